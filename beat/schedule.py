@@ -1,0 +1,25 @@
+"""The sweeps and how often each runs. Two beats at once do no harm: a sweep runs once per period, whoever asks first."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A named sweep and its period in seconds; `says` is what it is for."""
+
+    name: str
+    every_seconds: float
+    says: str
+
+
+SCHEDULE = (
+    Sweep("dispatch", 1.0, "wake what is due, and send again the hints that were lost"),
+    Sweep("leases", 5.0, "take effects back from workers that went silent"),
+    Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),
+    Sweep("prune", 3600.0, "delete finished requests and effects past their keeping time; history never"),
+)
+
+BY_NAME = {sweep.name: sweep for sweep in SCHEDULE}
+
+OVERDUE_PERIODS = 5  # a sweep silent for so many of its periods (and at least OVERDUE_SECONDS) is reported
+OVERDUE_SECONDS = 15.0

@@ -1,0 +1,1 @@
+"""Tables, constraints, migrations and every query. PostgreSQL is the truth; nothing in here decides."""

@@ -1,0 +1,62 @@
+"""Connections to PostgreSQL: one engine per process, made on first use, so that no fork inherits a socket."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+SQL = Path(__file__).parent / "sql"
+
+# SQLSTATE classes that say "the same transaction may succeed next time": connection, serialization failure, deadlock,
+# lock not available, insufficient resources, operator intervention (a server going down).
+RETRYABLE = ("08", "40", "55P03", "53", "57P")
+
+
+def make_engine(url: str, *, pool_size: int = 5) -> Engine:
+    """An engine whose connections give up rather than hang.
+
+    Args:
+        url: `postgresql+psycopg://…`.
+        pool_size: connections kept; as many again may be opened under load.
+
+    A broken connection is found when it is used, not by a ping before each use: every unit of work here is one
+    transaction that may be run again (its requests carry ids), so the ping would be a round trip for nothing.
+    """
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=10,
+        connect_args={
+            "connect_timeout": 5,
+            "application_name": "interlock",
+            "keepalives_idle": 10,
+            "options": "-c timezone=UTC -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s",
+        },
+    )
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """One transaction on a pooled connection: committed at the end, rolled back on any exception."""
+    with engine.begin() as connection:
+        yield connection
+
+
+def retryable(error: BaseException) -> bool:
+    """Is this a fault of the infrastructure, which the same work may not meet the next time?"""
+    if not isinstance(error, DBAPIError):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    if error.connection_invalidated or state is None:
+        return isinstance(error, OperationalError | InterfaceError)
+    return bool(state.startswith(RETRYABLE))
+
+
+@cache
+def sql(name: str) -> str:
+    """The text of `db/sql/NAME.sql`, with psycopg's `%(name)s` parameters."""
+    return (SQL / f"{name}.sql").read_text()

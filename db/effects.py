@@ -1,0 +1,93 @@
+"""Effects: intents to touch the world, claimed under a lease, finished under its fencing token."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping, func, select
+
+from db.connect import sql
+from db.run import Rows, returning
+from db.tables import effects
+from workflows.errors import StaleLease
+
+
+def intend(connection: Connection, wanted: Rows) -> Sequence[RowMapping]:
+    """Write effects to be run; (id, name) of each."""
+    return returning(connection, "effects", wanted)
+
+
+def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds: float) -> RowMapping | None:
+    """Take the lease of an effect that is due; None where it is not there, not due, or somebody else's."""
+    given = {"id": effect_id, "holder": holder, "lease_seconds": lease_seconds}
+    return connection.exec_driver_sql(sql("claim_effect"), given).mappings().first()
+
+
+def finish(
+    connection: Connection,
+    claimed: RowMapping,
+    *,
+    status: str,
+    error: str | None = None,
+    result: Mapping[str, Any] | None = None,
+    delay_seconds: float = 0.0,
+) -> None:
+    """End a claim: `done`, `dead`, or back to `pending` after a delay.
+
+    Raises:
+        StaleLease: the lease ran out or passed to another worker; nothing is written.
+    """
+    given = {
+        "id": claimed["id"],
+        "token": claimed["token"],
+        "status": status,
+        "error": error,
+        "result": None if result is None else json.dumps(result),
+        "delay_seconds": delay_seconds,
+    }
+    if connection.exec_driver_sql(sql("finish_effect"), given).rowcount == 0:
+        raise StaleLease(f"effect {claimed['id']} is no longer held under token {claimed['token']}")
+
+
+def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> Sequence[RowMapping]:
+    """Take back the effects of silent workers; those pending again or, out of attempts, dead."""
+    given = {"max_attempts": max_attempts, "limit": limit}
+    return connection.exec_driver_sql(sql("expire_leases"), given).mappings().all()
+
+
+def due(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
+    """(id, name) of effects that could be claimed now, oldest first."""
+    query = (
+        select(effects.c.id, effects.c.name)
+        .where(effects.c.status == "pending", effects.c.not_before <= func.now())
+        .order_by(effects.c.not_before)
+        .limit(limit)
+    )
+    return connection.execute(query).mappings().all()
+
+
+def of_instance(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
+    """The effects an instance's moves have asked for, in order."""
+    query = select(effects).where(effects.c.workflow_id == instance_id).order_by(effects.c.created_at, effects.c.id)
+    return connection.execute(query).mappings().all()
+
+
+def count_by_status(connection: Connection) -> dict[str, int]:
+    """Status -> how many effects have it."""
+    return {row[0]: row[1] for row in connection.execute(select(effects.c.status, func.count()).group_by("status"))}
+
+
+def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
+    """Delete effects done more than `keep_days` ago."""
+    old: Any = (
+        select(effects.c.id)
+        .where(
+            effects.c.finished_at < func.now() - timedelta(days=keep_days),
+            effects.c.status == "done",
+        )
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return connection.execute(effects.delete().where(effects.c.id.in_(old))).rowcount

@@ -1,0 +1,112 @@
+"""Instances: create them, find them by name, move them, read them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, select, true, update
+from sqlalchemy.sql import Select
+
+from db.connect import sql
+from db.run import Rows, among, execute, returning
+from db.tables import instances
+from workflows.errors import AmbiguousInstance, UnknownInstance
+
+
+def create(connection: Connection, births: Rows) -> set[UUID]:
+    """Insert instances; the ids of those that are new (the others' entities exist already, and stay as they are)."""
+    return {row["id"] for row in returning(connection, "create", births)}
+
+
+def link(connection: Connection, wanted: Rows) -> None:
+    """Link instances to those their context names.
+
+    Raises:
+        UnknownInstance: a target does not exist in the project; nothing is linked.
+    """
+    found = {(str(row["source_id"]), row["role"]) for row in returning(connection, "link", wanted)}
+    for each in wanted:
+        if (str(each["source_id"]), each["role"]) not in found:
+            raise UnknownInstance(
+                f"{each['type']} {each['target']!r} does not exist in project {each['project_id']}; create it first"
+            )
+
+
+def move(connection: Connection, moves: Rows) -> int:
+    """Move instances that still stand at the version seen; how many did."""
+    return execute(connection, "move", moves)
+
+
+def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
+    """Record on each instance what went wrong (ADR-010: `error`, `retry_count`); the next move clears it."""
+    for instance_id, error in failures.items():
+        connection.execute(
+            update(instances)
+            .where(instances.c.id == instance_id)
+            .values(error=error, retry_count=instances.c.retry_count + 1, updated_at=func.now())
+        )
+
+
+def find(connection: Connection, ref: str, project_id: UUID | None = None) -> RowMapping:
+    """The instance a REF names: `ENTITY_ID`, `TYPE/ENTITY_ID` or a UUID.
+
+    Raises:
+        UnknownInstance: nothing answers to it.
+        AmbiguousInstance: several do; the message lists them.
+    """
+    in_project: ColumnElement[bool] = instances.c.project_id == project_id if project_id else true()
+    found = connection.execute(select(instances).where(_named(ref), in_project).limit(6)).mappings().all()
+    if not found:
+        raise UnknownInstance(f"no instance answers to {ref!r}. `interlock list` shows those there are.")
+    if len(found) > 1:
+        names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in found)
+        raise AmbiguousInstance(f"{ref!r} names several instances: {names}. Say TYPE/ENTITY_ID or the UUID.")
+    return found[0]
+
+
+def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | UUID, RowMapping]:
+    """The instances that REFs name; the UUIDs among them in one statement. Raises like `find`."""
+    refs = list(refs)
+    ids = [ref for ref in refs if isinstance(ref, UUID)]
+    rows = connection.execute(select(instances).where(among(instances.c.id, ids))).mappings().all() if ids else []
+    found: dict[str | UUID, RowMapping] = {row["id"]: row for row in rows}
+    return {ref: found.get(ref) or find(connection, str(ref)) for ref in refs}
+
+
+def _named(ref: str) -> ColumnElement[bool]:
+    names = [instances.c.entity_id == ref]
+    try:
+        names.append(instances.c.id == UUID(ref))
+    except ValueError:
+        pass
+    type_, slash, entity_id = ref.partition("/")
+    if slash:
+        names.append(and_(instances.c.workflow_type == type_, instances.c.entity_id == entity_id))
+    return or_(*names)
+
+
+def page(
+    connection: Connection, *, type_: str | None = None, state: str | None = None, limit: int = 50
+) -> Sequence[RowMapping]:
+    """The newest instances, of one type or state if given."""
+    query: Select[Any] = select(instances).order_by(instances.c.id.desc()).limit(limit)
+    if type_:
+        query = query.where(instances.c.workflow_type == type_)
+    if state:
+        query = query.where(instances.c.current_state == state)
+    return connection.execute(query).mappings().all()
+
+
+def linked(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
+    """(workflow_id, role, workflow_type, entity_id, current_state) of what is linked to the instances given."""
+    return connection.exec_driver_sql(sql("facts"), {"ids": list(ids)}).mappings().all() if ids else []
+
+
+def count_by_state(connection: Connection, ids: Sequence[UUID] | None = None) -> dict[tuple[str, str], int]:
+    """(type, state) -> how many instances stand there."""
+    query = select(instances.c.workflow_type, instances.c.current_state, func.count()).group_by(
+        instances.c.workflow_type, instances.c.current_state
+    )
+    if ids is not None:
+        query = query.where(among(instances.c.id, ids))
+    return {(type_, state): count for type_, state, count in connection.execute(query)}

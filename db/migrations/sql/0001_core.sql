@@ -1,0 +1,347 @@
+-- The durable core. Whatever this file refuses is refused to everyone, raw SQL included. The protecting triggers are
+-- ENABLE ALWAYS: ordinary ones are skipped under session_replication_role = replica.
+
+-- Definitions, as recorded ----------------------------------------------------------------------------------------
+
+CREATE TABLE workflow_definitions (
+    type          varchar(50)  NOT NULL,
+    version       varchar(20)  NOT NULL,
+    checksum      char(64)     NOT NULL,
+    body          jsonb        NOT NULL,
+    initial_state varchar(100) NOT NULL,
+    recorded_at   timestamptz  NOT NULL DEFAULT now(),
+    PRIMARY KEY (type, version)
+);
+
+CREATE TABLE definition_states (
+    type     varchar(50)  NOT NULL,
+    version  varchar(20)  NOT NULL,
+    state    varchar(100) NOT NULL,
+    terminal boolean      NOT NULL,
+    PRIMARY KEY (type, version, state),
+    FOREIGN KEY (type, version) REFERENCES workflow_definitions (type, version)
+);
+
+CREATE TABLE definition_transitions (
+    type    varchar(50)  NOT NULL,
+    version varchar(20)  NOT NULL,
+    source  varchar(100) NOT NULL,
+    trigger varchar(100) NOT NULL,
+    dest    varchar(100) NOT NULL,
+    PRIMARY KEY (type, version, source, trigger, dest),
+    FOREIGN KEY (type, version, source) REFERENCES definition_states (type, version, state),
+    FOREIGN KEY (type, version, dest) REFERENCES definition_states (type, version, state)
+);
+
+-- Instances -------------------------------------------------------------------------------------------------------
+
+CREATE TABLE workflow_instances (
+    id                 uuid         PRIMARY KEY,
+    workflow_type      varchar(50)  NOT NULL,
+    definition_version varchar(20)  NOT NULL,
+    current_state      varchar(100) NOT NULL,
+    version            integer      NOT NULL DEFAULT 0 CHECK (version >= 0),
+    entity_id          varchar(100) NOT NULL CHECK (entity_id <> ''),
+    project_id         uuid         NOT NULL,
+    context            jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(context) = 'object'),
+    error              text,
+    retry_count        integer      NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    created_by         varchar(100) NOT NULL,
+    created_at         timestamptz  NOT NULL DEFAULT now(),
+    updated_at         timestamptz  NOT NULL DEFAULT now(),
+    UNIQUE (project_id, workflow_type, entity_id),
+    FOREIGN KEY (workflow_type, definition_version, current_state)
+        REFERENCES definition_states (type, version, state)
+) WITH (fillfactor = 75);  -- room for heap-only updates: no index holds a column that moves
+
+CREATE INDEX workflow_instances_entity ON workflow_instances (entity_id);
+
+CREATE TABLE workflow_links (
+    source_id  uuid         NOT NULL REFERENCES workflow_instances (id),
+    role       varchar(100) NOT NULL,
+    inverse    varchar(100) NOT NULL,
+    target_id  uuid         NOT NULL REFERENCES workflow_instances (id),
+    created_at timestamptz  NOT NULL DEFAULT now(),
+    PRIMARY KEY (source_id, role, target_id)
+);
+
+CREATE INDEX workflow_links_target ON workflow_links (target_id);
+
+-- History: append-only, gap-free, hash-chained ----------------------------------------------------------------------
+
+CREATE TABLE workflow_transitions (
+    id                 uuid         PRIMARY KEY,
+    workflow_id        uuid         NOT NULL REFERENCES workflow_instances (id),
+    seq                integer      NOT NULL,
+    definition_version varchar(20)  NOT NULL,
+    from_state         varchar(100) NOT NULL,
+    to_state           varchar(100) NOT NULL,
+    trigger            varchar(100) NOT NULL,
+    triggered_by       varchar(100),
+    request_id         varchar(200),
+    severity           varchar(10)  NOT NULL DEFAULT 'info'
+                       CHECK (severity IN ('info', 'warning', 'error', 'critical')),
+    metadata           jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    created_at         timestamptz  NOT NULL DEFAULT now(),
+    prev_hash          bytea        NOT NULL,
+    hash               bytea        NOT NULL,
+    -- Commit order for the relay: a reader below the oldest running transaction sees no row appear behind it.
+    xid                xid8         NOT NULL DEFAULT pg_current_xact_id(),
+    position           bigint       GENERATED ALWAYS AS IDENTITY,
+    UNIQUE (workflow_id, seq)
+);
+
+CREATE UNIQUE INDEX workflow_transitions_commit_order ON workflow_transitions (xid, position);
+
+-- Requests: inbox, retry, timer, follow-up and idempotency record in one ---------------------------------------------
+
+CREATE TABLE trigger_requests (
+    seq           bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    request_id    varchar(200) NOT NULL UNIQUE,
+    fingerprint   bytea        NOT NULL,
+    workflow_id   uuid         NOT NULL REFERENCES workflow_instances (id),
+    lane          smallint     NOT NULL GENERATED ALWAYS AS (get_byte(uuid_send(workflow_id), 15) % 16) STORED,
+    trigger       varchar(100) NOT NULL,
+    triggered_by  varchar(100) NOT NULL,
+    metadata      jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    origin        varchar(10)  NOT NULL DEFAULT 'agent' CHECK (origin IN ('agent', 'timer', 'follow_up')),
+    bound_version integer,
+    status        varchar(10)  NOT NULL DEFAULT 'pending' CHECK (status IN
+                  ('scheduled', 'pending', 'waiting', 'applied', 'rejected', 'superseded', 'dead')),
+    not_before    timestamptz  NOT NULL DEFAULT now(),
+    attempts      integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    held_by       uuid         REFERENCES workflow_instances (id),
+    granted       boolean      NOT NULL DEFAULT false,
+    error         text,
+    result        jsonb,
+    accepted_at   timestamptz  NOT NULL DEFAULT now(),
+    finished_at   timestamptz,
+    CHECK ((finished_at IS NOT NULL) = (status IN ('applied', 'rejected', 'superseded', 'dead')))
+) WITH (fillfactor = 80);
+
+-- What is due now, oldest first; what will be due; what stands in the way of those behind it; what is held.
+CREATE INDEX trigger_requests_pending ON trigger_requests (lane, seq) WHERE status = 'pending';
+CREATE INDEX trigger_requests_scheduled ON trigger_requests (not_before) WHERE status = 'scheduled';
+CREATE INDEX trigger_requests_retrying ON trigger_requests (workflow_id, seq)
+    WHERE status = 'scheduled' AND attempts > 0;
+CREATE INDEX trigger_requests_waiting ON trigger_requests (workflow_id) WHERE status = 'waiting';
+CREATE INDEX trigger_requests_held_by ON trigger_requests (held_by) WHERE held_by IS NOT NULL;
+CREATE INDEX trigger_requests_finished ON trigger_requests (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX trigger_requests_dead ON trigger_requests (seq) WHERE status = 'dead';
+
+-- Effects: what is done to the world, under a lease with a fencing token ---------------------------------------------
+
+CREATE TABLE effects (
+    id             uuid         PRIMARY KEY,
+    workflow_id    uuid         NOT NULL REFERENCES workflow_instances (id),
+    version        integer      NOT NULL,
+    name           varchar(100) NOT NULL,
+    payload        jsonb        NOT NULL DEFAULT '{}',
+    done_trigger   varchar(100),
+    failed_trigger varchar(100),
+    status         varchar(10)  NOT NULL DEFAULT 'pending'
+                   CHECK (status IN ('pending', 'leased', 'done', 'dead')),
+    token          bigint       NOT NULL DEFAULT 0,
+    leased_by      varchar(200),
+    lease_until    timestamptz,
+    attempts       integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    not_before     timestamptz  NOT NULL DEFAULT now(),
+    error          text,
+    result         jsonb,
+    created_at     timestamptz  NOT NULL DEFAULT now(),
+    finished_at    timestamptz,
+    CHECK ((status = 'leased') = (lease_until IS NOT NULL)),
+    CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'dead')))
+);
+
+CREATE INDEX effects_pending ON effects (not_before) WHERE status = 'pending';
+CREATE INDEX effects_leased ON effects (lease_until) WHERE status = 'leased';
+CREATE INDEX effects_workflow ON effects (workflow_id);
+CREATE INDEX effects_finished ON effects (finished_at) WHERE finished_at IS NOT NULL;
+
+-- Bookkeeping of the sweeps and of the relay ---------------------------------------------------------------------------
+
+CREATE TABLE sweeps (
+    name        varchar(50) PRIMARY KEY,
+    slot        bigint      NOT NULL,
+    started_at  timestamptz NOT NULL,
+    finished_at timestamptz,
+    found       integer
+);
+
+CREATE TABLE relay_cursors (
+    name     varchar(50) PRIMARY KEY,
+    xid      xid8        NOT NULL,
+    position bigint      NOT NULL
+);
+
+-- The hash chain --------------------------------------------------------------------------------------------------------
+-- Each field is prefixed with its length in bytes, so that no two different rows read the same; NULL has length -1.
+
+CREATE FUNCTION interlock_field(value text) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE(
+        int4send(octet_length(convert_to(value, 'UTF8'))) || convert_to(value, 'UTF8'),
+        int4send(-1)
+    );
+
+CREATE FUNCTION interlock_micros(instant timestamptz) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((extract(epoch FROM instant) * 1000000)::bigint)::text;
+
+CREATE FUNCTION interlock_birth_hash(i workflow_instances) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(
+        interlock_field(i.id::text) || interlock_field(i.workflow_type) || interlock_field(i.entity_id)
+        || interlock_field(i.project_id::text) || interlock_field(i.created_by)
+        || interlock_field(interlock_micros(i.created_at))
+    );
+
+CREATE FUNCTION interlock_event_hash(t workflow_transitions) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(
+        t.prev_hash
+        || interlock_field(t.id::text) || interlock_field(t.workflow_id::text) || interlock_field(t.seq::text)
+        || interlock_field(t.definition_version)
+        || interlock_field(t.from_state) || interlock_field(t.to_state) || interlock_field(t.trigger)
+        || interlock_field(t.triggered_by) || interlock_field(t.request_id) || interlock_field(t.severity)
+        || interlock_field(t.metadata::text) || interlock_field(interlock_micros(t.created_at))
+    );
+
+-- Refusals -----------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION interlock_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% is append-only: % refused', TG_TABLE_NAME, TG_OP
+        USING ERRCODE = 'restrict_violation', HINT = 'History and definitions are kept for ever as they were written.';
+END $$;
+
+CREATE FUNCTION interlock_born() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    initial text;
+BEGIN
+    SELECT initial_state INTO initial FROM workflow_definitions
+     WHERE type = NEW.workflow_type AND version = NEW.definition_version;
+    IF initial IS DISTINCT FROM NEW.current_state OR NEW.version <> 0 THEN
+        RAISE EXCEPTION 'a % % begins in state % at version 0, not in % at %',
+            NEW.workflow_type, NEW.definition_version, COALESCE(initial, '(unknown definition)'),
+            NEW.current_state, NEW.version
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION interlock_identity_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'identity, definition and past of instance % cannot change', OLD.id
+        USING ERRCODE = 'restrict_violation';
+END $$;
+
+-- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, and
+-- the chain goes on. Order, time and hashes are the database's own, whatever the statement says.
+CREATE FUNCTION interlock_append() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    instance workflow_instances;
+    before   record;
+BEGIN
+    SELECT * INTO instance FROM workflow_instances WHERE id = NEW.workflow_id;
+    IF NEW.seq = 1 THEN
+        SELECT d.initial_state AS state, interlock_birth_hash(instance) AS hash INTO before
+          FROM workflow_definitions d
+         WHERE d.type = instance.workflow_type AND d.version = NEW.definition_version;
+    ELSE
+        SELECT to_state AS state, hash INTO before FROM workflow_transitions
+         WHERE workflow_id = NEW.workflow_id AND seq = NEW.seq - 1;
+    END IF;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
+            USING ERRCODE = 'check_violation';
+    END IF;
+    IF before.state <> NEW.from_state OR instance.definition_version <> NEW.definition_version
+       OR NOT EXISTS (
+           SELECT FROM definition_transitions
+            WHERE type = instance.workflow_type AND version = NEW.definition_version
+              AND source = NEW.from_state AND trigger = NEW.trigger AND dest = NEW.to_state
+       ) THEN
+        RAISE EXCEPTION 'illegal move of % % (%) standing in %: % by % under version %',
+            instance.workflow_type, instance.entity_id, NEW.workflow_id, before.state,
+            NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
+            USING ERRCODE = 'check_violation';
+    END IF;
+    NEW.created_at := now();
+    NEW.xid := pg_current_xact_id();
+    NEW.prev_hash := before.hash;
+    NEW.hash := interlock_event_hash(NEW);
+    RETURN NEW;
+END $$;
+
+-- At commit: state and history tell the same.
+CREATE FUNCTION interlock_state_has_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM workflow_transitions
+         WHERE workflow_id = NEW.id AND seq = NEW.version AND to_state = NEW.current_state
+    ) THEN
+        RAISE EXCEPTION 'state of instance % changed to % (version %) without its history row',
+            NEW.id, NEW.current_state, NEW.version
+            USING ERRCODE = 'check_violation', HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION interlock_history_has_state() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM workflow_instances WHERE id = NEW.workflow_id AND version >= NEW.seq) THEN
+        RAISE EXCEPTION 'history of instance % has event %, but its state did not move', NEW.workflow_id, NEW.seq
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER born BEFORE INSERT ON workflow_instances
+    FOR EACH ROW EXECUTE FUNCTION interlock_born();
+CREATE TRIGGER identity_fixed BEFORE UPDATE ON workflow_instances
+    FOR EACH ROW
+    WHEN ((OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project_id, OLD.created_by,
+           OLD.created_at)
+          IS DISTINCT FROM
+          (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project_id, NEW.created_by,
+           NEW.created_at)
+          OR NEW.version < OLD.version)
+    EXECUTE FUNCTION interlock_identity_fixed();
+CREATE TRIGGER kept BEFORE DELETE ON workflow_instances
+    FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
+CREATE TRIGGER kept_whole BEFORE TRUNCATE ON workflow_instances
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse();
+CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON workflow_instances
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.current_state, OLD.version) IS DISTINCT FROM (NEW.current_state, NEW.version))
+    EXECUTE FUNCTION interlock_state_has_history();
+
+CREATE TRIGGER append BEFORE INSERT ON workflow_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock_append();
+CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON workflow_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
+CREATE TRIGGER kept_whole BEFORE TRUNCATE ON workflow_transitions
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse();
+CREATE CONSTRAINT TRIGGER history_has_state AFTER INSERT ON workflow_transitions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock_history_has_state();
+
+DO $$
+DECLARE
+    protected text;
+BEGIN
+    FOREACH protected IN ARRAY ARRAY['workflow_definitions', 'definition_states', 'definition_transitions'] LOOP
+        EXECUTE format('CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON %I
+                        FOR EACH ROW EXECUTE FUNCTION interlock_refuse()', protected);
+        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %I
+                        FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', protected);
+        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept', protected);
+        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept_whole', protected);
+    END LOOP;
+END $$;
+
+ALTER TABLE workflow_instances ENABLE ALWAYS TRIGGER born, ENABLE ALWAYS TRIGGER identity_fixed,
+    ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole, ENABLE ALWAYS TRIGGER state_has_history;
+ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER append, ENABLE ALWAYS TRIGGER kept,
+    ENABLE ALWAYS TRIGGER kept_whole, ENABLE ALWAYS TRIGGER history_has_state;

@@ -1,0 +1,155 @@
+"""Trigger requests: accept, gather, settle, release, redrive. The row is the trigger; a message is only a hint."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from db.connect import sql
+from db.run import Rows, among, execute, returning
+from db.tables import instances, requests
+from workflows.errors import RequestConflict, UnknownInstance
+
+LANES = 16  # as in the generated column `lane`: the instance id's last byte, modulo this
+LANE_LOCK = 0x1E71  # the advisory locks' namespace
+FOREIGN_KEY_VIOLATION = "23503"
+
+_HINTED = (
+    requests.c.request_id,
+    requests.c.lane,
+    requests.c.workflow_id,
+    requests.c.trigger,
+    requests.c.triggered_by,
+    requests.c.status,
+)
+
+
+def lane_of(instance_id: UUID) -> int:
+    """The lane whose worker applies this instance's triggers; PostgreSQL computes the same."""
+    return instance_id.bytes[15] % LANES
+
+
+def accept(connection: Connection, wanted: Rows) -> dict[str, RowMapping]:
+    """Insert requests; by request_id, those that are new. Known ones are left alone: see `recorded`.
+
+    Raises:
+        UnknownInstance: a request names an instance that does not exist; none is accepted.
+    """
+    try:
+        return {row["request_id"]: row for row in returning(connection, "accept", wanted)}
+    except IntegrityError as error:
+        if getattr(error.orig, "sqlstate", None) == FOREIGN_KEY_VIOLATION:
+            raise UnknownInstance("a trigger was fired on an instance that does not exist") from error
+        raise
+
+
+def recorded(connection: Connection, fingerprints: Mapping[str, bytes]) -> dict[str, RowMapping]:
+    """The requests known by these ids, each with its recorded response.
+
+    Raises:
+        RequestConflict: one was used with another body (instance, trigger, who, data or time).
+    """
+    found = by_ids(connection, fingerprints)
+    for request_id, row in found.items():
+        if row["fingerprint"] != fingerprints[request_id]:
+            raise RequestConflict(
+                f"request_id {request_id!r} was used before for {row['trigger']!r} by {row['triggered_by']!r} with "
+                "another body. Use a new request_id, or repeat the request unchanged."
+            )
+    return found
+
+
+def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None = None) -> Sequence[RowMapping]:
+    """Lock a lane, and its due requests' instances, for this transaction; the requests, oldest first."""
+    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane))
+    given = {"lane": lane, "limit": limit, "only": only}
+    return connection.exec_driver_sql(sql("gather"), given).mappings().all()
+
+
+def settle(connection: Connection, settled: Rows) -> int:
+    """Write outcomes on requests that are still pending; how many were."""
+    return execute(connection, "settle", settled)
+
+
+def follow_up(connection: Connection, follow_ups: Rows) -> Sequence[RowMapping]:
+    """Fire triggers on linked instances; the requests written."""
+    return returning(connection, "follow_up", follow_ups)
+
+
+def release(connection: Connection, released: Rows) -> Sequence[RowMapping]:
+    """Let go of what decided approvals held; the requests that are pending or refused by it."""
+    return returning(connection, "release", released)
+
+
+def close_votes(connection: Connection, closed: Rows) -> int:
+    """Settle the votes that were held on instances which have now been decided."""
+    return execute(connection, "close_votes", closed)
+
+
+def waiting(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """(workflow_id, trigger, triggered_by) of what is held on these instances."""
+    query = select(requests.c.workflow_id, requests.c.trigger, requests.c.triggered_by).where(
+        among(requests.c.workflow_id, ids), requests.c.status == "waiting"
+    )
+    return connection.execute(query).mappings().all()
+
+
+def by_ids(connection: Connection, request_ids: Iterable[str]) -> dict[str, RowMapping]:
+    """Requests by their ids; those unknown are left out."""
+    query = select(requests).where(among(requests.c.request_id, request_ids))
+    return {row["request_id"]: row for row in connection.execute(query).mappings()}
+
+
+def of_instance(connection: Connection, instance_id: UUID, *, limit: int = 20) -> Sequence[RowMapping]:
+    """The newest requests of an instance, newest first."""
+    query = select(requests).where(requests.c.workflow_id == instance_id).order_by(requests.c.seq.desc()).limit(limit)
+    return connection.execute(query).mappings().all()
+
+
+def count_by_status(connection: Connection, request_ids: Sequence[str] | None = None) -> dict[str, int]:
+    """Status -> how many requests have it, of those given or of all."""
+    query = select(requests.c.status, func.count()).group_by(requests.c.status)
+    if request_ids is not None:
+        query = query.where(among(requests.c.request_id, request_ids))
+    return {status: count for status, count in connection.execute(query)}
+
+
+def lanes_due(connection: Connection) -> Sequence[RowMapping]:
+    """Each lane that has something pending, with its oldest request."""
+    return connection.exec_driver_sql(sql("lanes_due")).mappings().all()
+
+
+def wake(connection: Connection, *, limit: int) -> int:
+    """Make due what was scheduled for now or earlier; how many became pending."""
+    return connection.exec_driver_sql(sql("wake"), {"limit": limit}).rowcount
+
+
+def redrive(connection: Connection, request_ids: Sequence[str] | None = None) -> Sequence[RowMapping]:
+    """Give dead requests a new set of attempts: all of them, or those named; the requests revived."""
+    query = (
+        update(requests)
+        .where(requests.c.status == "dead")
+        .values(status="pending", attempts=0, error=None, result=None, finished_at=None, not_before=func.now())
+        .where(instances.c.id == requests.c.workflow_id)
+        .returning(*_HINTED, instances.c.workflow_type, instances.c.entity_id)
+    )
+    if request_ids is not None:
+        query = query.where(among(requests.c.request_id, request_ids))
+    return connection.execute(query).mappings().all()
+
+
+def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
+    """Delete finished requests older than `keep_days` (never `dead` ones: an operator may still redrive them)."""
+    old: Any = (
+        select(requests.c.seq)
+        .where(
+            requests.c.finished_at < func.now() - timedelta(days=keep_days),
+            requests.c.status != "dead",
+        )
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return connection.execute(requests.delete().where(requests.c.seq.in_(old))).rowcount

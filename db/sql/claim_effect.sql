@@ -1,0 +1,6 @@
+-- Take the lease of an effect that is due; the token grows with each lease, so that an older holder can be told apart.
+UPDATE effects
+   SET status = 'leased', token = token + 1, attempts = attempts + 1, leased_by = %(holder)s,
+       lease_until = now() + make_interval(secs => %(lease_seconds)s)
+ WHERE id = %(id)s AND status = 'pending' AND not_before <= now()
+RETURNING id, workflow_id, version, name, payload, done_trigger, failed_trigger, token, attempts

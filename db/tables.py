@@ -1,0 +1,236 @@
+"""The tables, as SQLAlchemy sees them. A test holds this against the migrations."""
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    DateTime,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import CHAR, JSONB
+from sqlalchemy.types import UserDefinedType
+
+metadata = MetaData()
+
+
+class Xid8(UserDefinedType[int]):
+    """A full transaction id, which never wraps around (PostgreSQL 13 and newer)."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        """The type's name in DDL."""
+        return "xid8"
+
+
+def _now(name: str) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
+
+
+def _instant(name: str) -> Column[Any]:
+    return Column(name, DateTime(timezone=True))
+
+
+def _json(name: str) -> Column[Any]:
+    return Column(name, JSONB, nullable=False, server_default=text("'{}'::jsonb"))
+
+
+definitions = Table(
+    "workflow_definitions",
+    metadata,
+    Column("type", String(50), primary_key=True),
+    Column("version", String(20), primary_key=True),
+    Column("checksum", CHAR(64), nullable=False),
+    Column("body", JSONB, nullable=False),
+    Column("initial_state", String(100), nullable=False),
+    _now("recorded_at"),
+)
+
+definition_states = Table(
+    "definition_states",
+    metadata,
+    Column("type", String(50), primary_key=True),
+    Column("version", String(20), primary_key=True),
+    Column("state", String(100), primary_key=True),
+    Column("terminal", Boolean, nullable=False),
+    ForeignKeyConstraint(["type", "version"], ["workflow_definitions.type", "workflow_definitions.version"]),
+)
+
+definition_transitions = Table(
+    "definition_transitions",
+    metadata,
+    Column("type", String(50), primary_key=True),
+    Column("version", String(20), primary_key=True),
+    Column("source", String(100), primary_key=True),
+    Column("trigger", String(100), primary_key=True),
+    Column("dest", String(100), primary_key=True),
+    *(
+        ForeignKeyConstraint(
+            ["type", "version", end],
+            ["definition_states.type", "definition_states.version", "definition_states.state"],
+        )
+        for end in ("source", "dest")
+    ),
+)
+
+instances = Table(
+    "workflow_instances",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("workflow_type", String(50), nullable=False),
+    Column("definition_version", String(20), nullable=False),
+    Column("current_state", String(100), nullable=False),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Column("entity_id", String(100), nullable=False, index=False),
+    Column("project_id", Uuid, nullable=False),
+    _json("context"),
+    Column("error", Text),
+    Column("retry_count", Integer, nullable=False, server_default="0"),
+    Column("created_by", String(100), nullable=False),
+    _now("created_at"),
+    _now("updated_at"),
+    UniqueConstraint("project_id", "workflow_type", "entity_id"),
+    ForeignKeyConstraint(
+        ["workflow_type", "definition_version", "current_state"],
+        ["definition_states.type", "definition_states.version", "definition_states.state"],
+    ),
+    Index("workflow_instances_entity", "entity_id"),
+)
+
+links = Table(
+    "workflow_links",
+    metadata,
+    Column("source_id", Uuid, ForeignKey("workflow_instances.id"), primary_key=True),
+    Column("role", String(100), primary_key=True),
+    Column("inverse", String(100), nullable=False),
+    Column("target_id", Uuid, ForeignKey("workflow_instances.id"), primary_key=True),
+    _now("created_at"),
+    Index("workflow_links_target", "target_id"),
+)
+
+transitions = Table(
+    "workflow_transitions",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("workflow_id", Uuid, ForeignKey("workflow_instances.id"), nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("definition_version", String(20), nullable=False),
+    Column("from_state", String(100), nullable=False),
+    Column("to_state", String(100), nullable=False),
+    Column("trigger", String(100), nullable=False),
+    Column("triggered_by", String(100)),
+    Column("request_id", String(200)),
+    Column("severity", String(10), nullable=False, server_default="info"),
+    _json("metadata"),
+    _now("created_at"),
+    Column("prev_hash", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("xid", Xid8, nullable=False, server_default=func.pg_current_xact_id()),
+    Column("position", BigInteger, Identity(always=True), nullable=False),
+    UniqueConstraint("workflow_id", "seq"),
+    Index("workflow_transitions_commit_order", "xid", "position", unique=True),
+)
+
+requests = Table(
+    "trigger_requests",
+    metadata,
+    Column("seq", BigInteger, Identity(always=True), primary_key=True),
+    Column("request_id", String(200), nullable=False, unique=True),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("workflow_id", Uuid, ForeignKey("workflow_instances.id"), nullable=False),
+    Column(
+        "lane",
+        SmallInteger,
+        Computed("get_byte(uuid_send(workflow_id), 15) % 16", persisted=True),
+        nullable=False,
+    ),
+    Column("trigger", String(100), nullable=False),
+    Column("triggered_by", String(100), nullable=False),
+    _json("metadata"),
+    Column("origin", String(10), nullable=False, server_default="agent"),
+    Column("bound_version", Integer),
+    Column("status", String(10), nullable=False, server_default="pending"),
+    _now("not_before"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("held_by", Uuid, ForeignKey("workflow_instances.id")),
+    Column("granted", Boolean, nullable=False, server_default=text("false")),
+    Column("error", Text),
+    Column("result", JSONB),
+    _now("accepted_at"),
+    _instant("finished_at"),
+    Index("trigger_requests_pending", "lane", "seq", postgresql_where=text("status = 'pending'")),
+    Index("trigger_requests_scheduled", "not_before", postgresql_where=text("status = 'scheduled'")),
+    Index(
+        "trigger_requests_retrying",
+        "workflow_id",
+        "seq",
+        postgresql_where=text("status = 'scheduled' AND attempts > 0"),
+    ),
+    Index("trigger_requests_waiting", "workflow_id", postgresql_where=text("status = 'waiting'")),
+    Index("trigger_requests_held_by", "held_by", postgresql_where=text("held_by IS NOT NULL")),
+    Index("trigger_requests_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
+    Index("trigger_requests_dead", "seq", postgresql_where=text("status = 'dead'")),
+)
+
+effects = Table(
+    "effects",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("workflow_id", Uuid, ForeignKey("workflow_instances.id"), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("name", String(100), nullable=False),
+    _json("payload"),
+    Column("done_trigger", String(100)),
+    Column("failed_trigger", String(100)),
+    Column("status", String(10), nullable=False, server_default="pending"),
+    Column("token", BigInteger, nullable=False, server_default="0"),
+    Column("leased_by", String(200)),
+    _instant("lease_until"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    _now("not_before"),
+    Column("error", Text),
+    Column("result", JSONB),
+    _now("created_at"),
+    _instant("finished_at"),
+    CheckConstraint("(status = 'leased') = (lease_until IS NOT NULL)"),
+    Index("effects_pending", "not_before", postgresql_where=text("status = 'pending'")),
+    Index("effects_leased", "lease_until", postgresql_where=text("status = 'leased'")),
+    Index("effects_workflow", "workflow_id"),
+    Index("effects_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
+)
+
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("name", String(50), primary_key=True),
+    Column("slot", BigInteger, nullable=False),
+    Column("started_at", DateTime(timezone=True), nullable=False),
+    _instant("finished_at"),
+    Column("found", Integer),
+)
+
+relay_cursors = Table(
+    "relay_cursors",
+    metadata,
+    Column("name", String(50), primary_key=True),
+    Column("xid", Xid8, nullable=False),
+    Column("position", BigInteger, nullable=False),
+)

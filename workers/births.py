@@ -1,0 +1,133 @@
+"""How instances come to be: the row, its links, the deadline of its first state and the effects of its birth."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+from uuid_utils.compat import uuid7
+
+from db import effects, instances, requests
+from workflows.definition import Deadline, Definition, Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """An instance to be created under a definition, in its initial state."""
+
+    definition: Definition
+    entity_id: str
+    project_id: UUID
+    created_by: str
+    context: Mapping[str, Any]
+    id: UUID = field(default_factory=uuid7)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What a delivery wrote: the ids that are new, and the effects that can run once it commits."""
+
+    new: set[UUID]
+    effects_due: Sequence[RowMapping]
+
+
+def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
+    """Create instances; those whose type and entity exist in the project already stay as they are.
+
+    Args:
+        connection: the caller's transaction; everything is written in it.
+        births: any number, in few statements however many.
+
+    Raises:
+        UnknownInstance: a context names a link target that does not exist.
+    """
+    new = instances.create(connection, [_row(birth) for birth in births])
+    born = [birth for birth in births if birth.id in new]
+    instances.link(connection, [link for birth in born for link in _links(birth)])
+    requests.accept(connection, [timer(birth.id, 0, deadline) for birth in born if (deadline := _deadline(birth))])
+    wanted = [
+        intent(effect, workflow_id=birth.id, version=0, says=_says(birth))
+        for birth in born
+        for effect in birth.definition.birth_effects
+    ]
+    return Delivered(new, effects.intend(connection, wanted))
+
+
+def timer(instance_id: UUID, version: int, deadline: Deadline) -> dict[str, Any]:
+    """The request that fires a state's deadline, bound to this entry of the state."""
+    request_id = f"{instance_id}:{version}:{deadline.trigger}"
+    return {
+        "request_id": request_id,
+        "fingerprint": request_id.encode().hex(),
+        "workflow_id": instance_id,
+        "trigger": deadline.trigger,
+        "triggered_by": "system",
+        "origin": "timer",
+        "bound_version": version,
+        "delay_seconds": deadline.seconds,
+    }
+
+
+def intent(effect: Effect, *, workflow_id: UUID, version: int, says: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of an effect to be run after the commit; `says` is what it is told of the move that asked for it."""
+    return {
+        "id": uuid7(),
+        "workflow_id": workflow_id,
+        "version": version,
+        "name": effect.name,
+        "payload": says,
+        "done_trigger": effect.done,
+        "failed_trigger": effect.failed,
+    }
+
+
+def _row(birth: Birth) -> dict[str, Any]:
+    return {
+        "id": birth.id,
+        "workflow_type": birth.definition.type,
+        "definition_version": birth.definition.version,
+        "current_state": birth.definition.initial,
+        "entity_id": birth.entity_id,
+        "project_id": birth.project_id,
+        "context": birth.context,
+        "created_by": birth.created_by,
+    }
+
+
+def _links(birth: Birth) -> list[dict[str, Any]]:
+    return [
+        {
+            "source_id": birth.id,
+            "role": link.role,
+            "inverse": link.inverse,
+            "project_id": birth.project_id,
+            "type": link.type,
+            "target": target,
+            "target_id": _as_uuid(target),
+        }
+        for link in birth.definition.links
+        if (target := birth.context.get(link.context_key))
+    ]
+
+
+def _deadline(birth: Birth) -> Deadline | None:
+    return birth.definition.deadlines.get(birth.definition.initial)
+
+
+def _says(birth: Birth) -> dict[str, Any]:
+    return {
+        "type": birth.definition.type,
+        "entity_id": birth.entity_id,
+        "state": birth.definition.initial,
+        "trigger": "create",
+        "by": birth.created_by,
+        "context": birth.context,
+    }
+
+
+def _as_uuid(text: object) -> UUID | None:
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None

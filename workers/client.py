@@ -1,0 +1,336 @@
+"""The Python client: create instances, fire triggers, wait for what became of them.
+
+from workers.client import Client
+
+with Client() as interlock:
+    story = interlock.create("story", "S-1", project_id=project)
+    interlock.fire("S-1", "design_complete", by="agent-7")
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, TypeVar
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, RowMapping, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from db import effects, history, instances, requests
+from db.connect import retryable, transaction
+from workers import births
+from workers.births import Birth
+from workers.firing import Firing, checked, named, row
+from workers.runtime import Runtime
+from workers.runtime import runtime as process_runtime
+from workflows.errors import AlreadyExists, InterlockError, RequestConflict, UnknownInstance
+from workflows.outcomes import FINISHED
+
+SETTLED = FINISHED | {"waiting"}  # nothing more happens to these without somebody else's doing
+T = TypeVar("T")
+BULK = 1_000  # rows of one statement
+KNOWN_LIMIT = 100_000  # identities remembered; they never change
+
+
+class NotSettled(InterlockError):
+    """The trigger is accepted but was not applied in time. It will be; look with `interlock show` or `doctor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What never changes of an instance."""
+
+    id: UUID
+    type: str
+    version: str
+    entity_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An accepted trigger. `replayed` says its request_id was accepted before; `result` is the recorded response."""
+
+    request_id: str
+    status: str
+    workflow_id: UUID
+    trigger: str
+    replayed: bool = False
+    result: Mapping[str, Any] | None = None
+    error: str | None = None
+
+
+class Client:
+    """Everything an agent needs. Accepting a trigger takes PostgreSQL only; the broker may be down."""
+
+    def __init__(self, runtime: Runtime | None = None) -> None:
+        self.runtime = runtime or process_runtime()
+        self._known: dict[str | UUID, Identity] = {}
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.runtime.close()
+
+    def create(
+        self,
+        type_: str,
+        entity_id: str,
+        *,
+        project_id: UUID,
+        context: Mapping[str, Any] | None = None,
+        by: str = "system",
+        session: Session | None = None,
+    ) -> RowMapping:
+        """Create one instance under the newest definition of its type.
+
+        Args:
+            type_: `story`, `sprint`, `pr_review`, `approval`, or a type of your own.
+            entity_id: its name within the project, at most 100 characters.
+            project_id: the project, also the event bus channel.
+            context: what its guards may look at; a `story_id` links a pull request to its story.
+            by: who creates it.
+            session: do it in this session's transaction, to commit or roll back with the caller's data.
+
+        Returns:
+            The new `workflow_instances` row.
+
+        Raises:
+            AlreadyExists: the project has that entity already.
+            BadInput, UnknownWorkflow, UnknownInstance: nothing was written.
+        """
+        birth = self.birth(type_, entity_id, project_id=project_id, context=context, by=by)
+
+        def deliver(unit: Unit) -> RowMapping:
+            unit.effects += births.deliver(unit.connection, [birth]).effects_due
+            try:
+                return instances.find(unit.connection, str(birth.id))
+            except UnknownInstance as other:
+                raise AlreadyExists(f"{type_}/{entity_id} exists in project {project_id} already") from other
+
+        return self._do(deliver, session)
+
+    def create_many(self, wanted: Sequence[Birth]) -> int:
+        """Create many instances in few statements; how many are new. Those that exist already stay as they are."""
+
+        def deliver(unit: Unit) -> int:
+            delivered = births.deliver(unit.connection, part)
+            unit.effects += delivered.effects_due
+            return len(delivered.new)
+
+        new = 0
+        for start in range(0, len(wanted), BULK):
+            part = wanted[start : start + BULK]
+            new += self._do(deliver, None)
+        return new
+
+    def birth(
+        self,
+        type_: str,
+        entity_id: str,
+        *,
+        project_id: UUID,
+        context: Mapping[str, Any] | None = None,
+        by: str = "system",
+    ) -> Birth:
+        """An instance to be, checked, for `create_many`."""
+        definition = self.runtime.catalogue.get(type_)
+        kept = checked("context", context or {}, self.runtime.settings.context_limit_bytes)
+        return Birth(definition, named("entity id", entity_id), project_id, named("by", by), kept)
+
+    def fire(
+        self,
+        ref: str | UUID,
+        trigger: str,
+        *,
+        by: str,
+        request_id: str = "",
+        data: Mapping[str, Any] | None = None,
+        after: datetime | timedelta | None = None,
+        session: Session | None = None,
+    ) -> Receipt:
+        """Fire a trigger. It is accepted, exactly once, when this returns (or, with `session`, when that commits).
+
+        Args:
+            ref, trigger, by, request_id, data, after: see `Firing`.
+            session: accept it in this session's transaction.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance, UnknownTrigger, BadInput, RequestConflict: nothing was accepted.
+        """
+        return self.fire_many([Firing(ref, trigger, by, request_id, data or {}, after)], session=session)[0]
+
+    def fire_many(self, firings: Sequence[Firing], *, session: Session | None = None) -> list[Receipt]:
+        """Fire many triggers, in order, a thousand a statement and a commit; the receipts in the same order."""
+        receipts: list[Receipt] = []
+        for start in range(0, len(firings), BULK):
+            receipts += self._accept(firings[start : start + BULK], session)
+        return receipts
+
+    def wait(self, request_ids: Iterable[str], *, timeout_seconds: float = 30.0) -> list[Receipt]:
+        """Wait until these triggers are applied, refused, held or dead; the receipts in the order asked.
+
+        Raises:
+            NotSettled: some were not in time; they are accepted all the same.
+        """
+        ids = list(request_ids)
+        until, pause = time.monotonic() + timeout_seconds, 0.005
+        while True:
+            with self._reading() as connection:
+                found = requests.by_ids(connection, ids)
+            settled = [_receipt(found[each]) for each in ids if each in found and found[each]["status"] in SETTLED]
+            if len(settled) == len(ids):
+                return settled
+            if time.monotonic() > until:
+                raise NotSettled(
+                    f"{len(ids) - len(settled)} of {len(ids)} triggers not applied in {timeout_seconds:g} s"
+                )
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.25)
+
+    def show(self, ref: str | UUID) -> dict[str, Any]:
+        """An instance, what is linked to it, its newest requests and its effects."""
+        with self._reading() as connection:
+            found = instances.find(connection, str(ref))
+            definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
+            return dict(found) | {
+                "legal": list(definition.legal(found["current_state"])),
+                "links": [dict(each) for each in instances.linked(connection, [found["id"]])],
+                "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
+                "effects": [dict(each) for each in effects.of_instance(connection, found["id"])],
+            }
+
+    def history(self, ref: str | UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
+        """An instance's events, oldest first."""
+        with self._reading() as connection:
+            found = instances.find(connection, str(ref))
+            return history.of_instance(connection, found["id"], after_seq=after_seq)
+
+    def _accept(self, firings: Sequence[Firing], session: Session | None) -> list[Receipt]:
+        known = self._identify([firing.ref for firing in firings], session)
+        rows = [self._row(firing, known[firing.ref]) for firing in firings]
+        fingerprints = _fingerprints(rows)
+
+        def accept(unit: Unit) -> dict[str, Receipt]:
+            new = requests.accept(unit.connection, rows)
+            for firing_row in rows:
+                if accepted := new.get(firing_row["request_id"]):
+                    unit.hints.append(dict(accepted) | firing_row["hint"])
+            old = {each: sign for each, sign in fingerprints.items() if each not in new}
+            receipts = {each: _receipt(found) for each, found in new.items()}
+            if old:
+                for each, found in requests.recorded(unit.connection, old).items():
+                    receipts[each] = _receipt(found, replayed=True)
+            return receipts
+
+        receipts = self._do(accept, session, one_statement=len(rows) == 1)
+        return [receipts[firing_row["request_id"]] for firing_row in rows]
+
+    def _row(self, firing: Firing, identity: Identity) -> dict[str, Any]:
+        self.runtime.catalogue.get(identity.type, identity.version).require_trigger(firing.trigger)
+        hint = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
+        return row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | {"hint": hint}
+
+    def _identify(self, refs: Iterable[str | UUID], session: Session | None) -> dict[str | UUID, Identity]:
+        known = self._known
+        if missing := list(dict.fromkeys(ref for ref in refs if ref not in known)):
+            if len(known) > KNOWN_LIMIT:
+                known.clear()
+            found = self._do(lambda unit: instances.find_many(unit.connection, missing), session)
+            fresh = {
+                ref: Identity(each["id"], each["workflow_type"], each["definition_version"], each["entity_id"])
+                for ref, each in found.items()
+            }
+            # An entity id may become ambiguous later, and a caller's transaction may roll back: keep only UUIDs.
+            if session is None:
+                known.update((ref, each) for ref, each in fresh.items() if isinstance(ref, UUID))
+            return {ref: fresh.get(ref) or known[ref] for ref in refs}
+        return known
+
+    def _do(self, work: Callable[["Unit"], T], session: Session | None, *, one_statement: bool = False) -> T:
+        """Run `work` in the caller's transaction, or in one of our own; hints go out after the commit."""
+        if session is not None:
+            unit = Unit(session.connection())
+            done = work(unit)
+            _after_commit(session, lambda: self._publish(unit))
+            return done
+        engine = self._autocommit if one_statement else self.runtime.database
+        try:
+            return self._once(work, engine)
+        except DBAPIError as error:
+            if not retryable(error):
+                raise
+            # Connections of before a restart are found dead on use; the work carries ids, so once more is harmless.
+            return self._once(work, engine)
+
+    def _once(self, work: Callable[["Unit"], T], engine: Engine) -> T:
+        with transaction(engine) as connection:
+            unit = Unit(connection)
+            done = work(unit)
+        self._publish(unit)
+        return done
+
+    def _publish(self, unit: "Unit") -> None:
+        if unit.hints:
+            self.runtime.hints.lanes(unit.hints)
+        if unit.effects:
+            self.runtime.hints.effects(unit.effects)
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return transaction(self.runtime.database)
+
+    @cached_property
+    def _autocommit(self) -> Engine:
+        return self.runtime.database.execution_options(isolation_level="AUTOCOMMIT")
+
+
+@dataclass(slots=True)
+class Unit:
+    """One transaction's work, and what to hint at once it is committed."""
+
+    connection: Connection
+    hints: list[dict[str, Any]] = field(default_factory=list)
+    effects: list[RowMapping] = field(default_factory=list)
+
+
+def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+    signs: dict[str, bytes] = {}
+    for each in rows:
+        sign = bytes.fromhex(each["fingerprint"])
+        if signs.setdefault(each["request_id"], sign) != sign:
+            raise RequestConflict(f"request_id {each['request_id']!r} is used twice here, with different bodies")
+    return signs
+
+
+def _receipt(found: RowMapping, *, replayed: bool = False) -> Receipt:
+    return Receipt(
+        found["request_id"],
+        found["status"],
+        found["workflow_id"],
+        found["trigger"],
+        replayed,
+        found.get("result"),
+        found.get("error"),
+    )
+
+
+def _after_commit(session: Session, publish: Callable[[], None]) -> None:
+    """Call `publish` once this session's transaction commits; forget it if that rolls back."""
+    pending = session.info.get("interlock")
+    if pending is None:
+        pending = session.info["interlock"] = []
+
+        @event.listens_for(session, "after_commit")
+        def _commit(_: Session) -> None:
+            while pending:
+                pending.pop(0)()
+
+        @event.listens_for(session, "after_rollback")
+        def _rollback(_: Session) -> None:
+            pending.clear()
+
+    pending.append(publish)

@@ -1,0 +1,142 @@
+"""The one function that changes state: lock, decide, write, commit.
+
+Tasks, sweeps, the CLI and effects all reach state through `apply_lane`; PostgreSQL refuses anything else.
+"""
+
+import random
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Engine, RowMapping
+
+from db import requests
+from db.connect import retryable, transaction
+from workers.ledger import Ledger
+from workers.standing import Standing, take
+from workflows.backoff import full_jitter
+from workflows.catalogue import Catalogue
+from workflows.decide import decide
+from workflows.outcomes import Applied, Failed, Waiting
+
+log = structlog.get_logger()
+
+BATCH = 500  # requests of one commit: past this, a bigger batch gains nothing and holds its locks longer
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, and after how many seconds, a failing request is tried again."""
+
+    max_attempts: int = 8
+    base_seconds: float = 0.5
+    cap_seconds: float = 600.0
+
+    def delay_seconds(self, attempts: int) -> float | None:
+        """The wait before the next attempt after `attempts` failed ones; None when they are used up."""
+        if attempts >= self.max_attempts:
+            return None
+        chance = random.random()  # noqa: S311 - jitter, not a secret
+        return full_jitter(attempts, base_seconds=self.base_seconds, cap_seconds=self.cap_seconds, chance=chance)
+
+
+@dataclass(slots=True)
+class Round:
+    """What committed rounds did: how many requests they took, the moves to announce, what they woke."""
+
+    taken: int = 0
+    moves: list[tuple[Standing, str]] = field(default_factory=list)
+    woken: list[RowMapping] = field(default_factory=list)
+    effects_due: list[RowMapping] = field(default_factory=list)
+
+    def __iadd__(self, other: "Round") -> "Round":
+        self.taken += other.taken
+        self.moves += other.moves
+        self.woken += other.woken
+        self.effects_due += other.effects_due
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Applier:
+    """What applying takes: the database, the definitions this process knows, and when to give up."""
+
+    database: Engine
+    catalogue: Catalogue
+    policy: RetryPolicy = RetryPolicy()
+
+    def apply_lane(self, lane: int, *, limit: int = BATCH) -> Round:
+        """Apply what is due in a lane, oldest first, in one commit.
+
+        Args:
+            lane: which share of the instances; its lock makes this the only decider for them.
+            limit: at most so many requests.
+
+        Returns:
+            What was done; `taken` is 0 when nothing was due.
+
+        Raises:
+            DBAPIError: the infrastructure failed; nothing was written, and the same call may be made again.
+        """
+        try:
+            return self._round(lane, limit)
+        except Exception as error:
+            if retryable(error):
+                raise
+            # One request that cannot be written must not hold up its whole lane.
+            log.exception("round_failed", lane=lane)
+            return self._one_by_one(lane, limit)
+
+    def _round(self, lane: int, limit: int, only: UUID | None = None) -> Round:
+        with transaction(self.database) as connection:
+            due = requests.gather(connection, lane, limit=limit, only=only)
+            if not due:
+                return Round()
+            standings = take(connection, self.catalogue, due)
+            ledger = Ledger()
+            for request in due:
+                self._judge(ledger, standings[request["workflow_id"]], request)
+            ledger.write(connection)
+        return Round(len(due), ledger.announced, ledger.woken, ledger.effects_due)
+
+    def _judge(self, ledger: Ledger, standing: Standing, request: RowMapping) -> None:
+        if standing.failed:
+            return  # a request in retry holds up those behind it: they stay pending
+        try:
+            outcome = decide(standing.definition, standing.case(request))
+        except Exception as error:
+            log.exception("guard_failed", instance=str(standing.id), trigger=request["trigger"])
+            standing.failed = True
+            self._fail(ledger, request, error)
+            return
+        if isinstance(outcome, Applied):
+            ledger.enter_applied(standing, request, outcome)
+        elif isinstance(outcome, Waiting):
+            ledger.enter_waiting(standing, request, outcome)
+        else:
+            ledger.enter_refused(request, outcome)
+
+    def _one_by_one(self, lane: int, limit: int) -> Round:
+        with transaction(self.database) as connection:
+            due = requests.gather(connection, lane, limit=limit)
+        done = Round()
+        for instance_id in dict.fromkeys(row["workflow_id"] for row in due):
+            try:
+                done += self._round(lane, limit, instance_id)
+            except Exception as error:
+                if retryable(error):
+                    raise
+                self._fail_first(lane, instance_id, error)
+                done.taken += 1
+        return done
+
+    def _fail_first(self, lane: int, instance_id: UUID, error: Exception) -> None:
+        with transaction(self.database) as connection:
+            ledger = Ledger()
+            for request in requests.gather(connection, lane, limit=1, only=instance_id):
+                self._fail(ledger, request, error)
+            ledger.write(connection)
+
+    def _fail(self, ledger: Ledger, request: RowMapping, error: Exception) -> None:
+        failed = Failed(f"{type(error).__name__}: {error}"[:2000])
+        ledger.enter_failed(request, failed, self.policy.delay_seconds(request["attempts"] + 1))

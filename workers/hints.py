@@ -1,0 +1,119 @@
+"""Celery messages that say "look": only hints, so sending one may fail, and one too many does no harm.
+
+While a hint for a lane still waits in the broker another one is not needed: whoever takes it will find everything that
+was committed by then. A flag in Redis tells. It is raised after the trigger's commit and lowered before the worker's
+last look, so a trigger that saw the flag up is always seen.
+"""
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis import Redis
+from redis.exceptions import RedisError
+from sqlalchemy import RowMapping
+
+log = structlog.get_logger()
+
+FLAG_MILLISECONDS = 5_000  # a flag whose hint was lost holds nothing up for longer than this
+QUIET_SECONDS = 1.0  # after the broker failed, do not try it again for each trigger
+
+Hint = RowMapping | dict[str, Any]  # lane, request_id, workflow_type, entity_id, trigger, triggered_by
+
+
+class Hints:
+    """Sends hints and keeps the lanes' flags. Where the broker is not Redis, every trigger gets its own hint."""
+
+    def __init__(self, app: Celery, redis: "Redis | None") -> None:
+        self._app = app
+        self._redis = redis
+        self._quiet_until = 0.0
+
+    def lanes(self, hints: Iterable[Hint]) -> None:
+        """Send one hint for each lane that has none waiting; never raises."""
+        oldest = {hint["lane"]: hint for hint in reversed(list(hints)) if hint["status"] == "pending"}
+        if not oldest or monotonic() < self._quiet_until:
+            return
+        try:
+            for lane in self._raise_flags(list(oldest)):
+                self._send(oldest[lane])
+        except (RedisError, OperationalError, OSError) as error:
+            self._quieten(error)
+
+    def again(self, lane: int) -> None:
+        """Send a hint for what is left in a lane when a worker's turn is over."""
+        self.lanes(
+            [
+                {
+                    "lane": lane,
+                    "status": "pending",
+                    "request_id": f"lane-{lane}-again",
+                    "workflow_type": "lane",
+                    "entity_id": str(lane),
+                    "trigger": "continue",
+                    "triggered_by": "system",
+                }
+            ]
+        )
+
+    def effects(self, rows: Iterable[RowMapping]) -> None:
+        """Send a hint for each effect; never raises."""
+        if monotonic() < self._quiet_until:
+            return
+        try:
+            for row in rows:
+                self._app.send_task(
+                    "interlock.effect", args=[str(row["id"])], shadow=f"effect.{row['name']}", retry=False
+                )
+        except (RedisError, OperationalError, OSError) as error:
+            self._quieten(error)
+
+    def lower(self, lane: int) -> None:
+        """Say that no hint for the lane waits any more; never raises (the flag would run out by itself)."""
+        if self._redis is None:
+            return
+        try:
+            self._redis.delete(_flag(lane))
+        except RedisError as error:
+            log.warning("flag_not_lowered", lane=lane, error=str(error))
+
+    def _raise_flags(self, lanes: list[int]) -> list[int]:
+        if self._redis is None:
+            return lanes
+        with self._redis.pipeline(transaction=False) as pipe:
+            for lane in lanes:
+                pipe.set(_flag(lane), 1, nx=True, px=FLAG_MILLISECONDS)
+            return [lane for lane, raised in zip(lanes, pipe.execute(), strict=True) if raised]
+
+    def _send(self, hint: Hint) -> None:
+        name = f"{hint['workflow_type']}.{hint['trigger']}"
+        says = f"{hint['workflow_type']}/{hint['entity_id']} {hint['trigger']} by {hint['triggered_by']}"
+        self._app.send_task(
+            "interlock.apply",
+            args=[hint["lane"], hint["request_id"]],
+            task_id=str(task_id(hint["request_id"])),
+            shadow=name,
+            argsrepr=f"({says})",
+            retry=False,
+        )
+
+    def _quieten(self, error: Exception) -> None:
+        # The trigger is in PostgreSQL: the dispatch sweep sends the hint once the broker is back.
+        self._quiet_until = monotonic() + QUIET_SECONDS
+        log.warning("broker_unreachable", error=str(error), consequence="triggers are accepted and applied later")
+
+
+def task_id(request_id: str) -> UUID:
+    """The Celery task id of a request's hint: the request's own UUID, or one derived from its name."""
+    try:
+        return UUID(request_id)
+    except ValueError:
+        return uuid5(NAMESPACE_URL, f"interlock:{request_id}")
+
+
+def _flag(lane: int) -> str:
+    return f"interlock:hinted:{lane}"

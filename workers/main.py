@@ -1,0 +1,16 @@
+"""What `celery -A workers.main` loads: the app of this process's settings, with its tasks."""
+
+from celery import signals
+
+from workers import tasks
+from workers.app import make_app
+from workers.runtime import runtime
+from workers.settings import settings
+
+app = make_app(settings())
+tasks.register(app)
+
+
+@signals.worker_process_init.connect
+def _start_clean(**_: object) -> None:
+    runtime.cache_clear()

@@ -1,0 +1,103 @@
+"""Every setting, its default and its environment variable (`INTERLOCK_…`), in one place.
+
+`DATABASE_URL` and `BROKER_URL` are read under those plain names too, because that is what hosting platforms set.
+Without them, the embedded servers of `INTERLOCK_HOME` are used: `interlock up` writes where they listen into
+`servers.json`, and everything else reads it from there.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from workflows.errors import NotRunning
+
+SERVERS_FILE = "servers.json"
+
+
+class Settings(BaseSettings):
+    """What an operator may set; everything has a working default."""
+
+    model_config = SettingsConfigDict(env_prefix="INTERLOCK_", extra="ignore", populate_by_name=True)
+
+    home: Path = Field(Path(".interlock"), description="data directory of the embedded servers, logs and pid files")
+    database_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("INTERLOCK_DATABASE_URL", "DATABASE_URL"),
+        description="your own PostgreSQL (15 or newer); unset: the embedded one",
+    )
+    broker_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("INTERLOCK_BROKER_URL", "BROKER_URL"),
+        description="your own Redis (6.2 or newer), Valkey or RabbitMQ; unset: the embedded Valkey",
+    )
+    redis_url: str | None = Field(None, description="the event bus; unset: the broker, where that speaks Redis")
+
+    host: str = Field("127.0.0.1", description="address the embedded servers and Flower listen on")
+    postgres_port: int | None = Field(None, description="unset: a free one, kept from then on")
+    redis_port: int | None = Field(None, description="unset: a free one, kept from then on")
+    flower_port: int | None = Field(None, description="unset: 5555 or the next free one, kept from then on")
+    run_as: str = Field("nobody", description="the user PostgreSQL and Valkey run as when root starts them")
+
+    trigger_nodes: int = Field(1, ge=1, description="Celery worker nodes that apply triggers")
+    trigger_processes: int = Field(2, ge=1, description="pool processes in each of them")
+    effect_processes: int = Field(2, ge=1, description="pool processes of the node that runs effects")
+
+    definitions: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="modules with more definitions (a `WORKFLOWS` dict each), separated by commas"
+    )
+    notify_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="apprise URLs that get notices (json://, slack://, mailto://), separated by commas"
+    )
+
+    max_attempts: int = Field(8, ge=1, description="attempts before a request that keeps failing is dead")
+    backoff_base_seconds: float = Field(0.5, gt=0, description="first retry waits up to this; doubled each time")
+    backoff_cap_seconds: float = Field(600.0, gt=0, description="no retry waits longer than this")
+    effect_lease_seconds: float = Field(60.0, gt=0, description="a worker silent this long loses its effect")
+    stream_maxlen: int = Field(100_000, ge=1, description="events kept in the Redis stream (about)")
+    keep_finished_days: float = Field(
+        30.0, ge=0, description="finished requests and effects older than this are pruned; history never is"
+    )
+    context_limit_bytes: int = Field(262_144, ge=1, description="largest context or metadata, as JSON")
+
+    @field_validator("definitions", "notify_urls", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @property
+    def servers_file(self) -> Path:
+        """Where `interlock up` records the embedded servers' addresses."""
+        return self.home / SERVERS_FILE
+
+    def resolved_database_url(self) -> str:
+        """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` where none is known."""
+        url = self.database_url or self._embedded("database_url")
+        for prefix in ("postgres://", "postgresql://"):
+            if url.startswith(prefix):
+                return "postgresql+psycopg://" + url.removeprefix(prefix)
+        return url
+
+    def resolved_broker_url(self) -> str:
+        """The broker to use, as kombu writes it. Raises `NotRunning` where none is known."""
+        return self.broker_url or self._embedded("broker_url")
+
+    def resolved_redis_url(self) -> str | None:
+        """The Redis of the event bus and the lane flags; None where the broker is RabbitMQ and none is set."""
+        url = self.redis_url or self.resolved_broker_url()
+        return url if url.startswith(("redis://", "rediss://", "unix://")) else None
+
+    def _embedded(self, key: str) -> str:
+        try:
+            return str(json.loads(self.servers_file.read_text())[key])
+        except (OSError, ValueError, KeyError) as missing:
+            raise NotRunning(self.home.absolute()) from missing
+
+
+@cache
+def settings() -> Settings:
+    """This process's settings, read from the environment once."""
+    return Settings()

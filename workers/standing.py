@@ -1,0 +1,88 @@
+"""Where each instance of a round stands: as locked, then as each move of the round leaves it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from db import instances, requests
+from workflows.case import Case, Linked
+from workflows.catalogue import Catalogue
+from workflows.definition import Definition
+
+
+@dataclass(slots=True)
+class Standing:
+    """One instance during a round. `seen` is the version it was locked at; `failed`, that its requests must wait."""
+
+    id: UUID
+    type: str
+    entity_id: str
+    project_id: UUID
+    definition: Definition
+    approvals: Definition
+    state: str
+    seen: int
+    version: int
+    context: Mapping[str, Any]
+    votes: dict[str, set[str]] = field(default_factory=dict)
+    linked: dict[str, tuple[Linked, ...]] = field(default_factory=dict)
+    failed: bool = False
+
+    def case(self, request: RowMapping) -> Case:
+        """The question a request puts to this instance, with all that its guards may look at."""
+        return Case(
+            state=self.state,
+            version=self.version,
+            context=self.context,
+            trigger=request["trigger"],
+            by=request["triggered_by"],
+            metadata=request["metadata"],
+            bound_version=request["bound_version"],
+            granted=request["granted"],
+            linked=self.linked,
+            votes=frozenset(self.votes.get(request["trigger"], ())),
+        )
+
+
+def take(connection: Connection, catalogue: Catalogue, due: Sequence[RowMapping]) -> dict[UUID, Standing]:
+    """The instances that requests are meant for, each once, with the facts that deciding will take.
+
+    Raises:
+        UnknownWorkflow: an instance's definition is not known to this process.
+    """
+    approvals = catalogue.get("approval")
+    standings: dict[UUID, Standing] = {}
+    for row in due:
+        if row["workflow_id"] not in standings:
+            standings[row["workflow_id"]] = Standing(
+                id=row["workflow_id"],
+                type=row["workflow_type"],
+                entity_id=row["entity_id"],
+                project_id=row["project_id"],
+                definition=catalogue.get(row["workflow_type"], row["definition_version"]),
+                approvals=approvals,
+                state=row["current_state"],
+                seen=row["version"],
+                version=row["version"],
+                context=row["context"],
+            )
+    _look_up(connection, standings, due)
+    return standings
+
+
+def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Sequence[RowMapping]) -> None:
+    # Most triggers need nothing but the instance; only the others cost a query.
+    wanted: dict[str, set[UUID]] = {"linked": set(), "votes": set()}
+    for request in due:
+        instance_id = request["workflow_id"]
+        for fact in standings[instance_id].definition.needs.get(request["trigger"], ()):
+            wanted[fact].add(instance_id)
+    for row in instances.linked(connection, list(wanted["linked"])):
+        roles = standings[row["workflow_id"]].linked
+        other = Linked(row["workflow_type"], row["entity_id"], row["current_state"])
+        roles[row["role"]] = (*roles.get(row["role"], ()), other)
+    for row in requests.waiting(connection, wanted["votes"]) if wanted["votes"] else ():
+        standings[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])

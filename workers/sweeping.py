@@ -1,0 +1,60 @@
+"""Run a sweep in a worker: once per period whoever asks, then publish what it found."""
+
+from collections.abc import Callable, Mapping
+
+from beat import sweeps
+from beat.schedule import BY_NAME
+from db import sweeps as runs
+from db.connect import transaction
+from workers.relay import relay
+from workers.runtime import Runtime
+
+
+def run(runtime: Runtime, name: str) -> int | None:
+    """Run a sweep of the schedule; what it found, or None where another run had this period.
+
+    Raises:
+        KeyError: no such sweep.
+        DBAPIError: the database is away; the next period tries again.
+    """
+    with transaction(runtime.database) as connection:
+        if not runs.begin(connection, name, every_seconds=BY_NAME[name].every_seconds):
+            return None
+    found = SWEEPS[name](runtime)
+    with transaction(runtime.database) as connection:
+        runs.end(connection, name, found=found)
+    return found
+
+
+def _dispatch(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        woken, lanes, effects_due = sweeps.dispatch(connection)
+    runtime.hints.lanes(lanes)
+    runtime.hints.effects(effects_due)
+    return woken + len(lanes)
+
+
+def _leases(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        again = sweeps.leases(connection, max_attempts=runtime.settings.max_attempts)
+    runtime.hints.effects(again)
+    return len(again)
+
+
+def _relay(runtime: Runtime) -> int:
+    if runtime.redis is None:
+        return 0
+    return relay(runtime.database, runtime.redis, maxlen=runtime.settings.stream_maxlen)
+
+
+def _prune(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        return sweeps.prune(connection, keep_days=runtime.settings.keep_finished_days)
+
+
+SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
+    "dispatch": _dispatch,
+    "leases": _leases,
+    "relay": _relay,
+    "prune": _prune,
+}

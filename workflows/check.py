@@ -1,0 +1,95 @@
+"""Check that a definition makes sense before anything is built on it."""
+
+import re
+from collections.abc import Iterator
+
+from workflows.definition import Definition, Transition
+from workflows.errors import InvalidDefinition
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+def check(definition: Definition) -> list[str]:
+    """Return what is doubtful about a definition (warnings, one line each).
+
+    Raises:
+        InvalidDefinition: naming everything that is plainly wrong.
+    """
+    if wrong := [*_names(definition), *_shape(definition), *_reach(definition), *_bindings(definition)]:
+        raise InvalidDefinition(f"{definition.type} {definition.version}: " + "; ".join(wrong))
+    return list(_doubts(definition))
+
+
+def _names(definition: Definition) -> Iterator[str]:
+    for name in (definition.type, *definition.states, *definition.triggers):
+        if not NAME.fullmatch(name):
+            yield f"{name!r} is not a name (letters, digits and _, at most 100)"
+    if not VERSION.fullmatch(definition.version):
+        yield f"version {definition.version!r} is not MAJOR.MINOR.PATCH"
+    if len(set(definition.states)) < len(definition.states):
+        yield "a state is listed twice"
+
+
+def _shape(definition: Definition) -> Iterator[str]:
+    known = set(definition.states)
+    if definition.initial not in known:
+        yield f"the initial state {definition.initial!r} is not among the states"
+    for state in sorted(definition.terminal - known):
+        yield f"the terminal state {state!r} is not among the states"
+    for move in definition.transitions:
+        for state in sorted({*move.sources, move.dest} - known):
+            yield f"{move.trigger!r} names the unknown state {state!r}"
+        for state in sorted(set(move.sources) & definition.terminal):
+            yield f"{move.trigger!r} leaves the terminal state {state!r}"
+        if not move.sources or len(set(move.sources)) < len(move.sources):
+            yield f"{move.trigger!r} lists no source, or one twice"
+    for (trigger, source), moves in definition.moves.items():
+        if len(moves) > 1 and any(not _decidable(move) for move in moves[:-1]):
+            yield f"{trigger!r} from {source!r} has several destinations, and an unguarded one hides those after it"
+
+
+def _decidable(move: Transition) -> bool:
+    return bool(move.when)
+
+
+def _reach(definition: Definition) -> Iterator[str]:
+    reached, frontier = {definition.initial}, [definition.initial]
+    while frontier:
+        state = frontier.pop()
+        for move in definition.transitions:
+            if state in move.sources and move.dest not in reached:
+                reached.add(move.dest)
+                frontier.append(move.dest)
+    for state in definition.states:
+        if state not in reached:
+            yield f"state {state!r} cannot be reached"
+        if state not in definition.terminal and not definition.legal(state):
+            yield f"state {state!r} is a dead end but not terminal"
+
+
+def _bindings(definition: Definition) -> Iterator[str]:
+    roles = {link.role for link in definition.links}
+    for move in definition.transitions:
+        for follow_up in move.then:
+            if follow_up.role not in roles:
+                yield f"{move.trigger!r} follows up on {follow_up.role!r}, which is no link of this type"
+        if move.approval and move.approval.quorum < 1:
+            yield f"{move.trigger!r} asks for a quorum below one"
+        for effect in move.effects:
+            for told in (effect.done, effect.failed):
+                if told is not None and (told, move.dest) not in definition.moves:
+                    yield f"effect {effect.name!r} of {move.trigger!r} reports {told!r}, illegal in {move.dest!r}"
+    for state, deadline in definition.deadlines.items():
+        if (deadline.trigger, state) not in definition.moves:
+            yield f"the deadline of {state!r} fires {deadline.trigger!r}, which is illegal there"
+        if deadline.seconds <= 0:
+            yield f"the deadline of {state!r} is not in the future"
+
+
+def _doubts(definition: Definition) -> Iterator[str]:
+    for move in definition.transitions:
+        if any(guard.wait for guard in move.when):
+            for source in move.sources:
+                if source not in definition.deadlines:
+                    yield f"{move.trigger!r} can wait in {source!r} for ever: the state has no deadline"

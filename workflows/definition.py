@@ -1,0 +1,182 @@
+"""A workflow definition: immutable data with a semantic version. Nothing here runs; `workflows.decide` does."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+from workflows.case import Case
+from workflows.errors import UnknownTrigger
+
+Severity = Literal["info", "warning", "error", "critical"]
+Fact = Literal["linked", "votes"]
+
+HOUR_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A named condition of a transition.
+
+    `holds` must be pure. `says` is what an operator reads when it is false. A guard that is false refuses the trigger;
+    with `wait=True` it holds it instead, until others of its kind complete it (a vote below its quorum). `needs` names the
+    facts of a `Case` that have to be looked up for it.
+    """
+
+    name: str
+    holds: Callable[[Case], bool]
+    says: str
+    wait: bool = False
+    needs: frozenset[Fact] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """Fire `trigger` on every instance linked as `role`, in the same commit as the move."""
+
+    role: str
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something done to the world after the commit, by `workers.effects`, under a lease.
+
+    `done` and `failed` name the triggers that tell the outcome to the instance; None where nobody waits for it.
+    """
+
+    name: str
+    done: str | None = None
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPoint:
+    """The trigger is held until `quorum` people, none of them the author, approve (ADR-010, approval points)."""
+
+    quorum: int = 1
+    deciders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A state left alone for `seconds` gets `trigger`."""
+
+    seconds: float
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How instances of this type name another: `context[context_key]` holds its entity id (or UUID).
+
+    The other side sees this instance under `inverse`.
+    """
+
+    role: str
+    type: str
+    context_key: str
+    inverse: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of a machine's table; several sources where the same rule holds for each of them."""
+
+    trigger: str
+    sources: tuple[str, ...]
+    dest: str
+    when: tuple[Guard, ...] = ()
+    then: tuple[FollowUp, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    approval: ApprovalPoint | None = None
+    settles: Literal["granted", "refused"] | None = None
+    severity: Severity = "info"
+
+
+def T(
+    trigger: str,
+    sources: str | tuple[str, ...],
+    dest: str,
+    *,
+    when: tuple[Guard, ...] = (),
+    then: tuple[FollowUp, ...] = (),
+    effects: tuple[Effect, ...] = (),
+    approval: ApprovalPoint | None = None,
+    settles: Literal["granted", "refused"] | None = None,
+    severity: Severity = "info",
+) -> Transition:
+    """Declare a transition. Sources are listed, never `*`: that would include the destination and terminal states.
+
+    Args:
+        trigger: an imperative or a past fact (`submit_pr`, `tests_pass`).
+        sources: the state or states it leaves.
+        dest: the state it enters.
+        when: guards, all of which must hold.
+        then: triggers fired on linked instances in the same commit.
+        effects: what is done to the world after the commit.
+        approval: hold the trigger until this approval is given.
+        settles: this move gives or refuses the approval that the instance stands for.
+        severity: of the event (SSOT 7.2.2).
+    """
+    listed = (sources,) if isinstance(sources, str) else tuple(sources)
+    return Transition(trigger, listed, dest, when, then, effects, approval, settles, severity)
+
+
+@dataclass(frozen=True, eq=False)  # one object per version: identity is equality, and hashing is free
+class Definition:
+    """A machine: its states in reading order, where it begins and ends, and every legal move."""
+
+    type: str
+    version: str
+    summary: str
+    states: tuple[str, ...]
+    initial: str
+    terminal: frozenset[str]
+    transitions: tuple[Transition, ...]
+    deadlines: Mapping[str, Deadline] = field(default_factory=lambda: MappingProxyType({}))
+    links: tuple[Link, ...] = ()
+    required: tuple[str, ...] = ()
+    birth_effects: tuple[Effect, ...] = ()
+
+    @cached_property
+    def triggers(self) -> tuple[str, ...]:
+        """Every trigger's name, in the order declared."""
+        return tuple(dict.fromkeys(move.trigger for move in self.transitions))
+
+    @cached_property
+    def moves(self) -> Mapping[tuple[str, str], tuple[Transition, ...]]:
+        """(trigger, source) -> the transitions that may serve it, in the order declared."""
+        table: dict[tuple[str, str], tuple[Transition, ...]] = {}
+        for move in self.transitions:
+            for source in move.sources:
+                table[move.trigger, source] = (*table.get((move.trigger, source), ()), move)
+        return table
+
+    @cached_property
+    def needs(self) -> Mapping[str, frozenset[Fact]]:
+        """Trigger -> the facts that deciding it takes."""
+        wanted: dict[str, frozenset[Fact]] = {trigger: frozenset() for trigger in self.triggers}
+        for move in self.transitions:
+            votes: frozenset[Fact] = frozenset({"votes"}) if move.approval else frozenset()
+            wanted[move.trigger] = wanted[move.trigger].union(votes, *(guard.needs for guard in move.when))
+        return wanted
+
+    @cached_property
+    def voting_states(self) -> frozenset[str]:
+        """The states in which a trigger may be held for more votes like it."""
+        return frozenset(
+            source for move in self.transitions for source in move.sources if any(guard.wait for guard in move.when)
+        )
+
+    def legal(self, state: str) -> tuple[str, ...]:
+        """The triggers that a transition out of `state` answers to, guards aside."""
+        return tuple(trigger for trigger in self.triggers if (trigger, state) in self.moves)
+
+    def require_trigger(self, trigger: str) -> None:
+        """Raise `UnknownTrigger`, naming those there are, unless some state answers to `trigger`."""
+        if trigger not in self.triggers:
+            raise UnknownTrigger(
+                f"{self.type} {self.version} has no trigger {trigger!r}. It has: {', '.join(self.triggers)}."
+            )

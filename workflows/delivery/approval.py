@@ -1,0 +1,31 @@
+"""A decision that people take. Its outcome releases or refuses the trigger that was held for it.
+
+pending → approved | rejected | expired
+"""
+
+from types import MappingProxyType
+
+from workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, T
+from workflows.guards import may_decide, not_the_author, not_voted_yet, quorum_reached
+
+APPROVAL = Definition(
+    type="approval",
+    version="1.0.0",
+    summary="A decision that people take, under a quorum and a deadline (ADR-010, ruling 11).",
+    states=("pending", "approved", "rejected", "expired"),
+    initial="pending",
+    terminal=frozenset({"approved", "rejected", "expired"}),
+    transitions=(
+        T(
+            "approve",
+            "pending",
+            "approved",
+            when=(may_decide, not_the_author, not_voted_yet, quorum_reached),
+            settles="granted",
+        ),
+        T("reject", "pending", "rejected", when=(may_decide,), settles="refused", severity="warning"),
+        T("expire", "pending", "expired", settles="refused", severity="warning"),
+    ),
+    deadlines=MappingProxyType({"pending": Deadline(72 * HOUR_SECONDS, "expire")}),
+    birth_effects=(Effect("notice"),),
+)

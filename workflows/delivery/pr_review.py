@@ -1,0 +1,27 @@
+"""The review of a pull request. `merge` waits for an approval; once merged, the linked story's `approve` fires.
+
+submitted → reviewing ⇄ changes_requested
+                ⇅
+            approved → merged
+"""
+
+from workflows.definition import ApprovalPoint, Definition, FollowUp, Link, T
+from workflows.guards import not_the_author
+
+PR_REVIEW = Definition(
+    type="pr_review",
+    version="1.0.0",
+    summary="The review of a pull request, from submitted to merged (ADR-010, ruling 11).",
+    states=("submitted", "reviewing", "changes_requested", "approved", "merged"),
+    initial="submitted",
+    terminal=frozenset({"merged"}),
+    transitions=(
+        T("start_review", "submitted", "reviewing"),
+        T("request_changes", "reviewing", "changes_requested"),
+        T("resubmit", "changes_requested", "reviewing"),
+        T("approve", "reviewing", "approved", when=(not_the_author,)),
+        T("merge", "approved", "merged", approval=ApprovalPoint(), then=(FollowUp("story", "approve"),)),
+        T("dismiss", "approved", "reviewing", severity="warning"),  # new commits arrived
+    ),
+    links=(Link("story", type="story", context_key="story_id", inverse="pull_request"),),
+)

@@ -1,0 +1,95 @@
+"""A definition as JSON, as its checksum, and as a Mermaid state diagram."""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from workflows.definition import Definition, Transition
+
+
+def public(definition: Definition) -> dict[str, Any]:
+    """The published shape: `{type, version, initial, states, transitions}`, one transition an entry per source."""
+    return {
+        "type": definition.type,
+        "version": definition.version,
+        "initial": definition.initial,
+        "states": {state: {"terminal": state in definition.terminal} for state in definition.states},
+        "transitions": [
+            {"trigger": move.trigger, "source": source, "dest": move.dest}
+            for move in definition.transitions
+            for source in move.sources
+        ],
+    }
+
+
+def recorded(definition: Definition) -> dict[str, Any]:
+    """Everything that decides behaviour, as PostgreSQL keeps it. The summary is prose and stays out."""
+    return public(definition) | {
+        "rules": [_rule(move) for move in definition.transitions],
+        "deadlines": {
+            state: {"seconds": deadline.seconds, "trigger": deadline.trigger}
+            for state, deadline in sorted(definition.deadlines.items())
+        },
+        "links": [
+            {"role": link.role, "type": link.type, "context_key": link.context_key, "inverse": link.inverse}
+            for link in definition.links
+        ],
+        "required": list(definition.required),
+        "birth_effects": [effect.name for effect in definition.birth_effects],
+    }
+
+
+def _rule(move: Transition) -> dict[str, Any]:
+    return {
+        "trigger": move.trigger,
+        "when": [guard.name for guard in move.when],
+        "then": [[follow_up.role, follow_up.trigger] for follow_up in move.then],
+        "effects": [[effect.name, effect.done, effect.failed] for effect in move.effects],
+        "approval": {"quorum": move.approval.quorum, "deciders": list(move.approval.deciders)}
+        if move.approval
+        else None,
+        "settles": move.settles,
+        "severity": move.severity,
+    }
+
+
+def checksum(definition: Definition) -> str:
+    """SHA-256 (hex) of the recorded form, keys sorted, no white space: equal exactly when behaviour is."""
+    canonical = json.dumps(recorded(definition), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(canonical.encode()).hexdigest()
+
+
+def verdict(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Which part of the version a change asks for (SSOT 9.1.4), and why.
+
+    Args:
+        old, new: two `recorded` forms.
+
+    Returns:
+        `MAJOR: …`, `MINOR: …` or `PATCH: …`.
+    """
+    states = set(old["states"]) ^ set(new["states"])
+    if states:
+        return f"MAJOR: states added or removed: {', '.join(sorted(states))}"
+    moves = [{(each["trigger"], each["source"], each["dest"]) for each in form["transitions"]} for form in (old, new)]
+    if gone := moves[0] - moves[1]:
+        return f"MAJOR: transitions removed: {_arrows(gone)}"
+    if added := moves[1] - moves[0]:
+        return f"MINOR: transitions added: {_arrows(added)}"
+    return "MINOR: guards, follow-ups, effects, deadlines or fields differ" if old != new else "PATCH: words only"
+
+
+def _arrows(moves: set[tuple[str, str, str]]) -> str:
+    return ", ".join(f"{trigger} ({source} → {dest})" for trigger, source, dest in sorted(moves))
+
+
+def mermaid(definition: Definition) -> str:
+    """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard."""
+    lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
+    for move in definition.transitions:
+        marks = (" ‖ approval" if move.approval else "") + "".join(f" ? {guard.name}" for guard in move.when)
+        lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
+    for state, deadline in definition.deadlines.items():
+        lines.append(f"    note right of {state}: {deadline.trigger} after {deadline.seconds / 3600:g} h")
+    lines += [f"    {state} --> [*]" for state in definition.states if state in definition.terminal]
+    return "\n".join(lines)

@@ -1,0 +1,46 @@
+"""The guards that the shipped definitions share, each named for what must be true."""
+
+from workflows.case import Case
+from workflows.definition import Guard
+
+
+def _quorum(case: Case) -> int:
+    return int(case.context.get("quorum", 1))
+
+
+pull_request_merged = Guard(
+    "pull_request_merged",
+    lambda case: (
+        bool(case.linked.get("pull_request"))
+        and all(pull_request.state == "merged" for pull_request in case.linked["pull_request"])
+    ),
+    "every pull request linked to the story must be merged, and there must be one",
+    needs=frozenset({"linked"}),
+)
+
+not_the_author = Guard(
+    "not_the_author",
+    lambda case: case.by != case.context.get("author"),
+    "authors may not approve their own work",
+)
+
+may_decide = Guard(
+    "may_decide",
+    lambda case: not case.context.get("deciders") or case.by in case.context["deciders"],
+    "only the deciders this approval names may decide it",
+)
+
+not_voted_yet = Guard(
+    "not_voted_yet",
+    lambda case: case.by not in case.votes,
+    "each decider has one vote",
+    needs=frozenset({"votes"}),
+)
+
+quorum_reached = Guard(
+    "quorum_reached",
+    lambda case: len(case.votes | {case.by}) >= _quorum(case),
+    "held until the quorum is reached",
+    wait=True,
+    needs=frozenset({"votes"}),
+)
