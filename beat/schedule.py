@@ -1,4 +1,4 @@
-"""The sweeps and how often each runs. Two beats at once do no harm: a sweep runs once per period, whoever asks first."""
+"""The sweeps and how often each runs. Two beats do no harm: a sweep runs once per period, whoever asks first."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """Instances: create them, find them by name, move them, read them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -75,10 +76,8 @@ def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | 
 
 def _named(ref: str) -> ColumnElement[bool]:
     names = [instances.c.entity_id == ref]
-    try:
+    with suppress(ValueError):
         names.append(instances.c.id == UUID(ref))
-    except ValueError:
-        pass
     type_, slash, entity_id = ref.partition("/")
     if slash:
         names.append(and_(instances.c.workflow_type == type_, instances.c.entity_id == entity_id))

@@ -19,7 +19,7 @@ COMMON: dict[str, Any] = {
     # PostgreSQL holds results; this also keeps Celery's result consumer off Redis pub/sub.
     "task_ignore_result": True,
     "result_backend": None,
-    # A hint is acknowledged when its work is done; a killed child's hint comes back at once. Doing it twice is harmless.
+    # A hint is acknowledged when its work is done; a killed child's comes back at once. Doing it twice is harmless.
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "task_acks_on_failure": True,

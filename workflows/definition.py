@@ -19,9 +19,9 @@ HOUR_SECONDS = 3600.0
 class Guard:
     """A named condition of a transition.
 
-    `holds` must be pure. `says` is what an operator reads when it is false. A guard that is false refuses the trigger;
-    with `wait=True` it holds it instead, until others of its kind complete it (a vote below its quorum). `needs` names the
-    facts of a `Case` that have to be looked up for it.
+    `holds` must be pure. `says` is what an operator reads when it is false. A guard that is false refuses the
+    trigger; with `wait=True` it holds it instead, until others of its kind complete it (a vote below its quorum).
+    `needs` names the facts of a `Case` that have to be looked up for it.
     """
 
     name: str
