@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, insert, select, text
+from sqlalchemy import Connection, RowMapping, func, insert, select, text
 
 from db.tables import definition_states, definition_transitions, definitions
 from workflows.catalogue import Catalogue
@@ -38,6 +38,12 @@ def listed(connection: Connection) -> Sequence[RowMapping]:
     """Every recorded definition."""
     order = (definitions.c.type, definitions.c.version)
     return connection.execute(select(definitions).order_by(*order)).mappings().all()
+
+
+def age_seconds(connection: Connection) -> float:
+    """Seconds since the first definition was recorded: how old this installation is."""
+    age = func.extract("epoch", func.now() - func.min(definitions.c.recorded_at))
+    return float(connection.execute(select(age)).scalar() or 0.0)
 
 
 def _insert(connection: Connection, definition: Definition) -> None:

@@ -84,6 +84,16 @@ def _named(ref: str) -> ColumnElement[bool]:
     return or_(*names)
 
 
+def ids_of(connection: Connection, type_: str, named: Iterable[tuple[UUID, str]]) -> dict[tuple[UUID, str], UUID]:
+    """(project, entity id) -> id, of the instances of a type."""
+    wanted = set(named)
+    query = select(instances.c.project_id, instances.c.entity_id, instances.c.id).where(
+        instances.c.workflow_type == type_,
+        among(instances.c.entity_id, {entity_id for _, entity_id in wanted}),
+    )
+    return {(row[0], row[1]): row[2] for row in connection.execute(query) if (row[0], row[1]) in wanted}
+
+
 def page(
     connection: Connection, *, type_: str | None = None, state: str | None = None, limit: int = 50
 ) -> Sequence[RowMapping]:

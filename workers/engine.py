@@ -97,6 +97,7 @@ class Applier:
             for request in due:
                 self._judge(ledger, standings[request["workflow_id"]], request)
             ledger.write(connection)
+        log.info("applied", lane=lane, requests=len(due), moves=len(ledger.events), failed=len(ledger.failures))
         return Round(len(due), ledger.announced, ledger.woken, ledger.effects_due)
 
     def _judge(self, ledger: Ledger, standing: Standing, request: RowMapping) -> None:

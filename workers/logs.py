@@ -30,6 +30,9 @@ def configure(level: int = logging.INFO) -> None:
     if not sys.stderr.isatty():
         final.append(structlog.processors.format_exc_info)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
+    for chatty in ("celery.beat", "celery.app.trace", "celery.worker.strategy"):
+        # A line for each message, several a second for ever, that says less than the engine's own.
+        logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

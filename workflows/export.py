@@ -55,7 +55,12 @@ def _rule(move: Transition) -> dict[str, Any]:
 
 def checksum(definition: Definition) -> str:
     """SHA-256 (hex) of the recorded form, keys sorted, no white space: equal exactly when behaviour is."""
-    canonical = json.dumps(recorded(definition), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return canonical_checksum(recorded(definition))
+
+
+def canonical_checksum(body: dict[str, Any]) -> str:
+    """SHA-256 (hex) of a recorded form, however its keys are ordered."""
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(canonical.encode()).hexdigest()
 
 

@@ -1,0 +1,78 @@
+"""Celery worker nodes as subprocesses: Interlock's own as `interlock up` starts it, and plain ones to compare with."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from bench.stage import Stage
+from supervisor import table
+from supervisor.child import Child, tail
+from supervisor.parts import Part
+from supervisor.servers import Servers
+
+ROOT = Path(__file__).parents[1]
+READY_SECONDS = 30.0
+PROCESSES = 2  # Interlock's default for a trigger node; the other side gets the same
+BROKER, DATABASE, SLOTS = "BENCH_BROKER_URL", "BENCH_DATABASE_URL", "BENCH_SLOTS"
+
+
+@contextmanager
+def interlock_node(stage: Stage, servers: Servers) -> Iterator[Child]:
+    """The trigger node of `interlock up`: `celery -A workers.main:app worker -Q triggers,sweeps -c 2 -E`."""
+    parts = table.celery_parts(stage.home, stage.settings(servers), servers)
+    node = next(part for part in parts if part.name == "triggers1")
+    with _running(stage, node) as child:
+        yield child
+
+
+@contextmanager
+def plain_node(stage: Stage, app: str, servers: Servers, slots: Path | None = None) -> Iterator[Child]:
+    """A node of a plain Celery app in the default prefork pool, everything else by default as well."""
+    ready = stage.home.ready_file("plain")
+    part = Part(
+        name="plain",
+        command=(sys.executable, "-m", "celery", "-A", app, "worker", "-c", str(PROCESSES)),
+        environment={
+            **os.environ,
+            BROKER: servers.broker_url,
+            DATABASE: servers.database_url,
+            SLOTS: str(slots or ""),
+            "INTERLOCK_READY_FILE": str(ready),
+        },
+        waits_for=lambda _pid: None if ready.exists() else "has not reported ready yet",
+        before=lambda: ready.unlink(missing_ok=True),
+        directory=ROOT,
+    )
+    with _running(stage, part) as child:
+        yield child
+
+
+@contextmanager
+def _running(stage: Stage, part: Part) -> Iterator[Child]:
+    # It has nothing left to do when we stop it, and its data is thrown away: no soft shutdown.
+    child = Child(replace(part, stop_signal=signal.SIGKILL), stage.home.log(f"bench-{part.name}"), lambda: None)
+    child.start()
+    try:
+        until = time.monotonic() + READY_SECONDS
+        while child.state != "ready":
+            child.tend()
+            if child.failures or time.monotonic() > until:
+                raise RuntimeError(f"{part.name} did not come up ({child.detail}):\n{tail(child.log, 30)}")
+            time.sleep(0.05)
+        yield child
+    finally:
+        child.ask_to_stop()
+        child.finish_stop(hurried=True)
+
+
+def resident_bytes(node: Child) -> int:
+    """Resident memory of a node: its main process and its pool."""
+    main = psutil.Process(node.report().pid)
+    return sum(process.memory_info().rss for process in (main, *main.children(recursive=True)))

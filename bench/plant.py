@@ -1,0 +1,109 @@
+"""Interlock as one side of a comparison: a client, instances that cycle for ever, and when all of it is applied."""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+from uuid import UUID
+
+from psycopg import Connection, connect
+from uuid_utils.compat import uuid7
+
+from bench.stage import Stage
+from supervisor.servers import Servers
+from workers.client import Client
+from workers.firing import Firing
+from workers.runtime import Runtime
+
+INSTANCES = 500
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.003
+CYCLES = {
+    "pr_review": (("start_review",), ("request_changes", "resubmit")),
+    "story": (("design_complete", "start_coding"), ("submit_pr", "request_changes")),
+}
+PENDING = "SELECT EXISTS (SELECT FROM trigger_requests WHERE status = 'pending')"
+
+
+class Plant:
+    """Instances of one type and an endless list of legal triggers on them, taking turns.
+
+    Consecutive triggers go to different instances; each gets its next when all the others have had theirs.
+    """
+
+    def __init__(self, stage: Stage, servers: Servers, type_: str = "pr_review") -> None:
+        self.client = Client(Runtime(stage.settings(servers)))
+        self.database = connect(servers.database_url, autocommit=True)
+        self._type = type_
+        self._fired = self._count_applied()
+        self._next: Iterator[tuple[UUID, str]] = iter(())
+
+    def populate(self, instances: int = INSTANCES) -> None:
+        """Create the instances. To be applied, their triggers need a worker."""
+        project = uuid7()
+        births = [self.client.birth(self._type, f"B-{n}", project_id=project) for n in range(instances)]
+        self.client.create_many(births)
+        first, then = CYCLES[self._type]
+        self.take_over([birth.id for birth in births], first, then)
+
+    def take_over(self, ids: Sequence[UUID], first: Sequence[str], then: Sequence[str]) -> None:
+        """Use these instances: `first` leads each into the cycle `then`."""
+        self._next = turns(ids, first, then)
+
+    def single(self, messages: int) -> float:
+        """Fire triggers one by one, each its own commit; seconds from the first call to the last one applied."""
+        work = list(islice(self._next, messages))
+        fire = self.client.fire
+        began = time.perf_counter()
+        for instance_id, trigger in work:
+            fire(instance_id, trigger, by="bench")
+        return self._settled(messages) - began
+
+    def bulk(self, triggers: int) -> float:
+        """Fire many triggers by one call; seconds until the last is applied."""
+        work = [Firing(instance_id, trigger, "bench") for instance_id, trigger in islice(self._next, triggers)]
+        began = time.perf_counter()
+        self.client.fire_many(work)
+        return self._settled(triggers) - began
+
+    def next(self) -> tuple[UUID, str]:
+        """The next trigger that is legal, for a caller who fires it himself."""
+        self._fired += 1
+        return next(self._next)
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self.client.runtime.close()
+        self.database.close()
+
+    def _settled(self, fired: int) -> float:
+        """The instant nothing is pending any more. Seen by asking, up to 3 ms late: against us.
+
+        Raises:
+            RuntimeError: triggers stay pending, or were not all applied; then the figure would be a lie.
+        """
+        until = time.perf_counter() + PATIENCE_SECONDS
+        while _ask(self.database, PENDING):
+            if time.perf_counter() > until:
+                raise RuntimeError(f"triggers still pending after {PATIENCE_SECONDS:g} s")
+            time.sleep(POLL_SECONDS)
+        now = time.perf_counter()
+        self._fired += fired
+        if (applied := self._count_applied()) != self._fired:
+            raise RuntimeError(f"{applied} triggers applied of {self._fired} fired")
+        return now
+
+    def _count_applied(self) -> int:
+        return _ask(self.database, "SELECT count(*) FROM trigger_requests WHERE status = 'applied'")
+
+
+def turns(ids: Sequence[UUID], first: Sequence[str], then: Sequence[str]) -> Iterator[tuple[UUID, str]]:
+    """Triggers on instances, taking turns: those of `first` once, those of `then` for ever."""
+    for trigger in first:
+        yield from ((instance_id, trigger) for instance_id in ids)
+    for trigger in cycle(then):
+        yield from ((instance_id, trigger) for instance_id in ids)
+
+
+def _ask(database: Connection, question: str) -> int:
+    row = database.execute(question).fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,26 @@
+"""Rounds that show themselves: iterating over them is the progress bar."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.progress import Progress, TaskID
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds of one benchmark."""
+
+    number: int
+    progress: Progress
+    task: TaskID
+
+    def __iter__(self) -> Iterator[int]:
+        for done in range(self.number):
+            self.say(f"round {done + 1} of {self.number}", done)
+            yield done
+        self.say("", self.number)
+
+    def say(self, what: str, done: int = 0) -> None:
+        """Show what is being done. Drawn now, by no thread: none should run beside what is measured."""
+        self.progress.update(self.task, completed=done, total=self.number, doing=what)
+        self.progress.refresh()

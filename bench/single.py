@@ -1,0 +1,38 @@
+"""`single`: triggers fired one by one, durable accept to last commit, against Celery's empty task end to end."""
+
+from bench.effort import Effort
+from bench.empty import Empty
+from bench.finding import Bar, Finding, interleaved
+from bench.nodes import interlock_node, plain_node
+from bench.plant import Plant
+from bench.progress import Rounds
+from bench.stage import Stage
+
+WARM_UP = 600
+
+
+def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
+    """Both with one producer (this process), the same number of messages, and a node of two pool processes."""
+    ours, theirs = stage.side("single"), stage.side("single_empty", empty=True)
+    with interlock_node(stage, ours), plain_node(stage, "bench.empty", theirs):
+        plant, empty = Plant(stage, ours), Empty(theirs.broker_url)
+        plant.populate()
+        sent = effort.singles
+        plant.single(WARM_UP)
+        empty.single(WARM_UP)
+        figures = interleaved(rounds, lambda: sent / plant.single(sent), lambda: sent / empty.single(sent))
+        completed, expected = empty.completed(), WARM_UP + sent * len(figures[0])
+        if completed != expected:
+            raise RuntimeError(f"{completed} empty tasks completed of {expected} sent")
+        plant.close()
+        empty.close()
+    return [
+        Finding(
+            "single",
+            "single triggers, accept to commit : Celery's empty task",
+            "per second",
+            *figures,
+            bar=Bar("≥", 1.0),
+            note=f"{sent:,} a round, one producer, prefork -c 2 each; ours durable and with worker events",
+        )
+    ]

@@ -1,0 +1,156 @@
+"""`interlock demo`: the whole of it once, on real servers and real pull requests, and everything stopped again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from cli.output import FAILED, console, print_table
+from cli.replaying import with_bars
+from cli.servers import start, stop
+from db import audit, effects, instances
+from db.connect import transaction
+from workers.client import Client
+from workers.doctor import examine
+from workers.pull_requests import Journey, read
+from workers.relay import STREAM
+from workers.replay import REVIEWER, Replayed
+from workers.runtime import Runtime
+from workers.settings import Settings, settings
+from workflows.errors import RequestConflict
+
+HELP = """Start everything in a directory of its own, drive 40 real pull requests through, show what happened, stop.
+
+\b
+Example:
+  interlock demo
+"""
+SAMPLE = Path(__file__).parents[1] / "examples" / "pull_requests.jsonl"
+
+
+def demo(
+    file: Annotated[Path, typer.Option(help="JSON lines, one pull request each.")] = SAMPLE,
+) -> None:
+    """Run the demo."""
+    own = {"home": settings().home / "demo", "database_url": None, "broker_url": None, "redis_url": None}
+    chosen = settings().model_copy(update=own)
+    with _servers(chosen), Client(Runtime(chosen)) as client:
+        replayed = _replay(client, file)
+        _tables(client, replayed)
+        _longest(client, file)
+        _refusals(client, read(file)[0].project_id)
+        well = _proof(client)
+        _where_next(chosen)
+    if not well:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _servers(chosen: Settings) -> Iterator[None]:
+    _heading("1. PostgreSQL, Valkey, workers, beat and Flower")
+    stop(chosen, purge=True)  # what an earlier demo left
+    start(chosen, console)
+    try:
+        yield
+    finally:
+        stop(chosen)
+        console.print("everything is stopped")
+
+
+def _replay(client: Client, file: Path) -> Replayed:
+    _heading("2. Real pull requests, through Celery; the broker is wiped while they run")
+    wiped = False
+
+    def wipe(_stage: str, done: int, _total: int) -> None:
+        nonlocal wiped
+        if done and not wiped and client.runtime.redis is not None:
+            wiped = bool(client.runtime.redis.flushall())
+
+    replayed = with_bars(client, file, reviewer=REVIEWER, patience_seconds=60.0, also=wipe)
+    print_table("replayed", [asdict(replayed)], asdict(replayed))
+    return replayed
+
+
+def _tables(client: Client, replayed: Replayed) -> None:
+    with transaction(client.runtime.database) as connection:
+        counts = instances.count_by_state(connection)
+        told = effects.count_by_status(connection)
+    rows = [{"type": type_, "state": state, "instances": count} for (type_, state), count in sorted(counts.items())]
+    print_table("where they stand now", rows, ("type", "state", "instances"))
+    console.print(
+        f"{replayed.rejected} self-approvals were refused: authors may not approve their own work. "
+        f"Notices about approvals: {told}."
+    )
+
+
+def _longest(client: Client, file: Path) -> None:
+    journey = max((Journey(each, REVIEWER) for each in read(file)), key=lambda each: len(each.pull_request.commits))
+    _heading(f"3. The longest review: {journey.pull_request.title}")
+    events = client.history(f"pr_review/{journey.review}")
+    rows = [dict(event) | {"chain": event["hash"].hex()[:12]} for event in events]
+    shown = [*rows[:4], {"trigger": f"… {len(rows) - 8} more …"}, *rows[-4:]] if len(rows) > 9 else rows
+    print_table(
+        f"history of {journey.review}", shown, ("seq", "from_state", "trigger", "to_state", "triggered_by", "chain")
+    )
+
+
+def _refusals(client: Client, project_id: object) -> None:
+    _heading("4. What is refused")
+    story = client.create("story", "DEMO-1", project_id=project_id)  # type: ignore[arg-type]
+    skipped = client.fire(story["id"], "tests_pass", by="agent-1")
+    refused = client.wait([skipped.request_id])[0]
+    console.print(f"  an illegal trigger: {(refused.result or {})['message']}")
+    first = client.fire(story["id"], "design_complete", by="agent-1", request_id="demo-1")
+    again = client.fire(story["id"], "design_complete", by="agent-1", request_id="demo-1")
+    console.print(f"  the same request again: accepted once ({again.request_id}, replayed={again.replayed})")
+    client.wait([first.request_id])
+    try:
+        client.fire(story["id"], "block", by="agent-2", request_id="demo-1")
+    except RequestConflict as conflict:
+        console.print(f"  its request_id with another body: {conflict}")
+    for statement in (
+        f"UPDATE workflow_instances SET current_state = 'done' WHERE id = '{story['id']}'",
+        "UPDATE workflow_transitions SET triggered_by = 'nobody'",
+        "TRUNCATE workflow_transitions CASCADE",
+    ):
+        try:
+            with transaction(client.runtime.database) as connection:
+                connection.execute(text(statement))
+        except DBAPIError as error:
+            console.print(f"  {statement.split(' WHERE')[0]}\n    → {str(error.orig).splitlines()[0]}", highlight=False)
+
+
+def _proof(client: Client) -> bool:
+    _heading("5. Proof")
+    verdict = audit.verify(client.runtime.database)
+    console.print(
+        f"  audit verify: {'ok' if verdict.ok else verdict.problems}; {verdict.instances} instances, "
+        f"{verdict.transitions} events, every chain recomputed"
+    )
+    if client.runtime.redis is not None:
+        console.print(f"  Redis stream {STREAM}: {client.runtime.redis.xlen(STREAM)} events relayed in commit order")
+    findings = examine(client.runtime)
+    print_table("doctor", [asdict(finding) for finding in findings], ("check", "level", "says", "cure"))
+    return verdict.ok and all(finding.level != "fail" for finding in findings)
+
+
+def _where_next(chosen: Settings) -> None:
+    _heading("Where to look next")
+    home = f"INTERLOCK_HOME={chosen.home}"
+    for command, says in (
+        ("interlock up", "start for good; Flower's address and password are printed"),
+        (f"{home} interlock up --detach", "the demo's data again, then for example:"),
+        (f"{home} interlock history PR-1", "every move of a pull request review"),
+        (f"{home} interlock audit verify", "recompute every hash chain"),
+        ("interlock definitions graph story", "the machine, as a Mermaid diagram"),
+    ):
+        console.print(f"  {command:56} {says}", highlight=False, soft_wrap=True)
+
+
+def _heading(words: str) -> None:
+    console.print(f"\n[bold]{words}[/]")

@@ -1,0 +1,69 @@
+"""`interlock`: compose the commands, run one, and turn what goes wrong into one line and an exit code.
+
+0: done. 1: failed (the database is down, a server did not start). 2: refused (illegal, unknown, malformed).
+"""
+
+import sys
+
+import typer
+from kombu.exceptions import OperationalError as BrokerError
+from redis.exceptions import RedisError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from cli import audit, definitions, operations, servers, triggers
+from cli.output import FAILED, REFUSED, fail
+from workflows.errors import InterlockError
+
+app = typer.Typer(
+    name="interlock",
+    help="Durable state machines for software agents, on Celery and PostgreSQL.\n\n"
+    "No illegal move, no lost trigger, no rewritten history. Start with `interlock up --detach`.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+servers.register(app)
+triggers.register(app)
+operations.register(app)
+app.add_typer(definitions.app, name="definitions")
+app.add_typer(audit.app, name="audit")
+
+
+def main() -> None:
+    """Run the command line."""
+    sys.exit(run())
+
+
+def run() -> int:
+    """Run the command line; its exit code."""
+    as_json = "--json" in sys.argv
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except InterlockError as error:
+        return fail(type(error).__name__, str(error), REFUSED if error.refused else FAILED, as_json=as_json)
+    except (DBAPIError, PoolTimeout) as error:
+        return fail("DatabaseError", _database(error), FAILED, as_json=as_json)
+    except (RedisError, BrokerError) as error:
+        message = f"the broker does not answer: {error}. Triggers can still be fired; they are applied later."
+        return fail("BrokerError", message, FAILED, as_json=as_json)
+    except KeyboardInterrupt:
+        return 130  # as shells report SIGINT
+    return 0
+
+
+def _database(error: DBAPIError | PoolTimeout) -> str:
+    reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    if state == "42P01":
+        return f"the database has no Interlock schema ({reason}). Run `interlock migrate`."
+    if state and not state.startswith(("08", "57P", "28")):
+        return f"the database refused: {reason}"
+    return f"the database does not answer: {reason}. Check `interlock status` and DATABASE_URL."
+
+
+if __name__ == "__main__":
+    main()

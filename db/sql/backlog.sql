@@ -1,0 +1,14 @@
+-- What an operator asks first: how much waits, since when, what is dead, how far the relay is behind.
+SELECT (SELECT count(*) FROM trigger_requests WHERE status = 'pending') AS pending,
+       (SELECT extract(epoch FROM now() - min(GREATEST(accepted_at, not_before)))
+          FROM trigger_requests WHERE status = 'pending') AS oldest_pending_seconds,
+       (SELECT extract(epoch FROM now() - min(not_before))
+          FROM trigger_requests WHERE status = 'scheduled' AND not_before <= now()) AS oldest_overdue_seconds,
+       (SELECT count(*) FROM trigger_requests WHERE status = 'scheduled' AND attempts > 0) AS retrying,
+       (SELECT count(*) FROM trigger_requests WHERE status = 'waiting') AS waiting,
+       (SELECT count(*) FROM trigger_requests WHERE status = 'dead') AS dead,
+       (SELECT count(*) FROM effects WHERE status = 'dead') AS dead_effects,
+       (SELECT count(*) FROM effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
+       (SELECT extract(epoch FROM now() - min(t.created_at))
+          FROM workflow_transitions t, relay_cursors c
+         WHERE c.name = 'interlock:events' AND (t.xid, t.position) > (c.xid, c.position)) AS relay_lag_seconds

@@ -1,0 +1,59 @@
+"""`python -m supervisor`: the supervisor on its own, as `interlock up --detach` and the tests start it."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+from supervisor.home import home_of
+from supervisor.narrate import narrator
+from supervisor.places import purge
+from supervisor.supervise import supervise
+from workers.settings import settings
+from workflows.errors import InterlockError
+
+
+def main() -> int:
+    """Supervise until told to stop. Returns the exit code; what went wrong goes to stderr and to `--report`."""
+    options = _options().parse_args()
+    report = os.fdopen(options.report, "w") if options.report is not None else None
+    try:
+        supervise(
+            settings(),
+            without=frozenset(filter(None, options.without.split(","))),
+            prepare=shlex.split(options.prepare),
+            watch=narrator(lambda line: print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}", flush=True)),
+            ready=lambda: _tell(report, {"ready": True}),
+            tether=options.tether,
+        )
+    except InterlockError as fault:
+        print(f"{type(fault).__name__}: {fault}", file=sys.stderr)
+        _tell(report, {"error": str(fault), "kind": type(fault).__name__, "refused": fault.refused})
+        return 2 if fault.refused else 1
+    finally:
+        if options.ephemeral:
+            purge(home_of(settings()))
+    return 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m supervisor", description=__doc__)
+    parser.add_argument("--without", default="", help="parts to leave out, separated by commas")
+    parser.add_argument("--prepare", default="", help="command to run between the servers and the workers")
+    parser.add_argument("--report", type=int, help="file descriptor that is told, once, whether all is ready")
+    parser.add_argument("--tether", type=int, help="file descriptor of a pipe; stop when its other end closes")
+    parser.add_argument("--ephemeral", action="store_true", help="delete the home's data at the end")
+    return parser
+
+
+def _tell(report: TextIO | None, message: dict[str, object]) -> None:
+    if report is not None:
+        with report:
+            report.write(json.dumps(message))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

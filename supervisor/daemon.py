@@ -1,0 +1,114 @@
+"""Starting a supervisor in the background, and stopping one wherever it runs."""
+
+import contextlib
+import json
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from supervisor import lock, strays
+from supervisor.child import open_log, tail
+from supervisor.environment import environment
+from supervisor.home import Home, home_of
+from supervisor.supervise import data_places
+from workers.settings import Settings
+from workflows.errors import AlreadyRunning, BadInput, ServerFault
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 60.0
+
+Progress = Callable[[], None]
+"""Called about ten times a second while waiting."""
+
+
+def launch(
+    settings: Settings,
+    *,
+    without: Collection[str] = (),
+    prepare: Sequence[str] = (),
+    tether: int | None = None,
+    ephemeral: bool = False,
+    progress: Progress = lambda: None,
+) -> subprocess.Popen[bytes]:
+    """Start a supervisor in its own session and return it once all its parts are ready.
+
+    `tether`: it stops when the other end of this pipe closes. `ephemeral`: it deletes the home's data when it stops.
+
+    Raises `AlreadyRunning`, and `ServerFault` with what the supervisor said when a part does not come up in 60 s.
+    """
+    home = home_of(settings)
+    home.create()
+    if lock.holder(home) is not None:
+        raise AlreadyRunning(lock.already(home))
+    told, tell = os.pipe()
+    passed = [tell] if tether is None else [tell, tether]
+    options = ["--without", ",".join(without), "--prepare", shlex.join(prepare), "--report", str(tell)]
+    options += ["--tether", str(tether)] if tether is not None else []
+    options += ["--ephemeral"] if ephemeral else []
+    try:
+        with open_log(home.log("supervisor")) as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "supervisor", *options],
+                env=environment(settings),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=passed,
+                start_new_session=True,
+            )
+        os.close(tell)
+        _until_ready(home, process, told, progress)
+    finally:
+        os.close(told)
+    return process
+
+
+def _until_ready(home: Home, process: subprocess.Popen[bytes], told: int, progress: Progress) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not select.select([told], [], [], 0.1)[0]:
+        progress()
+        if time.monotonic() > deadline:
+            process.terminate()
+            process.wait()
+            raise ServerFault(f"not ready after {READY_SECONDS:.0f} s; see {home.log('supervisor').parent}")
+    message = json.loads(os.read(told, 65_536) or "{}")
+    if message.get("ready"):
+        return
+    process.wait()
+    said = message.get("error") or f"the supervisor ended: {tail(home.log('supervisor'))}"
+    if message.get("kind") == AlreadyRunning.__name__:
+        raise AlreadyRunning(said)
+    raise (BadInput if message.get("refused") else ServerFault)(said)
+
+
+def stop(settings: Settings, progress: Progress = lambda: None) -> bool:
+    """Stop the supervisor of this home and everything of it that still runs. Returns whether anything did."""
+    home = home_of(settings)
+    pid = lock.holder(home)
+    if pid is not None:
+        _stop_supervisor(home, progress)
+    strays_left = strays.end_all(home, data_places(home))
+    return pid is not None or strays_left
+
+
+def _stop_supervisor(home: Home, progress: Progress) -> None:
+    """SIGTERM, 60 s of patience, SIGKILL."""
+    begun, asked = time.monotonic(), False
+    while (pid := lock.holder(home)) is not None:
+        if pid and not asked:  # 0: it is just starting and has not signed the lock
+            asked = _signal(pid, signal.SIGTERM)
+        if pid and time.monotonic() - begun > STOP_SECONDS:
+            _signal(pid, signal.SIGKILL)
+        progress()
+        time.sleep(0.1)
+
+
+def _signal(pid: int, number: signal.Signals) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+    return True

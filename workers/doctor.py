@@ -1,0 +1,161 @@
+"""Look at every part and say what is wrong, why it matters, and which command would help."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from redis.exceptions import RedisError
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from beat.schedule import BY_NAME, OVERDUE_PERIODS, OVERDUE_SECONDS
+from db import definitions, health, migrate, sweeps
+from db.connect import transaction
+from workers.runtime import Runtime
+from workflows.errors import NotRunning
+from workflows.export import checksum
+
+OLDEST_SUPPORTED_POSTGRES = 150_000
+OLDEST_SUPPORTED_REDIS = (6, 2)
+LATE_SECONDS = 10.0  # a due trigger older than this is not on its way any more
+PING_SECONDS = 1.0
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's answer; `cure` is the command or setting that would help."""
+
+    check: str
+    level: Level
+    says: str
+    cure: str = ""
+
+
+def examine(runtime: Runtime) -> list[Finding]:
+    """Run every check. Nothing is changed, and a part that is down is a finding, not an error."""
+    findings: list[Finding] = []
+    for name, check in CHECKS:
+        try:
+            findings += check(runtime)
+        except (DBAPIError, RedisError, OSError, NotRunning) as error:
+            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            findings.append(Finding(name, "fail", f"no answer: {reason}", "interlock status; interlock up --detach"))
+    return findings
+
+
+def _database(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        server = health.server(connection)
+        old = server["number"] < OLDEST_SUPPORTED_POSTGRES
+        yield Finding(
+            "database", "fail" if old else "ok", f"PostgreSQL {server['version']}", "use 15 or newer" if old else ""
+        )
+        if server["fsync"] != "on" or server["synchronous_commit"] == "off":
+            yield Finding("durability", "warn", "commits are not flushed to disk", "SET fsync, synchronous_commit = on")
+        yield _schema(connection)
+        yield _recorded(connection, runtime)
+        off = health.unprotected(connection)
+        says = f"protecting triggers are switched off: {', '.join(off)}" if off else "history is protected"
+        cure = "ALTER TABLE … ENABLE ALWAYS TRIGGER …, then `interlock audit verify`" if off else ""
+        yield Finding("protection", "fail" if off else "ok", says, cure)
+
+
+def _schema(connection: Connection) -> Finding:
+    current, newest = migrate.revision(connection)
+    if current == newest:
+        return Finding("schema", "ok", f"revision {current}")
+    return Finding("schema", "fail", f"revision {current}, newest {newest}", "interlock migrate")
+
+
+def _recorded(connection: Connection, runtime: Runtime) -> Finding:
+    recorded = {(row["type"], row["version"]): row["checksum"] for row in definitions.listed(connection)}
+    differing = [
+        f"{each.type} {each.version}"
+        for each in runtime.catalogue
+        if recorded.get((each.type, each.version)) != checksum(each)
+    ]
+    if differing:
+        return Finding(
+            "definitions", "fail", f"not recorded as this process knows them: {differing}", "interlock migrate"
+        )
+    return Finding("definitions", "ok", f"{len(recorded)} recorded")
+
+
+def _backlog(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        waits = health.backlog(connection)
+    oldest = max(waits["oldest_pending_seconds"] or 0.0, waits["oldest_overdue_seconds"] or 0.0)
+    says = f"{waits['pending']} pending, oldest {oldest:.1f} s; {waits['waiting']} held; {waits['retrying']} in retry"
+    late = oldest > LATE_SECONDS
+    yield Finding(
+        "backlog", "fail" if late else "ok", says, "interlock status: are workers and beat up?" if late else ""
+    )
+    if waits["dead"]:
+        yield Finding("dead", "warn", f"{waits['dead']} requests used up their attempts", "interlock redrive --all")
+    if waits["dead_effects"]:
+        yield Finding(
+            "effects", "warn", f"{waits['dead_effects']} effects used up their attempts", "interlock show REF"
+        )
+    if waits["expired_leases"]:
+        yield Finding(
+            "leases", "warn", f"{waits['expired_leases']} leases ran out and were not taken back", "is beat up?"
+        )
+    lag = waits["relay_lag_seconds"] or 0.0
+    yield Finding(
+        "relay",
+        "warn" if lag > LATE_SECONDS else "ok",
+        f"{lag:.1f} s behind",
+        "is beat up?" if lag > LATE_SECONDS else "",
+    )
+
+
+def _beat(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        ages = {row["name"]: float(row["age_seconds"]) for row in sweeps.last_runs(connection)}
+        age_of_all = definitions.age_seconds(connection)  # one that never ran is as late as the installation is old
+    silent = [
+        f"{name} ({ages[name]:.0f} s ago)" if name in ages else f"{name} (never)"
+        for name, sweep in BY_NAME.items()
+        if ages.get(name, age_of_all) > max(OVERDUE_PERIODS * sweep.every_seconds, OVERDUE_SECONDS)
+    ]
+    if silent:
+        cure = "interlock status; start beat: celery -A workers.main beat"
+        yield Finding("beat", "fail", f"sweeps have not run: {', '.join(silent)}", cure)
+    else:
+        yield Finding("beat", "ok", f"{len(ages)} sweeps on time")
+
+
+def _redis(runtime: Runtime) -> Iterator[Finding]:
+    if runtime.redis is None:
+        yield Finding("redis", "warn", "no Redis: no event bus, no stream", "set INTERLOCK_REDIS_URL")
+        return
+    info = runtime.redis.info()
+    version = str(info.get("valkey_version") or info["redis_version"])
+    old = "valkey_version" not in info and tuple(map(int, version.split(".")[:2])) < OLDEST_SUPPORTED_REDIS
+    yield Finding("redis", "fail" if old else "ok", f"version {version}", "use Redis 6.2 or newer" if old else "")
+    if info.get("maxmemory_policy", "noeviction") != "noeviction":
+        says = f"maxmemory-policy is {info['maxmemory_policy']}: hints may be evicted"
+        yield Finding("redis", "warn", says, "CONFIG SET maxmemory-policy noeviction")
+
+
+def _workers(runtime: Runtime) -> Iterator[Finding]:
+    try:
+        answers = runtime.app.control.inspect(timeout=PING_SECONDS).ping() or {}
+    except Exception as error:  # kombu raises what its transport raises: any of them means no answer
+        yield Finding("workers", "fail", f"the broker does not answer: {error}", "interlock status")
+        return
+    if answers:
+        yield Finding("workers", "ok", f"{len(answers)} nodes answer: {', '.join(sorted(answers))}")
+    else:
+        yield Finding("workers", "fail", "no worker answers", "interlock up --detach")
+
+
+CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
+    ("database", _database),
+    ("backlog", _backlog),
+    ("beat", _beat),
+    ("redis", _redis),
+    ("workers", _workers),
+)
