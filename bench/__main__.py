@@ -22,6 +22,7 @@ def main() -> int:
     effort = QUICK if options.quick else FULL
     effort = replace(effort, rounds=options.rounds or effort.rounds)
     console = Console()
+    console.width = max(console.width, 100)  # narrower, the table would lose its figures
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to clean up as on Ctrl-C
     findings: list[Finding] = []
     try:
@@ -39,7 +40,12 @@ def main() -> int:
 
 def _run(stage: Stage, effort: Effort, names: list[str], console: Console) -> list[Finding]:
     findings: list[Finding] = []
-    columns = (TextColumn("{task.description:10}"), BarColumn(20), TimeElapsedColumn(), TextColumn("{task.fields[doing]}"))
+    columns = (
+        TextColumn("{task.description:10}"),
+        BarColumn(20),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[doing]}"),
+    )
     with Progress(*columns, console=console, auto_refresh=False) as progress:
         for name in names:
             task = progress.add_task(name, total=effort.rounds, doing="preparing")

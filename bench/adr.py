@@ -38,7 +38,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         Finding(
             "adr",
             "single triggers : ADR-010's code as printed",
-            "per second",
+            "/s",
             *figures,
             bar=Bar("≥", 2.0),
             note=f"{sent:,} a round, stories between implementation and review, one producer, prefork -c 2 each",

@@ -1,4 +1,4 @@
-"""`bulk`: many triggers fired by one call and applied by workers, against `pgbench` writing the same, one commit each."""
+"""`bulk`: many triggers fired by one call and applied by workers, against `pgbench` doing the same writes."""
 
 from bench import pgbench
 from bench.effort import Effort
@@ -28,9 +28,9 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         Finding(
             "bulk",
             "fire_many, accept to commit : pgbench, same writes",
-            "per second",
+            "/s",
             *figures,
             bar=Bar("≥", 1.5),
-            note=f"{fired:,} triggers a round; pgbench: prepared, one commit each, best of -c 2 and -c 4, {seconds} s each",
+            note=f"{fired:,} a round; pgbench: prepared, one commit each, best of -c 2 and -c 4, {seconds} s each",
         )
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import single
+from bench import accept, adr, bulk, decide, dispatch, history, latency, memory, single
 from bench.effort import Effort
 from bench.finding import Finding
 from bench.progress import Rounds
@@ -12,4 +12,12 @@ Benchmark = Callable[[Stage, Effort, Rounds], list[Finding]]
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "single": single.measure,
+    "adr": adr.measure,
+    "bulk": bulk.measure,
+    "latency": latency.measure,
+    "history": history.measure,
+    "dispatch": dispatch.measure,
+    "memory": memory.measure,
+    "decide": decide.measure,
+    "accept": accept.measure,
 }

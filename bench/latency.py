@@ -1,4 +1,4 @@
-"""`latency`: from the call of `fire` to the commit, against the empty task from `delay` to its first line, at 20/s each.
+"""`latency`: from the call of `fire` to the commit, against the empty task from `delay` to its run, at 20/s each.
 
 Both sides take turns within a round, 25 ms apart, so that they meet the same machine. Ours ends when the event bus
 message of the move arrives here: the worker sends it after its commit, so the figure is later than the commit, against
@@ -8,6 +8,7 @@ memory, which takes a microsecond.
 
 import json
 import time
+from mmap import mmap
 from pathlib import Path
 from statistics import median, quantiles
 from uuid import UUID
@@ -43,9 +44,13 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         applied, ran = _in_turns(plant, slots, rounds, each_round)
         plant.close()
         empty.close()
-    note = f"{each_round} a round and side at 20/s; ours until the event bus message, theirs until the task's first line"
+    note = (
+        f"{each_round} a round and side at 20/s; ours until the event bus message, theirs until the task's first line"
+    )
     return [
-        Finding("latency.p50", "enqueue to commit : to empty task's run", "ms", *_p50(applied, ran), Bar("≤", 2.0), note),
+        Finding(
+            "latency.p50", "enqueue to commit : to empty task's run", "ms", *_p50(applied, ran), Bar("≤", 2.0), note
+        ),
         Finding("latency.p99", "enqueue to commit : to empty task's run", "ms", *_p99(applied, ran)),
     ]
 
@@ -112,9 +117,9 @@ def _pause_until(due: float) -> float:
     return time.perf_counter()
 
 
-def _ran(memory: object, slot: int, sent_ns: int) -> float:
+def _ran(memory: mmap, slot: int, sent_ns: int) -> float:
     until = time.perf_counter() + PATIENCE_SECONDS
-    while not (at := SLOT.unpack_from(memory, slot * SLOT.size)[0]):  # type: ignore[arg-type]
+    while not (at := SLOT.unpack_from(memory, slot * SLOT.size)[0]):
         if time.perf_counter() > until:
             raise RuntimeError(f"empty task {slot} did not run within {PATIENCE_SECONDS:g} s")
         time.sleep(0.01)

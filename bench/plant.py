@@ -38,7 +38,7 @@ class Plant:
         self._next: Iterator[tuple[UUID, str]] = iter(())
 
     def populate(self, instances: int = INSTANCES) -> None:
-        """Create the instances. To be applied, their triggers need a worker."""
+        """Create instances, and go on with these."""
         project = uuid7()
         births = [self.client.birth(self._type, f"B-{n}", project_id=project) for n in range(instances)]
         self.client.create_many(births)
@@ -49,21 +49,35 @@ class Plant:
         """Use these instances: `first` leads each into the cycle `then`."""
         self._next = turns(ids, first, then)
 
+    def forget(self) -> None:
+        """Let go of the instances; what is left of them is Interlock's."""
+        self._next = iter(())
+
     def single(self, messages: int) -> float:
         """Fire triggers one by one, each its own commit; seconds from the first call to the last one applied."""
+        began = self.accept(messages)
+        return self._settled(messages) - began
+
+    def bulk(self, triggers: int) -> float:
+        """Fire many triggers by one call; seconds until the last is applied."""
+        began = self.accept_many(triggers)
+        return self._settled(triggers) - began
+
+    def accept(self, messages: int) -> float:
+        """Fire triggers one by one; the instant of the first call. Accepted when this returns, applied later."""
         work = list(islice(self._next, messages))
         fire = self.client.fire
         began = time.perf_counter()
         for instance_id, trigger in work:
             fire(instance_id, trigger, by="bench")
-        return self._settled(messages) - began
+        return began
 
-    def bulk(self, triggers: int) -> float:
-        """Fire many triggers by one call; seconds until the last is applied."""
+    def accept_many(self, triggers: int) -> float:
+        """Fire many triggers by one call; the instant of the call."""
         work = [Firing(instance_id, trigger, "bench") for instance_id, trigger in islice(self._next, triggers)]
         began = time.perf_counter()
         self.client.fire_many(work)
-        return self._settled(triggers) - began
+        return began
 
     def next(self) -> tuple[UUID, str]:
         """The next trigger that is legal, for a caller who fires it himself."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -16,21 +17,24 @@ MARKS = {True: "[green]✔ pass[/]", False: "[red]✘ falls short[/]", None: ""}
 
 
 def show(console: Console, machine: dict[str, Any], findings: Sequence[Finding]) -> None:
-    """Print the machine's description, the table, and the notes below it."""
+    """Print the machine's description, the table, and below it what each row compares."""
     console.print()
     for line in _machine_lines(machine):
         console.print(line, highlight=False, soft_wrap=True)
-    table = Table(title="median of the rounds (smallest – largest)", title_justify="left", pad_edge=False)
-    for heading in ("", "what", "ours", "theirs", "unit", "ratio", "bar", ""):
-        table.add_column(heading, justify="right" if heading in ("ours", "theirs", "ratio", "bar") else "left")
+    table = Table(title="median of the rounds (smallest .. largest)", title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("", "ours", "theirs", "", "ratio", "bar", ""):
+        table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
     for each in findings:
         bar = str(each.bar) if each.bar else ""
-        row = (_spread(each.ours), _spread(each.theirs), each.unit, _spread(each.ratios), bar, MARKS[each.met])
-        table.add_row(each.name, each.compared, *row)
+        ours = _middle(each.ours) if each.theirs else _spread(each.ours)
+        row = (ours, _middle(each.theirs), each.unit, _spread(each.ratios), bar, MARKS[each.met])
+        table.add_row(each.name, *row)
     console.print(table)
     for each in findings:
+        console.print(f"[bold]{each.name}[/] {each.compared}", highlight=False, soft_wrap=True)
         if each.note:
-            console.print(f"[bold]{each.name}[/]: {each.note}", highlight=False, soft_wrap=True)
+            console.print(f"    {each.note}", highlight=False, soft_wrap=True)
+    console.print()
 
 
 def write(machine: dict[str, Any], findings: Sequence[Finding], *, also: Path | None, effort: str) -> Path:
@@ -44,11 +48,14 @@ def write(machine: dict[str, Any], findings: Sequence[Finding], *, also: Path | 
     return target
 
 
+def _middle(figures: Sequence[float]) -> str:
+    return _number(median(figures)) if figures else ""
+
+
 def _spread(figures: Sequence[float]) -> str:
-    if not figures:
-        return ""
-    middle, least, most = _number(median(figures)), _number(min(figures)), _number(max(figures))
-    return middle if least == most else f"{middle} ({least} – {most})"
+    if len(figures) < 2:
+        return _middle(figures)
+    return f"{_middle(figures)} ({_number(min(figures))} .. {_number(max(figures))})"
 
 
 def _number(figure: float) -> str:

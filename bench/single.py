@@ -30,7 +30,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         Finding(
             "single",
             "single triggers, accept to commit : Celery's empty task",
-            "per second",
+            "/s",
             *figures,
             bar=Bar("≥", 1.0),
             note=f"{sent:,} a round, one producer, prefork -c 2 each; ours durable and with worker events",

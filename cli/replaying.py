@@ -19,7 +19,10 @@ def with_bars(
     quiet: bool = False,
     also: Progress = lambda *_: None,
 ) -> Replayed:
-    """Replay `file`; bars on standard error unless `quiet`; `also` is told as well. Raises what `workers.replay.replay` raises."""
+    """Replay `file`, with bars on standard error unless `quiet`; `also` is told as well.
+
+    Raises what `workers.replay.replay` raises.
+    """
     columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=errors, disable=quiet) as progress:
         bars: dict[str, TaskID] = {}

@@ -75,7 +75,8 @@ def _until_ready(home: Home, process: subprocess.Popen[bytes], told: int, progre
         if time.monotonic() > deadline:
             process.terminate()
             process.wait()
-            raise ServerFault(f"not ready after {READY_SECONDS:.0f} s; see {home.log('supervisor').parent}")
+            log = home.log("supervisor")
+            raise ServerFault(f"not ready after {READY_SECONDS:.0f} s:\n{tail(log)}\nMore in {log.parent}")
     message = json.loads(os.read(told, 65_536) or "{}")
     if message.get("ready"):
         return

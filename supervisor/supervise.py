@@ -20,7 +20,7 @@ from workers.settings import Settings
 from workflows.errors import ServerFault
 
 PULSE_SECONDS = 0.05
-START_SECONDS = 60.0
+START_SECONDS = 45.0  # less than a detached start is given, so that the error names the part
 START_ATTEMPTS = 3  # ends in a row before a part that never got ready is given up
 
 Watch = Callable[[list[Report]], None]

@@ -84,6 +84,8 @@ class Hints:
     def _raise_flags(self, lanes: list[int]) -> list[int]:
         if self._redis is None:
             return lanes
+        if len(lanes) == 1:  # a pipeline would cost a single trigger more than its own round trip
+            return lanes if self._redis.set(_flag(lanes[0]), 1, nx=True, px=FLAG_MILLISECONDS) else []
         with self._redis.pipeline(transaction=False) as pipe:
             for lane in lanes:
                 pipe.set(_flag(lane), 1, nx=True, px=FLAG_MILLISECONDS)

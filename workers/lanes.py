@@ -1,33 +1,42 @@
-"""Drain a lane: apply what has gathered, and leave only when nothing can be missed."""
+"""Drain a lane: lower its flag, then apply what has gathered. In that order nothing can be missed.
 
-from time import monotonic
+Whoever saw the flag up had committed before it was lowered, so this look finds their trigger; whoever commits later
+finds the flag down and sends a hint of their own.
+"""
+
+from time import monotonic, sleep
 
 from workers.engine import BATCH
 from workers.runtime import Runtime
 
-GATHERING = 8  # a round this full says that more is coming: look again before leaving
-TURN_SECONDS = 0.5  # then another lane gets its turn
+BUSY_SECONDS = 0.005  # hints that follow each other this closely say that more triggers are on their way
+GATHER_SECONDS = 0.008  # then let them gather: a commit for many costs little more than a commit for one
+TURN_SECONDS = 1.0  # a lane that never runs dry lets the others have a turn
 
 
-def drain(runtime: Runtime, lane: int) -> int:
-    """Apply a lane's triggers until it is quiet or the turn is over; how many.
+class Drain:
+    """One process's draining of lanes. Under gentle load each trigger is applied at once, by its own task."""
 
-    The flag stays up while rounds are full, so that triggers arriving meanwhile send no hints of their own. It is
-    lowered before the last look: whatever commits after that sends its own.
-    """
-    until = monotonic() + TURN_SECONDS
-    taken = total = _apply(runtime, lane)
-    while taken >= GATHERING and monotonic() < until:
-        taken = _apply(runtime, lane)
-        total += taken
-    runtime.hints.lower(lane)
-    last = _apply(runtime, lane)
-    if last == BATCH:
-        runtime.hints.again(lane)
-    return total + last
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._ended = 0.0
 
+    def lane(self, lane: int) -> int:
+        """Apply what is due in a lane; how many requests that was."""
+        if monotonic() - self._ended < BUSY_SECONDS:
+            sleep(GATHER_SECONDS)
+        self._runtime.hints.lower(lane)
+        total = taken = self._apply(lane)
+        until = monotonic() + TURN_SECONDS
+        while taken == BATCH and monotonic() < until:
+            taken = self._apply(lane)
+            total += taken
+        if taken == BATCH:
+            self._runtime.hints.again(lane)
+        self._ended = monotonic()
+        return total
 
-def _apply(runtime: Runtime, lane: int) -> int:
-    done = runtime.applier.apply_lane(lane)
-    runtime.publish(done)
-    return done.taken
+    def _apply(self, lane: int) -> int:
+        done = self._runtime.applier.apply_lane(lane)
+        self._runtime.publish(done)
+        return done.taken

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from random import random
 from uuid import UUID
 
 from celery import Celery, Task
 
 from db.connect import retryable
-from workers import effects, lanes, sweeping
+from workers import effects, sweeping
+from workers.lanes import Drain
 from workers.runtime import runtime
 from workflows.backoff import full_jitter
 
@@ -22,7 +24,7 @@ RETRY_BASE_SECONDS, RETRY_CAP_SECONDS = (
 def apply(self: Task, lane: int, request_id: str) -> None:
     """Apply what is due in a lane. `request_id` is the trigger that sent this hint; others may have gathered."""
     with _faults_retried(self):
-        lanes.drain(runtime(), lane)
+        _drain().lane(lane)
 
 
 def effect(self: Task, effect_id: str) -> None:
@@ -40,6 +42,11 @@ def register(app: Celery) -> None:
     """Make these functions tasks of an app, under the names that messages carry."""
     for task in (apply, effect, sweep):
         app.task(task, name=f"interlock.{task.__name__}", bind=True, max_retries=RETRIES)
+
+
+@cache
+def _drain() -> Drain:
+    return Drain(runtime())
 
 
 @contextmanager

@@ -1,0 +1,57 @@
+"""`dispatch`: a dispatch sweep over a hundred thousand timers that are not due yet."""
+
+import time
+
+from psycopg import connect
+from sqlalchemy import Engine
+
+from beat import sweeps
+from bench.effort import Effort
+from bench.finding import Bar, Finding
+from bench.progress import Rounds
+from bench.stage import Stage
+from db.connect import make_engine, transaction
+
+SWEEPS_A_ROUND = 40
+WAITING = """
+INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id, created_by)
+SELECT uuidv7(), 'approval', '1.0.0', 'pending', 'T-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
+  FROM generate_series(1, %(timers)s) AS n
+"""
+TIMERS = """
+INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, origin, bound_version,
+                              status, not_before)
+SELECT id || ':0:expire', '', id, 'expire', 'system', 'timer', 0, 'scheduled',
+       now() + interval '1 hour' + random() * interval '71 hours'
+  FROM workflow_instances
+"""
+
+
+def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
+    """Milliseconds of `beat.sweeps.dispatch` in a transaction of its own: each round's median and its worst.
+
+    The tables are as the inserts left them, not vacuumed or analysed for the occasion.
+    """
+    side = stage.side("dispatch")
+    rounds.say(f"arming {effort.timers:,} timers")
+    with connect(side.database_url) as connection:
+        connection.execute(WAITING, {"timers": effort.timers})
+        connection.execute(TIMERS)
+    engine = make_engine(stage.settings(side).resolved_database_url())
+    took = [sorted(_sweep(engine) for _ in range(SWEEPS_A_ROUND)) for _ in rounds]
+    engine.dispose()
+    says = f"dispatch sweep, {effort.timers:,} timers not due"
+    return [
+        Finding("dispatch", says, "ms", tuple(each[len(each) // 2] for each in took), bar=Bar("<", 20.0)),
+        Finding("dispatch.worst", f"{says}, slowest of {SWEEPS_A_ROUND}", "ms", tuple(each[-1] for each in took)),
+    ]
+
+
+def _sweep(engine: Engine) -> float:
+    began = time.perf_counter()
+    with transaction(engine) as connection:
+        woken, lanes, _ = sweeps.dispatch(connection)
+    took = (time.perf_counter() - began) * 1e3
+    if woken or lanes:
+        raise RuntimeError("no timer should be due")
+    return took
