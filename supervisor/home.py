@@ -3,6 +3,7 @@
 import hashlib
 import os
 import secrets
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,11 @@ class Home:
         """A worker touches it when it consumes (`INTERLOCK_READY_FILE`)."""
         return self.path / "run" / f"{part}.ready"
 
+    @property
+    def scratch(self) -> Path:
+        """Temporary files of the workers; emptied at each start."""
+        return self.path / "run" / "tmp"
+
     def create(self) -> None:
         """Make the directories. Raises `InterlockError` where we may not.
 
@@ -79,6 +85,12 @@ class Home:
             self.path.chmod(0o755)
         for private in ("logs", "run"):
             (self.path / private).mkdir(mode=0o700, exist_ok=True)
+        self.scratch.mkdir(mode=0o700, exist_ok=True)
+
+    def empty_scratch(self) -> None:
+        """Delete what killed workers left."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(mode=0o700)
 
 
 def home_of(settings: Settings) -> Home:

@@ -3,7 +3,7 @@
 import errno
 import secrets
 import socket
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 
 import psutil
@@ -26,7 +26,6 @@ def settle(
     kept: int | None,
     host: str,
     *,
-    preferred: Iterable[int] = (),
     promised: Collection[int | None] = (),
 ) -> int:
     """The port to use for what `setting` (`INTERLOCK_POSTGRES_PORT`, ...) names, free now on `host`.
@@ -38,7 +37,7 @@ def settle(
         if not is_free(explicit, host):
             raise PortTaken(f"{taken(explicit)}: stop it, or set {setting} to another port")
         return explicit
-    candidates = chain([kept] if kept else [], preferred, _anywhere())
+    candidates = chain([kept] if kept else [], _anywhere())
     for port in candidates:
         if port not in NEVER_CHOSEN and port not in promised and is_free(port, host):
             return port

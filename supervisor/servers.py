@@ -12,7 +12,6 @@ from workers.settings import Settings
 from workflows.errors import InterlockError
 
 FLOWER_USER = "interlock"
-FLOWER_PORTS = range(5555, 5560)
 Place = Callable[[str, str | None], Path]
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
@@ -118,7 +117,6 @@ def _place_flower(servers: Servers, settings: Settings) -> Servers:
         settings.flower_port,
         servers.flower_port,
         settings.host,
-        preferred=FLOWER_PORTS,
         promised={servers.postgres_port, servers.redis_port},
     )
     return replace(servers, flower_port=port, flower_url=f"http://{_reach(settings.host)}:{port}")

@@ -51,6 +51,7 @@ def supervise(
     home.create()
     with lock.held(home) as held, _told_to_stop() as told:
         strays.end_all(home, data_places(home))
+        home.empty_scratch()
         supervision = Supervision(home, lambda: told() or _cut(tether) or not lock.still_ours(home, held), watch)
         account = server_account(settings.run_as)
         if settings.database_url is None and not servers.load(home).postgres_password:

@@ -14,7 +14,7 @@ from supervisor.servers import Servers
 from workers.settings import Settings
 
 CELERY = (sys.executable, "-m", "celery", "-A", "workers.main:app")
-# Longer than the workers' soft shutdown (20 s), which puts back what they were doing.
+# Longer than the workers' soft shutdown, which puts back what they were doing.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 
@@ -78,6 +78,7 @@ def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[s
         "BROKER_URL": servers.broker_url,
         "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM is a soft shutdown: puts its messages back (PITFALLS 1, row 10)
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(home.scratch),  # a killed pool leaves its directory behind: let that be here
         strays.MARK: str(home.path),
     }
 

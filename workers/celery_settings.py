@@ -28,8 +28,9 @@ COMMON: dict[str, Any] = {
     "worker_prefetch_multiplier": 1,
     # True kills a task in mid-transaction when the broker blinks; PostgreSQL fences duplicates anyway.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
-    "worker_soft_shutdown_timeout": 20,
-    "worker_enable_soft_shutdown_on_idle": True,
+    # On SIGTERM, running tasks get this long; then their hints go back. Shorter than the supervisor's patience.
+    "worker_soft_shutdown_timeout": 5,
+    "worker_enable_soft_shutdown_on_idle": False,  # True sleeps the whole time with nothing to wait for
     "broker_connection_retry_on_startup": True,
     "broker_connection_max_retries": None,  # the default gives up after 100
     "broker_pool_acquire_timeout": 10,  # the default waits for ever

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address the embedded servers and Flower listen on")
     postgres_port: int | None = Field(None, description="unset: a free one, kept from then on")
     redis_port: int | None = Field(None, description="unset: a free one, kept from then on")
-    flower_port: int | None = Field(None, description="unset: 5555 or the next free one, kept from then on")
+    flower_port: int | None = Field(None, description="unset: a free one, kept from then on")
     run_as: str = Field("nobody", description="the user PostgreSQL and Valkey run as when root starts them")
 
     trigger_nodes: int = Field(1, ge=1, description="Celery worker nodes that apply triggers")
