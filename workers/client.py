@@ -8,30 +8,28 @@ with Client() as interlock:
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, RowMapping, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, RowMapping
 from sqlalchemy.orm import Session
 
 from db import effects, history, instances, requests
-from db.connect import retryable, transaction
+from db.connect import transaction
 from workers import births
 from workers.births import Birth
 from workers.firing import Firing, checked, named, row
 from workers.runtime import Runtime
 from workers.runtime import runtime as process_runtime
+from workers.unit import Unit, Units
 from workflows.errors import AlreadyExists, InterlockError, RequestConflict, UnknownInstance
 from workflows.outcomes import FINISHED
 
 SETTLED = FINISHED | {"waiting"}  # nothing more happens to these without somebody else's doing
-T = TypeVar("T")
 BULK = 1_000  # rows of one statement
 KNOWN_LIMIT = 100_000  # identities remembered; they never change
 
@@ -68,6 +66,7 @@ class Client:
 
     def __init__(self, runtime: Runtime | None = None) -> None:
         self.runtime = runtime or process_runtime()
+        self._units = Units(self.runtime)
         self._known: dict[str | UUID, Identity] = {}
 
     def __enter__(self) -> "Client":
@@ -112,7 +111,7 @@ class Client:
             except UnknownInstance as other:
                 raise AlreadyExists(f"{type_}/{entity_id} exists in project {project_id} already") from other
 
-        return self._do(deliver, session)
+        return self._units.do(deliver, session)
 
     def create_many(self, wanted: Sequence[Birth]) -> int:
         """Create many instances in few statements; how many are new. Those that exist already stay as they are."""
@@ -125,7 +124,7 @@ class Client:
         new = 0
         for start in range(0, len(wanted), BULK):
             part = wanted[start : start + BULK]
-            new += self._do(deliver, None)
+            new += self._units.do(deliver, None)
         return new
 
     def birth(
@@ -227,7 +226,7 @@ class Client:
                     receipts[each] = _receipt(found, replayed=True)
             return receipts
 
-        receipts = self._do(accept, session, one_statement=len(rows) == 1)
+        receipts = self._units.do(accept, session, one_statement=len(rows) == 1)
         return [receipts[firing_row["request_id"]] for firing_row in rows]
 
     def _row(self, firing: Firing, identity: Identity) -> dict[str, Any]:
@@ -240,7 +239,7 @@ class Client:
         if missing := list(dict.fromkeys(ref for ref in refs if ref not in known)):
             if len(known) > KNOWN_LIMIT:
                 known.clear()
-            found = self._do(lambda unit: instances.find_many(unit.connection, missing), session)
+            found = self._units.do(lambda unit: instances.find_many(unit.connection, missing), session)
             fresh = {
                 ref: Identity(each["id"], each["workflow_type"], each["definition_version"], each["entity_id"])
                 for ref, each in found.items()
@@ -251,50 +250,8 @@ class Client:
             return {ref: fresh.get(ref) or known[ref] for ref in refs}
         return known
 
-    def _do(self, work: Callable[["Unit"], T], session: Session | None, *, one_statement: bool = False) -> T:
-        """Run `work` in the caller's transaction, or in one of our own; hints go out after the commit."""
-        if session is not None:
-            unit = Unit(session.connection())
-            done = work(unit)
-            _after_commit(session, lambda: self._publish(unit))
-            return done
-        engine = self._autocommit if one_statement else self.runtime.database
-        try:
-            return self._once(work, engine)
-        except DBAPIError as error:
-            if not retryable(error):
-                raise
-            # Connections of before a restart are found dead on use; the work carries ids, so once more is harmless.
-            return self._once(work, engine)
-
-    def _once(self, work: Callable[["Unit"], T], engine: Engine) -> T:
-        with transaction(engine) as connection:
-            unit = Unit(connection)
-            done = work(unit)
-        self._publish(unit)
-        return done
-
-    def _publish(self, unit: "Unit") -> None:
-        if unit.hints:
-            self.runtime.hints.lanes(unit.hints)
-        if unit.effects:
-            self.runtime.hints.effects(unit.effects)
-
     def _reading(self) -> AbstractContextManager[Connection]:
         return transaction(self.runtime.database)
-
-    @cached_property
-    def _autocommit(self) -> Engine:
-        return self.runtime.database.execution_options(isolation_level="AUTOCOMMIT")
-
-
-@dataclass(slots=True)
-class Unit:
-    """One transaction's work, and what to hint at once it is committed."""
-
-    connection: Connection
-    hints: list[dict[str, Any]] = field(default_factory=list)
-    effects: list[RowMapping] = field(default_factory=list)
 
 
 def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
@@ -316,21 +273,3 @@ def _receipt(found: RowMapping, *, replayed: bool = False) -> Receipt:
         found.get("result"),
         found.get("error"),
     )
-
-
-def _after_commit(session: Session, publish: Callable[[], None]) -> None:
-    """Call `publish` once this session's transaction commits; forget it if that rolls back."""
-    pending = session.info.get("interlock")
-    if pending is None:
-        pending = session.info["interlock"] = []
-
-        @event.listens_for(session, "after_commit")
-        def _commit(_: Session) -> None:
-            while pending:
-                pending.pop(0)()
-
-        @event.listens_for(session, "after_rollback")
-        def _rollback(_: Session) -> None:
-            pending.clear()
-
-    pending.append(publish)

@@ -93,7 +93,7 @@ class Settings(BaseSettings):
     def _embedded(self, key: str) -> str:
         try:
             return str(json.loads(self.servers_file.read_text())[key])
-        except (OSError, ValueError, KeyError) as missing:
+        except (OSError, ValueError, KeyError, TypeError) as missing:
             raise NotRunning(self.home.absolute()) from missing
 
 

@@ -41,7 +41,9 @@ def sweep(self: Task, name: str) -> None:
 def register(app: Celery) -> None:
     """Make these functions tasks of an app, under the names that messages carry."""
     for task in (apply, effect, sweep):
-        app.task(task, name=f"interlock.{task.__name__}", bind=True, max_retries=RETRIES)
+        # Sweeps run every second for ever: in Flower they would bury the triggers; `doctor` watches them instead.
+        seen = task is not sweep
+        app.task(task, name=f"interlock.{task.__name__}", bind=True, max_retries=RETRIES, send_events=seen)
 
 
 @cache

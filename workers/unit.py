@@ -1,0 +1,83 @@
+"""One unit of a client's work: a transaction of its own or the caller's, and the hints that follow its commit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, RowMapping, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from db.connect import retryable, transaction
+from workers.runtime import Runtime
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Unit:
+    """One transaction's work, and what to hint at once it is committed."""
+
+    connection: Connection
+    hints: list[dict[str, Any]] = field(default_factory=list)
+    effects: list[RowMapping] = field(default_factory=list)
+
+
+class Units:
+    """Runs units of work on a runtime's database."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def do(self, work: Callable[["Unit"], T], session: Session | None, *, one_statement: bool = False) -> T:
+        """Run `work` in the caller's transaction, or in one of our own; hints go out after the commit."""
+        if session is not None:
+            unit = Unit(session.connection())
+            done = work(unit)
+            _after_commit(session, lambda: self._publish(unit))
+            return done
+        engine = self._autocommit if one_statement else self._runtime.database
+        try:
+            return self._once(work, engine)
+        except DBAPIError as error:
+            if not retryable(error):
+                raise
+            # Connections of before a restart are found dead on use; the work carries ids, so once more is harmless.
+            return self._once(work, engine)
+
+    def _once(self, work: Callable[["Unit"], T], engine: Engine) -> T:
+        with transaction(engine) as connection:
+            unit = Unit(connection)
+            done = work(unit)
+        self._publish(unit)
+        return done
+
+    def _publish(self, unit: "Unit") -> None:
+        if unit.hints:
+            self._runtime.hints.lanes(unit.hints)
+        if unit.effects:
+            self._runtime.hints.effects(unit.effects)
+
+    @cached_property
+    def _autocommit(self) -> Engine:
+        # A single statement is a transaction of its own: no BEGIN, no COMMIT, one round trip.
+        return self._runtime.database.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _after_commit(session: Session, publish: Callable[[], None]) -> None:
+    """Call `publish` once this session's transaction commits; forget it if that rolls back."""
+    pending = session.info.get("interlock")
+    if pending is None:
+        pending = session.info["interlock"] = []
+
+        @event.listens_for(session, "after_commit")
+        def _commit(_: Session) -> None:
+            while pending:
+                pending.pop(0)()
+
+        @event.listens_for(session, "after_rollback")
+        def _rollback(_: Session) -> None:
+            pending.clear()
+
+    pending.append(publish)
