@@ -9,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from redis import Redis
@@ -34,8 +35,19 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("interlock")
 
 
-def pytest_configure() -> None:
+structlog.configure(  # plain lines: a failing test shows what the engine said, not every variable it had
+    processors=[
+        structlog.stdlib.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.KeyValueRenderer(),
+    ]
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Forget the caller's own servers: tests must never touch them."""
+    # apprise still imports it for mail; Python 3.11 warns of its end in 3.13.
+    config.addinivalue_line("filterwarnings", "ignore:'imghdr' is deprecated:DeprecationWarning")
     for name in list(os.environ):
         if name.upper().startswith("INTERLOCK_") or name.upper() in PLAIN_NAMES:
             del os.environ[name]

@@ -236,9 +236,9 @@ class Client:
 
     def _identify(self, refs: Iterable[str | UUID], session: Session | None) -> dict[str | UUID, Identity]:
         known = self._known
+        if len(known) > KNOWN_LIMIT:
+            known.clear()
         if missing := list(dict.fromkeys(ref for ref in refs if ref not in known)):
-            if len(known) > KNOWN_LIMIT:
-                known.clear()
             found = self._units.do(lambda unit: instances.find_many(unit.connection, missing), session)
             fresh = {
                 ref: Identity(each["id"], each["workflow_type"], each["definition_version"], each["entity_id"])

@@ -121,9 +121,9 @@ class Applier:
         with transaction(self.database) as connection:
             due = requests.gather(connection, lane, limit=limit)
         done = Round()
-        for instance_id in dict.fromkeys(row["workflow_id"] for row in due):
+        for instance_id in (row["workflow_id"] for row in due):  # one request at a time: the fault is its own
             try:
-                done += self._round(lane, limit, instance_id)
+                done += self._round(lane, 1, instance_id)
             except Exception as error:
                 if retryable(error):
                     raise

@@ -72,12 +72,13 @@ def _after_commit(session: Session, publish: Callable[[], None]) -> None:
         pending = session.info["interlock"] = []
 
         @event.listens_for(session, "after_commit")
-        def _commit(_: Session) -> None:
-            while pending:
+        def _commit(ended: Session) -> None:
+            while pending and not ended.in_nested_transaction():  # releasing a savepoint is no commit
                 pending.pop(0)()
 
         @event.listens_for(session, "after_rollback")
-        def _rollback(_: Session) -> None:
-            pending.clear()
+        def _rollback(ended: Session) -> None:
+            if not ended.in_nested_transaction():  # what was enqueued before the savepoint may still commit
+                pending.clear()
 
     pending.append(publish)

@@ -1,6 +1,7 @@
 -- What is due in a lane, oldest first, each with the instance it is meant for.
 -- The caller holds the lane's advisory lock, taken in a statement of its own: this statement's snapshot is therefore
 -- newer than the last commit in the lane, and nobody else decides for these instances before we commit.
+-- NO KEY: accepting a trigger, or following up, on an instance (a foreign key to it) does not wait for this round.
 -- A request in retry stands in the way of those behind it on the same instance.
 SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
        i.id AS workflow_id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context,
@@ -16,4 +17,4 @@ SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.b
          LIMIT %(limit)s) r
   JOIN workflow_instances i ON i.id = r.workflow_id
  ORDER BY r.seq
-   FOR UPDATE OF i
+   FOR NO KEY UPDATE OF i

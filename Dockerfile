@@ -1,0 +1,41 @@
+# One image for every service of docker-compose.yml: what a container does is its command, how it is checked its
+# service's health check. No secret is read at build time and none is in a layer.
+
+FROM python:3.11.17-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /src
+
+# Every wheel is checked against the lock's hashes before any of it is used; nothing is built from source.
+COPY requirements.lock ./
+RUN pip wheel --require-hashes --only-binary :all: -r requirements.lock --wheel-dir /wheels
+
+COPY pyproject.toml README.md ./
+COPY workflows ./workflows
+COPY db ./db
+COPY beat ./beat
+COPY workers ./workers
+COPY supervisor ./supervisor
+COPY cli ./cli
+
+# From here on pip may use those wheels only (--no-index). What only developers need stays behind in this stage.
+RUN pip install --no-index --find-links /wheels hatchling \
+ && pip wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
+ && python -m venv /opt/interlock \
+ && /opt/interlock/bin/pip install --no-index --find-links /wheels interlock
+
+
+FROM python:3.11.17-slim
+RUN groupadd --system --gid 10001 interlock \
+ && useradd --system --uid 10001 --gid interlock --home-dir /srv/interlock --shell /usr/sbin/nologin interlock
+COPY --from=build /opt/interlock /opt/interlock
+WORKDIR /srv/interlock
+COPY examples ./examples
+
+ENV PATH=/opt/interlock/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    INTERLOCK_HOME=/tmp/interlock \
+    REMAP_SIGTERM=SIGQUIT
+
+USER 10001:10001
+CMD ["interlock", "--help"]

@@ -1,0 +1,114 @@
+"""Write the parts of the documents that say what the code says: the settings' table and the state diagrams.
+
+python -m docs.generate           write them between their markers
+python -m docs.generate --check   write nothing; exit 1 and name the files that are not current
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import AliasChoices
+from pydantic.fields import FieldInfo
+
+from workers.settings import Settings
+from workflows.catalogue import catalogue
+from workflows.definition import Definition
+from workflows.export import mermaid
+
+ROOT = Path(__file__).parents[1]
+DRAWN = ("story", "pr_review", "sprint", "approval")
+PREFIX = str(Settings.model_config["env_prefix"])
+
+
+class NoMarkers(Exception):
+    """A document has lost the markers of its generated part. Put them back where that part belongs."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A generated part of a document: all between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+
+    path: Path
+    name: str
+    render: Callable[[], str]
+
+    def fresh(self) -> str:
+        """The whole document with this part as it should be. Raises `NoMarkers`."""
+        begin, end = (f"<!-- {self.name}:{edge} -->" for edge in ("begin", "end"))
+        before, opened, rest = self.path.read_text(encoding="utf-8").partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (opened and closed):
+            raise NoMarkers(f"{self.path.name} has no {begin} … {end}")
+        return f"{before}{begin}\n{self.render()}\n{end}{after}"
+
+    def is_current(self) -> bool:
+        """Whether the document needs no writing."""
+        return self.path.read_text(encoding="utf-8") == self.fresh()
+
+
+def diagrams() -> str:
+    """A Mermaid state diagram of each machine in `DRAWN`, under its name and summary."""
+    known = catalogue()
+    return "\n\n".join(_diagram(known.get(type_)) for type_ in DRAWN)
+
+
+def _diagram(definition: Definition) -> str:
+    drawn = mermaid(definition)
+    return f"**{definition.type}** {definition.version}: {definition.summary}\n\n```mermaid\n{drawn}\n```"
+
+
+def settings_table() -> str:
+    """Every setting as a row: environment variable, default, what it is for."""
+    rows = [(_variables(name, field), _default(field), _meaning(field)) for name, field in _fields()]
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _fields() -> Iterable[tuple[str, FieldInfo]]:
+    return Settings.model_fields.items()
+
+
+def _variables(name: str, field: FieldInfo) -> str:
+    alias = field.validation_alias
+    names = alias.choices if isinstance(alias, AliasChoices) else [f"{PREFIX}{name.upper()}"]
+    return " or ".join(f"`{each}`" for each in names)
+
+
+def _default(field: FieldInfo) -> str:
+    value: Any = field.default
+    return "unset" if value is None or value == () else f"`{value}`"
+
+
+def _meaning(field: FieldInfo) -> str:
+    limits = [
+        f"{word} {getattr(rule, name):g}" for rule in field.metadata for name, word in LIMITS if hasattr(rule, name)
+    ]
+    return (field.description or "").replace("|", "\\|") + (f" ({', '.join(limits)})" if limits else "")
+
+
+LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
+
+PARTS = (
+    Part(ROOT / "README.md", "diagrams", diagrams),
+    Part(ROOT / "docs" / "settings.md", "settings", settings_table),
+)
+
+
+def main() -> int:
+    """Write or check. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m docs.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when something is not current")
+    check = parser.parse_args().check
+    stale = [part for part in PARTS if not part.is_current()]
+    for part in stale:
+        print(f"{part.path.relative_to(ROOT)}: {part.name} {'is not current' if check else 'written'}")
+        if not check:
+            part.path.write_text(part.fresh(), encoding="utf-8")
+    return int(bool(stale and check))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

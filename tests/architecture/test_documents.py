@@ -1,0 +1,146 @@
+"""The documents say what the code says: generated parts, settings, dependencies, commands and links."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from cli.main import app
+from docs.generate import PARTS, ROOT, NoMarkers, Part
+from workers.celery_settings import celery_settings
+from workers.doctor import CHECKS
+
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CELERY = celery_settings("redis://redis")
+FENCE = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+ROW = re.compile(r"^\| `?([\w.-]+)`? \| (.*?) \|", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def read(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def rows(text: str) -> dict[str, str]:
+    """First cell -> second cell of every table row whose first cell is one plain name."""
+    return dict(ROW.findall(text))
+
+
+# Generated --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_generated_parts_are_current(part: Part) -> None:
+    assert part.is_current(), "run `python -m docs.generate`"
+
+
+def test_generating_twice_changes_nothing_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+    document = tmp_path / "document.md"
+    document.write_text("before\n<!-- x:begin -->\nold\n<!-- x:end -->\nafter\n")
+    part = Part(document, "x", lambda: "new")
+    document.write_text(part.fresh())
+    assert document.read_text() == "before\n<!-- x:begin -->\nnew\n<!-- x:end -->\nafter\n"
+    assert part.is_current()
+
+
+def test_a_document_without_its_markers_is_an_error(tmp_path: Path) -> None:
+    document = tmp_path / "document.md"
+    document.write_text("<!-- x:begin -->\nnever closed\n")
+    with pytest.raises(NoMarkers, match=r"document\.md"):
+        Part(document, "x", str).fresh()
+
+
+# Lists ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("heading", "required"),
+    [
+        ("## At run time", PROJECT["project"]["dependencies"]),
+        ("## For development", PROJECT["dependency-groups"]["dev"]),
+    ],
+)
+def test_each_dependency_has_its_reason(heading: str, required: list[str]) -> None:
+    section = read("dependencies.md").split(heading)[1].split("\n## ")[0]
+    reasons = {name: reason for name, reason in rows(section).items() if name != "package" and name.strip("-")}
+    assert sorted(reasons) == sorted(re.split(r"[\[<>=~!; ]", each)[0] for each in required)
+    assert all(len(reason) > 10 for reason in reasons.values())
+
+
+@pytest.mark.parametrize("setting", sorted(CELERY | CELERY["broker_transport_options"]))
+def test_each_celery_setting_has_its_value_and_reason(setting: str) -> None:
+    documented = rows(read("celery.md"))
+    value: Any = (CELERY | CELERY["broker_transport_options"])[setting]
+    assert setting in documented
+    if setting == "accept_content" or (isinstance(value, int | float | str | None) and setting != "broker_url"):
+        assert documented[setting] == f"`{value}`"
+
+
+def test_no_celery_setting_is_described_that_is_not_set() -> None:
+    text = read("celery.md")
+    described = {name for name in rows(text) if "_" in name}
+    assert described == set(CELERY | CELERY["broker_transport_options"])
+
+
+def test_operators_find_every_check_of_doctor() -> None:
+    table = read("operations.md").split("| `doctor` says | go to |")[1].split("\n\n")[0]
+    for name, _ in CHECKS:
+        assert f"`{name}`" in table
+
+
+# Commands ---------------------------------------------------------------------------------------------------------
+
+
+def spoken() -> Iterator[tuple[str, str]]:
+    """(document, command line) of every `interlock …` in the documents."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        lines = [line for block in FENCE.findall(text) for line in block.splitlines()]
+        for code in [*lines, *CODE.findall(FENCE.sub("", text))]:
+            bare = code.split("  #")[0].removeprefix("$ ").replace("$(", ";").replace(")", ";")
+            for command in re.split(r"&&|;|\|", bare):
+                words = re.sub(r"^(\s*\w+=\S+)*\s*", "", command).strip()
+                words = re.sub(r"^docker compose exec triggers ", "", words)
+                if words.startswith("interlock ") and "…" not in words:
+                    yield document.name, words
+
+
+def test_every_command_that_is_named_exists_with_its_options() -> None:
+    found = sorted(set(spoken()))
+    assert len(found) > 20
+    for document, line in found:
+        command: Any = get_command(app)
+        for word in shlex.split(line, comments=True)[1:]:
+            if word.startswith("-"):
+                known = {option for parameter in command.params for option in parameter.opts}
+                assert word.split("=")[0] in known, f"{document}: {line}"
+            elif hasattr(command, "commands"):
+                assert word in command.commands, f"{document}: {line}"
+                command = command.commands[word]
+
+
+# Links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", document.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path) if path else document
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

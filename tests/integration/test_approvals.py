@@ -1,0 +1,221 @@
+"""Approvals: the trigger is held, people decide, and the outcome releases or refuses it. Stories wait for their PR."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from uuid_utils.compat import uuid7
+
+from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, trail
+from workers import sweeping
+from workers.client import Client
+from workers.firing import Firing
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def review(client: Client, project: UUID) -> UUID:
+    """A pull request of ann's, approved by bob, with a story in review behind it."""
+    story = client.create("story", "S-1", project_id=project)["id"]
+    applied(client, story, *UP_TO_REVIEW, by="ann")
+    context = {"author": "ann", "story_id": "S-1"}
+    made: UUID = client.create("pr_review", "PR-1", project_id=project, context=context)["id"]
+    applied(client, made, "start_review", "approve", by="bob")
+    return made
+
+
+def fire(client: Client, ref: str | UUID, trigger: str, by: str) -> dict[str, Any]:
+    """Fire, apply, and return what became of it."""
+    receipt = client.fire(ref, trigger, by=by)
+    drain_all(client.runtime)
+    return outcome(client, receipt.request_id)
+
+
+def votes_needed(client: Client, count: int, **context: Any) -> UUID:
+    """An approval of its own, with a quorum."""
+    about = {"quorum": count, "author": "ann"} | context
+    made: UUID = client.create("approval", "A-1", project_id=uuid7(), context=about)["id"]
+    return made
+
+
+def test_a_merge_is_held_and_its_approval_tells_what_for(client: Client, review: UUID) -> None:
+    merge = fire(client, review, "merge", "bob")
+    assert merge["status"] == "waiting"
+    approval = client.show(merge["held_by"])
+    assert merge["result"]["approval"] == f"approval/{approval['entity_id']}"
+    assert approval["current_state"] == "pending"
+    assert approval["context"] == {
+        "subject": "pr_review/PR-1",
+        "subject_id": str(review),
+        "trigger": "merge",
+        "request_id": merge["request_id"],
+        "requested_by": "bob",
+        "author": "ann",
+        "quorum": 1,
+        "deciders": [],
+    }
+    assert [effect["name"] for effect in approval["effects"]] == ["notice"]
+    assert state(client, review) == "approved"
+
+
+def test_an_approval_given_releases_the_merge_and_approves_the_story(client: Client, review: UUID) -> None:
+    merge = fire(client, review, "merge", "bob")
+    assert fire(client, merge["held_by"], "approve", "cyd")["status"] == "applied"
+    assert outcome(client, merge["request_id"])["status"] == "applied"
+    assert state(client, review) == "merged"
+    assert state(client, "S-1") == "testing"
+    (followed,) = [event for event in client.history("S-1") if event["trigger"] == "approve"]
+    merged = client.history(review)[-1]
+    assert followed["metadata"] == {"caused_by": str(merged["id"])}
+    assert followed["triggered_by"] == "bob"
+
+
+def test_a_story_cannot_be_approved_before_its_pull_request_is_merged(client: Client, review: UUID) -> None:
+    refused = fire(client, "S-1", "approve", "bob")
+    assert refused["status"] == "rejected"
+    assert refused["result"]["missing"] == ["pull_request_merged"]
+
+
+def test_a_story_with_two_pull_requests_waits_for_both(client: Client, review: UUID, project: UUID) -> None:
+    other = client.create("pr_review", "PR-2", project_id=project, context={"author": "ann", "story_id": "S-1"})["id"]
+    applied(client, other, "start_review", "approve", by="bob")
+    for number, (each, stands) in enumerate(((review, "review"), (other, "testing"))):
+        merge = fire(client, each, "merge", "bob")
+        fire(client, merge["held_by"], "approve", "cyd")
+        assert state(client, "S-1") == stands, number
+
+
+def test_the_author_cannot_approve_though_somebody_else_asked(client: Client, review: UUID) -> None:
+    merge = fire(client, review, "merge", "bob")
+    own = fire(client, merge["held_by"], "approve", "ann")
+    assert own["status"] == "rejected"
+    assert own["result"]["missing"] == ["not_the_author"]
+    assert outcome(client, merge["request_id"])["status"] == "waiting"
+
+
+def test_without_an_author_whoever_asked_cannot_approve(client: Client, project: UUID) -> None:
+    sprint = client.create("sprint", "P-1", project_id=project)["id"]
+    start = fire(client, sprint, "start", "ann")
+    assert fire(client, start["held_by"], "approve", "ann")["status"] == "rejected"
+    assert fire(client, start["held_by"], "approve", "bob")["status"] == "applied"
+    assert state(client, sprint) == "active"
+
+
+def test_an_approval_refused_refuses_the_merge_for_good(client: Client, review: UUID) -> None:
+    merge = fire(client, review, "merge", "bob")
+    fire(client, merge["held_by"], "reject", "cyd")
+    refused = outcome(client, merge["request_id"])
+    assert refused["status"] == "rejected"
+    assert refused["result"]["code"] == "approval"
+    assert refused["result"]["message"].endswith("was rejected")
+    assert state(client, review) == "approved"
+    assert fire(client, review, "merge", "bob")["status"] == "waiting"  # it may be asked again
+
+
+def test_a_second_merge_is_refused_while_the_first_is_held(client: Client, review: UUID) -> None:
+    first = fire(client, review, "merge", "bob")
+    second = fire(client, review, "merge", "bob")
+    assert (second["status"], second["result"]["code"]) == ("rejected", "already_held")
+    both = [Firing(review, "dismiss", "bob"), Firing(review, "approve", "bob")]
+    client.fire_many(both)
+    drain_all(client.runtime)
+    assert outcome(client, first["request_id"])["status"] == "waiting"
+
+
+def test_two_merges_in_one_round_ask_for_one_approval(client: Client, review: UUID) -> None:
+    receipts = client.fire_many([Firing(review, "merge", "bob"), Firing(review, "merge", "cyd")])
+    drain_all(client.runtime)
+    assert [outcome(client, each.request_id)["status"] for each in receipts] == ["waiting", "rejected"]
+
+
+def test_what_is_held_holds_up_nothing_and_is_decided_where_the_instance_stands_by_then(
+    client: Client, review: UUID
+) -> None:
+    merge = fire(client, review, "merge", "bob")
+    applied(client, review, "dismiss")
+    fire(client, merge["held_by"], "approve", "cyd")
+    late = outcome(client, merge["request_id"])
+    assert (late["status"], late["result"]["code"]) == ("rejected", "no_such_transition")
+    assert state(client, review) == "reviewing"
+
+
+def test_an_approval_expires_by_its_timer_and_refuses_what_it_held(
+    client: Client, review: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    merge = fire(client, review, "merge", "bob")
+    sweeping.run(client.runtime, "dispatch")
+    assert drain_all(client.runtime) == 0  # not before its time
+    assert make_due(dba, "expire") == 1
+    dba.execute("DELETE FROM sweeps")
+    assert sweeping.run(client.runtime, "dispatch")
+    drain_all(client.runtime)
+    assert state(client, merge["held_by"]) == "expired"
+    refused = outcome(client, merge["request_id"])
+    assert refused["status"] == "rejected"
+    assert refused["result"]["message"].endswith("was expired")
+    assert [event["triggered_by"] for event in client.history(merge["held_by"])] == ["system"]
+
+
+def test_the_timer_is_armed_for_the_time_the_definition_says(client: Client, dba: "psycopg.Connection[Any]") -> None:
+    votes_needed(client, 1)
+    row = dba.execute(
+        "SELECT round(extract(epoch FROM not_before - accepted_at)), status, origin, bound_version"
+        " FROM trigger_requests"
+    ).fetchone()
+    assert row == (72 * 3600, "scheduled", "timer", 0)
+
+
+def test_a_timer_for_a_state_that_was_left_is_superseded(client: Client, dba: "psycopg.Connection[Any]") -> None:
+    approval = votes_needed(client, 1)
+    fire(client, approval, "approve", "bob")
+    make_due(dba, "expire")
+    sweeping.run(client.runtime, "dispatch")
+    drain_all(client.runtime)
+    assert dba.execute("SELECT status FROM trigger_requests WHERE origin = 'timer'").fetchone() == ("superseded",)
+    assert trail(client, approval) == ["approve"]
+
+
+def test_a_quorum_of_two_holds_the_first_vote_and_the_second_decides_both(client: Client) -> None:
+    approval = votes_needed(client, 2)
+    first = fire(client, approval, "approve", "bob")
+    assert (first["status"], first["result"]["code"], first["held_by"]) == ("waiting", "held", None)
+    assert fire(client, approval, "approve", "bob")["result"]["missing"] == ["not_voted_yet"]
+    assert fire(client, approval, "approve", "ann")["result"]["missing"] == ["not_the_author"]
+    second = fire(client, approval, "approve", "cyd")
+    assert second["status"] == "applied"
+    assert outcome(client, first["request_id"])["status"] == "applied"
+    assert outcome(client, first["request_id"])["result"] == second["result"]
+    assert trail(client, approval) == ["approve"]
+
+
+def test_votes_in_one_round_count_together(client: Client) -> None:
+    approval = votes_needed(client, 3)
+    receipts = client.fire_many([Firing(approval, "approve", by) for by in ("bob", "bob", "cyd", "dan", "eve")])
+    drain_all(client.runtime)
+    statuses = [outcome(client, each.request_id)["status"] for each in receipts]
+    assert statuses == ["applied", "rejected", "applied", "applied", "rejected"]
+
+
+def test_a_rejection_supersedes_the_votes_for(client: Client) -> None:
+    approval = votes_needed(client, 2)
+    vote = fire(client, approval, "approve", "bob")
+    fire(client, approval, "reject", "cyd")
+    assert outcome(client, vote["request_id"])["status"] == "superseded"
+    assert state(client, approval) == "rejected"
+
+
+def test_only_the_deciders_named_decide(client: Client) -> None:
+    approval = votes_needed(client, 1, deciders=["cyd"])
+    assert fire(client, approval, "approve", "bob")["result"]["missing"] == ["may_decide"]
+    assert fire(client, approval, "reject", "bob")["result"]["missing"] == ["may_decide"]
+    assert fire(client, approval, "approve", "cyd")["status"] == "applied"
+
+
+def test_long_names_still_get_an_approval_of_their_own(client: Client, project: UUID) -> None:
+    sprint = client.create("sprint", "x" * 100, project_id=project)["id"]
+    start = fire(client, sprint, "start", "ann")
+    assert start["status"] == "waiting"
+    fire(client, start["held_by"], "reject", "bob")
+    assert fire(client, sprint, "start", "ann")["held_by"] != start["held_by"]

@@ -1,0 +1,140 @@
+"""Hints: one for each lane that has none waiting, readable in Flower, and never worth failing for."""
+
+import base64
+import json
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from redis import Redis
+
+from db.requests import lane_of
+from tests.driving import applied, drain_all, state
+from tests.nodes import Node
+from tests.waiting import eventually
+from workers import hints as module
+from workers.client import Client
+from workers.firing import Firing
+from workers.lanes import Drain
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def story(client: Client, project: UUID) -> UUID:
+    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+    return made
+
+
+def queued(valkey: "Redis", queue: str = "triggers") -> list[dict[str, Any]]:
+    """The messages in a queue, oldest first."""
+    return [json.loads(message) for message in reversed(valkey.lrange(f"interlock:{queue}", 0, -1))]  # type: ignore[arg-type]
+
+
+def test_a_hint_says_what_it_is_about_in_words(client: Client, story: UUID, valkey: "Redis") -> None:
+    receipt = client.fire(story, "design_complete", by="agent-7")
+    (message,) = queued(valkey)
+    headers = message["headers"]
+    assert headers["task"] == "interlock.apply"
+    assert headers["shadow"] == "story.design_complete"
+    assert headers["argsrepr"] == "(story/S-1 design_complete by agent-7)"
+    assert headers["id"] == receipt.request_id
+    assert message["content-type"] == "application/json"
+    assert json.loads(base64.b64decode(message["body"]))[0] == [lane_of(story), receipt.request_id]
+
+
+def test_while_a_hint_waits_its_lane_gets_no_other(client: Client, story: UUID, valkey: "Redis") -> None:
+    for trigger in ("design_complete", "start_coding", "submit_pr"):
+        client.fire(story, trigger, by="a")
+    assert len(queued(valkey)) == 1
+    Drain(client.runtime).lane(lane_of(story))
+    assert state(client, story) == "review"
+    client.fire(story, "request_changes", by="a")
+    assert len(queued(valkey)) == 2  # the first is still there, spent; the flag was lowered
+
+
+def test_a_flag_whose_hint_was_lost_runs_out(client: Client, story: UUID, valkey: "Redis") -> None:
+    client.fire(story, "design_complete", by="a")
+    (flag,) = valkey.keys("interlock:hinted:*")  # type: ignore[misc]
+    assert 0 < int(valkey.pttl(flag)) <= module.FLAG_MILLISECONDS
+
+
+def test_many_triggers_at_once_hint_each_of_their_lanes_once(client: Client, project: UUID, valkey: "Redis") -> None:
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(100)]
+    client.create_many(births)
+    client.fire_many([Firing(birth.id, "block", "a") for birth in births])
+    lanes = [json.loads(base64.b64decode(message["body"]))[0][0] for message in queued(valkey)]
+    assert sorted(lanes) == sorted({lane_of(birth.id) for birth in births})
+
+
+def test_a_trigger_for_later_sends_no_hint(client: Client, story: UUID, valkey: "Redis") -> None:
+    client.fire(story, "block", by="a", after=timedelta(hours=1))
+    assert queued(valkey) == []
+
+
+def test_a_follow_up_is_hinted_to_its_own_lane(client: Client, project: UUID, valkey: "Redis") -> None:
+    sprint = client.create("sprint", "P-1", project_id=project)["id"]
+    client.fire(sprint, "start", by="ann")
+    drain_all(client.runtime)
+    (waiting,) = client.show(sprint)["requests"]
+    client.fire(waiting["held_by"], "approve", by="bob")
+    valkey.flushall()
+    done = client.runtime.applier.apply_lane(lane_of(waiting["held_by"]))
+    client.runtime.publish(done)
+    assert [message["headers"]["shadow"] for message in queued(valkey)] == ["sprint.start"]
+
+
+def test_a_broker_that_is_down_is_not_tried_for_each_trigger(
+    make_runtime: Callable[..., Runtime], project: UUID
+) -> None:
+    client = Client(make_runtime(broker_url="redis://127.0.0.1:1/0"))
+    story = client.create("story", "S-1", project_id=project)["id"]
+    client.fire(story, "block", by="a")
+    began = time.monotonic()
+    for _ in range(20):
+        client.fire(story, "unblock", by="a")
+    assert time.monotonic() - began < 3
+
+
+def test_a_real_worker_applies_what_is_fired_and_runs_its_effects(
+    celery_worker: Node, client: Client, story: UUID
+) -> None:
+    receipts = client.fire_many([Firing(story, trigger, "a") for trigger in ("design_complete", "tests_pass", "block")])
+    settled = client.wait([receipt.request_id for receipt in receipts], timeout_seconds=20)
+    assert [receipt.status for receipt in settled] == ["applied", "rejected", "applied"]
+    eventually(lambda: [effect["status"] for effect in client.show(story)["effects"]] == ["done"])
+
+
+def test_a_forged_hint_changes_nothing(celery_worker: Node, client: Client, story: UUID, runtime: Runtime) -> None:
+    for args in ([lane_of(story), "no-such-request"], [99, ""], [-1, ""]):
+        runtime.app.send_task("interlock.apply", args=args)
+    runtime.app.send_task("interlock.effect", args=[str(story)])
+    applied_by_worker = client.fire(story, "design_complete", by="a")
+    assert client.wait([applied_by_worker.request_id], timeout_seconds=20)[0].status == "applied"
+    assert client.show(story)["version"] == 1
+
+
+def test_the_bus_is_told_by_real_workers_too(
+    celery_worker: Node, client: Client, story: UUID, project: UUID, valkey: "Redis"
+) -> None:
+    with valkey.pubsub(ignore_subscribe_messages=True) as bus:
+        bus.subscribe(f"project:{project}")
+        eventually(lambda: valkey.pubsub_numsub(f"project:{project}")[0][1] == 1)
+        client.fire(story, "block", by="a")
+        message = eventually(lambda: bus.get_message(timeout=1), timeout=20)
+    assert json.loads(message["data"]) == {
+        "type": "workflow_transition",
+        "workflow_id": str(story),
+        "new_state": "blocked",
+    }
+
+
+def test_a_drained_lane_has_no_flag(client: Client, story: UUID, valkey: "Redis") -> None:
+    client.fire(story, "design_complete", by="a")
+    Drain(client.runtime).lane(lane_of(story))
+    assert valkey.keys("interlock:hinted:*") == []
+    applied(client, story, "start_coding")

@@ -1,0 +1,183 @@
+"""The relay: every event, in commit order, at least once in reading and once in the stream."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from uuid_utils.compat import uuid7
+
+from tests.driving import UP_TO_REVIEW, applied, drain_all
+from workers.client import Client
+from workers.firing import Firing
+from workers.relay import STREAM, relay
+from workers.runtime import Runtime
+from workflows.ids import event_name
+
+pytestmark = pytest.mark.integration
+
+BLOCK = """
+WITH moved AS (
+    UPDATE workflow_instances SET current_state = 'blocked', version = 1 WHERE id = %(id)s RETURNING version
+)
+INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger)
+SELECT gen_random_uuid(), %(id)s, version, '1.0.0', 'analysis', 'blocked', 'block' FROM moved"""
+
+
+@pytest.fixture
+def stories(client: Client, project: UUID) -> list[UUID]:
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
+    client.create_many(births)
+    return [birth.id for birth in births]
+
+
+def carried(runtime: Runtime, maxlen: int = 1_000) -> int:
+    assert runtime.redis is not None
+    return relay(runtime.database, runtime.redis, maxlen=maxlen)
+
+
+def stream(valkey: "Redis") -> list[str]:
+    """The entities whose events are in the stream, in its order."""
+    return [fields["entity_id"] for _, fields in valkey.xrange(STREAM)]  # type: ignore[union-attr]
+
+
+def block(url: str, story: UUID) -> "psycopg.Connection[Any]":
+    """A transaction that has taken its place in history and is not committed yet."""
+    connection = psycopg.connect(url)
+    connection.execute(BLOCK, {"id": story})
+    return connection
+
+
+def test_an_event_is_carried_with_all_that_it_says(client: Client, stories: list[UUID], valkey: "Redis") -> None:
+    client.fire(stories[0], "block", by="ann", request_id="r-1", data={"why": "ü"})
+    drain_all(client.runtime)
+    assert carried(client.runtime) == 1
+    (event,) = client.history(stories[0])
+    ((entry_id, fields),) = valkey.xrange(STREAM)  # type: ignore[misc]
+    assert entry_id == f"{event['xid']}-{event['position']}"
+    assert fields == {
+        "event_id": event_name(event["id"]),
+        "workflow_id": str(stories[0]),
+        "type": "story",
+        "entity_id": "S-0",
+        "project_id": str(client.show(stories[0])["project_id"]),
+        "seq": "1",
+        "from_state": "analysis",
+        "to_state": "blocked",
+        "trigger": "block",
+        "triggered_by": "ann",
+        "request_id": "r-1",
+        "severity": "warning",
+        "metadata": '{"why": "\\u00fc"}',
+        "created_at": event["created_at"].isoformat(),
+    }
+
+
+def test_transactions_that_commit_out_of_order_are_carried_in_order_and_none_is_skipped(
+    client: Client, stories: list[UUID], database_url: str, valkey: "Redis"
+) -> None:
+    slow = block(database_url, stories[0])
+    fast = block(database_url, stories[1])
+    fast.commit()
+    assert carried(client.runtime) == 0  # something may still appear before it
+    slow.commit()
+    assert carried(client.runtime) == 2
+    assert stream(valkey) == ["S-0", "S-1"]
+    slow.close()
+    fast.close()
+
+
+def test_a_transaction_rolled_back_holds_up_and_leaves_nothing(
+    client: Client, stories: list[UUID], database_url: str, valkey: "Redis"
+) -> None:
+    slow = block(database_url, stories[0])
+    fast = block(database_url, stories[1])
+    fast.commit()
+    slow.rollback()
+    assert carried(client.runtime) == 1
+    assert stream(valkey) == ["S-1"]
+    slow.close()
+    fast.close()
+
+
+def test_an_older_transaction_that_writes_late_is_not_behind_the_cursor(
+    client: Client, stories: list[UUID], database_url: str, valkey: "Redis"
+) -> None:
+    old = psycopg.connect(database_url)
+    old.execute("SELECT pg_current_xact_id()")
+    fast = block(database_url, stories[1])
+    fast.commit()
+    carried(client.runtime)
+    old.execute(BLOCK, {"id": stories[0]})  # a smaller transaction id at a greater position
+    old.commit()
+    assert carried(client.runtime) >= 1
+    assert sorted(stream(valkey)) == ["S-0", "S-1"]
+    old.close()
+    fast.close()
+
+
+def test_a_lost_cursor_update_adds_nothing_twice(
+    client: Client, stories: list[UUID], dba: "psycopg.Connection[Any]", valkey: "Redis"
+) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    assert carried(client.runtime) == 3
+    before = valkey.xrange(STREAM)
+    dba.execute("UPDATE relay_cursors SET xid = '0', position = 0")  # it died between the two
+    client.fire(stories[1], "block", by="a")
+    drain_all(client.runtime)
+    assert carried(client.runtime) == 4
+    assert valkey.xrange(STREAM)[:3] == before  # type: ignore[index]
+    assert stream(valkey) == ["S-0"] * 3 + ["S-1"]
+
+
+def test_a_flushed_broker_gets_what_comes_after_and_no_relay_fails(
+    client: Client, stories: list[UUID], valkey: "Redis"
+) -> None:
+    applied(client, stories[0], "block")
+    carried(client.runtime)
+    valkey.flushall()
+    applied(client, stories[1], "block")
+    assert carried(client.runtime) == 1
+    assert stream(valkey) == ["S-1"]
+
+
+def test_the_cursor_does_not_move_past_what_redis_confirmed(
+    client: Client, stories: list[UUID], make_runtime: Callable[..., Runtime], valkey: "Redis"
+) -> None:
+    applied(client, stories[0], "block")
+    away = make_runtime(redis_url="redis://127.0.0.1:1/0")
+    with pytest.raises(RedisConnectionError):
+        carried(away)
+    assert carried(client.runtime) == 1
+    assert stream(valkey) == ["S-0"]
+
+
+def test_more_than_a_batch_is_carried_in_one_call_and_the_stream_is_capped(
+    client: Client, stories: list[UUID], valkey: "Redis"
+) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    rounds = [Firing(stories[0], ("request_changes", "submit_pr")[number % 2], "a") for number in range(1_200)]
+    client.fire_many(rounds)
+    drain_all(client.runtime)
+    assert carried(client.runtime, maxlen=100) == 1_203
+    assert 100 <= int(valkey.xlen(STREAM)) < 400
+    assert carried(client.runtime) == 0
+
+
+def test_the_order_within_an_instance_is_its_historys(client: Client, stories: list[UUID], valkey: "Redis") -> None:
+    for story in stories:
+        client.fire_many([Firing(story, trigger, "a") for trigger in UP_TO_REVIEW])
+    drain_all(client.runtime)
+    assert carried(client.runtime) == 15
+    seen: dict[str, list[str]] = {}
+    for _, fields in valkey.xrange(STREAM):  # type: ignore[union-attr]
+        seen.setdefault(fields["entity_id"], []).append(fields["seq"])
+    assert set(map(tuple, seen.values())) == {("1", "2", "3")}
+
+
+def test_history_of_nobody_is_no_reason_to_stop(client: Client) -> None:
+    assert carried(client.runtime) == 0
+    assert client.create("story", "S-9", project_id=uuid7())["version"] == 0

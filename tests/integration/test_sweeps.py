@@ -1,0 +1,179 @@
+"""Sweeps: once a period whoever asks, in bounded batches, and harmless in any number."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from redis import Redis
+
+from beat import sweeps
+from beat.schedule import BY_NAME, SCHEDULE
+from db import requests
+from db import sweeps as runs
+from db.connect import transaction
+from tests.driving import UP_TO_REVIEW, applied, drain_all, trail
+from workers import sweeping
+from workers.client import Client
+from workers.firing import Firing
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+MONTHS = 90
+
+
+@pytest.fixture
+def story(client: Client, project: UUID) -> UUID:
+    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+    return made
+
+
+def backdate(dba: "psycopg.Connection[Any]", seconds: float) -> None:
+    """As if the sweeps had last begun so long ago."""
+    dba.execute("UPDATE sweeps SET started_at = started_at - make_interval(secs => %s)", (seconds,))
+
+
+@pytest.mark.parametrize("name", [sweep.name for sweep in SCHEDULE])
+def test_every_sweep_of_the_schedule_runs_and_is_recorded(runtime: Runtime, name: str) -> None:
+    assert sweeping.run(runtime, name) == 0
+    with transaction(runtime.database) as connection:
+        (row,) = runs.last_runs(connection)
+    assert (row["name"], row["found"]) == (name, 0)
+    assert row["finished_at"] >= row["started_at"]
+    assert row["age_seconds"] >= 0
+
+
+def test_a_sweep_runs_once_a_period_however_many_ask_at_once(
+    make_runtime: Callable[..., Runtime], dba: "psycopg.Connection[Any]"
+) -> None:
+    beats = [make_runtime() for _ in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda number: sweeping.run(beats[number % 4], "prune"), range(16)))
+    assert sorted(found, key=str) == [0] + [None] * 15
+    backdate(dba, 3_600)
+    assert sweeping.run(beats[0], "prune") == 0
+
+
+def test_a_sweep_that_failed_runs_again_in_the_next_period(
+    runtime: Runtime, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "SWEEPS", {"dispatch": lambda _: 1 / 0})
+    with pytest.raises(ZeroDivisionError):
+        sweeping.run(runtime, "dispatch")
+    monkeypatch.undo()
+    with transaction(runtime.database) as connection:
+        (row,) = runs.last_runs(connection)
+    assert row["finished_at"] is None
+    backdate(dba, 1)
+    assert sweeping.run(runtime, "dispatch") == 0
+
+
+def test_a_period_that_became_longer_still_comes_round(runtime: Runtime, dba: "psycopg.Connection[Any]") -> None:
+    def begun(every_seconds: float) -> bool:
+        with transaction(runtime.database) as connection:
+            return runs.begin(connection, "dispatch", every_seconds=every_seconds)
+
+    assert begun(1.0)
+    backdate(dba, 3_600)
+    assert begun(60.0)  # a release that made it slower must not stop it for ever
+    assert not begun(60.0)
+
+
+def test_dispatch_wakes_what_is_due_in_bounded_batches(
+    client: Client, story: UUID, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "WAKE_BATCH", 4)
+    client.fire_many([Firing(story, "block", "a", after=timedelta(hours=1)) for _ in range(10)])
+    dba.execute("UPDATE trigger_requests SET not_before = now() - make_interval(secs => seq) WHERE seq % 2 = 0")
+    with transaction(client.runtime.database) as connection:
+        assert [sweeps.dispatch(connection)[0] for _ in range(3)] == [4, 1, 0]
+
+
+def test_two_dispatches_at_once_wake_different_rows_and_wait_for_nobody(
+    client: Client, story: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    client.fire_many([Firing(story, "block", "a", after=timedelta(hours=1)) for _ in range(10)])
+    dba.execute("UPDATE trigger_requests SET not_before = now()")
+    with transaction(client.runtime.database) as one, transaction(client.runtime.database) as other:
+        assert requests.wake(one, limit=6) == 6
+        assert requests.wake(other, limit=100) == 4
+
+
+def test_dispatch_sends_again_the_hints_that_were_lost(client: Client, story: UUID, valkey: "Redis") -> None:
+    client.fire_many([Firing(story, trigger, "a") for trigger in UP_TO_REVIEW])
+    valkey.flushall()
+    assert sweeping.run(client.runtime, "dispatch") == 1
+    assert valkey.llen("interlock:triggers") == 1
+    drain_all(client.runtime)
+    assert trail(client, story) == list(UP_TO_REVIEW)
+
+
+def test_dispatch_hints_each_lane_once_however_much_waits(client: Client, project: UUID, valkey: "Redis") -> None:
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(200)]
+    client.create_many(births)
+    client.fire_many([Firing(birth.id, trigger, "a") for birth in births for trigger in UP_TO_REVIEW])
+    valkey.flushall()
+    assert sweeping.run(client.runtime, "dispatch") == requests.LANES
+    assert valkey.llen("interlock:triggers") == requests.LANES
+
+
+def test_dispatch_hints_effects_nobody_runs(client: Client, story: UUID, valkey: "Redis") -> None:
+    applied(client, story, "block")
+    valkey.flushall()
+    sweeping.run(client.runtime, "dispatch")
+    assert valkey.llen("interlock:effects") == 1
+
+
+def test_prune_deletes_what_is_long_finished_and_never_history_nor_what_is_dead_or_open(
+    client: Client, story: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    applied(client, story, "design_complete")
+    client.fire(story, "tests_pass", by="a", request_id="refused")
+    client.fire(story, "block", by="a", request_id="recent")
+    drain_all(client.runtime)
+    client.fire(story, "unblock", by="a", request_id="open")
+    client.fire(story, "start_coding", by="a", request_id="dead")
+    dba.execute(
+        "UPDATE trigger_requests SET finished_at = now() - make_interval(days => %s) WHERE request_id <> 'recent'"
+        " AND finished_at IS NOT NULL",
+        (MONTHS,),
+    )
+    dba.execute(
+        "UPDATE trigger_requests SET status = 'dead', finished_at = now() - make_interval(days => %s)"
+        " WHERE request_id = 'dead'",
+        (MONTHS,),
+    )
+    assert sweeping.run(client.runtime, "prune") == 2
+    left = dba.execute("SELECT request_id FROM trigger_requests ORDER BY 1").fetchall()
+    assert [row[0] for row in left] == ["dead", "open", "recent"]
+    assert trail(client, story) == ["design_complete", "block"]
+
+
+def test_prune_is_bounded(
+    client: Client, story: UUID, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.fire_many([Firing(story, "tests_pass", "a") for _ in range(9)])
+    drain_all(client.runtime)
+    dba.execute("UPDATE trigger_requests SET finished_at = now() - make_interval(days => %s)", (MONTHS,))
+    monkeypatch.setattr(sweeps, "PRUNE_BATCH", 4)
+    with transaction(client.runtime.database) as connection:
+        assert [sweeps.prune(connection, keep_days=30) for _ in range(4)] == [4, 4, 1, 0]
+
+
+def test_a_timer_not_yet_due_is_left_alone(client: Client, project: UUID) -> None:
+    client.create("approval", "A-1", project_id=project)
+    assert sweeping.run(client.runtime, "dispatch") == 0
+
+
+def test_the_relay_sweep_carries_events_and_without_redis_carries_none(
+    client: Client, story: UUID, make_runtime: Callable[..., Runtime], valkey: "Redis", dba: "psycopg.Connection[Any]"
+) -> None:
+    applied(client, story, "block")
+    without = make_runtime(broker_url="amqp://guest@127.0.0.1:1//")
+    assert sweeping.run(without, "relay") == 0
+    backdate(dba, BY_NAME["relay"].every_seconds)
+    assert sweeping.run(client.runtime, "relay") == 1
+    assert valkey.xlen("interlock:events") == 1

@@ -1,0 +1,56 @@
+"""Definitions of a user's own, for tests: an effect that reports back, a guard that can break, a short deadline."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from workflows.case import Case
+from workflows.definition import Deadline, Definition, Effect, Guard, T
+
+broken: set[str] = set()  # agents for whom the guard `sound` raises, until they are taken out again
+
+
+class Broken(Exception):
+    """What a guard with a fault raises."""
+
+
+def _sound(case: Case) -> bool:
+    if case.by in broken:
+        raise Broken(f"no answer for {case.by}")
+    return case.metadata.get("sound", True) is not False
+
+
+sound = Guard("sound", _sound, "it must be sound")
+
+ANNOUNCEMENT = Definition(
+    type="announcement",
+    version="1.0.0",
+    summary="Something told to the world, which answers.",
+    states=("drafted", "announcing", "announced", "unheard"),
+    initial="drafted",
+    terminal=frozenset({"announced", "unheard"}),
+    transitions=(
+        T("announce", "drafted", "announcing", effects=(Effect("notice", done="heard", failed="give_up"),)),
+        T("heard", "announcing", "announced"),
+        T("give_up", "announcing", "unheard", severity="error"),
+    ),
+)
+
+TURNSTILE = Definition(
+    type="turnstile",
+    version="1.0.0",
+    summary="Open and shut for ever, but for a guard that can break.",
+    states=("shut", "open", "removed"),
+    initial="shut",
+    terminal=frozenset({"removed"}),
+    transitions=(
+        T("coin", "shut", "open", when=(sound,)),
+        T("push", "open", "shut"),
+        T("remove", ("shut", "open"), "removed"),
+    ),
+    deadlines=MappingProxyType({"open": Deadline(3600.0, "push")}),
+)
+
+WORKFLOWS: Mapping[tuple[str, str], Definition] = {
+    ("announcement", "1.0.0"): ANNOUNCEMENT,
+    ("turnstile", "1.0.0"): TURNSTILE,
+}

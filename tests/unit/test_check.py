@@ -1,0 +1,130 @@
+"""A definition that contradicts itself is refused before anything is built on it, with its reason."""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from workflows.catalogue import Catalogue, catalogue
+from workflows.check import check
+from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, FollowUp, Guard, Link, T
+from workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
+
+SOUND = Definition(
+    type="lamp",
+    version="1.0.0",
+    summary="A lamp.",
+    states=("off", "on", "broken"),
+    initial="off",
+    terminal=frozenset({"broken"}),
+    transitions=(T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")),
+)
+WAITS = Guard("patient", lambda case: False, "held", wait=True)
+
+
+def with_move(*moves: Any) -> dict[str, Any]:
+    return {"transitions": SOUND.transitions + moves}
+
+
+def with_deadline(deadline: Deadline) -> dict[str, Any]:
+    return {"deadlines": MappingProxyType({"on": deadline})}
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "a name with a space": ({"type": "a lamp"}, r"'a lamp' is not a name"),
+    "a name too long": ({"states": ("off", "on", "broken", "x" * 101)}, "is not a name"),
+    "a version of two numbers": ({"version": "1.0"}, "not MAJOR.MINOR.PATCH"),
+    "a state twice": ({"states": ("off", "on", "broken", "on")}, "a state is listed twice"),
+    "an unknown initial state": ({"initial": "dim"}, "initial state 'dim' is not among the states"),
+    "an unknown terminal state": ({"terminal": frozenset({"broken", "lost"})}, "terminal state 'lost' is not among"),
+    "an unknown destination": (with_move(T("dim", "on", "half")), "'dim' names the unknown state 'half'"),
+    "an unknown source": (with_move(T("dim", "half", "on")), "'dim' names the unknown state 'half'"),
+    "every source": (with_move(T("kick", "*", "broken")), r"'kick' names the unknown state '\*'"),
+    "a way out of a terminal state": (with_move(T("mend", "broken", "off")), "leaves the terminal state 'broken'"),
+    "no source": (with_move(T("dim", (), "on")), "lists no source, or one twice"),
+    "a source twice": (with_move(T("dim", ("off", "off"), "on")), "lists no source, or one twice"),
+    "a destination that is hidden": (with_move(T("press", "off", "broken")), "hides those after it"),
+    "a state nobody reaches": ({"states": ("off", "on", "broken", "dim")}, "state 'dim' cannot be reached"),
+    "a dead end": (
+        {"states": ("off", "on", "broken", "stuck"), **with_move(T("jam", "on", "stuck"))},
+        "state 'stuck' is a dead end but not terminal",
+    ),
+    "a follow-up on no link": (
+        with_move(T("dim", "on", "off", then=(FollowUp("room", "darken"),))),
+        "follows up on 'room', which is no link",
+    ),
+    "a quorum of none": (with_move(T("dim", "on", "off", approval=ApprovalPoint(quorum=0))), "a quorum below one"),
+    "an effect that reports what is illegal": (
+        with_move(T("dim", "on", "off", effects=(Effect("notice", done="release"),))),
+        "reports 'release', illegal in 'off'",
+    ),
+    "a deadline that fires what is illegal": (with_deadline(Deadline(60, "press")), "fires 'press', which is illegal"),
+    "a deadline in the past": (with_deadline(Deadline(0, "release")), "not in the future"),
+}
+
+
+def test_a_sound_definition_has_nothing_to_say() -> None:
+    assert check(SOUND) == []
+
+
+@pytest.mark.parametrize("bad", BAD, ids=[name.replace(" ", "-") for name in BAD])
+def test_a_definition_that_contradicts_itself_is_refused_with_its_reason(bad: str) -> None:
+    changed, reason = BAD[bad]
+    with pytest.raises(InvalidDefinition, match=reason):
+        check(replace(SOUND, **changed))
+
+
+def test_everything_wrong_is_named_at_once() -> None:
+    with pytest.raises(InvalidDefinition, match=r"lamp 1\.0: .*MAJOR.*; .*'dim' is not among"):
+        check(replace(SOUND, version="1.0", initial="dim"))
+
+
+def test_a_wait_without_a_deadline_is_doubtful_but_not_wrong() -> None:
+    waiting = replace(SOUND, **with_move(T("dim", "on", "off", when=(WAITS,))))
+    assert check(waiting) == ["'dim' can wait in 'on' for ever: the state has no deadline"]
+    assert check(replace(waiting, **with_deadline(Deadline(60, "release")))) == []
+
+
+def test_guarded_alternatives_hide_nothing() -> None:
+    assert check(replace(SOUND, transitions=(T("press", "off", "broken", when=(WAITS,)), *SOUND.transitions)))
+
+
+def test_what_is_shipped_is_sound_and_undoubted() -> None:
+    assert catalogue().warnings == []
+
+
+def test_a_links_role_makes_a_follow_up_legal() -> None:
+    linked = replace(
+        SOUND,
+        links=(Link("room", type="room", context_key="room_id", inverse="lamp"),),
+        **with_move(T("dim", "on", "off", then=(FollowUp("room", "darken"),))),
+    )
+    assert check(linked) == []
+
+
+def test_new_instances_get_the_newest_version_by_number_not_by_letter() -> None:
+    versions = Catalogue(replace(SOUND, version=version) for version in ("1.10.0", "1.9.0", "0.11.0"))
+    assert versions.get("lamp").version == "1.10.0"
+    assert versions.get("lamp", "0.11.0").version == "0.11.0"
+
+
+def test_what_is_not_defined_is_refused_naming_what_is() -> None:
+    with pytest.raises(UnknownWorkflow, match=r"'epic'.*approval, pr_review, sprint, story"):
+        catalogue().get("epic")
+    with pytest.raises(UnknownWorkflow, match=r"'9\.9\.9' of 'story'.*1\.0\.0"):
+        catalogue().get("story", "9.9.9")
+    with pytest.raises(UnknownTrigger, match=r"no trigger 'fly'.*press, release, fall"):
+        SOUND.require_trigger("fly")
+
+
+def test_a_users_module_adds_its_definitions_to_the_shipped_ones() -> None:
+    both = catalogue(("tests.machines",))
+    assert both.get("turnstile").initial == "shut"
+    assert both.get("story").initial == "analysis"
+
+
+@pytest.mark.parametrize("module", ["no_such_module_anywhere", "tests.waiting"])
+def test_a_module_without_definitions_is_refused_by_name(module: str) -> None:
+    with pytest.raises(InvalidDefinition, match=rf"INTERLOCK_DEFINITIONS names '{module}'"):
+        catalogue((module,))

@@ -1,0 +1,153 @@
+"""Deciding: a value for every expected outcome, the same for the same case, and nothing changed by it."""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from workflows.case import Case, Linked
+from workflows.catalogue import catalogue
+from workflows.decide import decide
+from workflows.definition import Deadline, Definition, Guard, T
+from workflows.outcomes import Applied, Rejected, Superseded, Waiting
+
+STORY, PR_REVIEW, APPROVAL, SPRINT = (catalogue().get(type_) for type_ in ("story", "pr_review", "approval", "sprint"))
+MERGED = Linked("pr_review", "PR-1", "merged")
+OPEN = Linked("pr_review", "PR-2", "reviewing")
+
+
+def case(state: str, trigger: str, **facts: Any) -> Case:
+    return Case(**{"state": state, "version": 1, "context": {}, "trigger": trigger, "by": "agent"} | facts)
+
+
+def guarded(*moves: Any, **rest: Any) -> Definition:
+    return Definition(
+        "door", "1.0.0", "", ("shut", "ajar", "open"), "shut", frozenset({"ajar", "open"}), tuple(moves), **rest
+    )
+
+
+def test_a_false_guard_is_a_refusal_with_its_name_its_words_and_what_is_legal() -> None:
+    outcome = decide(STORY, case("review", "approve", linked={"pull_request": (OPEN,)}))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason == {
+        "code": "guard",
+        "message": "every pull request linked to the story must be merged, and there must be one",
+        "state": "review",
+        "missing": ["pull_request_merged"],
+        "legal": ["request_changes", "approve", "block"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("linked", "holds"),
+    [
+        ({}, False),
+        ({"pull_request": ()}, False),
+        ({"pull_request": (MERGED,)}, True),
+        ({"pull_request": (MERGED, OPEN)}, False),
+        ({"story": (MERGED,)}, False),
+    ],
+)
+def test_a_story_is_approved_only_when_all_its_pull_requests_are_merged(linked: Any, holds: bool) -> None:
+    assert isinstance(decide(STORY, case("review", "approve", linked=linked)), Applied if holds else Rejected)
+
+
+@pytest.mark.parametrize(("definition", "state"), [(PR_REVIEW, "reviewing"), (APPROVAL, "pending")])
+def test_authors_may_not_approve_their_own_work(definition: Definition, state: str) -> None:
+    outcome = decide(definition, case(state, "approve", by="ann", context={"author": "ann"}))
+    assert isinstance(outcome, Rejected)
+    assert "not_the_author" in outcome.reason["missing"]
+    assert isinstance(decide(definition, case(state, "approve", by="bob", context={"author": "ann"})), Applied)
+
+
+def test_only_named_deciders_decide() -> None:
+    named = {"deciders": ["ann"]}
+    assert isinstance(decide(APPROVAL, case("pending", "approve", by="ann", context=named)), Applied)
+    for trigger in ("approve", "reject"):
+        outcome = decide(APPROVAL, case("pending", trigger, by="bob", context=named))
+        assert isinstance(outcome, Rejected)
+        assert outcome.reason["missing"] == ["may_decide"]
+
+
+def test_every_false_guard_is_named_not_only_the_first() -> None:
+    context = {"deciders": ["bob"], "author": "ann", "quorum": 1}
+    outcome = decide(APPROVAL, case("pending", "approve", by="ann", context=context))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["missing"] == ["may_decide", "not_the_author"]
+
+
+def test_votes_below_the_quorum_are_held_and_the_last_one_decides() -> None:
+    context = {"quorum": 3, "author": "ann"}
+    for votes, kind in (((), Waiting), (("bob",), Waiting), (("bob", "cyd"), Applied)):
+        outcome = decide(APPROVAL, case("pending", "approve", by="dan", context=context, votes=frozenset(votes)))
+        assert isinstance(outcome, kind)
+        if isinstance(outcome, Waiting):
+            assert outcome.reason["code"] == "held"
+            assert outcome.approval is None
+
+
+def test_nobody_votes_twice() -> None:
+    outcome = decide(APPROVAL, case("pending", "approve", by="bob", context={"quorum": 2}, votes=frozenset({"bob"})))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["missing"] == ["not_voted_yet"]
+
+
+def test_a_refusing_guard_beats_one_that_waits() -> None:
+    outcome = decide(APPROVAL, case("pending", "approve", by="ann", context={"quorum": 9, "author": "ann"}))
+    assert isinstance(outcome, Rejected)
+
+
+def test_a_trigger_already_held_for_an_approval_is_refused_a_second_time() -> None:
+    outcome = decide(PR_REVIEW, case("approved", "merge", votes=frozenset({"other"})))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["code"] == "already_held"
+
+
+def test_a_granted_trigger_goes_on_whoever_else_is_held() -> None:
+    outcome = decide(PR_REVIEW, case("approved", "merge", granted=True, votes=frozenset({"other"})))
+    assert isinstance(outcome, Applied)
+
+
+def test_a_grant_does_not_outlive_the_state_it_was_asked_in() -> None:
+    outcome = decide(PR_REVIEW, case("reviewing", "merge", granted=True))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["code"] == "no_such_transition"
+
+
+def test_a_timer_holds_only_for_the_entry_it_was_armed_in() -> None:
+    armed = case("pending", "expire", version=4, bound_version=4)
+    assert isinstance(decide(APPROVAL, armed), Applied)
+    for now in (replace(armed, version=5), replace(armed, version=5, state="approved")):
+        outcome = decide(APPROVAL, now)
+        assert isinstance(outcome, Superseded)
+        assert outcome.reason["code"] == "superseded"
+
+
+def test_the_first_destination_whose_guards_hold_is_taken() -> None:
+    wide = Guard("wide", lambda asked: asked.metadata.get("wide") is True, "it must open wide")
+    door = guarded(T("push", "shut", "open", when=(wide,)), T("push", "shut", "ajar"))
+    for metadata, dest in (({"wide": True}, "open"), ({}, "ajar")):
+        outcome = decide(door, case("shut", "push", metadata=metadata))
+        assert isinstance(outcome, Applied)
+        assert outcome.dest == dest
+
+
+def test_a_move_brings_the_deadline_of_the_state_it_enters() -> None:
+    deadline = Deadline(60, "open")
+    door = guarded(T("push", "shut", "ajar"), T("open", "ajar", "open"), deadlines=MappingProxyType({"ajar": deadline}))
+    outcome = decide(door, case("shut", "push"))
+    assert isinstance(outcome, Applied)
+    assert outcome.deadline is deadline
+
+
+def test_what_a_guard_raises_is_not_swallowed() -> None:
+    broken = Guard("broken", lambda asked: asked.context["missing"], "never")
+    with pytest.raises(KeyError, match="missing"):
+        decide(guarded(T("push", "shut", "open", when=(broken,))), case("shut", "push"))
+
+
+def test_deciding_twice_gives_the_same_and_changes_nothing() -> None:
+    asked = case("analysis", "design_complete", context={"a": 1})
+    assert decide(STORY, asked) == decide(STORY, asked)
+    assert asked == case("analysis", "design_complete", context={"a": 1})

@@ -1,0 +1,130 @@
+"""Every move of every machine: those it has are made, all others are refused with what would be legal."""
+
+from itertools import product
+
+import pytest
+
+from workflows.case import Case, Linked
+from workflows.catalogue import WORKFLOWS, catalogue
+from workflows.decide import decide
+from workflows.definition import Definition
+from workflows.outcomes import Applied, Rejected, Waiting
+
+# The machines as ADR-010 and rulings 10 and 11 say them, written out again: (trigger, source, destination).
+STORY = {
+    ("design_complete", "analysis", "design"),
+    ("start_coding", "design", "implementation"),
+    ("submit_pr", "implementation", "review"),
+    ("request_changes", "review", "implementation"),
+    ("approve", "review", "testing"),
+    ("tests_pass", "testing", "done"),
+    ("tests_fail", "testing", "implementation"),
+    ("block", "analysis", "blocked"),
+    ("block", "design", "blocked"),
+    ("block", "implementation", "blocked"),
+    ("block", "review", "blocked"),
+    ("block", "testing", "blocked"),
+    ("unblock", "blocked", "implementation"),
+}
+SPRINT = {("start", "planning", "active"), ("finish", "active", "review"), ("complete", "review", "done")}
+PR_REVIEW = {
+    ("start_review", "submitted", "reviewing"),
+    ("request_changes", "reviewing", "changes_requested"),
+    ("resubmit", "changes_requested", "reviewing"),
+    ("approve", "reviewing", "approved"),
+    ("merge", "approved", "merged"),
+    ("dismiss", "approved", "reviewing"),
+}
+APPROVAL = {
+    ("approve", "pending", "approved"),
+    ("reject", "pending", "rejected"),
+    ("expire", "pending", "expired"),
+}
+SAID = {
+    "story": ("analysis", {"done"}, STORY),
+    "sprint": ("planning", {"done"}, SPRINT),
+    "pr_review": ("submitted", {"merged"}, PR_REVIEW),
+    "approval": ("pending", {"approved", "rejected", "expired"}, APPROVAL),
+}
+APPROVAL_POINTS = {("sprint", "start"), ("sprint", "complete"), ("pr_review", "merge")}
+
+definitions = list(catalogue())
+named = [f"{each.type}-{each.version}" for each in definitions]
+every = pytest.mark.parametrize("definition", definitions, ids=named)
+
+
+def favourable(definition: Definition, state: str, trigger: str, *, granted: bool = True) -> Case:
+    """A case in which every shipped guard holds."""
+    merged = (Linked("pr_review", "PR-1", "merged"),)
+    return Case(
+        state=state,
+        version=3,
+        context={"author": "author"},
+        trigger=trigger,
+        by="somebody",
+        granted=granted,
+        linked={"pull_request": merged},
+    )
+
+
+def test_the_shipped_machines_are_those_the_decisions_name() -> None:
+    shipped = {
+        each.type: (
+            each.initial,
+            set(each.terminal),
+            {(move.trigger, source, move.dest) for move in each.transitions for source in move.sources},
+        )
+        for each in catalogue().newest.values()
+    }
+    assert shipped == SAID
+
+
+def test_the_registry_names_each_definition_as_it_names_itself() -> None:
+    assert [(each.type, each.version) for each in WORKFLOWS.values()] == list(WORKFLOWS)
+
+
+def test_approval_points_are_those_of_the_decision() -> None:
+    points = {(each.type, move.trigger) for each in definitions for move in each.transitions if move.approval}
+    assert points == APPROVAL_POINTS
+
+
+@every
+def test_every_move_a_machine_has_is_made(definition: Definition) -> None:
+    for (trigger, source), moves in definition.moves.items():
+        outcome = decide(definition, favourable(definition, source, trigger))
+        assert isinstance(outcome, Applied), (trigger, source, outcome)
+        assert (outcome.dest, outcome.transition) == (moves[0].dest, moves[0])
+        assert outcome.deadline == definition.deadlines.get(outcome.dest)
+
+
+@every
+def test_every_move_a_machine_lacks_is_refused_with_what_would_be_legal(definition: Definition) -> None:
+    for state, trigger in product(definition.states, (*definition.triggers, "no_such_trigger")):
+        if (trigger, state) in definition.moves:
+            continue
+        outcome = decide(definition, favourable(definition, state, trigger))
+        assert isinstance(outcome, Rejected), (state, trigger, outcome)
+        assert outcome.reason["code"] == "no_such_transition"
+        assert outcome.reason["state"] == state
+        assert outcome.reason["legal"] == [each for each in definition.triggers if (each, state) in definition.moves]
+
+
+@every
+def test_a_terminal_state_answers_to_nothing(definition: Definition) -> None:
+    assert all(definition.legal(state) == () for state in definition.terminal)
+
+
+@every
+def test_a_trigger_at_an_approval_point_is_held_until_it_is_granted(definition: Definition) -> None:
+    for (trigger, source), moves in definition.moves.items():
+        outcome = decide(definition, favourable(definition, source, trigger, granted=False))
+        held = isinstance(outcome, Waiting) and outcome.approval == moves[0].approval
+        assert held == (moves[0].approval is not None), (trigger, source, outcome)
+
+
+@every
+def test_each_trigger_looks_up_exactly_what_its_guards_read(definition: Definition) -> None:
+    for move in definition.transitions:
+        wanted = frozenset().union(*(guard.needs for guard in move.when))
+        assert wanted <= definition.needs[move.trigger]
+        assert ("votes" in definition.needs[move.trigger]) >= (move.approval is not None)

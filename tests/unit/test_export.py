@@ -1,0 +1,103 @@
+"""What is published and recorded of a definition: complete, stable, and equal exactly when behaviour is."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from workflows.catalogue import catalogue
+from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Guard, T
+from workflows.export import canonical_checksum, checksum, mermaid, public, recorded, verdict
+
+STORY, APPROVAL = catalogue().get("story"), catalogue().get("approval")
+PASSES = Guard("passes", lambda case: True, "it must pass")
+every = pytest.mark.parametrize("definition", list(catalogue()), ids=lambda each: each.type)
+
+
+def last_move(**changed: object) -> Definition:
+    *before, last = STORY.transitions
+    return replace(STORY, transitions=(*before, replace(last, **changed)))
+
+
+CHANGES: dict[str, tuple[Definition, str]] = {
+    "a state added": (
+        replace(STORY, states=(*STORY.states, "archived"), terminal=STORY.terminal | {"archived"}),
+        "MAJOR: states added or removed: archived",
+    ),
+    "a transition removed": (
+        replace(STORY, transitions=STORY.transitions[:-1]),
+        "MAJOR: transitions removed: unblock (blocked → implementation)",
+    ),
+    "a transition redirected": (last_move(dest="analysis"), "MAJOR: transitions removed: unblock"),
+    "a transition added": (
+        replace(STORY, transitions=(*STORY.transitions, T("abandon", "blocked", "done"))),
+        "MINOR: transitions added: abandon (blocked → done)",
+    ),
+    "a guard added": (last_move(when=(PASSES,)), "MINOR: guards"),
+    "an effect added": (last_move(effects=(Effect("notice"),)), "MINOR: guards"),
+    "an approval added": (last_move(approval=ApprovalPoint()), "MINOR: guards"),
+    "a severity changed": (last_move(severity="error"), "MINOR: guards"),
+    "a deadline added": (
+        replace(STORY, deadlines=MappingProxyType({"blocked": Deadline(60, "unblock")})),
+        "MINOR: guards",
+    ),
+}
+
+
+@every
+def test_the_published_form_has_one_entry_for_each_source(definition: Definition) -> None:
+    form = public(definition)
+    assert set(form) == {"type", "version", "initial", "states", "transitions"}
+    assert {state for state, about in form["states"].items() if about["terminal"]} == definition.terminal
+    assert [(each["trigger"], each["source"], each["dest"]) for each in form["transitions"]] == [
+        (move.trigger, source, move.dest) for move in definition.transitions for source in move.sources
+    ]
+
+
+@every
+def test_the_recorded_form_survives_json_with_its_checksum(definition: Definition) -> None:
+    returned = json.loads(json.dumps(recorded(definition), sort_keys=True))
+    assert canonical_checksum(returned) == checksum(definition)
+
+
+def test_a_checksum_is_the_same_in_every_process() -> None:
+    program = (
+        "from workflows.catalogue import catalogue; from workflows.export import checksum;"
+        "print(*(checksum(each) for each in catalogue()))"
+    )
+    for seed in ("0", "1"):
+        printed = subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )
+        assert printed.stdout.split() == [checksum(each) for each in catalogue()]
+
+
+def test_prose_is_not_behaviour() -> None:
+    assert checksum(replace(STORY, summary="Other words.")) == checksum(STORY)
+    assert verdict(recorded(STORY), recorded(STORY)) == "PATCH: words only"
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[name.replace(" ", "-") for name in CHANGES])
+def test_every_change_of_behaviour_changes_the_checksum_and_asks_for_its_part_of_the_version(change: str) -> None:
+    changed, says = CHANGES[change]
+    assert checksum(changed) != checksum(STORY)
+    assert verdict(recorded(STORY), recorded(changed)).startswith(says)
+
+
+@every
+def test_the_diagram_shows_every_move_and_every_end(definition: Definition) -> None:
+    drawn = mermaid(definition)
+    assert drawn.startswith(f"stateDiagram-v2\n    [*] --> {definition.initial}")
+    for move in definition.transitions:
+        for source in move.sources:
+            assert f"    {source} --> {move.dest}: {move.trigger}" in drawn
+    assert drawn.count("--> [*]") == len(definition.terminal)
+
+
+def test_the_diagram_marks_approvals_guards_and_deadlines() -> None:
+    assert "approved --> merged: merge ‖ approval" in mermaid(catalogue().get("pr_review"))
+    assert "review --> testing: approve ? pull_request_merged" in mermaid(STORY)
+    assert "note right of pending: expire after 72 h" in mermaid(APPROVAL)

@@ -1,0 +1,49 @@
+"""A real HTTP server that takes webhooks, refuses them, or takes its time."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Webhook:
+    """What was received, and how the next ones are answered."""
+
+    url: str = ""
+    answer: int = 200
+    received: list[dict[str, Any]] = field(default_factory=list)
+    before_answering: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.before_answering.set()
+
+
+@contextlib.contextmanager
+def webhook() -> Iterator[Webhook]:
+    """Listen on a free port of this machine while the block runs; `url` is apprise's."""
+    told = Webhook()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.received.append({name.lower(): value for name, value in self.headers.items()} | {"body": body})
+            told.before_answering.wait(10)
+            self.send_response(told.answer)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        told.url = f"json://127.0.0.1:{server.server_port}/"
+        try:
+            yield told
+        finally:
+            server.shutdown()
+            thread.join()
