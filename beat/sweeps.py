@@ -25,7 +25,7 @@ def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]
 
 
 def prune(connection: Connection, *, keep_days: float) -> int:
-    """Delete what is finished and past its keeping time; how many rows went."""
+    """Delete a batch of what is finished and past its keeping time; how many rows went, 0 when none are left."""
     return requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH) + effects.prune(
         connection, keep_days=keep_days, limit=PRUNE_BATCH
     )

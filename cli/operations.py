@@ -1,4 +1,4 @@
-"""`migrate`, `replay`, `doctor`, `redrive`, `demo`: what operators run."""
+"""`migrate`, `replay`, `doctor`, `dead`, `redrive`, `demo`: what operators run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,8 +8,9 @@ import typer
 
 from cli import demo
 from cli.output import FAILED, AsJson, console, print_json, print_table
+from cli.reading import as_uuids
 from cli.replaying import with_bars
-from db import definitions, migrate, requests
+from db import definitions, effects, migrate, requests
 from db.connect import transaction
 from workers.client import Client
 from workers.doctor import examine
@@ -34,7 +35,8 @@ def register(app: typer.Typer) -> None:
     app.command("doctor", help="Look at every part; say what is wrong and what would help. Exit code 1: something is.")(
         doctor
     )
-    app.command("redrive", help="Give dead requests a new set of attempts: those named, or --all.")(redrive)
+    app.command("dead", help="List requests and effects whose attempts are used up, with what went wrong.")(dead)
+    app.command("redrive", help="Give dead requests and effects a new set of attempts: those named, or --all.")(redrive)
     app.command("migrate", help="Bring the database to the newest schema and record the definitions.")(migrate_)
     app.command("demo", help=demo.HELP)(demo.demo)
 
@@ -66,22 +68,41 @@ def doctor(as_json: AsJson = False) -> None:
     raise typer.Exit(0 if well else FAILED)
 
 
-def redrive(
-    request_ids: Annotated[list[str] | None, typer.Argument(help="request_ids of dead requests.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead requests.")] = False,
+def dead(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Revive dead requests."""
-    if bool(request_ids) == everything:
-        raise BadInput("name the request_ids to redrive, or say --all")
+    """List what is dead."""
+    with Client() as client, transaction(client.runtime.database) as connection:
+        triggers = [dict(row) | {"id": row["request_id"]} for row in requests.dead(connection, limit=limit)]
+        acts = [dict(row) for row in effects.dead(connection, limit=limit)]
+    if as_json:
+        print_json({"requests": triggers, "effects": acts})
+        return
+    columns = ("id", "workflow_type", "entity_id", "attempts", "finished_at", "error")
+    print_table(f"{len(triggers)} dead requests", triggers, ("trigger", *columns))
+    print_table(f"{len(acts)} dead effects", acts, ("name", *columns))
+
+
+def redrive(
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids that `interlock dead` shows.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Revive what is dead."""
+    if bool(ids) == everything:
+        raise BadInput("name the ids to redrive (`interlock dead` lists them), or say --all")
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            revived = [dict(row) for row in requests.redrive(connection, None if everything else request_ids)]
-        client.runtime.hints.lanes(revived)
+            triggers = [dict(row) for row in requests.redrive(connection, ids)]
+            acts = effects.redrive(connection, as_uuids(ids) if ids else None)
+        client.runtime.hints.lanes(triggers)
+        client.runtime.hints.effects(acts)
+    revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
     if as_json:
-        print_json({"redriven": [row["request_id"] for row in revived]})
+        print_json({"redriven": revived})
     else:
-        print_table(f"{len(revived)} redriven", revived, ("request_id", "workflow_type", "entity_id", "trigger"))
+        console.print(f"{len(revived)} redriven", *revived, sep="\n  ", highlight=False, soft_wrap=True)
 
 
 def migrate_(as_json: AsJson = False) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from workflows.errors import BadInput
 
@@ -35,6 +37,15 @@ def json_object(option: str, text: str) -> dict[str, Any]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def as_uuids(texts: list[str]) -> list[UUID]:
+    """Those of `texts` that are UUIDs."""
+    found = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(UUID(text))
+    return found
 
 
 def when(text: str) -> datetime | timedelta:

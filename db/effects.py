@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, select
+from sqlalchemy import Connection, RowMapping, func, select, update
 
 from db.connect import sql
-from db.run import Rows, returning
-from db.tables import effects
+from db.run import Rows, among, returning
+from db.tables import effects, instances
 from workflows.errors import StaleLease
 
 
@@ -55,6 +55,31 @@ def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> S
     """Take back the effects of silent workers; those pending again or, out of attempts, dead."""
     given = {"max_attempts": max_attempts, "limit": limit}
     return connection.exec_driver_sql(sql("expire_leases"), given).mappings().all()
+
+
+def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
+    """Effects whose attempts are used up, newest first, each with its instance's name."""
+    query = (
+        select(effects, instances.c.workflow_type, instances.c.entity_id)
+        .join(instances, instances.c.id == effects.c.workflow_id)
+        .where(effects.c.status == "dead")
+        .order_by(effects.c.finished_at.desc())
+        .limit(limit)
+    )
+    return connection.execute(query).mappings().all()
+
+
+def redrive(connection: Connection, effect_ids: Sequence[UUID] | None = None) -> Sequence[RowMapping]:
+    """Give dead effects a new set of attempts: all of them, or those named; (id, name) of those revived."""
+    query = (
+        update(effects)
+        .where(effects.c.status == "dead")
+        .values(status="pending", attempts=0, error=None, finished_at=None, not_before=func.now())
+        .returning(effects.c.id, effects.c.name)
+    )
+    if effect_ids is not None:
+        query = query.where(among(effects.c.id, effect_ids))
+    return connection.execute(query).mappings().all()
 
 
 def due(connection: Connection, *, limit: int) -> Sequence[RowMapping]:

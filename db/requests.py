@@ -141,6 +141,18 @@ def redrive(connection: Connection, request_ids: Sequence[str] | None = None) ->
     return connection.execute(query).mappings().all()
 
 
+def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
+    """Requests whose attempts are used up, newest first, each with its instance's name."""
+    query = (
+        select(requests, instances.c.workflow_type, instances.c.entity_id)
+        .join(instances, instances.c.id == requests.c.workflow_id)
+        .where(requests.c.status == "dead")
+        .order_by(requests.c.seq.desc())
+        .limit(limit)
+    )
+    return connection.execute(query).mappings().all()
+
+
 def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
     """Delete finished requests older than `keep_days` (never `dead` ones: an operator may still redrive them)."""
     old: Any = (

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,6 +81,8 @@ class Child:
             self._ended(self._process)
         elif self.state == "starting":
             self._look_ready(self._process.pid)
+        else:
+            trim_log(self.log)
 
     def _look_ready(self, pid: int) -> None:
         missing = self.part.waits_for(pid)
@@ -180,6 +183,14 @@ def open_log(log: Path) -> BinaryIO:
     if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
         log.replace(log.with_name(f"{log.name}.1"))
     return log.open("ab")
+
+
+def trim_log(log: Path) -> None:
+    """Set a large log's content aside as `.1` while its writer goes on: it appends, so it finds the file empty."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > LOG_LIMIT_BYTES:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

@@ -102,7 +102,7 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, processes: i
     worker = (
         "worker",
         "-n",
-        f"{name}@{home.tag}",
+        f"{name}-{home.tag}@%h",  # several homes and several machines may share one broker
         "-Q",
         queues,
         "-c",

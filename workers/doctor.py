@@ -93,10 +93,15 @@ def _backlog(runtime: Runtime) -> Iterator[Finding]:
         "backlog", "fail" if late else "ok", says, "interlock status: are workers and beat up?" if late else ""
     )
     if waits["dead"]:
-        yield Finding("dead", "warn", f"{waits['dead']} requests used up their attempts", "interlock redrive --all")
+        yield Finding(
+            "dead", "warn", f"{waits['dead']} requests used up their attempts", "interlock dead; interlock redrive"
+        )
     if waits["dead_effects"]:
         yield Finding(
-            "effects", "warn", f"{waits['dead_effects']} effects used up their attempts", "interlock show REF"
+            "effects",
+            "warn",
+            f"{waits['dead_effects']} effects used up their attempts",
+            "interlock dead; interlock redrive",
         )
     if waits["expired_leases"]:
         yield Finding(

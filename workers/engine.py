@@ -17,6 +17,7 @@ from workers.standing import Standing, take
 from workflows.backoff import full_jitter
 from workflows.catalogue import Catalogue
 from workflows.decide import decide
+from workflows.errors import UnknownWorkflow
 from workflows.outcomes import Applied, Failed, Waiting
 
 log = structlog.get_logger()
@@ -124,6 +125,8 @@ class Applier:
         for instance_id in (row["workflow_id"] for row in due):  # one request at a time: the fault is its own
             try:
                 done += self._round(lane, 1, instance_id)
+            except UnknownWorkflow as error:  # a newer process knows it: leave the request to that one
+                log.warning("definition_unknown", instance=str(instance_id), error=str(error))
             except Exception as error:
                 if retryable(error):
                     raise

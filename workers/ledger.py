@@ -112,7 +112,8 @@ class Ledger:
             return
         approval = _approval(standing, request, outcome.approval)
         self.approvals.append(approval)
-        reason = dict(outcome.reason) | {"approval": f"approval/{approval.entity_id}"}
+        name = f"approval/{approval.entity_id}"
+        reason = dict(outcome.reason) | {"approval": name, "message": f"{outcome.reason['message']}: {name}"}
         self._settle(request, "waiting", reason, held_by=approval.id)
 
     def enter_failed(self, request: RowMapping, outcome: Failed, delay_seconds: float | None) -> None:

@@ -34,7 +34,10 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("INTERLOCK_BROKER_URL", "BROKER_URL"),
         description="your own Redis (6.2 or newer), Valkey or RabbitMQ; unset: the embedded Valkey",
     )
-    redis_url: str | None = Field(None, description="the event bus; unset: the broker, where that speaks Redis")
+    redis_url: str | None = Field(
+        None,
+        description="Redis of the event bus, the stream and the lanes' flags; unset: the broker, where it speaks Redis",
+    )
 
     host: str = Field("127.0.0.1", description="address the embedded servers and Flower listen on")
     postgres_port: int | None = Field(None, description="unset: a free one, kept from then on")

@@ -48,8 +48,13 @@ def _relay(runtime: Runtime) -> int:
 
 
 def _prune(runtime: Runtime) -> int:
-    with transaction(runtime.database) as connection:
-        return sweeps.prune(connection, keep_days=runtime.settings.keep_finished_days)
+    pruned = 0
+    while True:  # a transaction a batch: nothing waits for long behind it
+        with transaction(runtime.database) as connection:
+            batch = sweeps.prune(connection, keep_days=runtime.settings.keep_finished_days)
+        pruned += batch
+        if batch == 0:
+            return pruned
 
 
 SWEEPS: Mapping[str, Callable[[Runtime], int]] = {

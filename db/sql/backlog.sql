@@ -10,5 +10,7 @@ SELECT (SELECT count(*) FROM trigger_requests WHERE status = 'pending') AS pendi
        (SELECT count(*) FROM effects WHERE status = 'dead') AS dead_effects,
        (SELECT count(*) FROM effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
        (SELECT extract(epoch FROM now() - min(t.created_at))
-          FROM workflow_transitions t, relay_cursors c
-         WHERE c.name = 'interlock:events' AND (t.xid, t.position) > (c.xid, c.position)) AS relay_lag_seconds
+          FROM workflow_transitions t
+         WHERE (t.xid, t.position) > (COALESCE((SELECT xid FROM relay_cursors WHERE name = 'interlock:events'), '0'),
+                                      COALESCE((SELECT position FROM relay_cursors WHERE name = 'interlock:events'), 0))
+       ) AS relay_lag_seconds

@@ -1,0 +1,236 @@
+"""What the engine should do, said again in plain dicts from ADR-010 and the rulings. Knows nothing of its code.
+
+A *round* takes a lane's due requests, oldest first, and decides each where the one before it left its instance. What
+other instances say (a story's pull requests) is as it was when the round began; what a round releases, closes or
+fires is there when it has ended.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+MOVES: dict[str, dict[tuple[str, str], str]] = {
+    "story": {
+        ("analysis", "design_complete"): "design",
+        ("design", "start_coding"): "implementation",
+        ("implementation", "submit_pr"): "review",
+        ("review", "request_changes"): "implementation",
+        ("review", "approve"): "testing",
+        ("testing", "tests_pass"): "done",
+        ("testing", "tests_fail"): "implementation",
+        ("analysis", "block"): "blocked",
+        ("design", "block"): "blocked",
+        ("implementation", "block"): "blocked",
+        ("review", "block"): "blocked",
+        ("testing", "block"): "blocked",
+        ("blocked", "unblock"): "implementation",
+    },
+    "sprint": {
+        ("planning", "start"): "active",
+        ("active", "finish"): "review",
+        ("review", "complete"): "done",
+    },
+    "pr_review": {
+        ("submitted", "start_review"): "reviewing",
+        ("reviewing", "request_changes"): "changes_requested",
+        ("changes_requested", "resubmit"): "reviewing",
+        ("reviewing", "approve"): "approved",
+        ("approved", "merge"): "merged",
+        ("approved", "dismiss"): "reviewing",
+    },
+    "approval": {
+        ("pending", "approve"): "approved",
+        ("pending", "reject"): "rejected",
+        ("pending", "expire"): "expired",
+    },
+    "turnstile": {
+        ("shut", "coin"): "open",
+        ("open", "push"): "shut",
+        ("shut", "remove"): "removed",
+        ("open", "remove"): "removed",
+    },
+}
+BEGINS = {
+    "story": "analysis",
+    "sprint": "planning",
+    "pr_review": "submitted",
+    "approval": "pending",
+    "turnstile": "shut",
+}
+ASK_FIRST = {("sprint", "start"), ("sprint", "complete"), ("pr_review", "merge")}
+DEADLINES = {("approval", "pending"): "expire", ("turnstile", "open"): "push"}
+FINISHED = {"applied", "rejected", "superseded", "dead"}
+ATTEMPTS = 3
+
+
+def triggers(type_: str) -> list[str]:
+    """Every trigger of a machine."""
+    return sorted({trigger for _, trigger in MOVES[type_]})
+
+
+@dataclass(eq=False)
+class Thing:
+    """An instance."""
+
+    key: str
+    type: str
+    lane: int
+    context: dict[str, Any] = field(default_factory=dict)
+    state: str = ""
+    version: int = 0
+    history: list[tuple[int, str, str, str, str]] = field(default_factory=list)  # seq, from, to, trigger, by
+
+    def __post_init__(self) -> None:
+        self.state = BEGINS[self.type]
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request. `place` is where it stands in the order accepted."""
+
+    thing: Thing
+    trigger: str
+    by: str
+    status: str
+    place: int = 0
+    name: str = ""
+    origin: str = "agent"
+    bound: int | None = None
+    attempts: int = 0
+    granted: bool = False
+    approval: Thing | None = None
+
+
+@dataclass
+class Round:
+    """What a round brings about when it has ended."""
+
+    new: list[Asked] = field(default_factory=list)
+    approvals: list[tuple[Asked, Thing]] = field(default_factory=list)
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Model:
+    """All instances and requests."""
+
+    def __init__(self) -> None:
+        self.things: list[Thing] = []
+        self.asked: list[Asked] = []
+        self.broken: set[str] = set()
+
+    def round(self, lane: int, limit: int) -> Round:
+        """One round of a lane."""
+        ended, failed = Round(), set()
+        merged = {id(thing): self._pull_requests_merged(thing) for thing in self.things}
+        for asked in self._due(lane)[:limit]:
+            if asked.thing not in failed and not self._judge(asked, ended, merged):
+                failed.add(asked.thing)
+        for happen in ended.afterwards:
+            happen()
+        self.asked += ended.new
+        return ended
+
+    def time_passes(self) -> None:
+        """Everything put off becomes due."""
+        for asked in self.asked:
+            if asked.status == "scheduled":
+                asked.status = "pending"
+
+    def redrive(self) -> None:
+        """Dead requests get a new set of attempts."""
+        for asked in self.asked:
+            if asked.status == "dead":
+                asked.status, asked.attempts = "pending", 0
+
+    def born(self, thing: Thing) -> list[Asked]:
+        """Add an instance; the timer of its first state."""
+        self.things.append(thing)
+        timer = self._timer(thing)
+        self.asked += timer
+        return timer
+
+    def _due(self, lane: int) -> list[Asked]:
+        def in_the_way(asked: Asked) -> bool:
+            return any(
+                other.thing is asked.thing
+                and other.status == "scheduled"
+                and other.attempts > 0
+                and other.place < asked.place
+                for other in self.asked
+            )
+
+        pending = [asked for asked in self.asked if asked.status == "pending" and asked.thing.lane == lane]
+        return sorted((asked for asked in pending if not in_the_way(asked)), key=lambda asked: asked.place)
+
+    def _judge(self, asked: Asked, ended: Round, merged: dict[int, bool]) -> bool:
+        """Decide one request; False when it failed, and those behind it must wait."""
+        thing = asked.thing
+        if asked.bound is not None and asked.bound != thing.version and False:
+            asked.status = "superseded"
+            return True
+        dest = MOVES[thing.type].get((thing.state, asked.trigger))
+        if dest is None:
+            asked.status = "rejected"
+            return True
+        if asked.trigger == "coin" and asked.by in self.broken:
+            asked.attempts += 1
+            asked.status = "dead" if asked.attempts >= ATTEMPTS else "scheduled"
+            return False
+        asked.status = self._answer(asked, merged)
+        if asked.status == "asking":
+            asked.status = "waiting"
+            ended.approvals.append((asked, self._ask(asked)))
+        elif asked.status == "applied":
+            self._move(asked, dest, ended)
+        return True
+
+    def _answer(self, asked: Asked, merged: dict[int, bool]) -> str:
+        thing, votes = asked.thing, self._held(asked)
+        if (thing.type, asked.trigger) in ASK_FIRST and not asked.granted:
+            return "rejected" if votes else "asking"
+        if asked.trigger != "approve":
+            return "applied"
+        if thing.type == "story":
+            return "applied" if merged[id(thing)] else "rejected"
+        if asked.by == thing.context.get("author") or (thing.type == "approval" and asked.by in votes):
+            return "rejected"
+        return "applied" if len(votes | {asked.by}) >= thing.context.get("quorum", 1) else "waiting"
+
+    def _move(self, asked: Asked, dest: str, ended: Round) -> None:
+        thing = asked.thing
+        thing.version += 1
+        thing.history.append((thing.version, thing.state, dest, asked.trigger, asked.by))
+        thing.state = dest
+        ended.new += self._timer(thing)
+        if thing.type == "approval":
+            ended.afterwards.append(lambda: self._close(thing, asked.trigger))
+        if asked.trigger == "merge" and (story := thing.context.get("story")):
+            ended.new.append(Asked(story, "approve", asked.by, "pending", origin="follow_up"))
+
+    def _close(self, approval: Thing, trigger: str) -> None:
+        for asked in self.asked:
+            if asked.status == "waiting" and asked.thing is approval:
+                asked.status = "applied" if asked.trigger == trigger else "superseded"
+            if asked.status == "waiting" and asked.approval is approval:
+                asked.granted = approval.state == "approved"
+                asked.status = "pending" if asked.granted else "rejected"
+
+    def _ask(self, asked: Asked) -> Thing:
+        author = asked.thing.context.get("author", asked.by)
+        asked.approval = Thing(f"for {asked.name}", "approval", -1, {"author": author})
+        return asked.approval
+
+    def _timer(self, thing: Thing) -> list[Asked]:
+        trigger = DEADLINES.get((thing.type, thing.state))
+        return [Asked(thing, trigger, "system", "scheduled", origin="timer", bound=thing.version)] if trigger else []
+
+    def _held(self, asked: Asked) -> set[str]:
+        return {
+            other.by
+            for other in self.asked
+            if other.thing is asked.thing and other.trigger == asked.trigger and other.status == "waiting"
+        }
+
+    def _pull_requests_merged(self, story: Thing) -> bool:
+        linked: Iterable[Thing] = [thing for thing in self.things if thing.context.get("story") is story]
+        return bool(linked) and all(thing.state == "merged" for thing in linked)

@@ -1,0 +1,272 @@
+"""The engine against a plain model: many agents at random, duplicates, reordering, delays, faults, approvals."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from psycopg.rows import dict_row
+from uuid_utils.compat import uuid7
+
+from db import audit, definitions, requests
+from db.connect import transaction
+from db.requests import LANES, lane_of
+from tests import machines
+from tests.property.model import ATTEMPTS, FINISHED, Asked, Model, Thing, triggers
+from workers.client import Client
+from workers.runtime import Runtime
+from workflows.catalogue import catalogue
+from workflows.errors import RequestConflict
+
+pytestmark = pytest.mark.integration
+OWN = ("tests.machines",)
+AGENTS = ("ann", "bob", "cyd", "dan")
+agents = st.sampled_from(AGENTS)
+picks = st.integers(0, 10_000)
+
+ALL_REQUESTS = """
+SELECT request_id, seq, workflow_id, trigger, triggered_by, origin, bound_version, status, attempts, granted, held_by
+  FROM trigger_requests WHERE workflow_id = ANY(%s) ORDER BY seq"""
+ALL_INSTANCES = "SELECT id, current_state, version FROM workflow_instances WHERE project_id = %s"
+ALL_EVENTS = """
+SELECT workflow_id, seq, from_state, to_state, trigger, triggered_by FROM workflow_transitions
+ WHERE workflow_id = ANY(%s) ORDER BY workflow_id, seq"""
+
+
+class EngineAndModel(RuleBasedStateMachine):
+    """Every step is taken by both; afterwards both say the same."""
+
+    def __init__(self, client: Client, dba: "psycopg.Connection[dict[str, Any]]") -> None:
+        super().__init__()
+        self.client, self.dba, self.model = client, dba, Model()
+        self.project = uuid7()
+        self.ids: dict[Thing, UUID] = {}
+        machines.broken.clear()
+
+    @initialize()
+    def some_of_each(self) -> None:
+        story = self._create("story", "S-1", {"author": "ann"})
+        self._create("pr_review", "PR-1", {"author": "ann"}, story)
+        self._create("pr_review", "PR-2", {"author": "bob"})
+        self._create("sprint", "P-1", {})
+        self._create("approval", "A-1", {"author": "ann", "quorum": 2})
+        self._create("turnstile", "T-1", {})
+        self._create("turnstile", "T-2", {})
+        self._agree_on_new([])
+
+    @rule(which=picks, trigger=picks, by=agents)
+    def fire(self, which: int, trigger: int, by: str) -> None:
+        self._fire(self._thing(which), trigger, by)
+
+    @rule(which=picks, by=agents, walk=st.lists(picks, min_size=2, max_size=6))
+    def fire_a_burst(self, which: int, by: str, walk: list[int]) -> None:
+        for trigger in walk:
+            self._fire(self._thing(which), trigger, by)
+
+    @rule(which=picks, by=agents)
+    def fire_what_is_legal(self, which: int, by: str) -> None:
+        thing = self._thing(which)
+        known = triggers(thing.type)
+        legal = self.client.show(self.ids[thing])["legal"]
+        if legal:
+            self._fire(thing, known.index(legal[which % len(legal)]), by)
+
+    @rule(which=picks, trigger=picks, by=agents)
+    def fire_for_later(self, which: int, trigger: int, by: str) -> None:
+        self._fire(self._thing(which), trigger, by, after=timedelta(hours=1))
+
+    @precondition(lambda self: self._agents_own())
+    @rule(which=picks)
+    def fire_again(self, which: int) -> None:
+        asked = self._one_of(self._agents_own(), which)
+        receipt = self.client.fire(self.ids[asked.thing], asked.trigger, by=asked.by, request_id=asked.name)
+        assert receipt.replayed
+        assert receipt.status == asked.status
+
+    @precondition(lambda self: self._agents_own())
+    @rule(which=picks)
+    def reuse_a_request_id(self, which: int) -> None:
+        asked = self._one_of(self._agents_own(), which)
+        with pytest.raises(RequestConflict):
+            self.client.fire(self.ids[asked.thing], asked.trigger, by="somebody else", request_id=asked.name)
+
+    @rule(lanes=st.permutations(range(LANES)), limit=st.sampled_from([1, 2, 500]))
+    def drain(self, lanes: list[int], limit: int) -> None:
+        for lane in lanes:
+            self._round(lane, limit)
+
+    @precondition(lambda self: any(asked.status == "pending" for asked in self.model.asked))
+    @rule(which=picks, limit=st.sampled_from([1, 500]), times=st.integers(1, 2))
+    def drain_one(self, which: int, limit: int, times: int) -> None:
+        pending = [asked for asked in self.model.asked if asked.status == "pending"]
+        for _ in range(times):
+            self._round(self._one_of(pending, which).thing.lane, limit)
+
+    @rule()
+    def time_passes(self) -> None:
+        ids = list(self.ids.values())
+        self.dba.execute(
+            "UPDATE trigger_requests SET not_before = now() WHERE status = 'scheduled' AND workflow_id = ANY(%s)",
+            (ids,),
+        )
+        with transaction(self.client.runtime.database) as connection:
+            requests.wake(connection, limit=1_000)
+        self.model.time_passes()
+
+    @rule(agent=agents)
+    def an_agent_breaks_the_guard(self, agent: str) -> None:
+        machines.broken.add(agent)
+        self.model.broken.add(agent)
+
+    @precondition(lambda self: self.model.broken)
+    @rule()
+    def the_guard_is_mended(self) -> None:
+        machines.broken.clear()
+        self.model.broken.clear()
+
+    @precondition(lambda self: any(asked.status == "dead" for asked in self.model.asked))
+    @rule()
+    def redrive(self) -> None:
+        with transaction(self.client.runtime.database) as connection:
+            requests.redrive(connection)
+        self.model.redrive()
+
+    @invariant()
+    def they_say_the_same(self) -> None:
+        if not self.ids:
+            return
+        rows = {row["request_id"]: row for row in self._rows()}
+        assert len(rows) == len(self.model.asked)
+        for asked in self.model.asked:
+            row = rows[asked.name]
+            said = (asked.status, asked.attempts, asked.granted)
+            assert (row["status"], row["attempts"], row["granted"]) == said, (asked, row)
+        stand = {row["id"]: (row["current_state"], row["version"]) for row in self._instances()}
+        assert stand == {self.ids[thing]: (thing.state, thing.version) for thing in self.model.things}
+
+    def teardown(self) -> None:
+        if not self.ids:
+            return
+        machines.broken.clear()
+        self.model.broken.clear()
+        for _ in range(len(self.model.asked)):
+            for lane in range(LANES):
+                self._round(lane, 500)
+            if not any(asked.status == "pending" for asked in self.model.asked):
+                break
+            self.time_passes()
+        self.they_say_the_same()
+        open_ = [asked for asked in self.model.asked if asked.status not in FINISHED | {"waiting", "scheduled"}]
+        assert open_ == []
+        told: dict[UUID, list[Any]] = {each: [] for each in self.ids.values()}
+        for row in self.dba.execute(ALL_EVENTS, (list(told),)):
+            told[row["workflow_id"]].append(tuple(row.values())[1:])
+        assert told == {self.ids[thing]: thing.history for thing in self.model.things}
+
+    def _create(self, type_: str, name: str, context: dict[str, Any], story: Thing | None = None) -> Thing:
+        about = context | ({"story_id": story.key} if story else {})
+        row = self.client.create(type_, name, project_id=self.project, context=about)
+        thing = Thing(name, type_, lane_of(row["id"]), context | ({"story": story} if story else {}))
+        self.ids[thing] = row["id"]
+        self.model.born(thing)
+        return thing
+
+    def _fire(self, thing: Thing, trigger: int, by: str, after: timedelta | None = None) -> None:
+        named = self._one_of(triggers(thing.type), trigger)
+        receipt = self.client.fire(self.ids[thing], named, by=by, after=after)
+        asked = Asked(thing, named, by, "scheduled" if after else "pending", name=receipt.request_id)
+        if after:
+            asked.origin = "later"
+        self.model.asked.append(asked)
+        self._agree_on_new([])
+
+    def _round(self, lane: int, limit: int) -> None:
+        due = [asked for asked in self.model.asked if asked.status == "pending" and asked.thing.lane == lane]
+        done = self.client.runtime.applier.apply_lane(lane, limit=limit)
+        if not due:
+            assert done.taken == 0
+            return
+        ended = self.model.round(lane, limit)
+        self._agree_on_new([(asked, approval) for asked, approval in ended.approvals])
+
+    def _agree_on_new(self, approvals: list[tuple[Asked, Thing]]) -> None:
+        """Learn the names the engine gave to what the model expects; more or fewer would be found out here."""
+        known = {asked.name: asked for asked in self.model.asked if asked.name}
+        rows = self._rows()
+        held = {row["request_id"]: row["held_by"] for row in rows}
+        for asked, approval in approvals:
+            self.ids[approval] = held[asked.name]
+            approval.lane = lane_of(held[asked.name])
+            self.model.born(approval)
+        rows = self._rows() if approvals else rows
+        nameless = [asked for asked in self.model.asked if not asked.name]
+        for row in rows:
+            if row["request_id"] in known:
+                known[row["request_id"]].place = row["seq"]
+                continue
+            (asked, *_) = [each for each in nameless if self._is(each, row)]
+            nameless.remove(asked)
+            asked.name, asked.place = row["request_id"], row["seq"]
+        assert nameless == []
+
+    def _is(self, asked: Asked, row: dict[str, Any]) -> bool:
+        said = (self.ids[asked.thing], asked.trigger, asked.by, asked.origin, asked.bound)
+        return said == tuple(row[key] for key in ("workflow_id", "trigger", "triggered_by", "origin", "bound_version"))
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return self.dba.execute(ALL_REQUESTS, (list(self.ids.values()),)).fetchall()
+
+    def _instances(self) -> Iterator[dict[str, Any]]:
+        return iter(self.dba.execute(ALL_INSTANCES, (self.project,)).fetchall())
+
+    def _thing(self, which: int) -> Thing:
+        return self._one_of(self.model.things, which)
+
+    def _agents_own(self) -> list[Asked]:
+        return [asked for asked in self.model.asked if asked.origin == "agent"]
+
+    @staticmethod
+    def _one_of(several: list[Any], which: int) -> Any:
+        return several[which % len(several)]
+
+
+@pytest.fixture
+def engine(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
+    """The engine, with `tests.machines` known, giving up as soon as the model does."""
+    runtime = make_runtime(
+        definitions=OWN, max_attempts=ATTEMPTS, backoff_base_seconds=3_600, backoff_cap_seconds=7_200
+    )
+    with transaction(runtime.database) as connection:
+        definitions.record(connection, catalogue(OWN))
+    yield Client(runtime)
+    machines.broken.clear()
+
+
+@pytest.fixture
+def watching(database_url: str) -> Iterator["psycopg.Connection[dict[str, Any]]"]:
+    with psycopg.connect(database_url, autocommit=True, row_factory=dict_row) as connection:
+        yield connection
+
+
+def test_the_engine_does_what_the_plain_model_says(
+    engine: Client, watching: "psycopg.Connection[dict[str, Any]]"
+) -> None:
+    run_state_machine_as_test(
+        lambda: EngineAndModel(engine, watching),
+        settings=hypothesis_settings(max_examples=80, stateful_step_count=40),
+    )
+    verdict = audit.verify(engine.runtime.database)
+    assert verdict.ok, verdict.problems
+    assert verdict.transitions > 100  # they did move
