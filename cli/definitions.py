@@ -10,6 +10,7 @@ from cli.output import AsJson, console, print_json, print_table
 from workers.settings import settings
 from workflows.catalogue import Catalogue, catalogue
 from workflows.definition import Definition
+from workflows.errors import BadInput
 from workflows.export import checksum, mermaid, public, recorded
 
 app = typer.Typer(help="The machines: list, show, check, draw and export them. Needs no server.", no_args_is_help=True)
@@ -114,4 +115,7 @@ def export(
     if output is None:
         print_json(exported)
         return
-    output.write_text(json.dumps(exported, indent=2) + "\n")
+    try:
+        output.write_text(json.dumps(exported, indent=2) + "\n")
+    except OSError as error:
+        raise BadInput(f"{output} cannot be written: {error}") from error

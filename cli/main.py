@@ -3,6 +3,7 @@
 0: done. 1: failed (the database is down, a server did not start). 2: refused (illegal, unknown, malformed).
 """
 
+import logging
 import sys
 
 import typer
@@ -13,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from cli import audit, definitions, operations, servers, triggers
 from cli.output import FAILED, REFUSED, fail
+from workers import logs
 from workflows.errors import InterlockError
 
 app = typer.Typer(
@@ -39,6 +41,7 @@ def main() -> None:
 def run() -> int:
     """Run the command line; its exit code."""
     as_json = "--json" in sys.argv
+    logs.configure(logging.WARNING)  # to standard error: standard output is for answers
     try:
         app()
     except SystemExit as end:

@@ -54,11 +54,11 @@ def when(text: str) -> datetime | timedelta:
     Raises:
         BadInput: it is neither.
     """
-    if match := DURATION.fullmatch(text.strip()):
-        return timedelta(**{UNITS[match[2]]: float(match[1])})
     try:
+        if match := DURATION.fullmatch(text.strip()):
+            return timedelta(**{UNITS[match[2]]: float(match[1])})
         instant = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise BadInput(f"--after {text!r} is neither a duration (90s, 10m, 2h, 3d) nor an ISO instant") from None
     if instant.tzinfo is None:
         raise BadInput(f"--after {text!r} has no time zone; add one, such as Z or +01:00")

@@ -24,7 +24,7 @@ def with_bars(
     Raises what `workers.replay.replay` raises.
     """
     columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=errors, disable=quiet) as progress:
+    with Bars(*columns, console=errors, disable=quiet or not errors.is_terminal) as progress:
         bars: dict[str, TaskID] = {}
 
         def tell(stage: str, done: int, total: int) -> None:

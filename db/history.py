@@ -1,4 +1,4 @@
-"""History: append events, read them back. There is no function here that changes one."""
+"""History: read events, one instance's or all in commit order. `db.rounds` appends them; nothing changes one."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -7,13 +7,7 @@ from sqlalchemy import Connection, RowMapping, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from db.connect import sql
-from db.run import Rows, execute
 from db.tables import relay_cursors, transitions
-
-
-def append(connection: Connection, events: Rows) -> int:
-    """Append events in the order given; PostgreSQL checks each and continues its hash chain."""
-    return execute(connection, "append", events)
 
 
 def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:

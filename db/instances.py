@@ -1,5 +1,6 @@
-"""Instances: create them, find them by name, move them, read them."""
+"""Instances: create them, find them by name, read them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -9,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, s
 from sqlalchemy.sql import Select
 
 from db.connect import sql
-from db.run import Rows, among, execute, returning
+from db.run import Rows, among, returning
 from db.tables import instances
 from workflows.errors import AmbiguousInstance, UnknownInstance
 
@@ -33,11 +34,6 @@ def link(connection: Connection, wanted: Rows) -> None:
             )
 
 
-def move(connection: Connection, moves: Rows) -> int:
-    """Move instances that still stand at the version seen; how many did."""
-    return execute(connection, "move", moves)
-
-
 def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
     """Record on each instance what went wrong (ADR-010: `error`, `retry_count`); the next move clears it."""
     for instance_id, error in failures.items():
@@ -55,6 +51,8 @@ def find(connection: Connection, ref: str, project_id: UUID | None = None) -> Ro
         UnknownInstance: nothing answers to it.
         AmbiguousInstance: several do; the message lists them.
     """
+    if re.search("[\x00\ud800-\udfff]", ref):  # no text of PostgreSQL's, so nobody's name
+        raise UnknownInstance(f"no instance answers to {ref!r}.")
     in_project: ColumnElement[bool] = instances.c.project_id == project_id if project_id else true()
     found = connection.execute(select(instances).where(_named(ref), in_project).limit(6)).mappings().all()
     if not found:

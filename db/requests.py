@@ -1,4 +1,4 @@
-"""Trigger requests: accept, gather, settle, release, redrive. The row is the trigger; a message is only a hint."""
+"""Trigger requests: accept, release, redrive. The row is the trigger; a message is only a hint."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -14,7 +14,6 @@ from db.tables import instances, requests
 from workflows.errors import RequestConflict, UnknownInstance
 
 LANES = 16  # as in the generated column `lane`: the instance id's last byte, modulo this
-LANE_LOCK = 0x1E71  # the advisory locks' namespace
 FOREIGN_KEY_VIOLATION = "23503"
 
 _HINTED = (
@@ -60,18 +59,6 @@ def recorded(connection: Connection, fingerprints: Mapping[str, bytes]) -> dict[
                 "another body. Use a new request_id, or repeat the request unchanged."
             )
     return found
-
-
-def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None = None) -> Sequence[RowMapping]:
-    """Lock a lane, and its due requests' instances, for this transaction; the requests, oldest first."""
-    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane))
-    given = {"lane": lane, "limit": limit, "only": only}
-    return connection.exec_driver_sql(sql("gather"), given).mappings().all()
-
-
-def settle(connection: Connection, settled: Rows) -> int:
-    """Write outcomes on requests that are still pending; how many were."""
-    return execute(connection, "settle", settled)
 
 
 def follow_up(connection: Connection, follow_ups: Rows) -> Sequence[RowMapping]:

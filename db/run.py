@@ -13,17 +13,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 def execute(connection: Connection, name: str, rows: Rows) -> int:
     """Run `db/sql/NAME.sql` on `rows`, in one round trip; the number of rows it wrote."""
-    return connection.exec_driver_sql(sql(name), {"rows": _json(rows)}).rowcount if rows else 0
+    return connection.exec_driver_sql(sql(name), {"rows": as_json(rows)}).rowcount if rows else 0
 
 
 def returning(connection: Connection, name: str, rows: Rows) -> Sequence[RowMapping]:
     """Run `db/sql/NAME.sql` on `rows`; the rows it returns."""
     if not rows:
         return []
-    return connection.exec_driver_sql(sql(name), {"rows": _json(rows)}).mappings().all()
+    return connection.exec_driver_sql(sql(name), {"rows": as_json(rows)}).mappings().all()
 
 
-def _json(rows: Rows) -> str:
+def as_json(rows: Rows) -> str:
+    """Rows as one JSON array."""
     return json.dumps(rows, default=str, separators=(",", ":"))  # str: UUIDs and instants
 
 

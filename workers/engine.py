@@ -10,7 +10,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Engine, RowMapping
 
-from db import requests
+from db import rounds
 from db.connect import retryable, transaction
 from workers.ledger import Ledger
 from workers.standing import Standing, take
@@ -90,7 +90,7 @@ class Applier:
 
     def _round(self, lane: int, limit: int, only: UUID | None = None) -> Round:
         with transaction(self.database) as connection:
-            due = requests.gather(connection, lane, limit=limit, only=only)
+            due = rounds.gather(connection, lane, limit=limit, only=only)
             if not due:
                 return Round()
             standings = take(connection, self.catalogue, due)
@@ -120,7 +120,7 @@ class Applier:
 
     def _one_by_one(self, lane: int, limit: int) -> Round:
         with transaction(self.database) as connection:
-            due = requests.gather(connection, lane, limit=limit)
+            due = rounds.gather(connection, lane, limit=limit)
         done = Round()
         for instance_id in (row["workflow_id"] for row in due):  # one request at a time: the fault is its own
             try:
@@ -137,7 +137,7 @@ class Applier:
     def _fail_first(self, lane: int, instance_id: UUID, error: Exception) -> None:
         with transaction(self.database) as connection:
             ledger = Ledger()
-            for request in requests.gather(connection, lane, limit=1, only=instance_id):
+            for request in rounds.gather(connection, lane, limit=1, only=instance_id):
                 self._fail(ledger, request, error)
             ledger.write(connection)
 

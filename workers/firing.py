@@ -1,6 +1,7 @@
 """What a caller asks for, checked and turned into rows: triggers to fire and instances to create."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,9 @@ from workflows.errors import BadInput
 
 NAME_LIMIT = 100
 REQUEST_ID_LIMIT = 200
+LONGEST = timedelta(days=36_525)
+UNKEPT = re.compile("[\x00\ud800-\udfff]")  # what PostgreSQL's text cannot hold
+ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def named(what: str, value: str, limit: int = NAME_LIMIT) -> str:
     Raises:
         BadInput: it is empty, longer than `limit` characters, or holds a NUL.
     """
-    if not value or len(value) > limit or "\x00" in value:
+    if not value or len(value) > limit or UNKEPT.search(value):
         raise BadInput(f"{what} must be 1 to {limit} characters without NUL; got {value[:40]!r} ({len(value)} long)")
     return value
 
@@ -87,7 +91,7 @@ def checked(what: str, value: Mapping[str, Any], limit_bytes: int) -> dict[str, 
         raise BadInput(
             f"{what} is {size:,} bytes as JSON; the limit is {limit_bytes:,} (INTERLOCK_CONTEXT_LIMIT_BYTES)"
         )
-    if "\\u0000" in text:
+    if ESCAPED_NUL.search(text):
         raise BadInput(f"{what} holds a NUL character, which PostgreSQL cannot keep")
     return dict(value)
 
@@ -96,7 +100,12 @@ def _time(after: datetime | timedelta | None) -> dict[str, Any]:
     if after is None:
         return {}
     if isinstance(after, timedelta):
+        if after > LONGEST:
+            raise BadInput(f"{after} is more than a century away")
         return {"delay_seconds": after.total_seconds()}
     if after.tzinfo is None:
         raise BadInput(f"{after.isoformat()} has no time zone; add one, such as Z or +01:00")
-    return {"not_before": after.astimezone(UTC).isoformat()}
+    try:
+        return {"not_before": after.astimezone(UTC).isoformat()}
+    except OverflowError as error:
+        raise BadInput(f"{after.isoformat()} is past the end of time: {error}") from error

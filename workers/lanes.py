@@ -9,8 +9,11 @@ from time import monotonic, sleep
 from workers.engine import BATCH
 from workers.runtime import Runtime
 
-BUSY_SECONDS = 0.005  # hints that follow each other this closely say that more triggers are on their way
-GATHER_SECONDS = 0.008  # then let them gather: a commit for many costs little more than a commit for one
+# A round that found this many, so short a while ago, says that triggers arrive faster than hints are worth sending:
+# then let them gather. A commit for many costs little more than a commit for one, and a hint costs more than either.
+CROWD = 3
+CROWDED_SECONDS = 0.1
+GATHER_SECONDS_EACH, GATHER_SECONDS_CAP = 0.005, 0.05
 TURN_SECONDS = 1.0  # a lane that never runs dry lets the others have a turn
 
 
@@ -19,12 +22,12 @@ class Drain:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._ended = 0.0
+        self._ended, self._taken = 0.0, 0
 
     def lane(self, lane: int) -> int:
         """Apply what is due in a lane; how many requests that was."""
-        if monotonic() - self._ended < BUSY_SECONDS:
-            sleep(GATHER_SECONDS)
+        if self._taken >= CROWD and monotonic() - self._ended < CROWDED_SECONDS:
+            sleep(min(GATHER_SECONDS_CAP, self._taken * GATHER_SECONDS_EACH))
         self._runtime.hints.lower(lane)
         total = taken = self._apply(lane)
         until = monotonic() + TURN_SECONDS
@@ -33,7 +36,7 @@ class Drain:
             total += taken
         if taken == BATCH:
             self._runtime.hints.again(lane)
-        self._ended = monotonic()
+        self._ended, self._taken = monotonic(), total
         return total
 
     def _apply(self, lane: int) -> int:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, history, instances, requests
+from db import effects, instances, requests, rounds
 from workers import births
 from workers.births import intent, timer
 from workers.standing import Standing
@@ -132,12 +132,10 @@ class Ledger:
             {"id": each.id, "seen": each.seen, "version": each.version, "state": each.state}
             for each in self.moved.values()
         ]
-        if instances.move(connection, moves) != len(moves):
-            raise LostRace("an instance moved outside the engine")
-        history.append(connection, self.events)
         self.effects_due += births.deliver(connection, self.approvals).effects_due
-        if requests.settle(connection, self.settled) != len(self.settled):
-            raise LostRace("a request was settled outside the engine")
+        written = rounds.write(connection, moves=moves, events=self.events, settled=self.settled)
+        if written != rounds.Written(len(moves), len(self.events), len(self.settled)):
+            raise LostRace(f"something went around the engine: {written}")
         requests.close_votes(connection, self.closed)
         requests.accept(connection, self.timers)
         self.woken += requests.follow_up(connection, self.follow_ups)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,16 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workers.firing import Firing
 from workflows.errors import BadInput
 
+Words = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]  # PostgreSQL keeps no NUL
+Name = Annotated[Words, Field(min_length=1, max_length=100)]
+
 
 class Commit(BaseModel):
     """One commit: who wrote it, when, and its subject line."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    sha: str = ""
-    author: str = Field(min_length=1, max_length=100)
+    sha: Words = ""
+    author: Name
     at: datetime
-    subject: str = ""
+    subject: Words = ""
 
 
 class PullRequest(BaseModel):
@@ -29,9 +33,9 @@ class PullRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     repo: str = "replay"
-    number: int = Field(ge=1)
-    title: str
-    merged_by: str = Field(min_length=1, max_length=100)
+    number: int = Field(ge=1, le=10**18)
+    title: Words
+    merged_by: Name
     merged_at: datetime
     commits: tuple[Commit, ...] = Field(min_length=1)
 
@@ -58,7 +62,7 @@ def read(path: Path) -> list[PullRequest]:
         BadInput: the file cannot be read, or a line is not a pull request; names the file, the line and the field.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() would also split at U+2028 and U+0085
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: cannot be read: {error}") from error
     found = [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

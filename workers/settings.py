@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from workflows.errors import NotRunning
+from workflows.errors import BadInput, NotRunning
 
 SERVERS_FILE = "servers.json"
 
@@ -82,6 +82,8 @@ class Settings(BaseSettings):
         for prefix in ("postgres://", "postgresql://"):
             if url.startswith(prefix):
                 return "postgresql+psycopg://" + url.removeprefix(prefix)
+        if not url.startswith("postgresql+psycopg://"):
+            raise BadInput("DATABASE_URL must begin with postgresql://")
         return url
 
     def resolved_broker_url(self) -> str:
@@ -103,4 +105,10 @@ class Settings(BaseSettings):
 @cache
 def settings() -> Settings:
     """This process's settings, read from the environment once."""
-    return Settings()
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = str(first["loc"][0])
+        name = where if where.isupper() else f"INTERLOCK_{where.upper()}"
+        raise BadInput(f"{name}: {first['msg']}; got {first['input']!r}") from error

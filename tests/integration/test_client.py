@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 from uuid_utils.compat import uuid7
 
-from db import migrate, requests
+from db import migrate, requests, rounds
 from db.connect import make_engine, transaction
 from tests import databases
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, trail
@@ -304,7 +304,7 @@ def test_accepting_does_not_wait_for_a_round_that_holds_the_same_instance(
 ) -> None:
     client.fire(story, "design_complete", by="a")
     with transaction(runtime.database) as connection:
-        assert len(requests.gather(connection, requests.lane_of(story), limit=10)) == 1
+        assert len(rounds.gather(connection, requests.lane_of(story), limit=10)) == 1
         with ThreadPoolExecutor(1) as pool:
             accepted = pool.submit(client.fire, story, "start_coding", by="a")
             assert accepted.result(timeout=5).status == "pending"

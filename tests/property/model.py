@@ -165,7 +165,7 @@ class Model:
     def _judge(self, asked: Asked, ended: Round, merged: dict[int, bool]) -> bool:
         """Decide one request; False when it failed, and those behind it must wait."""
         thing = asked.thing
-        if asked.bound is not None and asked.bound != thing.version and False:
+        if asked.bound is not None and asked.bound != thing.version:
             asked.status = "superseded"
             return True
         dest = MOVES[thing.type].get((thing.state, asked.trigger))

@@ -33,6 +33,8 @@ from workflows.errors import RequestConflict
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
 AGENTS = ("ann", "bob", "cyd", "dan")
+TO_REVIEW = ("design_complete", "start_coding", "submit_pr", "approve")
+TO_MERGE = ("start_review", "approve", "merge")
 agents = st.sampled_from(AGENTS)
 picks = st.integers(0, 10_000)
 
@@ -82,6 +84,28 @@ class EngineAndModel(RuleBasedStateMachine):
         legal = self.client.show(self.ids[thing])["legal"]
         if legal:
             self._fire(thing, known.index(legal[which % len(legal)]), by)
+
+    @rule(latest=st.booleans(), voters=st.lists(agents, min_size=2, max_size=4), reject=st.integers(0, 5))
+    def vote(self, latest: bool, voters: list[str], reject: int) -> None:
+        approvals = [thing for thing in self.model.things if thing.type == "approval"]
+        for number, by in enumerate(voters):
+            named = "reject" if number == reject else "approve"
+            self._fire(approvals[-1 if latest else 0], triggers("approval").index(named), by)
+
+    @rule(by=agents, merge=st.booleans())
+    def head_for_the_merge(self, by: str, merge: bool) -> None:
+        story, review = self.model.things[:2]
+        for thing, path in ((story, TO_REVIEW), (review, TO_MERGE)):
+            for named in path if merge else path[:-1]:
+                self._fire(thing, triggers(thing.type).index(named), by)
+
+    @rule(jammed=agents, behind=agents)
+    def queue_behind_a_fault(self, jammed: str, behind: str) -> None:
+        turnstile = self.model.things[-1] if self.model.things[-1].type == "turnstile" else self.model.things[5]
+        machines.broken.add(jammed)
+        self.model.broken.add(jammed)
+        for named, by in (("coin", jammed), ("remove", behind)):
+            self._fire(turnstile, triggers("turnstile").index(named), by)
 
     @rule(which=picks, trigger=picks, by=agents)
     def fire_for_later(self, which: int, trigger: int, by: str) -> None:
@@ -265,7 +289,7 @@ def test_the_engine_does_what_the_plain_model_says(
 ) -> None:
     run_state_machine_as_test(
         lambda: EngineAndModel(engine, watching),
-        settings=hypothesis_settings(max_examples=80, stateful_step_count=40),
+        settings=hypothesis_settings(max_examples=40, stateful_step_count=40),
     )
     verdict = audit.verify(engine.runtime.database)
     assert verdict.ok, verdict.problems

@@ -208,6 +208,40 @@ CREATE FUNCTION interlock_event_hash(t workflow_transitions) RETURNS bytea
         || interlock_field(t.metadata::text) || interlock_field(interlock_micros(t.created_at))
     );
 
+-- Taking work ---------------------------------------------------------------------------------------------------------
+-- What is due in a lane, oldest first, each with the instance it is meant for. One call, one round trip, two statements:
+-- the lane's lock is taken before the second one's snapshot, so that is newer than the lane's last commit, and nobody
+-- else decides for these instances before we commit.
+-- NO KEY: accepting a trigger, or following up, on an instance (a foreign key to it) does not wait for this round.
+-- A request in retry stands in the way of those behind it on the same instance.
+
+CREATE FUNCTION interlock_gather(namespace integer, wanted_lane integer, most integer, one_only uuid)
+    RETURNS TABLE (
+        seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
+        bound_version integer, attempts integer, granted boolean,
+        workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
+        context jsonb, project_id uuid, entity_id varchar
+    ) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM pg_advisory_xact_lock(namespace, wanted_lane);
+    RETURN QUERY
+    SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
+           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project_id, i.entity_id
+      FROM (SELECT *
+              FROM trigger_requests p
+             WHERE p.status = 'pending' AND p.lane = wanted_lane
+               AND (one_only IS NULL OR p.workflow_id = one_only)
+               AND NOT EXISTS (SELECT FROM trigger_requests b
+                                WHERE b.workflow_id = p.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
+                                  AND b.seq < p.seq)
+             ORDER BY p.seq
+             LIMIT most) r
+      JOIN workflow_instances i ON i.id = r.workflow_id
+     ORDER BY r.seq
+       FOR NO KEY UPDATE OF i;
+END $$;
+
 -- Refusals -----------------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION interlock_refuse() RETURNS trigger LANGUAGE plpgsql AS $$

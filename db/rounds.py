@@ -1,0 +1,44 @@
+"""A round of applying triggers, as PostgreSQL sees it: one call that locks and gathers, one that writes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from db.connect import sql
+from db.run import Rows, as_json
+
+LANE_LOCK = 0x1E71  # the advisory locks' namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many rows a round wrote; fewer than were given means that something went around the lane's lock."""
+
+    moved: int
+    appended: int
+    settled: int
+
+
+def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None = None) -> Sequence[RowMapping]:
+    """Lock a lane, and its due requests' instances, for this transaction; the requests, oldest first.
+
+    Args:
+        connection: the round's transaction.
+        lane: which share of the instances.
+        limit: at most so many requests.
+        only: those of one instance.
+    """
+    given = (LANE_LOCK, lane, limit, only)
+    return connection.exec_driver_sql("SELECT * FROM interlock_gather(%s, %s, %s, %s)", given).mappings().all()
+
+
+def write(connection: Connection, *, moves: Rows, events: Rows, settled: Rows) -> Written:
+    """Move instances, append events in the order given, and settle requests, all in one round trip.
+
+    Raises:
+        DBAPIError: PostgreSQL refuses an event or a state.
+    """
+    given = {"moves": as_json(moves), "events": as_json(events), "settled": as_json(settled)}
+    return Written(*connection.exec_driver_sql(sql("round"), given).one())

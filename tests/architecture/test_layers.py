@@ -1,0 +1,114 @@
+"""What holds the code together, checked as code: layers, one importer of `transitions`, words for everything public."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beat.schedule import SCHEDULE
+from workers.effects import EFFECTS
+from workers.sweeping import SWEEPS
+from workflows.catalogue import catalogue
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("workflows", "db", "beat", "workers", "supervisor", "cli")
+FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+MAY_SLEEP = {
+    "tests/waiting.py",  # between two looks
+    "tests/chaos/machines_of_chaos.py",  # a guard that takes its time, for tests that kill it meanwhile
+}
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+Documented = ast.FunctionDef | ast.ClassDef
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(), str(file))
+
+
+def short(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def test_every_import_keeps_to_its_layer() -> None:
+    command = [
+        str(Path(sys.executable).with_name("lint-imports")),
+        "--no-cache",
+        "--config",
+        str(ROOT / "pyproject.toml"),
+    ]
+    linted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_only_decide_imports_the_transitions_library() -> None:
+    importers = {short(file) for file in FILES if "transitions" in imported(parsed(file))}
+    assert importers == {"workflows/decide.py"}
+
+
+def imported(module: ast.Module) -> set[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    names = {alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {
+        node.module for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and node.module and not node.level
+    }
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("file", FILES, ids=short)
+def test_everything_public_says_what_it_is(file: Path) -> None:
+    module = parsed(file)
+    silent = [node.name for node in public(module) if not ast.get_docstring(node)]
+    assert silent == []
+    assert ast.get_docstring(module) or not module.body
+
+
+def public(parent: ast.Module | ast.ClassDef) -> Iterator[Documented]:
+    """The public functions, classes and methods of a module; a Protocol's or override's methods too."""
+    for node in parent.body:
+        if isinstance(node, Documented) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node)
+
+
+def test_tests_wait_for_facts_never_for_a_time() -> None:
+    sleepers = {short(file) for file in TESTS for node in ast.walk(parsed(file)) if is_sleep(node)}
+    assert sleepers - MAY_SLEEP == set()
+
+
+def is_sleep(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return (
+        isinstance(called, ast.Attribute | ast.Name) and getattr(called, "attr", getattr(called, "id", "")) == "sleep"
+    )
+
+
+def test_every_sweep_of_the_schedule_has_a_function_and_every_function_a_period() -> None:
+    assert set(SWEEPS) == {sweep.name for sweep in SCHEDULE}
+
+
+def test_every_effect_a_definition_asks_for_can_be_run() -> None:
+    asked = {effect.name for each in catalogue() for move in each.transitions for effect in move.effects}
+    asked |= {effect.name for each in catalogue() for effect in each.birth_effects}
+    assert asked <= set(EFFECTS)
+
+
+def test_every_statement_file_is_used_and_says_why_it_is_one() -> None:
+    code = "".join(file.read_text() for file in FILES)
+    for statement in sorted((ROOT / "db" / "sql").glob("*.sql")):
+        assert f'"{statement.stem}"' in code, f"{statement.name} is used by nobody"
+        assert statement.read_text().startswith("-- "), f"{statement.name} does not say why"
+
+
+def test_importing_opens_nothing() -> None:
+    program = (
+        "import socket, sys\n"
+        "def refuse(*_, **__): raise SystemExit('a socket was opened at import')\n"
+        "socket.socket.connect = refuse\n"
+        "import workers.client, workers.tasks, workers.runtime, beat.sweeps, db.audit, cli.main, supervisor.supervise\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

