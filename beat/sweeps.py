@@ -19,8 +19,14 @@ def dispatch(connection: Connection) -> tuple[int, Sequence[RowMapping], Sequenc
 
 
 def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]:
-    """Take back effects whose lease ran out; those that can be run again."""
+    """Take back effects whose lease ran out; those that can be run again. The others' instances are told."""
     expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH)
+    told = [
+        effects.telling(effect, effect["failed_trigger"], error=effect["error"])
+        for effect in expired
+        if effect["status"] == "dead" and effect["failed_trigger"]
+    ]
+    requests.accept(connection, told)
     return [effect for effect in expired if effect["status"] == "pending"]
 
 

@@ -51,6 +51,22 @@ def finish(
         raise StaleLease(f"effect {claimed['id']} is no longer held under token {claimed['token']}")
 
 
+def telling(
+    effect: RowMapping, trigger: str, *, result: Mapping[str, Any] | None = None, error: str | None = None
+) -> dict[str, Any]:
+    """The request that tells an effect's outcome to its instance, for `requests.accept` in the commit that ends it."""
+    request_id = f"{effect['id']}:{effect['token']}"
+    return {
+        "request_id": request_id,
+        "fingerprint": request_id.encode().hex(),
+        "workflow_id": effect["workflow_id"],
+        "trigger": trigger,
+        "triggered_by": "effect",
+        "origin": "follow_up",
+        "metadata": {"effect": effect["name"], "result": result, "error": error},
+    }
+
+
 def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> Sequence[RowMapping]:
     """Take back the effects of silent workers; those pending again or, out of attempts, dead."""
     given = {"max_attempts": max_attempts, "limit": limit}

@@ -70,7 +70,9 @@ def _report(
     try:
         with transaction(runtime.database) as connection:
             effects.finish(connection, claimed, status=status, result=result, error=error, delay_seconds=delay_seconds)
-            told = requests.accept(connection, [_outcome(claimed, trigger, result, error)] if trigger else [])
+            told = requests.accept(
+                connection, [effects.telling(claimed, trigger, result=result, error=error)] if trigger else []
+            )
     except StaleLease as stale:
         log.warning("stale_lease", effect=str(claimed["id"]), token=claimed["token"], error=str(stale))
         return
@@ -78,19 +80,6 @@ def _report(
         dict(row) | {"workflow_type": claimed["name"], "entity_id": "", "triggered_by": "effect"}
         for row in told.values()
     )
-
-
-def _outcome(claimed: RowMapping, trigger: str, result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-    request_id = f"{claimed['id']}:{claimed['token']}"
-    return {
-        "request_id": request_id,
-        "fingerprint": request_id.encode().hex(),
-        "workflow_id": claimed["workflow_id"],
-        "trigger": trigger,
-        "triggered_by": "effect",
-        "origin": "follow_up",
-        "metadata": {"effect": claimed["name"], "result": result, "error": error},
-    }
 
 
 def _holder() -> str:

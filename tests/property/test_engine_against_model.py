@@ -101,7 +101,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     @rule(jammed=agents, behind=agents)
     def queue_behind_a_fault(self, jammed: str, behind: str) -> None:
-        turnstile = self.model.things[-1] if self.model.things[-1].type == "turnstile" else self.model.things[5]
+        turnstile = self.model.things[5]
         machines.broken.add(jammed)
         self.model.broken.add(jammed)
         for named, by in (("coin", jammed), ("remove", behind)):
