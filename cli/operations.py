@@ -98,6 +98,8 @@ def redrive(
             acts = effects.redrive(connection, as_uuids(ids) if ids else None)
         client.runtime.hints.lanes(triggers)
         client.runtime.hints.effects(acts)
+    if ids and not triggers and not acts:
+        raise BadInput(f"none of these is dead: {', '.join(ids)}. `interlock dead` lists what is.")
     revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
     if as_json:
         print_json({"redriven": revived})

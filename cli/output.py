@@ -37,9 +37,11 @@ COLOURS = {
 }
 
 
-def print_json(value: object) -> None:
-    """Print a value as JSON on standard output."""
-    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False, indent=2) + "\n")
+def print_json(value: object, *, lines: bool = False) -> None:
+    """Print a value as JSON on standard output; with `lines`, on one line, at once, for whoever follows."""
+    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False, indent=None if lines else 2) + "\n")
+    if lines:
+        sys.stdout.flush()
 
 
 def print_table(title: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from cli.reading import json_object, when
 from db import instances
 from db.connect import transaction
 from workers.client import Client, Receipt
+from workflows.errors import BadInput
 from workflows.ids import event_name
 
 Ref = Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID where that is ambiguous, or UUID.")]
@@ -176,12 +177,21 @@ def list_(
 ) -> None:
     """List instances."""
     with Client() as client, transaction(client.runtime.database) as connection:
+        if type_ or state:
+            _require_known(client, type_, state)
         found = [dict(row) for row in instances.page(connection, type_=type_ or None, state=state or None, limit=limit)]
     if as_json:
         print_json(found)
     else:
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")
         print_table(f"{len(found)} newest instances", found, columns)
+
+
+def _require_known(client: Client, type_: str, state: str) -> None:
+    definitions = [client.runtime.catalogue.get(type_)] if type_ else list(client.runtime.catalogue)
+    states = {each for definition in definitions for each in definition.states}
+    if state and state not in states:
+        raise BadInput(f"no state {state!r}. There are: {', '.join(sorted(states))}.")
 
 
 def watch(
@@ -196,7 +206,7 @@ def watch(
             for row in client.history(ref, after_seq=seq):
                 event, seq = _event(row), row["seq"]
                 if as_json:
-                    print_json(event)
+                    print_json(event, lines=True)
                 else:
                     line = f"{event['from_state']} → [bold]{event['to_state']}[/] by {event['trigger']}"
                     console.print(f"{seq:>4}  {event['created_at']:%H:%M:%S}  {line} ({event['triggered_by']})")

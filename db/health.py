@@ -6,7 +6,13 @@ from sqlalchemy import Connection, RowMapping, text
 
 from db.connect import sql
 
-PROTECTED = ("workflow_instances", "workflow_transitions", "workflow_definitions")
+PROTECTED = (
+    "workflow_instances",
+    "workflow_transitions",
+    "workflow_definitions",
+    "definition_states",
+    "definition_transitions",
+)
 
 
 def server(connection: Connection) -> RowMapping:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy import Connection, RowMapping, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from db.connect import sql
@@ -119,7 +119,7 @@ def redrive(connection: Connection, request_ids: Sequence[str] | None = None) ->
     query = (
         update(requests)
         .where(requests.c.status == "dead")
-        .values(status="pending", attempts=0, error=None, result=None, finished_at=None, not_before=func.now())
+        .values(status="pending", attempts=0, error=None, result=null(), finished_at=None, not_before=func.now())
         .where(instances.c.id == requests.c.workflow_id)
         .returning(*_HINTED, instances.c.workflow_type, instances.c.entity_id)
     )

@@ -63,6 +63,7 @@ def still_ours(home: Home, handle: int) -> bool:
 
 
 def already(home: Home) -> str:
+    """What `AlreadyRunning` says of a home that is in use."""
     return (
         f"Interlock is already running in {home.path} (pid {holder(home) or 'unknown'}). Look at it with "
         "`interlock status`, stop it with `interlock down`, or choose another directory with INTERLOCK_HOME."

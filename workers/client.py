@@ -26,7 +26,7 @@ from workers.firing import Firing, checked, named, row
 from workers.runtime import Runtime
 from workers.runtime import runtime as process_runtime
 from workers.unit import Unit, Units
-from workflows.errors import AlreadyExists, InterlockError, RequestConflict, UnknownInstance
+from workflows.errors import AlreadyExists, BadInput, InterlockError, RequestConflict, UnknownInstance
 from workflows.outcomes import FINISHED
 
 SETTLED = FINISHED | {"waiting"}  # nothing more happens to these without somebody else's doing
@@ -139,6 +139,8 @@ class Client:
         """An instance to be, checked, for `create_many`."""
         definition = self.runtime.catalogue.get(type_)
         kept = checked("context", context or {}, self.runtime.settings.context_limit_bytes)
+        if wrong := definition.wrong_fields(kept):
+            raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
         return Birth(definition, named("entity id", entity_id), project_id, named("by", by), kept)
 
     def fire(

@@ -5,6 +5,9 @@ from functools import cache, cached_property
 
 from celery import Celery
 from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
 from sqlalchemy import Engine
 
 from db.connect import make_engine
@@ -41,7 +44,11 @@ class Runtime:
     def redis(self) -> "Redis | None":
         """The event bus's Redis, or None where the broker is RabbitMQ and no other was named."""
         url = self.settings.resolved_redis_url()
-        return Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2) if url else None
+        if url is None:
+            return None
+        # Nobody waits long for Redis to accept a trigger: one new connection at once, and no second try of a time-out.
+        again = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
+        return Redis.from_url(url, socket_timeout=2, socket_connect_timeout=1, retry=again)
 
     @cached_property
     def hints(self) -> Hints:

@@ -16,6 +16,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from workflows.errors import BadInput, NotRunning
 
 SERVERS_FILE = "servers.json"
+REDIS = ("redis://", "rediss://", "unix://")
+BROKERS = (*REDIS, "amqp://", "amqps://", "pyamqp://")
 
 
 class Settings(BaseSettings):
@@ -71,6 +73,13 @@ class Settings(BaseSettings):
     def _comma_separated(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
+    @field_validator("broker_url")
+    @classmethod
+    def _known_broker(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(BROKERS):
+            raise ValueError(f"must begin with one of {', '.join(BROKERS)}")
+        return value
+
     @property
     def servers_file(self) -> Path:
         """Where `interlock up` records the embedded servers' addresses."""
@@ -93,7 +102,7 @@ class Settings(BaseSettings):
     def resolved_redis_url(self) -> str | None:
         """The Redis of the event bus and the lane flags; None where the broker is RabbitMQ and none is set."""
         url = self.redis_url or self.resolved_broker_url()
-        return url if url.startswith(("redis://", "rediss://", "unix://")) else None
+        return url if url.startswith(REDIS) else None
 
     def _embedded(self, key: str) -> str:
         try:

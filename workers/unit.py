@@ -32,6 +32,7 @@ class Units:
 
     def do(self, work: Callable[["Unit"], T], session: Session | None, *, one_statement: bool = False) -> T:
         """Run `work` in the caller's transaction, or in one of our own; hints go out after the commit."""
+        _ = self._runtime.hints  # what is wrong with the broker's address should show before anything is accepted
         if session is not None:
             unit = Unit(session.connection())
             done = work(unit)

@@ -24,10 +24,13 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
 
 
 class Catalogue:
-    """Definitions by (type, version), all checked."""
+    """Definitions by (type, version), all checked. Raises `InvalidDefinition` where two share a version."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
-        self._by_key = {(definition.type, definition.version): definition for definition in definitions}
+        self._by_key: dict[tuple[str, str], Definition] = {}
+        for definition in definitions:
+            if self._by_key.setdefault((definition.type, definition.version), definition) is not definition:
+                raise InvalidDefinition(f"{definition.type} {definition.version} is defined twice; raise one's version")
         self.warnings = [warning for definition in self._by_key.values() for warning in check(definition)]
 
     def __iter__(self) -> Iterator[Definition]:

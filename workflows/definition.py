@@ -81,6 +81,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an instance's context that its guards rely on, checked when it is created.
+
+    `holds` is pure; `says` completes "must be …". One that is not `required` may be missing.
+    """
+
+    name: str
+    holds: Callable[[object], bool]
+    says: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Transition:
     """One row of a machine's table; several sources where the same rule holds for each of them."""
 
@@ -137,7 +150,7 @@ class Definition:
     transitions: tuple[Transition, ...]
     deadlines: Mapping[str, Deadline] = field(default_factory=lambda: MappingProxyType({}))
     links: tuple[Link, ...] = ()
-    required: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
     birth_effects: tuple[Effect, ...] = ()
 
     @cached_property
@@ -173,6 +186,14 @@ class Definition:
     def legal(self, state: str) -> tuple[str, ...]:
         """The triggers that a transition out of `state` answers to, guards aside."""
         return tuple(trigger for trigger in self.triggers if (trigger, state) in self.moves)
+
+    def wrong_fields(self, context: Mapping[str, object]) -> tuple[str, ...]:
+        """What is wrong with a context under which an instance is to be created, a phrase for each field."""
+        return tuple(
+            f"{each.name} must be {each.says}"
+            for each in self.fields
+            if (not each.holds(context[each.name]) if each.name in context else each.required)
+        )
 
     def require_trigger(self, trigger: str) -> None:
         """Raise `UnknownTrigger`, naming those there are, unless some state answers to `trigger`."""

@@ -34,7 +34,7 @@ def recorded(definition: Definition) -> dict[str, Any]:
             {"role": link.role, "type": link.type, "context_key": link.context_key, "inverse": link.inverse}
             for link in definition.links
         ],
-        "required": list(definition.required),
+        "fields": [[each.name, each.says, each.required] for each in definition.fields],
         "birth_effects": [effect.name for effect in definition.birth_effects],
     }
 

@@ -327,3 +327,16 @@ def test_two_sessions_cannot_both_take_the_next_event(legal: Raw, database_url: 
         other.commit()
     with pytest.raises(ILLEGAL):
         legal.move("design", "start_coding", "implementation")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO definition_transitions (type, version, source, trigger, dest)"
+        " VALUES ('story', '1.0.0', 'design', 'skip', 'done')",
+        "INSERT INTO definition_states (type, version, state, terminal) VALUES ('story', '1.0.0', 'limbo', false)",
+    ],
+)
+def test_nothing_is_slipped_into_a_recorded_definition(raw: Raw, statement: str) -> None:
+    with pytest.raises(RestrictViolation, match="is recorded without"):
+        raw.run(statement)

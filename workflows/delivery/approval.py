@@ -5,7 +5,8 @@ pending → approved | rejected | expired
 
 from types import MappingProxyType
 
-from workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, T
+from workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, T
+from workflows.fields import AUTHOR, names
 from workflows.guards import may_decide, not_the_author, not_voted_yet, quorum_reached
 
 APPROVAL = Definition(
@@ -28,4 +29,9 @@ APPROVAL = Definition(
     ),
     deadlines=MappingProxyType({"pending": Deadline(72 * HOUR_SECONDS, "expire")}),
     birth_effects=(Effect("notice"),),
+    fields=(
+        Field("quorum", lambda value: type(value) is int and value >= 1, "a whole number, at least 1"),
+        Field("deciders", names, "a list of names"),
+        AUTHOR,
+    ),
 )

@@ -5,7 +5,8 @@ submitted → reviewing ⇄ changes_requested
             approved → merged
 """
 
-from workflows.definition import ApprovalPoint, Definition, FollowUp, Link, T
+from workflows.definition import ApprovalPoint, Definition, Field, FollowUp, Link, T
+from workflows.fields import AUTHOR, name
 from workflows.guards import not_the_author
 
 PR_REVIEW = Definition(
@@ -24,4 +25,5 @@ PR_REVIEW = Definition(
         T("dismiss", "approved", "reviewing", severity="warning"),  # new commits arrived
     ),
     links=(Link("story", type="story", context_key="story_id", inverse="pull_request"),),
+    fields=(AUTHOR, Field("story_id", name, "the entity id or UUID of a story")),
 )

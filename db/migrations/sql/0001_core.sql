@@ -87,7 +87,7 @@ CREATE TABLE workflow_transitions (
     hash               bytea        NOT NULL,
     -- Commit order for the relay: a reader below the oldest running transaction sees no row appear behind it.
     xid                xid8         NOT NULL DEFAULT pg_current_xact_id(),
-    position           bigint       GENERATED ALWAYS AS IDENTITY,
+    position           bigint       GENERATED ALWAYS AS IDENTITY CHECK (position > 0),
     UNIQUE (workflow_id, seq)
 );
 
@@ -250,6 +250,25 @@ BEGIN
         USING ERRCODE = 'restrict_violation', HINT = 'History and definitions are kept for ever as they were written.';
 END $$;
 
+-- A recorded definition is whole at once: no state and no move can be slipped in beside what its body says.
+CREATE FUNCTION interlock_as_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    recorded jsonb;
+    added    jsonb := to_jsonb(NEW);
+BEGIN
+    SELECT body INTO recorded FROM workflow_definitions WHERE type = NEW.type AND version = NEW.version;
+    IF NOT COALESCE(
+        CASE TG_TABLE_NAME
+            WHEN 'definition_states' THEN
+                recorded->'states'->(added->>'state') = jsonb_build_object('terminal', added->'terminal')
+            ELSE recorded->'transitions' @> jsonb_build_array(added - 'type' - 'version')
+        END, false) THEN
+        RAISE EXCEPTION 'definition % % is recorded without %', NEW.type, NEW.version, added - 'type' - 'version'
+            USING ERRCODE = 'restrict_violation', HINT = 'Give the changed definition a new version.';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION interlock_born() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     initial text;
@@ -374,6 +393,13 @@ BEGIN
         EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept_whole', protected);
     END LOOP;
 END $$;
+
+CREATE TRIGGER as_recorded BEFORE INSERT ON definition_states
+    FOR EACH ROW EXECUTE FUNCTION interlock_as_recorded();
+CREATE TRIGGER as_recorded BEFORE INSERT ON definition_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock_as_recorded();
+ALTER TABLE definition_states ENABLE ALWAYS TRIGGER as_recorded;
+ALTER TABLE definition_transitions ENABLE ALWAYS TRIGGER as_recorded;
 
 ALTER TABLE workflow_instances ENABLE ALWAYS TRIGGER born, ENABLE ALWAYS TRIGGER identity_fixed,
     ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole, ENABLE ALWAYS TRIGGER state_has_history;

@@ -1,0 +1,139 @@
+"""A whole installation in a directory of its own: every part supervised, found by what it is, and broken on purpose."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from cli.servers import PREPARE
+from supervisor import daemon, places, report, servers, strays
+from supervisor.home import Home, home_of
+from supervisor.supervise import data_places
+from tests.chaos.receiver import Receiver
+from tests.waiting import eventually
+from workers.client import Client
+from workers.runtime import Runtime
+from workers.settings import Settings
+
+DEFINITIONS = "tests.chaos.machines_of_chaos"
+ROOT = Path(__file__).parents[2]
+BACK_SECONDS = 60.0  # a busy machine may take so long to start a part again
+LEASE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Installation:
+    """PostgreSQL, Valkey, one trigger node, one effect node and beat, each started again when it dies."""
+
+    settings: Settings
+    receiver: Receiver
+
+    @property
+    def home(self) -> Home:
+        return home_of(self.settings)
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Client]:
+        """An agent's own client."""
+        with Client(Runtime(self.settings)) as client:
+            yield client
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Ask PostgreSQL, as a DBA would."""
+        with psycopg.connect(servers.load(self.home).database_url, autocommit=True) as connection:
+            return connection.execute(statement, values).fetchall()  # type: ignore[call-overload,no-any-return]
+
+    def part(self, name: str) -> dict[str, Any]:
+        """What the supervisor last knew of a part."""
+        return next(part for part in report.recorded(self.home) if part["name"] == name)
+
+    def process(self, name: str) -> psutil.Process:
+        """A part's own process."""
+        return psutil.Process(self.part(name)["pid"])
+
+    def pool(self, name: str) -> list[psutil.Process]:
+        """The pool processes of a worker node."""
+        return self.process(name).children()
+
+    def rss(self, name: str) -> int:
+        """Resident bytes of a part and its children."""
+        return sum(each.memory_info().rss for each in [self.process(name), *self.pool(name)])
+
+    def in_transaction(self) -> psutil.Process:
+        """A pool process of the trigger node whose PostgreSQL backend is in a transaction now."""
+        ports = {
+            row[0]
+            for row in self.sql(
+                "SELECT client_port FROM pg_stat_activity WHERE application_name = 'interlock'"
+                " AND state = 'idle in transaction' AND xact_start < clock_timestamp() - interval '0.1 s'"
+            )
+        }
+        return next(child for child in self.pool("triggers1") if ports & _local_ports(child))
+
+    def sending(self, port: int) -> psutil.Process:
+        """The pool process of the effect node that holds a connection from this local port."""
+        return next(child for child in self.pool("effects") if port in _local_ports(child))
+
+    @contextlib.contextmanager
+    def broken(self, name: str, how: signal.Signals) -> Iterator[None]:
+        """Signal a part; after the block it is running again, started by the supervisor."""
+        before = self.part(name)
+        os.kill(before["pid"], how)
+        yield
+        eventually(lambda: self.part(name)["restarts"] > before["restarts"], timeout=BACK_SECONDS)
+        eventually(lambda: report.status(self.settings).ready, timeout=BACK_SECONDS)
+
+
+def _local_ports(process: psutil.Process) -> set[int]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return {connection.laddr.port for connection in process.net_connections("tcp")}
+    return set()
+
+
+@contextlib.contextmanager
+def installed(directory: Path, receiver: Receiver) -> Iterator[Installation]:
+    """An installation below `directory` while the block runs. It ends with this process, even when that is killed."""
+    settings = Settings(
+        home=directory / "home",
+        definitions=(DEFINITIONS,),
+        notify_urls=(receiver.url,),
+        effect_lease_seconds=LEASE_SECONDS,
+        backoff_base_seconds=0.2,
+        backoff_cap_seconds=1.0,
+        max_attempts=30,
+    )
+    made = Installation(settings, receiver)
+    tether, hold = os.pipe()
+    try:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        process = daemon.launch(settings, without=("flower",), prepare=PREPARE, tether=tether)
+        try:
+            yield made
+        finally:
+            process.terminate()
+            process.wait()
+    finally:
+        os.close(tether)
+        os.close(hold)
+        left = strays.of_home(made.home, data_places(made.home))
+        ports = [port for port in _ports(made.home) if port in _listening()]
+        places.purge(made.home)
+        assert not left
+        assert not ports
+        assert not made.home.path.exists()
+        assert not places.outside(made.home).exists()
+
+
+def _ports(home: Home) -> list[int]:
+    known = servers.load(home)
+    return [port for port in (known.postgres_port, known.redis_port) if port]
+
+
+def _listening() -> set[int]:
+    return {each.laddr.port for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN}

@@ -1,0 +1,78 @@
+"""One running installation for all tests of the command line in a pytest process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from uuid_utils.compat import uuid7
+
+from supervisor import places, servers, strays
+from supervisor.home import home_of
+from supervisor.supervise import data_places
+from tests.cli.terminal import Terminal
+from workers.settings import Settings
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+# `dead` at the first fault, so that there is something to redrive.
+ENVIRONMENT = {
+    "INTERLOCK_DEFINITIONS": "tests.chaos.machines_of_chaos",
+    "INTERLOCK_MAX_ATTEMPTS": "1",
+    "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is here: in one process under xdist, and never hanging for long."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+            item.add_marker(pytest.mark.xdist_group("cli"))
+            item.add_marker(pytest.mark.timeout(180))
+
+
+@pytest.fixture(scope="session")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A terminal where `interlock up --detach` was said; afterwards nothing of it is left."""
+    here = Terminal(tmp_path_factory.mktemp("cli") / "home", ENVIRONMENT)
+    home = home_of(Settings(home=here.home))
+    try:
+        up = here.execute("up", "--detach", "--without", "flower")
+        assert up.code == 0, up.said
+        yield here
+    finally:
+        down = here.execute("down", "--purge", "--yes")
+        assert down.code == 0, down.said
+        assert not strays.of_home(home, data_places(home))
+        assert not here.home.exists()
+        assert not places.outside(home).exists()
+
+
+@pytest.fixture
+def project() -> str:
+    """A project nobody else has."""
+    return str(uuid7())
+
+
+@pytest.fixture
+def name() -> str:
+    """An entity id nobody else has."""
+    return f"E-{uuid7().hex[-12:]}"
+
+
+@pytest.fixture
+def story(terminal: Terminal, project: str, name: str) -> str:
+    """The entity id of a new story."""
+    terminal.ok("create", "story", name, "--project", project)
+    return name
+
+
+@pytest.fixture
+def dba(terminal: Terminal) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
+    """Raw SQL in the installation's database, each statement its own commit."""
+    url = servers.load(home_of(Settings(home=terminal.home))).database_url
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection

@@ -1,0 +1,133 @@
+"""The real `interlock`, run as somebody at a terminal (or a program) runs it."""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from supervisor.environment import environment
+from workers.settings import Settings
+
+ANSWER_SECONDS = 90.0
+AT_ONCE = 4
+# A process of its own for each command, forked from one that has imported `cli.main` already: importing takes a second
+# each time, and there are hundreds. `execute` is the whole thing, for the tests that start from nothing.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["cli.main", "pytest", "tests.cli.terminal"])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left: its exit code and what it wrote."""
+
+    words: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        return self.out + self.err
+
+    @property
+    def json(self) -> Any:
+        """Its standard output, which must be one JSON value and nothing else."""
+        return json.loads(self.out)
+
+    def is_one_clear_line(self, *naming: str) -> None:
+        """It failed or was refused, and says why in one line that names what it must; never a traceback."""
+        assert "Traceback" not in self.said, self.said
+        assert self.err.startswith("refused: " if self.code == 2 else "failed: "), self.said
+        assert self.err.count("\n") == 1, self.err
+        for name in naming:
+            assert name in self.err, self.err
+
+
+def json_values(text: str) -> list[Any]:
+    """The JSON values that `text` has, one after another."""
+    found, rest = [], text.strip()
+    while rest:
+        value, end = json.JSONDecoder().raw_decode(rest)
+        found.append(value)
+        rest = rest[end:].strip()
+    return found
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Runs commands in one home with one environment."""
+
+    home: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def set(self, **env: str) -> "Terminal":
+        """The same terminal with more in its environment."""
+        return Terminal(self.home, {**self.env, **env})
+
+    def start(self, *words: str | bytes) -> "subprocess.Popen[str]":
+        """Start a command."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "cli.main", *words],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def execute(self, *words: str | bytes) -> Answer:
+        """Run a command to its end, interpreter and all."""
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=ANSWER_SECONDS)
+        return Answer(tuple(map(os.fsdecode, words)), process.returncode, out, err)
+
+    def run(self, *words: str | bytes) -> Answer:
+        """Run a command to its end, in a fork."""
+        with tempfile.TemporaryDirectory() as directory:
+            out, err = Path(directory) / "out", Path(directory) / "err"
+            process = FORKS.Process(target=_command, args=(words, self._environment, out, err))
+            process.start()
+            process.join(ANSWER_SECONDS)
+            code = process.exitcode
+            if code is None:
+                process.kill()
+            process.join()
+            process.close()
+            assert code is not None, f"no answer to {words}: {out.read_text()}{err.read_text()}"
+            return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**environment(Settings(home=self.home)), **self.env}
+
+    def ok(self, *words: str) -> Any:
+        """Run a command with --json; it must succeed; what it printed."""
+        answer = self.run(*words, "--json")
+        assert answer.code == 0, answer.said
+        return answer.json
+
+    def all(self, commands: Sequence[Sequence[str | bytes]]) -> list[Answer]:
+        """Run commands, a few at once; their answers in the order given."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(lambda words: self.run(*words), commands))
+
+
+def _command(words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:
+    """What `python -m cli.main WORDS` does once everything is imported."""
+    from cli.main import main
+
+    for stream, file in ((1, out), (2, err)):
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(handle, stream)
+        os.close(handle)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = ["interlock", *map(os.fsdecode, words)]
+    main()

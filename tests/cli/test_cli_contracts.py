@@ -1,0 +1,279 @@
+"""What each command promises to those who call it: exit codes, JSON, references, repetition."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cli.servers import KINDS
+from tests.cli.terminal import Terminal, json_values
+from tests.waiting import eventually
+from workers.settings import Settings
+from workflows.catalogue import catalogue
+
+EXAMPLES_PROMISED = (
+    ("up",), ("down",), ("status",), ("create",), ("fire",), ("watch",), ("replay",), ("demo",),
+    ("definitions", "show"), ("definitions", "graph"),
+)  # fmt: skip
+OTHERS = (
+    (), ("show",), ("history",), ("list",), ("doctor",), ("dead",), ("redrive",), ("migrate",),
+    ("definitions",), ("definitions", "list"), ("definitions", "check"), ("definitions", "export"),
+    ("audit",), ("audit", "verify"),
+)  # fmt: skip
+
+
+def test_every_command_explains_itself_with_examples_where_words_are_not_enough(tmp_path: Path) -> None:
+    commands = [*EXAMPLES_PROMISED, *OTHERS]
+    for answer in Terminal(tmp_path).all([(*words, "--help") for words in commands]):
+        assert answer.code == 0, answer.said
+        prose = [line for line in answer.out.splitlines() if line.strip() and "Usage" not in line]
+        assert len(prose) > 3, answer.out
+        if answer.words[:-1] in EXAMPLES_PROMISED:
+            assert "Example" in answer.out, answer.out
+            assert "interlock " + " ".join(answer.words[:-1]) in answer.out.partition("Example")[2], answer.out
+
+
+def test_the_command_as_installed_tells_by_its_exit_code_what_became_of_it(terminal: Terminal, story: str) -> None:
+    fire = ("fire", story, "design_complete", "--by", "ann", "--wait", "--json")
+    applied, rejected = terminal.execute(*fire), terminal.execute(*fire)
+    nowhere = terminal.set(DATABASE_URL="postgresql://127.0.0.1:1/interlock").execute(*fire)
+    assert [(each.code, each.json.get("status")) for each in (applied, rejected)] == [(0, "applied"), (2, "rejected")]
+    assert (nowhere.code, nowhere.json["error"]) == (1, "DatabaseError")
+
+
+def test_create_answers_with_the_new_instance(terminal: Terminal, project: str, name: str) -> None:
+    made = terminal.ok("create", "story", name, "--project", project, "--context", '{"size": 3}', "--by", "ann")
+    assert made["current_state"] == "analysis"
+    assert (made["workflow_type"], made["entity_id"], made["project_id"]) == ("story", name, project)
+    assert (made["context"], made["created_by"], made["version"]) == ({"size": 3}, "ann", 0)
+
+
+def test_context_can_come_from_a_file(terminal: Terminal, project: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "context.json").write_text('{"author": "ann"}')
+    made = terminal.ok("create", "story", name, "--project", project, "--context", f"@{tmp_path}/context.json")
+    assert made["context"] == {"author": "ann"}
+
+
+def test_an_instance_answers_to_its_entity_id_its_type_with_that_and_its_uuid(
+    terminal: Terminal, project: str, story: str
+) -> None:
+    found = [terminal.ok("show", ref) for ref in (story, f"story/{story}")]
+    found.append(terminal.ok("show", found[0]["id"]))
+    assert {each["id"] for each in found} == {found[0]["id"]}
+    assert found[0]["legal"] == ["design_complete", "block"]
+    assert {"links", "requests", "effects", "version", "definition_version"} <= found[0].keys()
+
+
+def test_an_ambiguous_entity_id_is_refused_with_its_candidates(terminal: Terminal, project: str, story: str) -> None:
+    terminal.ok("create", "sprint", story, "--project", project)
+    answer = terminal.run("fire", story, "block", "--by", "ann")
+    assert answer.code == 2
+    answer.is_one_clear_line(f"story/{story}", f"sprint/{story}", "TYPE/ENTITY_ID")
+    assert terminal.ok("fire", f"story/{story}", "block", "--by", "ann", "--wait")["status"] == "applied"
+
+
+def test_fire_returns_once_accepted_and_with_wait_once_applied(terminal: Terminal, story: str) -> None:
+    accepted = terminal.ok("fire", story, "design_complete", "--by", "ann")
+    assert accepted["status"] in {"pending", "applied"}
+    assert accepted["replayed"] is False
+    applied = terminal.ok("fire", story, "start_coding", "--by", "ann", "--wait", "--data", '{"sha": "abc"}')
+    assert applied["status"] == "applied"
+    assert (applied["result"]["from"], applied["result"]["to"], applied["result"]["seq"]) == (
+        "design",
+        "implementation",
+        2,
+    )
+    assert terminal.ok("history", story)[1]["metadata"] == {"sha": "abc"}
+
+
+def test_a_refused_trigger_exits_2_and_says_what_would_be_legal(terminal: Terminal, story: str) -> None:
+    answer = terminal.run("fire", story, "tests_pass", "--by", "ann", "--wait", "--json")
+    assert answer.code == 2
+    assert answer.json["status"] == "rejected"
+    assert answer.json["result"]["legal"] == ["design_complete", "block"]
+    told = terminal.run("fire", story, "tests_pass", "--by", "ann", "--wait")
+    assert told.code == 2
+    assert "rejected" in told.err
+    assert "legal in 'analysis': design_complete, block" in told.err
+
+
+def test_a_held_trigger_exits_0_and_names_its_approval(terminal: Terminal, project: str, name: str) -> None:
+    terminal.ok("create", "sprint", name, "--project", project, "--context", '{"author": "ann"}')
+    held = terminal.ok("fire", name, "start", "--by", "ann", "--wait")
+    assert held["status"] == "waiting"
+    own = terminal.run("fire", held["result"]["approval"], "approve", "--by", "ann", "--wait")
+    assert own.code == 2
+    terminal.ok("fire", held["result"]["approval"], "approve", "--by", "bob", "--wait")
+    eventually(lambda: terminal.ok("show", name)["current_state"] == "active", timeout=30)
+
+
+def test_a_dead_trigger_exits_1_until_it_is_redriven(
+    terminal: Terminal, project: str, name: str, tmp_path: Path
+) -> None:
+    fault = tmp_path / "fault"
+    fault.touch()
+    data = json.dumps({"broken_while": str(fault)})
+    terminal.ok("create", "ticket", name, "--project", project)
+    fire = ("fire", name, "take", "--by", "ann", "--request-id", f"take-{name}", "--data", data, "--wait", "--json")
+    dead = terminal.run(*fire)
+    assert dead.code == 1
+    assert (dead.json["status"], dead.json["error"]) == ("dead", "ValueError: broken for now")
+    assert terminal.ok("show", name)["error"] == "ValueError: broken for now"
+    assert f"take-{name}" in [each["request_id"] for each in terminal.ok("dead")["requests"]]
+    fault.unlink()
+    assert terminal.ok("redrive", f"take-{name}") == {"redriven": [f"take-{name}"]}
+    again = terminal.run(*fire)
+    assert (again.code, again.json["status"], again.json["replayed"]) == (0, "applied", True)
+    assert terminal.ok("redrive", "--all") == {"redriven": []}
+
+
+def test_the_same_request_again_is_the_same_trigger(terminal: Terminal, story: str) -> None:
+    fire = ("fire", story, "design_complete", "--by", "ann", "--request-id", f"once-{story}", "--wait")
+    first, second = terminal.ok(*fire), terminal.ok(*fire)
+    assert (first["replayed"], second["replayed"]) == (False, True)
+    assert second["result"] == first["result"]
+    assert len(terminal.ok("history", story)) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("block", "--by", "ann"), ("design_complete", "--by", "bob"), ("design_complete", "--by", "ann", "--data", "{}1")],
+)
+def test_a_request_id_with_another_body_is_refused(terminal: Terminal, story: str, other: tuple[str, ...]) -> None:
+    words = tuple('{"a": 1}' if word == "{}1" else word for word in other)
+    used = ("--request-id", f"used-{story}")
+    terminal.ok("fire", story, "design_complete", "--by", "ann", *used)
+    answer = terminal.run("fire", story, *words, *used)
+    assert answer.code == 2
+    answer.is_one_clear_line(f"used-{story}", "another body")
+
+
+def test_after_holds_a_trigger_back_until_then(terminal: Terminal, story: str) -> None:
+    later = terminal.ok("fire", story, "design_complete", "--by", "ann", "--after", "1h")
+    assert later["status"] == "scheduled"
+    soon = terminal.ok("fire", story, "block", "--by", "ann", "--after", "1s")
+    assert soon["status"] == "scheduled"
+    past = terminal.ok("fire", story, "tests_pass", "--by", "ann", "--after", "2020-01-01T00:00:00Z")
+    assert past["status"] != "scheduled"
+    eventually(lambda: terminal.ok("show", story)["current_state"] == "blocked", timeout=30)
+
+
+def test_history_is_chained_and_names_its_events(terminal: Terminal, story: str) -> None:
+    for trigger in ("design_complete", "block"):
+        terminal.ok("fire", story, trigger, "--by", "ann", "--wait")
+    first, second = terminal.ok("history", story)
+    assert (first["seq"], second["seq"]) == (1, 2)
+    assert (second["from_state"], second["trigger"], second["to_state"]) == ("design", "block", "blocked")
+    assert second["prev_hash"] == first["hash"] != second["hash"]
+    assert len(first["hash"]) == 64
+    assert first["event_id"].startswith("evt_")
+    assert len(first["event_id"]) == 30
+
+
+def test_watch_tells_each_move_until_the_end(terminal: Terminal, project: str, name: str) -> None:
+    terminal.ok("create", "ticket", name, "--project", project)
+    with terminal.start("watch", name, "--json", "--timeout", "60") as watching:
+        for trigger in ("take", "give_back", "take", "close"):
+            terminal.ok("fire", name, trigger, "--by", "ann")
+        out, err = watching.communicate(timeout=60)
+    assert watching.returncode == 0, err
+    events = terminal.run("history", name, "--json").json
+    told = json_values(out)
+    assert told == events
+    assert [each["trigger"] for each in told] == ["take", "give_back", "take", "close"]
+
+
+def test_list_shows_the_newest_of_a_type_in_a_state(terminal: Terminal, story: str) -> None:
+    found = terminal.ok("list", "--type", "story", "--state", "analysis", "--limit", "1")
+    assert [each["entity_id"] for each in found] == [story]
+
+
+def test_status_gives_every_part_and_where_it_listens(terminal: Terminal) -> None:
+    found = terminal.ok("status")
+    assert {part["name"] for part in found["parts"]} == {
+        kind if kind != "triggers" else "triggers1" for kind in KINDS
+    } - {"flower"}
+    assert all(part["state"] == "ready" and part["pid"] for part in found["parts"])
+    assert found["running"] is True
+    assert found["home"] == str(terminal.home.resolve())
+    assert found["broker_url"].startswith("redis://")
+    with psycopg.connect(found["database_url"]) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_doctor_finds_a_healthy_installation_well(terminal: Terminal) -> None:
+    # Other tests stop a part for a moment; a doctor called then has something to say.
+    found = eventually(lambda: terminal.ok("doctor"), timeout=60)
+    assert found["ok"] is True
+    assert {"database", "beat", "workers", "redis", "backlog"} <= {each["check"] for each in found["findings"]}
+    assert all(set(each) == {"check", "level", "says", "cure"} for each in found["findings"])
+
+
+def test_migrating_again_changes_nothing(terminal: Terminal) -> None:
+    told = terminal.ok("migrate")
+    assert told["recorded"] == []
+    assert told["revision"]
+
+
+def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
+    terminal: Terminal, story: str, dba: "psycopg.Connection[Any]"
+) -> None:
+    terminal.ok("fire", story, "design_complete", "--by", "ann", "--wait")
+    verdict = terminal.ok("audit", "verify")
+    assert (verdict["ok"], verdict["problems"]) == (True, [])
+    assert min(verdict["instances"], verdict["transitions"]) >= 1
+    event = terminal.ok("history", story)[0]["id"]
+    as_a_bad_dba = (
+        "BEGIN; SET LOCAL session_replication_role = replica; ALTER TABLE workflow_transitions DISABLE TRIGGER USER; "
+        "UPDATE workflow_transitions SET triggered_by = '{by}' WHERE id = '{event}'; {enable}; COMMIT"
+    )
+    triggers = [
+        row[0]
+        for row in dba.execute(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'workflow_transitions'::regclass"
+            " AND NOT tgisinternal AND tgenabled = 'A'"
+        )
+    ]
+    enable = "; ".join(f"ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER {each}" for each in triggers)
+    dba.execute(as_a_bad_dba.format(by="mallory", event=event, enable=enable))  # type: ignore[arg-type]
+    try:
+        found = terminal.run("audit", "verify", "--json")
+    finally:
+        dba.execute(as_a_bad_dba.format(by="ann", event=event, enable=enable))  # type: ignore[arg-type]
+    assert found.code == 1
+    assert found.json["ok"] is False
+    instance = terminal.ok("show", story)["id"]
+    assert [(each["instance"], each["seq"]) for each in found.json["problems"]] == [(instance, 1)]
+    assert terminal.ok("audit", "verify")["ok"] is True
+
+
+def test_definitions_export_has_the_promised_shape(tmp_path: Path) -> None:
+    here = Terminal(tmp_path)
+    exported = here.ok("definitions", "export")
+    assert here.run("definitions", "export").json == exported
+    known = {(each.type, each.version): each for each in catalogue(Settings().definitions)}
+    assert {(each["type"], each["version"]) for each in exported} == set(known)
+    for each in exported:
+        definition = known[each["type"], each["version"]]
+        assert set(each) == {"type", "version", "initial", "states", "transitions"}
+        assert each["states"] == {state: {"terminal": state in definition.terminal} for state in definition.states}
+        assert each["initial"] in each["states"]
+        sources = sum(len(move.sources) for move in definition.transitions)
+        assert len(each["transitions"]) == sources
+        assert all(set(move) == {"trigger", "source", "dest"} for move in each["transitions"])
+    assert here.run("definitions", "export", "--output", f"{tmp_path}/all.json").code == 0
+    assert json.loads((tmp_path / "all.json").read_text()) == exported
+
+
+def test_definitions_are_listed_shown_checked_and_drawn_without_a_server(tmp_path: Path) -> None:
+    here = Terminal(tmp_path / "never")
+    listed, shown, checked, drawn = here.all(
+        [("definitions", *words, "--json") for words in (["list"], ["show", "story"], ["check"], ["graph", "story"])]
+    )
+    assert {each["type"] for each in listed.json} >= {"story", "sprint", "pr_review", "approval"}
+    assert shown.json["checksum"] == next(each["checksum"] for each in listed.json if each["type"] == "story")
+    assert checked.json["ok"] is True
+    assert drawn.json["mermaid"].startswith("stateDiagram-v2")
+    assert not here.home.exists()
