@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -15,18 +16,22 @@ SQL = Path(__file__).parent / "sql"
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
 
-def make_engine(url: str, *, pool_size: int = 5) -> Engine:
+def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False) -> Engine:
     """An engine whose connections give up rather than hang.
 
     Args:
         url: `postgresql+psycopg://…`.
         pool_size: connections kept; as many again may be opened under load.
+        single_statements: each statement is a transaction of its own, without BEGIN, COMMIT or a reset after it: one
+            round trip.
 
     A broken connection is found when it is used, not by a ping before each use: every unit of work here is one
     transaction that may be run again (its requests carry ids), so the ping would be a round trip for nothing.
     """
+    alone: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None} if single_statements else {}
     return create_engine(
         url,
+        **alone,
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_timeout=10,

@@ -36,6 +36,11 @@ class Runtime:
         return make_engine(self.settings.resolved_database_url())
 
     @cached_property
+    def statements(self) -> Engine:
+        """A pool for work that is one statement: accepting a single trigger."""
+        return make_engine(self.settings.resolved_database_url(), single_statements=True)
+
+    @cached_property
     def app(self) -> Celery:
         """The Celery app, as a producer of hints."""
         return make_app(self.settings)
@@ -80,8 +85,9 @@ class Runtime:
     def close(self) -> None:
         """Give back every connection."""
         opened = vars(self)
-        if "database" in opened:
-            self.database.dispose()
+        for pool in ("database", "statements"):
+            if pool in opened:
+                opened[pool].dispose()
         if self.__dict__.get("redis") is not None:
             opened["redis"].close()
         if "app" in opened:

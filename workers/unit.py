@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, RowMapping, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from db.connect import retryable, transaction
+from db.connect import retryable
 from workers.runtime import Runtime
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ class Units:
             done = work(unit)
             _after_commit(session, lambda: self._publish(unit))
             return done
-        engine = self._autocommit if one_statement else self._runtime.database
+        engine = self._runtime.statements if one_statement else self._runtime.database
         try:
             return self._once(work, engine)
         except DBAPIError as error:
@@ -48,9 +47,10 @@ class Units:
             return self._once(work, engine)
 
     def _once(self, work: Callable[["Unit"], T], engine: Engine) -> T:
-        with transaction(engine) as connection:
+        with engine.connect() as connection:
             unit = Unit(connection)
             done = work(unit)
+            connection.commit()
         self._publish(unit)
         return done
 
@@ -59,11 +59,6 @@ class Units:
             self._runtime.hints.lanes(unit.hints)
         if unit.effects:
             self._runtime.hints.effects(unit.effects)
-
-    @cached_property
-    def _autocommit(self) -> Engine:
-        # A single statement is a transaction of its own: no BEGIN, no COMMIT, one round trip.
-        return self._runtime.database.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def _after_commit(session: Session, publish: Callable[[], None]) -> None:
