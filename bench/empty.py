@@ -76,6 +76,7 @@ class Empty:
         """Give back the connections."""
         self.broker.close()
         app.close()
+        vars(app).pop("amqp", None)  # it would keep its producers' connections to this broker for the next benchmark
 
 
 def drained(broker: Redis) -> float:
