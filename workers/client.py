@@ -31,7 +31,7 @@ from workflows.outcomes import FINISHED
 
 SETTLED = FINISHED | {"waiting"}  # nothing more happens to these without somebody else's doing
 BULK = 1_000  # rows of one statement
-KNOWN_LIMIT = 100_000  # identities remembered; they never change
+KNOWN_LIMIT = 10_000  # identities remembered; they never change
 
 
 class NotSettled(InterlockError):
