@@ -101,6 +101,9 @@ class Terminal:
             process.join()
             process.close()
             assert code is not None, f"no answer to {words}: {out.read_text()}{err.read_text()}"
+            # Its own word first: the fork server now and then loses a child's status and answers 255 for it.
+            told = out.with_name("code")
+            code = int(told.read_text()) if told.exists() else code
             return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
 
     @property
@@ -130,4 +133,8 @@ def _command(words: Sequence[str | bytes], env: Mapping[str, str], out: Path, er
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["interlock", *map(os.fsdecode, words)]
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        out.with_name("code").write_text(str(end.code or 0))
+        raise
