@@ -1,15 +1,18 @@
 """Trigger requests: accept, release, redrive. The row is the trigger; a message is only a hint."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, null, select, update
+from sqlalchemy import Connection, Engine, RowMapping, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from db.connect import sql
 from db.run import Rows, among, execute, returning
+from db.statement import first_row
 from db.tables import instances, requests
 from workflows.errors import RequestConflict, UnknownInstance
 
@@ -37,8 +40,24 @@ def accept(connection: Connection, wanted: Rows) -> dict[str, RowMapping]:
     Raises:
         UnknownInstance: a request names an instance that does not exist; none is accepted.
     """
-    try:
+    with _unknown_refused():
         return {row["request_id"]: row for row in returning(connection, "accept", wanted)}
+
+
+def accept_one(statements: Engine, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Insert one request that is due at once, and commit; None where it is known: see `recorded`.
+
+    Raises:
+        UnknownInstance: it names an instance that does not exist.
+    """
+    with _unknown_refused():
+        return first_row(statements, sql("accept_one"), dict(wanted) | {"metadata": json.dumps(wanted["metadata"])})
+
+
+@contextmanager
+def _unknown_refused() -> Iterator[None]:
+    try:
+        yield
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) == FOREIGN_KEY_VIOLATION:
             raise UnknownInstance("a trigger was fired on an instance that does not exist") from error

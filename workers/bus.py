@@ -26,14 +26,18 @@ class Bus:
         if self._redis is None or not moves:
             return
         try:
+            messages = [_message(standing, state) for standing, state in moves]
+            if len(messages) == 1:  # a pipeline would cost a single move more than its own round trip
+                self._redis.publish(*messages[0])
+                return
             with self._redis.pipeline(transaction=False) as pipe:
-                for standing, state in moves:
-                    message = {
-                        "type": "workflow_transition",
-                        "workflow_id": str(standing.id),
-                        "new_state": state,
-                    }
-                    pipe.publish(f"project:{standing.project_id}", json.dumps(message))
+                for channel, text in messages:
+                    pipe.publish(channel, text)
                 pipe.execute()
         except RedisError as error:
             log.warning("bus_unreachable", error=str(error))
+
+
+def _message(standing: Standing, state: str) -> tuple[str, str]:
+    body = {"type": "workflow_transition", "workflow_id": str(standing.id), "new_state": state}
+    return f"project:{standing.project_id}", json.dumps(body)

@@ -82,6 +82,8 @@ def checked(what: str, value: Mapping[str, Any], limit_bytes: int) -> dict[str, 
     """
     if not isinstance(value, Mapping):
         raise BadInput(f"{what} must be a JSON object, not {type(value).__name__}")
+    if not value:
+        return {}
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         size = len(text.encode())

@@ -5,7 +5,7 @@ was committed by then. A flag in Redis tells. It is raised after the trigger's c
 last look, so a trigger that saw the flag up is always seen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 FLAG_MILLISECONDS = 5_000  # a flag whose hint was lost holds nothing up for longer than this
 QUIET_SECONDS = 1.0  # after the broker failed, do not try it again for each trigger
 
-Hint = RowMapping | dict[str, Any]  # lane, request_id, workflow_type, entity_id, trigger, triggered_by
+Hint = RowMapping | Mapping[str, Any]  # lane, request_id, workflow_type, entity_id, trigger, triggered_by
 
 
 class Hints:
@@ -32,6 +32,11 @@ class Hints:
         self._app = app
         self._redis = redis
         self._quiet_until = 0.0
+
+    @property
+    def flagged(self) -> bool:
+        """Are there flags, so that a hint too many is held back?"""
+        return self._redis is not None
 
     def lanes(self, hints: Iterable[Hint]) -> None:
         """Send one hint for each lane that has none waiting; never raises."""

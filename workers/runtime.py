@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from db.connect import make_engine
 from workers.app import make_app
 from workers.bus import Bus
+from workers.courier import Courier
 from workers.engine import Applier, RetryPolicy, Round
 from workers.hints import Hints
 from workers.settings import Settings, settings
@@ -61,6 +62,11 @@ class Runtime:
         return Hints(self.app, self.redis)
 
     @cached_property
+    def courier(self) -> Courier:
+        """Sends a producer's hints."""
+        return Courier(self.hints)
+
+    @cached_property
     def bus(self) -> Bus:
         """Announces committed moves."""
         return Bus(self.redis)
@@ -85,6 +91,8 @@ class Runtime:
     def close(self) -> None:
         """Give back every connection."""
         opened = vars(self)
+        if "courier" in opened:
+            self.courier.flush()
         for pool in ("database", "statements"):
             if pool in opened:
                 opened[pool].dispose()

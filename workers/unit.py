@@ -1,6 +1,6 @@
 """One unit of a client's work: a transaction of its own or the caller's, and the hints that follow its commit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ class Units:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def do(self, work: Callable[["Unit"], T], session: Session | None, *, one_statement: bool = False) -> T:
+    def do(self, work: Callable[["Unit"], T], session: Session | None) -> T:
         """Run `work` in the caller's transaction, or in one of our own; hints go out after the commit."""
         _ = self._runtime.hints  # what is wrong with the broker's address should show before anything is accepted
         if session is not None:
@@ -37,17 +37,23 @@ class Units:
             done = work(unit)
             _after_commit(session, lambda: self._publish(unit))
             return done
-        engine = self._runtime.statements if one_statement else self._runtime.database
-        try:
-            return self._once(work, engine)
-        except DBAPIError as error:
-            if not retryable(error):
-                raise
-            # Connections of before a restart are found dead on use; the work carries ids, so once more is harmless.
-            return self._once(work, engine)
+        return _twice(lambda: self._once(work))
 
-    def _once(self, work: Callable[["Unit"], T], engine: Engine) -> T:
-        with engine.connect() as connection:
+    def do_alone(self, statement: Callable[[Engine], T | None], hint: Mapping[str, Any]) -> T | None:
+        """Run a statement that is a transaction of its own, and hint at what it accepted.
+
+        Args:
+            statement: is given the engine for single statements; returns None when it accepted nothing.
+            hint: what to hint at.
+        """
+        self._runtime.courier.head_start(hint)
+        done = _twice(lambda: statement(self._runtime.statements))
+        if done is not None:
+            self._runtime.courier.hand([hint])
+        return done
+
+    def _once(self, work: Callable[["Unit"], T]) -> T:
+        with self._runtime.database.connect() as connection:
             unit = Unit(connection)
             done = work(unit)
             connection.commit()
@@ -56,9 +62,19 @@ class Units:
 
     def _publish(self, unit: "Unit") -> None:
         if unit.hints:
-            self._runtime.hints.lanes(unit.hints)
+            self._runtime.courier.hand(list(unit.hints))
         if unit.effects:
             self._runtime.hints.effects(unit.effects)
+
+
+def _twice(work: Callable[[], T]) -> T:
+    """Connections of before a restart are found dead on use; the work carries ids, so once more is harmless."""
+    try:
+        return work()
+    except DBAPIError as error:
+        if not retryable(error):
+            raise
+        return work()
 
 
 def _after_commit(session: Session, publish: Callable[[], None]) -> None:

@@ -50,10 +50,12 @@ def test_a_hint_says_what_it_is_about_in_words(client: Client, story: UUID, valk
 def test_while_a_hint_waits_its_lane_gets_no_other(client: Client, story: UUID, valkey: "Redis") -> None:
     for trigger in ("design_complete", "start_coding", "submit_pr"):
         client.fire(story, trigger, by="a")
+    client.runtime.courier.flush()
     assert len(queued(valkey)) == 1
     Drain(client.runtime).lane(lane_of(story))
     assert state(client, story) == "review"
     client.fire(story, "request_changes", by="a")
+    client.runtime.courier.flush()
     assert len(queued(valkey)) == 2  # the first is still there, spent; the flag was lowered
 
 
@@ -67,6 +69,7 @@ def test_many_triggers_at_once_hint_each_of_their_lanes_once(client: Client, pro
     births = [client.birth("story", f"S-{number}", project_id=project) for number in range(100)]
     client.create_many(births)
     client.fire_many([Firing(birth.id, "block", "a") for birth in births])
+    client.runtime.courier.flush()
     lanes = [json.loads(base64.b64decode(message["body"]))[0][0] for message in queued(valkey)]
     assert sorted(lanes) == sorted({lane_of(birth.id) for birth in births})
 
