@@ -1,4 +1,4 @@
-"""Write the parts of the documents that say what the code says: the settings' table and the state diagrams.
+"""Write the parts of the documents that say what the code says: settings, state diagrams, a plan's fields.
 
 python -m docs.generate           write them between their markers
 python -m docs.generate --check   write nothing; exit 1 and name the files that are not current
@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
+from docs.plan_reference import plan_reference
 from workers.settings import Settings
 from workflows.catalogue import catalogue
 from workflows.definition import Definition
@@ -94,6 +95,7 @@ LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "le
 PARTS = (
     Part(ROOT / "README.md", "diagrams", diagrams),
     Part(ROOT / "docs" / "settings.md", "settings", settings_table),
+    Part(ROOT / "docs" / "plans.md", "plan", plan_reference),
 )
 
 

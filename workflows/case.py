@@ -26,6 +26,7 @@ class Case:
         granted: the approval this trigger was held for has been given.
         linked: role -> the instances linked in that role.
         votes: who else already fired this trigger here and is still held.
+        row: the instance's typed row (SSOT 6) as it is before the move: its counts, its worker, its limits.
     """
 
     state: str
@@ -38,3 +39,4 @@ class Case:
     granted: bool = False
     linked: Mapping[str, tuple[Linked, ...]] = field(default_factory=dict)
     votes: frozenset[str] = frozenset()
+    row: Mapping[str, Any] = field(default_factory=dict)

@@ -12,6 +12,20 @@ from workflows.delivery.pr_review import PR_REVIEW
 from workflows.delivery.sprint import SPRINT
 from workflows.delivery.story import STORY
 from workflows.errors import InvalidDefinition, UnknownWorkflow
+from workflows.lineage.step_0_1 import STEP_0_1
+from workflows.lineage.task_0_2 import TASK_0_2
+from workflows.lineage.workstream_0_1 import WORKSTREAM_0_1
+from workflows.lineage.workstream_0_2 import WORKSTREAM_0_2
+from workflows.orchestration.circuit_breaker import CIRCUIT_BREAKER
+from workflows.orchestration.patch_ledger import PATCH_LEDGER
+from workflows.orchestration.run import RUN_1_0, RUN_1_1
+from workflows.orchestration.task import TASK_1_0, TASK_1_1
+from workflows.orchestration.test_gate import TEST_GATE
+from workflows.orchestration.uet_worker import UET_WORKER
+from workflows.orchestration.worker import WORKER_1_0, WORKER_1_1
+from workflows.orchestration.workstream import WORKSTREAM_1_0, WORKSTREAM_1_1
+from workflows.supervision.job import JOB
+from workflows.supervision.supervised_worker import SUPERVISED_WORKER
 
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
     {
@@ -19,6 +33,24 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
         ("sprint", "1.0.0"): SPRINT,
         ("pr_review", "1.0.0"): PR_REVIEW,
         ("approval", "1.0.0"): APPROVAL,
+        ("run", "1.0.0"): RUN_1_0,
+        ("run", "1.1.0"): RUN_1_1,
+        ("workstream", "0.1.0"): WORKSTREAM_0_1,
+        ("workstream", "0.2.0"): WORKSTREAM_0_2,
+        ("workstream", "1.0.0"): WORKSTREAM_1_0,
+        ("workstream", "1.1.0"): WORKSTREAM_1_1,
+        ("task", "0.2.0"): TASK_0_2,
+        ("task", "1.0.0"): TASK_1_0,
+        ("task", "1.1.0"): TASK_1_1,
+        ("step", "0.1.0"): STEP_0_1,
+        ("worker", "1.0.0"): WORKER_1_0,
+        ("worker", "1.1.0"): WORKER_1_1,
+        ("uet_worker", "1.0.0"): UET_WORKER,
+        ("patch_ledger", "1.0.0"): PATCH_LEDGER,
+        ("test_gate", "1.0.0"): TEST_GATE,
+        ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
+        ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
+        ("job", "1.0.0"): JOB,
     }
 )
 

@@ -41,7 +41,10 @@ def _shape(definition: Definition) -> Iterator[str]:
         for state in sorted({*move.sources, move.dest} - known):
             yield f"{move.trigger!r} names the unknown state {state!r}"
         for state in sorted(set(move.sources) & definition.terminal):
-            yield f"{move.trigger!r} leaves the terminal state {state!r}"
+            if not move.exceptional:
+                yield f"{move.trigger!r} leaves the terminal state {state!r}"
+            elif not move.when:
+                yield f"{move.trigger!r} leaves the terminal state {state!r} under nobody's authority: guard it"
         if not move.sources or len(set(move.sources)) < len(move.sources):
             yield f"{move.trigger!r} lists no source, or one twice"
     for (trigger, source), moves in definition.moves.items():
@@ -70,6 +73,7 @@ def _reach(definition: Definition) -> Iterator[str]:
 
 def _bindings(definition: Definition) -> Iterator[str]:
     roles = {link.role for link in definition.links}
+    fields = {field.name for field in definition.fields}
     for move in definition.transitions:
         for follow_up in move.then:
             if follow_up.role not in roles:
@@ -85,6 +89,10 @@ def _bindings(definition: Definition) -> Iterator[str]:
             yield f"the deadline of {state!r} fires {deadline.trigger!r}, which is illegal there"
         if deadline.seconds <= 0:
             yield f"the deadline of {state!r} is not in the future"
+        if deadline.growth and deadline.growth.cap_seconds < deadline.seconds:
+            yield f"the deadline of {state!r} is capped below where it begins"
+        if deadline.context_key is not None and deadline.context_key not in fields:
+            yield f"the deadline of {state!r} is said by {deadline.context_key!r}, which is no field of this type"
 
 
 def _doubts(definition: Definition) -> Iterator[str]:

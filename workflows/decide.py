@@ -10,7 +10,7 @@ from typing import Any
 from transitions import EventData, Machine
 
 from workflows.case import Case
-from workflows.definition import Definition, Guard, Transition
+from workflows.definition import Deadline, Definition, Guard, Transition
 from workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
 
 
@@ -48,7 +48,7 @@ def decide(definition: Definition, case: Case) -> Outcome:
     taken = next(move for move in candidates if move.dest == probe.state and _all_hold(move, case))
     if taken.approval and not case.granted:
         return _approval_needed(case, taken)
-    return Applied(taken, taken.dest, definition.deadlines.get(taken.dest))
+    return Applied(taken, taken.dest, _deadline(definition, taken.dest, case))
 
 
 @cache
@@ -79,6 +79,11 @@ def _condition(guard: Guard) -> Any:
 
 def _all_hold(move: Transition, case: Case) -> bool:
     return not move.when or all(guard.holds(case) for guard in move.when)
+
+
+def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None:
+    declared = definition.deadlines.get(state)
+    return declared and declared.resolved(case.context, case.row)
 
 
 def _no_such_transition(definition: Definition, case: Case) -> Rejected:

@@ -1,16 +1,17 @@
 """A workflow definition: immutable data with a semantic version. Nothing here runs; `workflows.decide` does."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
+from workflows.backoff import Growth
 from workflows.case import Case
 from workflows.errors import UnknownTrigger
 
 Severity = Literal["info", "warning", "error", "critical"]
-Fact = Literal["linked", "votes"]
+Fact = Literal["linked", "votes", "row"]
 
 HOUR_SECONDS = 3600.0
 
@@ -61,10 +62,30 @@ class ApprovalPoint:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A state left alone for `seconds` gets `trigger`."""
+    """A state left alone for `seconds` gets `trigger`.
+
+    `context_key` names the field of an instance's context that says its own seconds; `seconds` is then what those
+    that do not say get.
+    """
 
     seconds: float
     trigger: str
+    context_key: str | None = None
+    growth: Growth | None = None
+
+    def resolved(self, context: Mapping[str, Any], row: Mapping[str, Any] | None = None) -> "Deadline":
+        """This deadline with the seconds of one instance.
+
+        Args:
+            context: the instance's own data.
+            row: its typed row as before the move that enters the state; read only where the deadline grows.
+        """
+        said = context.get(self.context_key) if self.context_key else None
+        if self.growth:
+            seconds = self.growth.seconds(self.seconds, said or {}, row or {})
+        else:
+            seconds = self.seconds if said is None else float(said)
+        return self if seconds == self.seconds else replace(self, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +116,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One row of a machine's table; several sources where the same rule holds for each of them."""
+    """One row of a machine's table; several sources where the same rule holds for each of them.
+
+    An `exceptional` one may leave a terminal state (SSOT 8.2.3); its guards say under whose authority.
+    """
 
     trigger: str
     sources: tuple[str, ...]
@@ -106,6 +130,7 @@ class Transition:
     approval: ApprovalPoint | None = None
     settles: Literal["granted", "refused"] | None = None
     severity: Severity = "info"
+    exceptional: bool = False
 
 
 def T(
@@ -119,6 +144,7 @@ def T(
     approval: ApprovalPoint | None = None,
     settles: Literal["granted", "refused"] | None = None,
     severity: Severity = "info",
+    exceptional: bool = False,
 ) -> Transition:
     """Declare a transition. Sources are listed, never `*`: that would include the destination and terminal states.
 
@@ -132,14 +158,18 @@ def T(
         approval: hold the trigger until this approval is given.
         settles: this move gives or refuses the approval that the instance stands for.
         severity: of the event (SSOT 7.2.2).
+        exceptional: it may leave a terminal state, and must be guarded (SSOT 8.2.3).
     """
     listed = (sources,) if isinstance(sources, str) else tuple(sources)
-    return Transition(trigger, listed, dest, when, then, effects, approval, settles, severity)
+    return Transition(trigger, listed, dest, when, then, effects, approval, settles, severity, exceptional)
 
 
 @dataclass(frozen=True, eq=False)  # one object per version: identity is equality, and hashing is free
 class Definition:
-    """A machine: its states in reading order, where it begins and ends, and every legal move."""
+    """A machine: its states in reading order, where it begins and ends, and every legal move.
+
+    `required_metadata` names what each of its events must say (SSOT 7.2.3); whoever writes the event fills it in.
+    """
 
     type: str
     version: str
@@ -152,6 +182,7 @@ class Definition:
     links: tuple[Link, ...] = ()
     fields: tuple[Field, ...] = ()
     birth_effects: tuple[Effect, ...] = ()
+    required_metadata: tuple[str, ...] = ()
 
     @cached_property
     def triggers(self) -> tuple[str, ...]:
@@ -173,8 +204,12 @@ class Definition:
         wanted: dict[str, frozenset[Fact]] = {trigger: frozenset() for trigger in self.triggers}
         for move in self.transitions:
             votes: frozenset[Fact] = frozenset({"votes"}) if move.approval else frozenset()
-            wanted[move.trigger] = wanted[move.trigger].union(votes, *(guard.needs for guard in move.when))
+            row: frozenset[Fact] = frozenset({"row"}) if self._grows(move.dest) else frozenset()
+            wanted[move.trigger] = wanted[move.trigger].union(votes, row, *(guard.needs for guard in move.when))
         return wanted
+
+    def _grows(self, state: str) -> bool:
+        return state in self.deadlines and self.deadlines[state].growth is not None
 
     @cached_property
     def voting_states(self) -> frozenset[str]:

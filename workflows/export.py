@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from workflows.definition import Definition, Transition
+from workflows.definition import HOUR_SECONDS, Deadline, Definition, Transition
 
 
 def public(definition: Definition) -> dict[str, Any]:
@@ -24,12 +24,9 @@ def public(definition: Definition) -> dict[str, Any]:
 
 def recorded(definition: Definition) -> dict[str, Any]:
     """Everything that decides behaviour, as PostgreSQL keeps it. The summary is prose and stays out."""
-    return public(definition) | {
+    body = public(definition) | {
         "rules": [_rule(move) for move in definition.transitions],
-        "deadlines": {
-            state: {"seconds": deadline.seconds, "trigger": deadline.trigger}
-            for state, deadline in sorted(definition.deadlines.items())
-        },
+        "deadlines": {state: _deadline(deadline) for state, deadline in sorted(definition.deadlines.items())},
         "links": [
             {"role": link.role, "type": link.type, "context_key": link.context_key, "inverse": link.inverse}
             for link in definition.links
@@ -37,10 +34,25 @@ def recorded(definition: Definition) -> dict[str, Any]:
         "fields": [[each.name, each.says, each.required] for each in definition.fields],
         "birth_effects": [effect.name for effect in definition.birth_effects],
     }
+    # What a definition does not use stays out: one recorded before it could be said must keep its checksum.
+    return body | ({"required_metadata": list(definition.required_metadata)} if definition.required_metadata else {})
+
+
+def _deadline(deadline: Deadline) -> dict[str, Any]:
+    body: dict[str, Any] = {"seconds": deadline.seconds, "trigger": deadline.trigger}
+    if deadline.context_key is not None:
+        body["context_key"] = deadline.context_key
+    if deadline.growth:
+        body["growth"] = {
+            "column": deadline.growth.column,
+            "factor": deadline.growth.factor,
+            "cap_seconds": deadline.growth.cap_seconds,
+        }
+    return body
 
 
 def _rule(move: Transition) -> dict[str, Any]:
-    return {
+    body = {
         "trigger": move.trigger,
         "when": [guard.name for guard in move.when],
         "then": [[follow_up.role, follow_up.trigger] for follow_up in move.then],
@@ -51,6 +63,7 @@ def _rule(move: Transition) -> dict[str, Any]:
         "settles": move.settles,
         "severity": move.severity,
     }
+    return body | ({"exceptional": True} if move.exceptional else {})
 
 
 def checksum(definition: Definition) -> str:
@@ -95,6 +108,12 @@ def mermaid(definition: Definition) -> str:
         marks = (" ‖ approval" if move.approval else "") + "".join(f" ? {guard.name}" for guard in move.when)
         lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
     for state, deadline in definition.deadlines.items():
-        lines.append(f"    note right of {state}: {deadline.trigger} after {deadline.seconds / 3600:g} h")
+        lines.append(f"    note right of {state}: {deadline.trigger} after {_spoken(deadline)}")
     lines += [f"    {state} --> [*]" for state in definition.states if state in definition.terminal]
     return "\n".join(lines)
+
+
+def _spoken(deadline: Deadline) -> str:
+    hours, minutes = deadline.seconds / HOUR_SECONDS, deadline.seconds / 60
+    first = f"{hours:g} h" if hours >= 1 else f"{minutes:g} min" if minutes >= 1 else f"{deadline.seconds:g} s"
+    return first + (", growing" if deadline.growth else "")

@@ -22,7 +22,7 @@ FINISHED: frozenset[Status] = frozenset({"applied", "rejected", "superseded", "d
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The move is legal: go to `dest`, and do what the transition says."""
+    """The move is legal: go to `dest`, and do what the transition says. `deadline` has this instance's seconds."""
 
     transition: Transition
     dest: str

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from workflows.backoff import Growth
 from workflows.catalogue import Catalogue, catalogue
 from workflows.check import check
-from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, FollowUp, Guard, Link, T
+from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, FollowUp, Guard, Link, T
 from workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
 
 SOUND = Definition(
@@ -21,6 +22,7 @@ SOUND = Definition(
     transitions=(T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")),
 )
 WAITS = Guard("patient", lambda case: False, "held", wait=True)
+ALLOWED = Guard("allowed", lambda case: case.by == "ann", "only ann")
 
 
 def with_move(*moves: Any) -> dict[str, Any]:
@@ -42,6 +44,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown source": (with_move(T("dim", "half", "on")), "'dim' names the unknown state 'half'"),
     "every source": (with_move(T("kick", "*", "broken")), r"'kick' names the unknown state '\*'"),
     "a way out of a terminal state": (with_move(T("mend", "broken", "off")), "leaves the terminal state 'broken'"),
+    "an exception nobody answers for": (
+        with_move(T("mend", "broken", "off", exceptional=True)),
+        "leaves the terminal state 'broken' under nobody's authority",
+    ),
     "no source": (with_move(T("dim", (), "on")), "lists no source, or one twice"),
     "a source twice": (with_move(T("dim", ("off", "off"), "on")), "lists no source, or one twice"),
     "a destination that is hidden": (with_move(T("press", "off", "broken")), "hides those after it"),
@@ -61,6 +67,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a deadline that fires what is illegal": (with_deadline(Deadline(60, "press")), "fires 'press', which is illegal"),
     "a deadline in the past": (with_deadline(Deadline(0, "release")), "not in the future"),
+    "a deadline that an unchecked field says": (
+        with_deadline(Deadline(60, "release", context_key="patience")),
+        "said by 'patience', which is no field",
+    ),
+    "a deadline capped below its first": (
+        with_deadline(Deadline(60, "release", growth=Growth("count", cap_seconds=30))),
+        "capped below where it begins",
+    ),
 }
 
 
@@ -84,6 +98,21 @@ def test_a_wait_without_a_deadline_is_doubtful_but_not_wrong() -> None:
     waiting = replace(SOUND, **with_move(T("dim", "on", "off", when=(WAITS,))))
     assert check(waiting) == ["'dim' can wait in 'on' for ever: the state has no deadline"]
     assert check(replace(waiting, **with_deadline(Deadline(60, "release")))) == []
+
+
+def test_an_exception_that_is_guarded_may_leave_a_terminal_state() -> None:
+    assert check(replace(SOUND, **with_move(T("mend", "broken", "off", when=(ALLOWED,), exceptional=True)))) == []
+
+
+def test_a_machine_may_never_end() -> None:
+    for_ever = SOUND.transitions[:2]
+    assert check(replace(SOUND, states=("off", "on"), terminal=frozenset(), transitions=for_ever)) == []
+
+
+def test_a_deadline_may_be_said_by_a_field() -> None:
+    patience = Field("patience", lambda value: value != 0, "not 0")
+    said = with_deadline(Deadline(60, "release", context_key="patience"))
+    assert check(replace(SOUND, fields=(patience,), **said)) == []
 
 
 def test_guarded_alternatives_hide_nothing() -> None:
@@ -110,7 +139,7 @@ def test_new_instances_get_the_newest_version_by_number_not_by_letter() -> None:
 
 
 def test_what_is_not_defined_is_refused_naming_what_is() -> None:
-    with pytest.raises(UnknownWorkflow, match=r"'epic'.*approval, pr_review, sprint, story"):
+    with pytest.raises(UnknownWorkflow, match=r"'epic'.*approval, .*pr_review, .*sprint, .*story"):
         catalogue().get("epic")
     with pytest.raises(UnknownWorkflow, match=r"'9\.9\.9' of 'story'.*1\.0\.0"):
         catalogue().get("story", "9.9.9")

@@ -8,11 +8,18 @@ from types import MappingProxyType
 
 import pytest
 
+from workflows.backoff import Growth
 from workflows.catalogue import catalogue
 from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Guard, T
 from workflows.export import canonical_checksum, checksum, mermaid, public, recorded, verdict
 
 STORY, APPROVAL = catalogue().get("story"), catalogue().get("approval")
+RECORDED = {  # as released: an installation that has recorded these refuses to start with others
+    "story": "a8772ee4918899a2",
+    "sprint": "5a6ddb0ba4193efc",
+    "pr_review": "9c1e6d87b37c9870",
+    "approval": "67d566eba53c20ae",
+}
 PASSES = Guard("passes", lambda case: True, "it must pass")
 every = pytest.mark.parametrize("definition", list(catalogue()), ids=lambda each: each.type)
 
@@ -44,6 +51,8 @@ CHANGES: dict[str, tuple[Definition, str]] = {
         replace(STORY, deadlines=MappingProxyType({"blocked": Deadline(60, "unblock")})),
         "MINOR: guards",
     ),
+    "metadata required": (replace(STORY, required_metadata=("points",)), "MINOR: guards"),
+    "an exception declared": (last_move(exceptional=True), "MINOR: guards"),
 }
 
 
@@ -87,6 +96,24 @@ def test_every_change_of_behaviour_changes_the_checksum_and_asks_for_its_part_of
     assert verdict(recorded(STORY), recorded(changed)).startswith(says)
 
 
+def test_what_an_earlier_release_recorded_still_has_its_checksum() -> None:
+    assert {type_: checksum(catalogue().get(type_, "1.0.0"))[:16] for type_ in RECORDED} == RECORDED
+
+
+def test_every_way_a_deadline_can_differ_is_recorded() -> None:
+    plain = Deadline(60, "unblock")
+    ways = (
+        plain,
+        replace(plain, seconds=61),
+        replace(plain, context_key="patience"),
+        replace(plain, growth=Growth("retry_count", 600)),
+        replace(plain, growth=Growth("retry_count", 601)),
+        replace(plain, growth=Growth("other_count", 600)),
+        replace(plain, growth=Growth("retry_count", 600, factor=3)),
+    )
+    assert len({checksum(replace(STORY, deadlines=MappingProxyType({"blocked": way}))) for way in ways}) == len(ways)
+
+
 @every
 def test_the_diagram_shows_every_move_and_every_end(definition: Definition) -> None:
     drawn = mermaid(definition)
@@ -101,3 +128,5 @@ def test_the_diagram_marks_approvals_guards_and_deadlines() -> None:
     assert "approved --> merged: merge ‖ approval" in mermaid(catalogue().get("pr_review"))
     assert "review --> testing: approve ? pull_request_merged" in mermaid(STORY)
     assert "note right of pending: expire after 72 h" in mermaid(APPROVAL)
+    assert "note right of running: timeout_exceeded after 30 min" in mermaid(catalogue().get("task"))
+    assert "note right of retrying: retry_delay_elapsed after 2 s, growing" in mermaid(catalogue().get("task"))

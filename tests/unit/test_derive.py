@@ -1,0 +1,253 @@
+"""What a workstream, a run and a task are owed: legal, let through by its guards, and never for ever nothing."""
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.case import Case, Linked
+from workflows.catalogue import catalogue
+from workflows.decide import decide
+from workflows.orchestration.derive import (
+    RunCounts,
+    WorkstreamCounts,
+    dead_task_trigger,
+    failure_reason,
+    run_trigger,
+    workstream_trigger,
+)
+from workflows.outcomes import Applied
+
+WORKSTREAM, RUN, TASK = (catalogue().get(type_) for type_ in ("workstream", "run", "task"))
+TASK_STATES = ("pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled", "blocked")
+WORKSTREAM_STATES = tuple(each.name for each in fields(RunCounts) if each.name not in ("state", "critical_failures"))
+
+few = st.integers(0, 3)
+
+
+@st.composite
+def workstreams(draw: Any) -> WorkstreamCounts:
+    """Any workstream, the impossible ones too (a scheduler may look between two commits)."""
+    tasks = {state: draw(few) for state in TASK_STATES}
+    return WorkstreamCounts(
+        state=draw(st.sampled_from(WORKSTREAM.states)),
+        **tasks,
+        critical_failures=draw(st.integers(0, tasks["failed"])),
+        quarantined_patches=draw(st.integers(0, 1)),
+        unfinished_dependencies=draw(st.integers(0, 1)),
+        skipped_dependencies=draw(st.integers(0, 1)),
+        dead_dependencies=draw(st.integers(0, 1)),
+        task_count=draw(st.none() | few),
+    )
+
+
+@st.composite
+def runs(draw: Any) -> RunCounts:
+    """Any run."""
+    counts = {state: draw(few) for state in WORKSTREAM_STATES}
+    critical = draw(st.integers(0, counts["failed"]))
+    return RunCounts(state=draw(st.sampled_from(RUN.states)), **counts, critical_failures=critical)
+
+
+def case_of(counts: WorkstreamCounts, trigger: str) -> Case:
+    """The question that firing what is owed would put, with the facts that these counts stand for."""
+    depends_on = {
+        "executing": counts.unfinished_dependencies,
+        "skipped": counts.skipped_dependencies,
+        "failed": counts.dead_dependencies,
+    }
+    patches = {"quarantined": counts.quarantined_patches}
+    roles = {"depends_on": depends_on, "patches": patches}
+    return Case(
+        state=counts.state,
+        version=1,
+        context={} if counts.task_count is None else {"task_count": counts.task_count},
+        trigger=trigger,
+        by="scheduler",
+        metadata={"reason": failure_reason(counts)},
+        linked={
+            role: tuple(Linked("any", f"{state}{number}", state) for state, n in states.items() for number in range(n))
+            for role, states in roles.items()
+        },
+        row={
+            "total_tasks": sum(getattr(counts, state) for state in TASK_STATES),
+            "started_tasks": counts.started,
+            "completed_tasks": counts.completed,
+            "failed_tasks": counts.failed,
+            "ended_tasks": counts.completed + counts.failed + counts.cancelled,
+            "critical_failures": counts.critical_failures,
+        },
+    )
+
+
+@given(workstreams())
+def test_what_a_workstream_is_owed_its_machine_applies(counts: WorkstreamCounts) -> None:
+    trigger = workstream_trigger(counts)
+    if trigger is not None:
+        outcome = decide(WORKSTREAM, case_of(counts, trigger))
+        assert isinstance(outcome, Applied), outcome
+
+
+@given(runs())
+def test_what_a_run_is_owed_its_machine_applies(counts: RunCounts) -> None:
+    trigger = run_trigger(counts)
+    if trigger is not None:
+        row = {
+            "total_workstreams": sum(getattr(counts, state) for state in WORKSTREAM_STATES),
+            "completed_workstreams": counts.completed,
+            "skipped_workstreams": counts.skipped,
+            "ended_workstreams": counts.completed + counts.skipped + counts.failed + counts.cancelled,
+            "critical_failures": counts.critical_failures,
+        }
+        asked = Case(state=counts.state, version=1, context={}, trigger=trigger, by="scheduler", row=row)
+        assert isinstance(decide(RUN, asked), Applied)
+
+
+@given(workstreams())
+def test_a_workstream_whose_tasks_have_all_ended_comes_to_its_end(counts: WorkstreamCounts) -> None:
+    unended = {state: 0 for state in TASK_STATES if state not in ("completed", "failed", "cancelled")}
+    ended = replace(counts, **unended, unfinished_dependencies=0, task_count=None)
+    for _ in WORKSTREAM.states:
+        trigger = workstream_trigger(ended)
+        if trigger is None:
+            break
+        outcome = decide(WORKSTREAM, case_of(ended, trigger))
+        assert isinstance(outcome, Applied)
+        ended = replace(ended, state=outcome.dest)
+    # Validating is somebody's to pass or fail, paused somebody's to resume.
+    assert ended.state in WORKSTREAM.terminal | {"validating", "paused"}
+
+
+@given(runs())
+def test_a_running_run_whose_workstreams_have_all_ended_is_owed_its_end(counts: RunCounts) -> None:
+    over = {state: 0 for state in WORKSTREAM_STATES if state not in WORKSTREAM.terminal}
+    assert run_trigger(replace(counts, state="running", **over)) in ("complete", "fail")
+
+
+@given(runs() | workstreams())
+def test_nothing_is_owed_to_what_has_ended(counts: RunCounts | WorkstreamCounts) -> None:
+    for ending in ("completed", "failed", "cancelled", "skipped", "succeeded", "canceled"):
+        if isinstance(counts, RunCounts):
+            assert run_trigger(replace(counts, state=ending)) is None
+        else:
+            assert workstream_trigger(replace(counts, state=ending)) is None
+
+
+def ssot_1_3_4(counts: WorkstreamCounts) -> str:
+    """`derive_workstream_state`, typed off the seed."""
+    total = sum(getattr(counts, state) for state in TASK_STATES)
+    if counts.running:
+        return "executing"
+    if counts.completed == total:
+        return "validating"
+    if counts.critical_failures:
+        return "failed"
+    if counts.blocked:
+        return "blocked"
+    if counts.pending + counts.queued == total:
+        return "ready"
+    return "executing"
+
+
+@given(workstreams())
+def test_an_executing_workstream_is_led_where_the_ssot_derives_it_to_be(counts: WorkstreamCounts) -> None:
+    counts = replace(counts, state="executing", quarantined_patches=0)
+    trigger = workstream_trigger(counts)
+    derived = ssot_1_3_4(counts)
+    if derived == "validating":
+        assert trigger == "all_tasks_completed"
+    elif derived == "failed" or counts.critical_failures:
+        # Running tasks do not hold a critical failure up (SSOT 1.3.7, invariant 3).
+        assert trigger == "critical_task_failed"
+    else:  # executing, or what it cannot go back to: ruling 5 once every task has ended
+        ended = counts.completed + counts.failed + counts.cancelled
+        assert trigger == ("critical_task_failed" if ended == counts.total else None)
+
+
+OWED: list[tuple[str, dict[str, Any], str | None]] = [
+    ("planned", {"pending": 2}, "all_tasks_created"),
+    ("planned", {"pending": 2, "task_count": 2}, "all_tasks_created"),
+    ("planned", {"pending": 1, "task_count": 2}, None),
+    ("planned", {"pending": 2, "unfinished_dependencies": 1}, "dependency_check_failed"),
+    ("planned", {"pending": 2, "skipped_dependencies": 1, "unfinished_dependencies": 1}, "skip"),
+    ("planned", {"pending": 2, "dead_dependencies": 1, "skipped_dependencies": 1}, "cancel"),
+    ("blocked", {"pending": 2, "unfinished_dependencies": 1}, None),
+    ("blocked", {"pending": 2}, "dependency_satisfied"),
+    ("blocked", {"pending": 2, "skipped_dependencies": 1}, "skip"),
+    ("blocked", {"pending": 2, "dead_dependencies": 1}, "cancel"),
+    ("ready", {"queued": 2}, None),
+    ("ready", {"queued": 1, "running": 1}, "first_task_started"),
+    ("ready", {"queued": 1, "completed": 1}, "first_task_started"),  # started and done between two looks
+    ("ready", {"queued": 1, "cancelled": 1}, None),
+    ("ready", {"cancelled": 2}, "cancel"),
+    ("ready", {}, "skip"),
+    ("executing", {"completed": 2}, "all_tasks_completed"),
+    ("executing", {"completed": 1, "running": 1}, None),
+    ("executing", {"completed": 1, "retrying": 1}, None),
+    ("executing", {"failed": 1, "pending": 1}, None),  # seed 001: without it, the others go on
+    ("executing", {"failed": 1, "running": 1, "critical_failures": 1}, "critical_task_failed"),
+    ("executing", {"completed": 1, "failed": 1}, "critical_task_failed"),
+    ("executing", {"completed": 1, "cancelled": 1}, "critical_task_failed"),
+    ("executing", {"running": 1, "quarantined_patches": 1}, "critical_task_failed"),
+    ("validating", {"completed": 2}, None),
+    ("validating", {"completed": 2, "quarantined_patches": 1}, "validation_failed"),
+    ("paused", {"failed": 1, "critical_failures": 1}, None),
+]
+
+
+@pytest.mark.parametrize(("state", "counts", "trigger"), OWED)
+def test_a_workstream_is_owed(state: str, counts: dict[str, Any], trigger: str | None) -> None:
+    assert workstream_trigger(WorkstreamCounts(state, **counts)) == trigger
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"failed": 1, "critical_failures": 1, "quarantined_patches": 1}, None),
+        ({"running": 1, "quarantined_patches": 1}, "quarantined_patch"),
+        ({"completed": 1, "cancelled": 1}, "tasks_can_never_run"),
+        ({"completed": 2}, None),
+        ({"running": 1}, None),
+    ],
+)
+def test_a_failing_workstream_says_why(counts: dict[str, Any], reason: str | None) -> None:
+    assert failure_reason(WorkstreamCounts("executing", **counts)) == reason
+
+
+@pytest.mark.parametrize(
+    ("state", "counts", "trigger"),
+    [
+        ("pending", {"completed": 1}, None),
+        ("running", {"executing": 1, "completed": 1}, None),
+        ("running", {"completed": 1, "skipped": 1}, "complete"),
+        ("running", {}, "complete"),
+        ("running", {"executing": 1, "failed": 1}, None),
+        ("running", {"executing": 1, "failed": 1, "critical_failures": 1}, "fail"),
+        ("running", {"completed": 1, "failed": 1}, "fail"),
+        ("running", {"completed": 1, "cancelled": 1}, "fail"),
+        ("running", {"paused": 1, "completed": 1}, None),
+    ],
+)
+def test_a_run_is_owed(state: str, counts: dict[str, Any], trigger: str | None) -> None:
+    assert run_trigger(RunCounts(state, **counts)) == trigger
+
+
+def test_the_counts_have_every_state_of_what_they_count() -> None:
+    assert set(TASK_STATES) == set(TASK.states) <= set(asdict(WorkstreamCounts("ready")))
+    assert set(WORKSTREAM_STATES) == set(WORKSTREAM.states)
+    assert WorkstreamCounts("ready", **dict.fromkeys(TASK_STATES, 1)).total == len(TASK_STATES)
+    assert RunCounts("running", **dict.fromkeys(WORKSTREAM_STATES, 1)).total == len(WORKSTREAM_STATES)
+    ended = dict.fromkeys(TASK.terminal, 1)
+    assert WorkstreamCounts("ready", **ended).ended == len(TASK.terminal)
+    assert RunCounts("running", **dict.fromkeys(WORKSTREAM.terminal, 1)).ended == len(WORKSTREAM.terminal)
+
+
+@pytest.mark.parametrize("state", TASK.states)
+def test_a_task_that_waits_for_what_never_completes_is_cancelled(state: str) -> None:
+    owed = dead_task_trigger(state, dead_dependencies=1)
+    assert (owed == "cancel") == (state in ("pending", "blocked"))
+    assert dead_task_trigger(state, dead_dependencies=0) is None
+    if owed:
+        assert (owed, state) in TASK.moves

@@ -1,0 +1,37 @@
+"""A step, which tasks came from: it fails, and may be tried again (seed 000).
+
+S_PENDING → S_RUNNING → S_SUCCESS | S_FAILED
+S_FAILED → S_RETRYING → S_RUNNING
+
+Triggers are those of the seed's diagram. Only success is final: a failed step waits to be tried again, and blocks those
+that depend on it meanwhile.
+"""
+
+from types import MappingProxyType
+
+from workflows.definition import Deadline, Definition, Field, Link, T
+from workflows.fields import name
+from workflows.lineage.guards import steps_before_succeeded
+from workflows.orchestration.evidence import exit_code_expected, exit_code_unexpected
+from workflows.orchestration.fields import EXIT_CODES
+from workflows.orchestration.guards import retries_left
+from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
+
+STEP_0_1 = Definition(
+    type="step",
+    version="0.1.0",
+    summary="A step of the oldest workstream (seed 000).",
+    states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING"),
+    initial="S_PENDING",
+    terminal=frozenset({"S_SUCCESS"}),
+    transitions=(
+        T("dependencies_met", "S_PENDING", "S_RUNNING", when=(steps_before_succeeded,)),
+        T("success", "S_RUNNING", "S_SUCCESS", when=(exit_code_expected,)),
+        T("failure", "S_RUNNING", "S_FAILED", when=(exit_code_unexpected,), severity="error"),
+        T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning"),
+        T("retry_attempt", "S_RETRYING", "S_RUNNING"),
+    ),
+    deadlines=MappingProxyType({"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)}),
+    links=(Link("workstream", type="workstream", context_key="workstream_id", inverse="steps"),),
+    fields=(Field("workstream_id", name, "the entity id or UUID of its workstream"), EXIT_CODES),
+)

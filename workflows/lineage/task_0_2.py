@@ -1,0 +1,34 @@
+"""The task before it could be blocked or time out (seed 001).
+
+pending → queued → running → validating → completed
+            ↑_ retrying ←_|        |
+          running, validating → failed      running → cancelled
+"""
+
+from types import MappingProxyType
+
+from workflows.definition import Deadline, Definition, T
+from workflows.orchestration.evidence import exit_code_zero, worker_capable, worker_named
+from workflows.orchestration.guards import dependencies_completed, retries_left, retries_used_up
+from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
+
+TASK_0_2 = Definition(
+    type="task",
+    version="0.2.0",
+    summary="A task that is never blocked (seed 001).",
+    states=("pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"),
+    initial="pending",
+    terminal=frozenset({"completed", "failed", "cancelled"}),
+    transitions=(
+        T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
+        T("worker_started", "queued", "running", when=(worker_named, worker_capable)),
+        T("execution_completed", "running", "validating", when=(exit_code_zero,)),
+        T("execution_failed", "running", "retrying", when=(retries_left,), severity="warning"),
+        T("execution_failed", "running", "failed", when=(retries_used_up,), severity="error"),
+        T("user_cancelled", "running", "cancelled", severity="warning"),
+        T("retry_delay_elapsed", "retrying", "queued"),
+        T("validation_passed", "validating", "completed"),
+        T("validation_failed", "validating", "failed", severity="error"),
+    ),
+    deadlines=MappingProxyType({"retrying": Deadline(BACKOFF_SECONDS, "retry_delay_elapsed", growth=BACKOFF)}),
+)

@@ -1,0 +1,33 @@
+"""The oldest workstream: it fails, and may be tried again (seed 000).
+
+S_PENDING → S_RUNNING → S_SUCCESS | S_FAILED | S_ABANDONED
+S_FAILED → S_RETRYING → S_RUNNING      S_FAILED → S_ABANDONED
+
+Triggers are those of the seed's diagram; `max_retries_exceeded` is its table's.
+"""
+
+from types import MappingProxyType
+
+from workflows.definition import Deadline, Definition, T
+from workflows.lineage.guards import step_failed, steps_succeeded
+from workflows.orchestration.guards import retries_left, retries_used_up
+from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
+
+WORKSTREAM_0_1 = Definition(
+    type="workstream",
+    version="0.1.0",
+    summary="The oldest workstream, of steps (seed 000).",
+    states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING", "S_ABANDONED"),
+    initial="S_PENDING",
+    terminal=frozenset({"S_SUCCESS", "S_ABANDONED"}),
+    transitions=(
+        T("start_execution", "S_PENDING", "S_RUNNING"),
+        T("all_steps_succeed", "S_RUNNING", "S_SUCCESS", when=(steps_succeeded,)),
+        T("step_fails", "S_RUNNING", "S_FAILED", when=(step_failed,), severity="error"),
+        T("abandon", "S_RUNNING", "S_ABANDONED", severity="warning"),
+        T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning"),
+        T("max_retries_exceeded", "S_FAILED", "S_ABANDONED", when=(retries_used_up,), severity="error"),
+        T("retry_attempt", "S_RETRYING", "S_RUNNING"),
+    ),
+    deadlines=MappingProxyType({"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)}),
+)

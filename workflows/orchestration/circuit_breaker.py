@@ -1,0 +1,39 @@
+"""A circuit breaker: a tool that keeps failing is left alone for a while (SSOT 2.4). It never ends.
+
+CLOSED → OPEN → HALF_OPEN → CLOSED | OPEN
+
+Who calls the tool counts, and fires `failure_threshold_exceeded` or `success` when the count is reached. The deadline
+of OPEN fires `cooldown_expires`; an operator who resets it fires that earlier.
+"""
+
+from types import MappingProxyType
+
+from workflows.definition import Deadline, Definition, Field, T
+from workflows.fields import name
+from workflows.orchestration.fields import at_least, positive
+
+COOLDOWN_SECONDS = 60.0  # SSOT 2.4.4
+
+CIRCUIT_BREAKER = Definition(
+    type="circuit_breaker",
+    version="1.0.0",
+    summary="A circuit breaker of one tool (SSOT 2.4).",
+    states=("CLOSED", "OPEN", "HALF_OPEN"),
+    initial="CLOSED",
+    terminal=frozenset(),
+    transitions=(
+        T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),
+        T("cooldown_expires", "OPEN", "HALF_OPEN"),
+        T("success", "HALF_OPEN", "CLOSED", severity="warning"),
+        T("failure", "HALF_OPEN", "OPEN", severity="error"),
+    ),
+    deadlines=MappingProxyType(
+        {"OPEN": Deadline(COOLDOWN_SECONDS, "cooldown_expires", context_key="cooldown_seconds")}
+    ),
+    fields=(
+        Field("tool_id", name, "the name of a tool", required=True),
+        Field("failure_threshold", lambda value: at_least(1, value), "a whole number, at least 1"),
+        Field("cooldown_seconds", positive, "a number of seconds above 0"),
+        Field("success_threshold", lambda value: at_least(1, value), "a whole number, at least 1"),
+    ),
+)

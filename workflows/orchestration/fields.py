@@ -1,0 +1,54 @@
+"""What the orchestration's machines expect of their contexts: the columns of SSOT section 6 that are said at birth."""
+
+from collections.abc import Mapping
+from math import isfinite
+
+from workflows.definition import Field
+from workflows.fields import name, names
+
+
+def whole(value: object) -> bool:
+    """An int that is not a bool."""
+    return type(value) is int
+
+
+def at_least(least: int, value: object) -> bool:
+    """A whole number not below `least`."""
+    return type(value) is int and value >= least
+
+
+def number(value: object) -> bool:
+    """An int or a float, and neither a bool nor infinite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def positive(value: object) -> bool:
+    """A number of seconds above zero."""
+    return isinstance(value, int | float) and number(value) and value > 0
+
+
+def backoff(value: object) -> bool:
+    """An object of `base`, `factor` and `cap`, or some of them, that `workflows.backoff.grown` can use."""
+    if not isinstance(value, Mapping) or not all(map(number, value.values())):
+        return False
+    base, cap, factor = (float(value.get(key, 1.0)) for key in ("base", "cap", "factor"))
+    return base >= 0 and cap >= 0 and 1 <= factor <= GREATEST_FACTOR
+
+
+def exit_codes(value: object) -> bool:
+    """A list of whole numbers, at least one: a command that may end in no way never succeeds."""
+    return isinstance(value, list) and bool(value) and all(map(whole, value))
+
+
+def affinity(value: object) -> bool:
+    """An object whose `workstreams`, where it has them, are names (SSOT 1.5.6)."""
+    return isinstance(value, Mapping) and names(value.get("workstreams", []))
+
+
+GREATEST_FACTOR = 10
+NAME_SAYS = "a name"
+RETRY_OF = Field("retry_of", name, "the entity id or UUID of the one it is tried again for")
+IS_CRITICAL = Field("is_critical", lambda value: isinstance(value, bool), "true or false")
+TIMEOUT = Field("timeout_sec", positive, "a number of seconds above 0")
+EXIT_CODES = Field("expected_exit_codes", exit_codes, "a list of whole numbers, at least one")
+CAPABILITIES_SAY = "a list of names"

@@ -1,0 +1,127 @@
+"""Guards on what stands around an instance: those it is linked to, and the counts of its row.
+
+Roles: `depends_on` (of its own type), `blocked_by_gates` (gates before it), `gates` (gates after its execution) and
+`patches`. Workstreams and runs know their tasks and workstreams by counts in their rows, never one by one: a workstream
+may have ten thousand tasks.
+"""
+
+from workflows.case import Case
+from workflows.definition import Fact, Guard
+
+LINKED: frozenset[Fact] = frozenset({"linked"})
+ROW: frozenset[Fact] = frozenset({"row"})
+APPLY_RETRIES = 3  # ruling 2, SSOT 8.1.2
+QUARANTINED_PATCH = "quarantined_patch"  # SSOT 3.2.1, rule 2
+NEVER_RUN = "tasks_can_never_run"  # ruling 5
+
+
+def _all(case: Case, role: str, *states: str) -> bool:
+    return all(linked.state in states for linked in case.linked.get(role, ()))
+
+
+def _dependencies_hold(case: Case) -> bool:
+    return _all(case, "depends_on", "completed") and _all(case, "blocked_by_gates", "PASSED")
+
+
+def _gate_failed(case: Case) -> bool:
+    gates = (*case.linked.get("blocked_by_gates", ()), *case.linked.get("gates", ()))
+    return any(gate.state in ("FAILED", "BLOCKED") for gate in gates)
+
+
+dependencies_completed = Guard(
+    "dependencies_completed",
+    _dependencies_hold,
+    "everything it depends on must be completed, and every gate before it PASSED",
+    needs=LINKED,
+)
+
+dependency_missing = Guard(
+    "dependency_missing",
+    lambda case: not _dependencies_hold(case),
+    "everything it depends on is completed, and every gate before it PASSED: nothing blocks it",
+    needs=LINKED,
+)
+
+gate_failed = Guard(
+    "gate_failed",
+    _gate_failed,
+    "none of its gates has failed: nothing blocks it",
+    needs=LINKED,
+)
+
+gates_passed = Guard(
+    "gates_passed",
+    lambda case: _all(case, "gates", "PASSED"),
+    "every one of its gates must be PASSED",
+    needs=LINKED,
+)
+
+patches_verified = Guard(
+    "patches_verified",
+    lambda case: _all(case, "patches", "verified", "committed"),
+    "every one of its patches must be verified or committed",
+    needs=LINKED,
+)
+
+gate_dependencies_passed = Guard(
+    "gate_dependencies_passed",
+    lambda case: _all(case, "depends_on", "PASSED"),
+    "every gate it depends on must be PASSED",
+    needs=LINKED,
+)
+
+gate_dependency_failed = Guard(
+    "gate_dependency_failed",
+    lambda case: any(gate.state in ("FAILED", "BLOCKED") for gate in case.linked.get("depends_on", ())),
+    "no gate it depends on has failed: nothing blocks it",
+    needs=LINKED,
+)
+
+retries_left = Guard(
+    "retries_left",
+    lambda case: case.row["retry_count"] < case.row["max_retries"],
+    "its retries are used up",
+    needs=ROW,
+)
+
+retries_used_up = Guard(
+    "retries_used_up",
+    lambda case: case.row["retry_count"] >= case.row["max_retries"],
+    "it has retries left",
+    needs=ROW,
+)
+
+apply_retries_left = Guard(
+    "apply_retries_left",
+    lambda case: case.row["apply_retries"] < APPLY_RETRIES,
+    f"it was retried {APPLY_RETRIES} times: give it up (quarantine) or drop it",
+    needs=ROW,
+)
+
+holds_no_task = Guard(
+    "holds_no_task",
+    lambda case: case.row["current_load"] == 0,
+    "finish the task first (drain)",
+    needs=ROW,
+)
+
+tasks_all_created = Guard(
+    "tasks_all_created",
+    lambda case: case.row["total_tasks"] == case.context.get("task_count", case.row["total_tasks"]),
+    "as many tasks must exist as the workstream's task_count says",
+    needs=ROW,
+)
+
+task_started = Guard(
+    "task_started",
+    lambda case: case.row["started_tasks"] > 0,
+    "at least one of its tasks must have started to run",
+    needs=ROW,
+)
+
+tasks_all_completed = Guard(
+    "tasks_all_completed",
+    lambda case: case.row["completed_tasks"] == case.row["total_tasks"],
+    "every one of its tasks must be completed",
+    needs=ROW,
+)

@@ -1,0 +1,72 @@
+"""A patch, from its creation to its commit, or to where it was set aside and why (SSOT 2.2, 2.5, rulings 1 and 2).
+
+created → validated → queued → applied → verified → committed → rolled_back
+   ↓          ↓         ↓ ↑       ↓
+   ↓          ↓   apply_failed    ↓
+   └──────────┴─────────┴─────────┴→ quarantined → dropped
+
+SSOT 2.2.4 gives its triggers in words; their names are ours. What ends a patch is final but for two moves that somebody
+answers for (SSOT 8.2.3, ruling 1): `roll_back`, once the compensation is done, and `drop`.
+"""
+
+from workflows.definition import Definition, Field, Link, T
+from workflows.fields import name
+from workflows.orchestration.evidence import authorized, compensated, reason_given
+from workflows.orchestration.fields import NAME_SAYS, RETRY_OF
+from workflows.orchestration.guards import apply_retries_left, gates_passed
+
+PATCH_LEDGER = Definition(
+    type="patch_ledger",
+    version="1.0.0",
+    summary="A patch, from created to committed, quarantined or rolled back (SSOT 2.2, rulings 1 and 2).",
+    states=(
+        "created",
+        "validated",
+        "queued",
+        "applied",
+        "apply_failed",
+        "verified",
+        "committed",
+        "rolled_back",
+        "quarantined",
+        "dropped",
+    ),
+    initial="created",
+    terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # SSOT 8.2.1
+    transitions=(
+        T("validation_passed", "created", "validated"),
+        T("validation_failed", "created", "quarantined", when=(reason_given,), severity="warning"),
+        T("accept", "validated", "queued"),
+        T("violate_policy", "validated", "quarantined", when=(reason_given,), severity="warning"),
+        T("apply_succeeded", "queued", "applied"),
+        T("apply_failed", "queued", "apply_failed", severity="warning"),
+        T("retry_apply", "apply_failed", "queued", when=(apply_retries_left,)),
+        T("give_up", "apply_failed", "quarantined", when=(reason_given,), severity="warning"),
+        T("drop", "apply_failed", "dropped", when=(authorized, reason_given), severity="warning"),
+        T("tests_passed", "applied", "verified", when=(gates_passed,)),
+        T("tests_failed", "applied", "quarantined", when=(reason_given,), severity="warning"),
+        T("commit_succeeded", "verified", "committed"),
+        T(
+            "roll_back",
+            "committed",
+            "rolled_back",
+            when=(authorized, reason_given, compensated),
+            severity="critical",
+            exceptional=True,
+        ),
+        T("drop", "quarantined", "dropped", when=(authorized, reason_given), severity="warning", exceptional=True),
+    ),
+    links=(
+        Link("task", type="task", context_key="task_id", inverse="patches"),
+        Link("workstream", type="workstream", context_key="workstream_id", inverse="patches"),
+        Link("retry_of", type="patch_ledger", context_key="retry_of", inverse="retried_by"),
+    ),
+    fields=(
+        Field("patch_id", name, NAME_SAYS, required=True),
+        Field("workstream_id", name, "the entity id or UUID of its workstream", required=True),
+        Field("task_id", name, "the entity id or UUID of the task that made it"),
+        Field("phase_id", name, NAME_SAYS),
+        RETRY_OF,
+    ),
+    required_metadata=("patch_id", "validation_results", "commit_sha", "quarantine_reason"),
+)

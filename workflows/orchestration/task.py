@@ -1,0 +1,119 @@
+"""A task: one command, or one piece of an agent's work (SSOT 1.4).
+
+pending ⇄ blocked
+pending → queued → running → validating → completed
+            ↑_ retrying ←_|        |
+          running, validating → failed      running → cancelled
+1.1.0: queued → blocked; every state that is not terminal → cancelled
+
+A time-out is a failure like another (ruling 3). `retry_delay_elapsed` is fired by the deadline of `retrying`: the
+backoff is complete when it is. In 1.1.0 `user_cancelled` is a person's and `cancel` the system's: a dependency that can
+never complete, a workstream that ended.
+"""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from workflows.backoff import Growth
+from workflows.definition import Deadline, Definition, Field, Link, T
+from workflows.fields import name, names
+from workflows.orchestration.evidence import exit_code_expected, worker_capable, worker_named
+from workflows.orchestration.fields import (
+    CAPABILITIES_SAY,
+    EXIT_CODES,
+    IS_CRITICAL,
+    RETRY_OF,
+    TIMEOUT,
+    at_least,
+    backoff,
+    whole,
+)
+from workflows.orchestration.guards import (
+    dependencies_completed,
+    dependency_missing,
+    gate_failed,
+    gates_passed,
+    patches_verified,
+    retries_left,
+    retries_used_up,
+)
+
+TIMEOUT_SECONDS = 1800.0  # SSOT 6.3, ruling 7
+BACKOFF_SECONDS = 2.0  # seed 000's example waits two seconds before the first retry
+BACKOFF = Growth("retry_count", cap_seconds=600.0)
+UNENDED = ("pending", "queued", "blocked", "running", "validating", "retrying")
+
+TASK_1_0 = Definition(
+    type="task",
+    version="1.0.0",
+    summary="A task, from pending to done, with retries (SSOT 1.4).",
+    states=(
+        "pending",
+        "queued",
+        "running",
+        "validating",
+        "completed",
+        "failed",
+        "retrying",
+        "cancelled",
+        "blocked",
+    ),
+    initial="pending",
+    terminal=frozenset({"completed", "failed", "cancelled"}),
+    transitions=(
+        T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
+        T("dependency_check_failed", "pending", "blocked", when=(dependency_missing,)),
+        T("dependency_satisfied", "blocked", "pending", when=(dependencies_completed,)),
+        T("worker_started", "queued", "running", when=(worker_named, worker_capable)),
+        T("execution_completed", "running", "validating", when=(exit_code_expected,)),
+        T("execution_failed", "running", "retrying", when=(retries_left,), severity="warning"),
+        T("execution_failed", "running", "failed", when=(retries_used_up,), severity="error"),
+        T("timeout_exceeded", "running", "retrying", when=(retries_left,), severity="warning"),
+        T("timeout_exceeded", "running", "failed", when=(retries_used_up,), severity="error"),
+        T("user_cancelled", "running", "cancelled", severity="warning"),
+        T("retry_delay_elapsed", "retrying", "queued"),
+        T("validation_passed", "validating", "completed", when=(gates_passed, patches_verified)),
+        T("validation_failed", "validating", "failed", severity="error"),
+    ),
+    deadlines=MappingProxyType(
+        {
+            "running": Deadline(TIMEOUT_SECONDS, "timeout_exceeded", context_key="timeout_sec"),
+            "retrying": Deadline(
+                BACKOFF_SECONDS,
+                "retry_delay_elapsed",
+                context_key="backoff",
+                growth=BACKOFF,
+            ),
+        }
+    ),
+    links=(Link("retry_of", type="task", context_key="retry_of", inverse="retried_by"),),
+    fields=(
+        Field("workstream_id", name, "the name of its workstream", required=True),
+        IS_CRITICAL,
+        Field("max_retries", lambda value: at_least(0, value), "a whole number, at least 0"),
+        TIMEOUT,
+        Field("backoff", backoff, "an object: base and cap, seconds from 0; factor, from 1 to 10"),
+        Field("required_capabilities", names, CAPABILITIES_SAY),
+        EXIT_CODES,
+        Field("priority", whole, "a whole number"),
+        RETRY_OF,
+    ),
+    required_metadata=("worker_id", "duration_seconds", "retry_count", "exit_code", "timeout_occurred"),
+)
+
+TASK_1_1 = replace(
+    TASK_1_0,
+    version="1.1.0",
+    summary="A task, from pending to done, with retries and cancelling from everywhere (SSOT 1.4, ruling 4).",
+    transitions=(
+        *TASK_1_0.transitions,
+        T("dependency_check_failed", "queued", "blocked", when=(gate_failed,), severity="warning"),
+        T(
+            "user_cancelled",
+            ("pending", "queued", "blocked", "validating", "retrying"),
+            "cancelled",
+            severity="warning",
+        ),
+        T("cancel", UNENDED, "cancelled", severity="warning"),
+    ),
+)

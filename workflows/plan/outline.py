@@ -1,0 +1,129 @@
+"""Who names whom in a plan: ids and references, with the fields they stand in, and nothing else.
+
+Made from plain values rather than from the models, so that references are checked and reported together with
+whatever else is wrong with the same file. What has no usable shape is passed over here: that is reported elsewhere.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from workflows.plan.problems import FieldPath
+
+Sort = Literal["workstream", "task", "gate", "tool"]
+REFERS: dict[Sort, tuple[tuple[str, Sort], ...]] = {
+    "workstream": (("depends_on", "workstream"),),
+    "task": (("depends_on", "task"), ("gates", "gate")),
+    "gate": (("depends_on", "gate"), ("blocks", "task")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`written` in the field at `path`: it means the `sort` called `target`, its full name."""
+
+    path: FieldPath
+    written: str
+    sort: Sort
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A workstream, task or gate. `name` is full (`build/compile`).
+
+    One without a readable id is called after its place, which nobody can write as an id: it still has its
+    references, but nothing can name it.
+    """
+
+    sort: Sort
+    path: FieldPath
+    id: str | None
+    name: str
+    workstream: str
+    refers: tuple[Reference, ...]
+
+    def is_own(self, reference: Reference) -> bool:
+        """Whether the reference is to the item itself; a task and a gate may have the same name."""
+        return (reference.sort, reference.target) == (self.sort, self.name)
+
+    @property
+    def refers_to_others(self) -> Iterator[Reference]:
+        """All references but those to itself."""
+        return (each for each in self.refers if not self.is_own(each))
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """All items, as written, the names of the tools, and what else refers to one of these."""
+
+    workstreams: list[Item] = field(default_factory=list)
+    tasks: list[Item] = field(default_factory=list)
+    gates: list[Item] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+    of_tools: list[Reference] = field(default_factory=list)
+    patches: list[FieldPath] = field(default_factory=list)
+    has_repository: bool = False
+
+    def items(self) -> Iterator[Item]:
+        """Workstreams, then tasks, then gates."""
+        yield from self.workstreams
+        yield from self.tasks
+        yield from self.gates
+
+
+def full(workstream: str, written: str) -> str:
+    """The full name of a task or gate that is written in `workstream`: `compile` there is `build/compile`."""
+    return written if "/" in written else f"{workstream}/{written}"
+
+
+def outline(value: object) -> Outline:
+    """The outline of a plan's plain values, whatever shape they have."""
+    plan = _mapping(value)
+    found = Outline(tools=list(_mapping(plan.get("tools"))), has_repository=plan.get("repository") is not None)
+    found.of_tools.extend(_tool(plan.get("defaults"), ("defaults",)))
+    for path, each in _entries(plan, "workstreams", ()):
+        workstream = _item("workstream", each, path, None)
+        found.workstreams.append(workstream)
+        for inner, task in _entries(each, "tasks", path):
+            found.tasks.append(_item("task", task, inner, workstream.name))
+            found.of_tools.extend(_tool(task, inner))
+            if task.get("patch") is not None:
+                found.patches.append((*inner, "patch"))
+        for inner, gate in _entries(each, "gates", path):
+            found.gates.append(_item("gate", gate, inner, workstream.name))
+    return found
+
+
+def _item(sort: Sort, value: dict[str, object], path: FieldPath, workstream: str | None) -> Item:
+    written = value.get("id")
+    own = str(written) if isinstance(written, str) and written else None
+    name = own or f"({path[-1]})"
+    scope = name if workstream is None else workstream
+    refers = (each for field, to in REFERS[sort] for each in _references(value, (*path, field), to, scope))
+    return Item(sort, path, own, name if workstream is None else f"{scope}/{name}", scope, tuple(refers))
+
+
+def _references(value: dict[str, object], path: FieldPath, to: Sort, workstream: str) -> Iterator[Reference]:
+    listed = value.get(str(path[-1]))
+    for number, each in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(each, str) and each:
+            written = str(each)
+            yield Reference((*path, number), written, to, written if to == "workstream" else full(workstream, written))
+
+
+def _tool(value: object, path: FieldPath) -> Iterator[Reference]:
+    named = _mapping(value).get("tool")
+    if isinstance(named, str) and named:
+        yield Reference((*path, "tool"), str(named), "tool", str(named))
+
+
+def _entries(value: object, field: str, path: FieldPath) -> Iterator[tuple[FieldPath, dict[str, object]]]:
+    listed = _mapping(value).get(field)
+    for number, each in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(each, dict):
+            yield (*path, field, number), each
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

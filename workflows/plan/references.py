@@ -1,0 +1,124 @@
+"""Whether a plan's names fit together: each given once, each reference to something there, no circles."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from itertools import islice
+
+from workflows.plan.outline import Outline, Reference, Sort
+from workflows.plan.problems import FieldPath, Finding, quoted
+from workflows.plan.waits import Node, Wait, Waits
+
+MAX_TASKS = 100_000
+HINTS = 50  # comparing a name with thousands takes a while: the first mistakes are the ones read
+COMPARED = 5_000
+
+LineOf = Callable[[FieldPath], int]
+
+
+def check_references(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
+    """Everything wrong with a plan's names.
+
+    Args:
+        outline: who names whom.
+        line_of: the line of a field, for problems that have two places.
+    """
+    yield from _bounds(outline)
+    yield from _doubles(outline, line_of)
+    yield from _dangling(outline)
+    yield from _repeated(outline, line_of)
+    for cycle in Waits(outline).cycles():
+        yield _circle(cycle, line_of)
+
+
+def _bounds(outline: Outline) -> Iterator[Finding]:
+    if len(outline.tasks) > MAX_TASKS:
+        yield Finding(outline.tasks[MAX_TASKS].path, f"more than {MAX_TASKS:,} tasks", "make it several plans")
+    if not outline.has_repository:
+        for path in outline.patches:
+            yield Finding(path, "a patch needs a repository to land in", "name it in the plan's `repository`")
+
+
+def _doubles(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
+    first: dict[tuple[Sort, str], FieldPath] = {}
+    for item in outline.items():
+        path = (*item.path, "id")
+        if item.id is not None and (before := first.setdefault((item.sort, item.name), path)) != path:
+            scope = "the plan" if item.sort == "workstream" else f"workstream {quoted(item.workstream)}"
+            says = f"{quoted(item.id)} is already the id of a {item.sort} of {scope}, in line {line_of(before)}"
+            yield Finding(path, says)
+
+
+def _dangling(outline: Outline) -> Iterator[Finding]:
+    names = _Names(outline)
+    for item in outline.items():
+        for reference in item.refers:
+            if item.is_own(reference):
+                yield Finding(reference.path, f"the {item.sort} {quoted(reference.written)} depends on itself")
+            elif finding := names.missing(reference):
+                yield finding
+    yield from filter(None, map(names.missing, outline.of_tools))
+
+
+def _repeated(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
+    for item in outline.items():
+        seen: dict[tuple[FieldPath, str], FieldPath] = {}
+        for each in item.refers:
+            before = seen.setdefault((each.path[:-1], each.target), each.path)
+            if before != each.path:
+                says = f"{quoted(each.written)} is listed twice; first in line {line_of(before)}"
+                yield Finding(each.path, says)
+
+
+def _circle(cycle: tuple[Wait, ...], line_of: LineOf) -> Finding:
+    """`a (line 3) -> b (line 9) -> a`: a waits for b by its line 3, and b for a by its line 9."""
+    steps = [each for each in cycle if _label(each.waiter) != _label(each.awaited)]
+    begin = min((each for each in steps if each.said), key=lambda each: line_of(each.path))
+    at = steps.index(begin)
+    shown = [f"{_label(each.waiter)} (line {line_of(each.path)})" for each in steps[at:] + steps[:at]]
+    return Finding(begin.path, "waits in a circle: " + " -> ".join([*shown, _label(begin.waiter)]))
+
+
+def _label(node: Node) -> str:
+    event, name = node
+    sort = {"starts": "", "task": "", "gate": "gate "}.get(event, "workstream ")
+    return sort + quoted(name)[1:-1]
+
+
+class _Names:
+    """All names by sort, and for a name that is missing the nearest one there is."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._known: dict[Sort, dict[str, None]] = defaultdict(dict)
+        self._elsewhere: dict[tuple[Sort, str], str] = {}
+        self._hints = HINTS
+        self._known["tool"] = dict.fromkeys(outline.tools)
+        for item in outline.items():
+            if item.id is not None:
+                self._known[item.sort][item.name] = None
+                self._elsewhere.setdefault((item.sort, item.id), item.name)
+
+    def missing(self, reference: Reference) -> Finding | None:
+        if reference.target in self._known[reference.sort]:
+            return None
+        return Finding(reference.path, f"no {reference.sort} {quoted(reference.written)}", self._hint(reference))
+
+    def _hint(self, reference: Reference) -> str:
+        self._hints -= 1
+        if self._hints < 0:
+            return ""
+        if other := self._elsewhere.get((reference.sort, reference.written)):
+            return f"the one of another workstream is written {quoted(other)}"
+        if near := get_close_matches(reference.target, self._candidates(reference), n=1):
+            qualified = "/" in reference.written or reference.sort in ("workstream", "tool")
+            return f"did you mean {quoted(near[0] if qualified else near[0].partition('/')[2])}?"
+        return ""
+
+    def _candidates(self, reference: Reference) -> list[str]:
+        """Names worth comparing: for an unqualified one, those of its own workstream."""
+        scope, slash, _ = reference.target.partition("/")
+        qualified = "/" in reference.written
+        near = (
+            name for name in self._known[reference.sort] if not slash or qualified or name.startswith(scope + slash)
+        )
+        return list(islice(near, COMPARED))

@@ -1,0 +1,107 @@
+"""What pydantic finds wrong with a plan's shape, in this project's words."""
+
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from workflows.plan.plan import Plan, Repository, Tool, Workstream
+from workflows.plan.problems import FieldPath, Finding, quoted
+from workflows.plan.quantities import GLOB, IDENTIFIER, VARIABLE
+from workflows.plan.work import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
+
+SAYS = MappingProxyType(
+    {
+        "missing": "is required",
+        "extra_forbidden": "unknown field",
+        "tuple_type": "should be a list",
+        "dict_type": "should be a mapping",
+        "model_type": "should be a mapping",
+        "model_attributes_type": "should be a mapping",
+        "string_type": "should be text",
+        "int_parsing_size": "should be a smaller number",
+        "uuid_parsing": "should be a UUID",
+    }
+)
+PATTERNS = MappingProxyType(
+    {
+        IDENTIFIER: "should be 1 to 60 letters, digits, '.', '_' or '-', and begin with a letter or digit",
+        VARIABLE: "should be a variable's name: letters, digits and '_', not beginning with a digit",
+        GLOB: "should be a glob, not beginning with '!', '#' or a blank",
+    }
+)
+PARTS: MappingProxyType[str, type[Part]] = MappingProxyType(
+    {
+        "defaults": Terms,
+        "tools": Tool,
+        "repository": Repository,
+        "workstreams": Workstream,
+        "tasks": Task,
+        "gates": Gate,
+        "agent": Agent,
+        "patch": Patch,
+        "limits": Limits,
+        "backoff": Backoff,
+    }
+)
+KNOWN_MISTAKES = MappingProxyType(
+    {
+        "<<": "merge keys are YAML 1.1; use `defaults`",
+        "enabled": "to leave a workstream out, write `skip: true`",
+        "max_retries": 'did you mean "retries"?',
+        "timeout_sec": 'did you mean "timeout"?',
+        "is_critical": 'did you mean "critical"?',
+    }
+)
+
+
+def check_shape(value: object) -> Plan | tuple[Finding, ...]:
+    """The plan that plain values make, its names unchecked; or everything wrong with their shape."""
+    try:
+        return Plan.model_validate(value)
+    except ValidationError as error:
+        return tuple(_finding(each) for each in error.errors(include_url=False) if not _is_echo(each))
+
+
+def _is_echo(error: ErrorDetails) -> bool:
+    # A list of which an item is wrong is also called too short, by the items that are wrong.
+    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    path, kind = error["loc"], error["type"]
+    if at_key := path[-1:] == ("[key]",):
+        path = path[:-1]
+    if kind == "extra_forbidden":
+        return Finding(path, SAYS[kind], _nearest(path), at_key=True)
+    return Finding(path, _says(error), _hint(error), at_key=at_key)
+
+
+def _says(error: ErrorDetails) -> str:
+    kind, given = error["type"], error["input"]
+    if kind == "too_short":
+        return "should not be empty"
+    pattern = str(error.get("ctx", {}).get("pattern"))
+    says = PATTERNS.get(pattern) or SAYS.get(kind) or error["msg"].replace("Input should", "should", 1)
+    return f"{says}, not {quoted(given)}" if isinstance(given, str | int | float) else says
+
+
+def _hint(error: ErrorDetails) -> str:
+    kind, given = error["type"], error["input"]
+    if kind == "string_type" and given is None:
+        return "write '' for an empty text, and put null in quotes to mean the word"
+    if kind == "tuple_type" and isinstance(given, str):
+        return "a list of one is written in brackets"
+    if kind == "literal_error" and isinstance(given, str) and given.upper() in error["ctx"]["expected"]:
+        return "write it in capitals"
+    return ""
+
+
+def _nearest(path: FieldPath) -> str:
+    """A hint at the field that was probably meant."""
+    unknown, *around = reversed(path)
+    part = next((PARTS[each] for each in around if isinstance(each, str) and each in PARTS), Plan)
+    if near := get_close_matches(str(unknown), part.model_fields, n=1):
+        return f"did you mean {quoted(near[0])}?"
+    return KNOWN_MISTAKES.get(str(unknown), "")

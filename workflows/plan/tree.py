@@ -1,0 +1,138 @@
+"""Parser events into values and places, without recursion and within bounds: the file is not trusted."""
+
+from dataclasses import dataclass
+
+import yaml
+
+from workflows.plan.places import Block, Source, packed
+from workflows.plan.problems import FieldPath, Finding, quoted
+from workflows.plan.scalars import unquoted
+
+MAX_DEPTH = 50
+MAX_NODES = 4_000_000
+MAX_REPEATED = 100_000  # nodes that aliases stand for; ten aliases of ten aliases, nine times over, are a billion
+Value = dict[str, object] | list[object]
+
+
+class Unreadable(Exception):
+    """The rest of the file makes no sense or is too much to read; what was found before still counts."""
+
+    def __init__(self, mark: object, finding: Finding) -> None:
+        super().__init__(finding.says)
+        self.at = at(mark)
+        self.finding = finding
+
+
+def at(mark: object) -> int:
+    """The place of a parser's mark."""
+    return packed(getattr(mark, "line", 0), getattr(mark, "column", 0))
+
+
+@dataclass(slots=True)
+class Frame:
+    """A collection being read. A mapping's `key` is None until it is known, and again once its value came."""
+
+    value: Value
+    block: Block
+    anchor: str | None
+    size: int = 1
+    awaits_key: bool = True
+    key: str | None = None
+
+    def step(self) -> str | int | None:
+        return len(self.value) if isinstance(self.value, list) else self.key
+
+
+class Tree:
+    """Collects the events of one document; `found` is what was wrong with them, in the order read."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, Finding]] = []
+        self.source: Source | None = None
+        self._frames: list[Frame] = []
+        self._anchors: dict[str, tuple[object, Block | int, int]] = {}
+        self._nodes = self._repeated = 0
+
+    def take(self, event: yaml.Event) -> None:
+        """Take the next event. Raises `Unreadable` when it cannot go on."""
+        match event:
+            case yaml.ScalarEvent():
+                self._count(event)
+                self._take_scalar(event)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._count(event)
+                self._open({} if isinstance(event, yaml.MappingStartEvent) else [], event)
+            case yaml.CollectionEndEvent():
+                frame = self._frames.pop()
+                self._put(frame.value, frame.block, frame.size, frame.anchor)
+            case yaml.AliasEvent():
+                self._repeat(event)
+            case yaml.DocumentStartEvent() if self.source is not None:
+                raise Unreadable(event.start_mark, Finding((), "a second document begins: a plan is one document"))
+
+    def _count(self, event: yaml.NodeEvent) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise Unreadable(event.start_mark, Finding((), f"more than {MAX_NODES:,} values: too much for one plan"))
+        if event.tag is not None:  # type: ignore[attr-defined]  # every event counted here has one
+            self._note(at(event.start_mark), f"has a tag, {quoted(event.tag)}", "tags are not read; remove it")  # type: ignore[attr-defined]
+
+    def _take_scalar(self, event: yaml.ScalarEvent) -> None:
+        if "\0" in event.value:
+            self._note(at(event.start_mark), "holds a NUL character, which no command or database takes")
+        value = event.value if event.style else unquoted(event.value)
+        self._put(value, at(event.start_mark), 1, event.anchor)
+
+    def _open(self, value: Value, event: yaml.CollectionStartEvent) -> None:
+        if len(self._frames) == MAX_DEPTH:
+            raise Unreadable(event.start_mark, Finding(self._path(), f"is nested deeper than {MAX_DEPTH} levels"))
+        self._frames.append(Frame(value, Block(at(event.start_mark)), event.anchor))
+
+    def _repeat(self, event: yaml.AliasEvent) -> None:
+        if event.anchor not in self._anchors:
+            finding = Finding(self._path(), f"*{event.anchor} stands for nothing, or for what it is itself a part of")
+            raise Unreadable(event.start_mark, finding)
+        value, place, size = self._anchors[event.anchor]
+        self._repeated += size
+        if self._repeated > MAX_REPEATED:
+            raise Unreadable(
+                event.start_mark, Finding(self._path(), f"aliases repeat more than {MAX_REPEATED:,} values")
+            )
+        self._put(value, place, size, None)
+
+    def _put(self, value: object, place: Block | int, size: int, anchor: str | None) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = value, place, size
+        if not self._frames:
+            self.source = Source(value, place)
+            return
+        frame = self._frames[-1]
+        frame.size += size
+        if isinstance(frame.value, list):
+            frame.block.parts[len(frame.value)] = place
+            frame.value.append(value)
+        elif frame.awaits_key:
+            self._name(frame, value, place.at if isinstance(place, Block) else place)
+        else:
+            if frame.key is not None:
+                frame.value[frame.key], frame.block.parts[frame.key] = value, place
+            frame.awaits_key, frame.key = True, None
+
+    def _name(self, frame: Frame, key: object, place: int) -> None:
+        # A key that is no good leaves `frame.key` empty, so that its value is read but dropped.
+        frame.awaits_key = False
+        if not isinstance(key, str):
+            self._note(place, "a key must be text")
+        elif key in frame.block.keys:
+            first = Source(None, frame.block.keys[key]).line(())
+            self._note(place, f"{quoted(key)} is given twice; first in line {first}")
+        else:
+            frame.key = str(key)
+            frame.block.keys[frame.key] = place
+
+    def _note(self, place: int, says: str, hint: str = "") -> None:
+        self.found.append((place, Finding(self._path(), says, hint)))
+
+    def _path(self) -> FieldPath:
+        steps = (frame.step() for frame in self._frames)
+        return tuple(step for step in steps if step is not None)

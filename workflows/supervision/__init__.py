@@ -1,0 +1,1 @@
+"""What a supervisor watches over: its workers and its jobs (MVP, seed 002)."""
