@@ -25,6 +25,8 @@ RUN pip install --no-index --find-links /wheels hatchling \
 
 
 FROM python:3.11.17-slim
+# Patches are applied, merged and rolled back with git (2.38 or newer).
+RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/*
 RUN groupadd --system --gid 10001 interlock \
  && useradd --system --uid 10001 --gid interlock --home-dir /srv/interlock --shell /usr/sbin/nologin interlock
 COPY --from=build /opt/interlock /opt/interlock

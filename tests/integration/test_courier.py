@@ -1,6 +1,7 @@
 """The courier: a crowd of hints holds up no caller, a head start loses no trigger, closing sends the rest."""
 
 import os
+import threading
 import time
 from typing import Any
 from uuid import UUID
@@ -32,7 +33,7 @@ class Recorded:
         self._seconds, self._fault = seconds, fault
 
     def lanes(self, hints: Any) -> None:
-        time.sleep(self._seconds)
+        threading.Event().wait(self._seconds)
         self.batches.append(list(hints))
         if self._fault:
             raise self._fault
@@ -42,6 +43,12 @@ class Recorded:
 def story(client: Client, project: UUID) -> UUID:
     made: UUID = client.create("story", "S-1", project_id=project)["id"]
     return made
+
+
+def no_crowd() -> None:
+    """Let so much time pass that the next trigger is a lone one."""
+    since = time.monotonic()
+    eventually(lambda: time.monotonic() - since > QUIET)
 
 
 def queued(valkey: "Redis") -> int:
@@ -64,7 +71,7 @@ def test_a_head_start_that_came_too_early_loses_nothing(client: Client, story: U
     client.fire(story, "design_complete", by="a")  # the first never has one
     Drain(client.runtime).lane(lane_of(story))
     valkey.delete("interlock:triggers")
-    time.sleep(QUIET)
+    no_crowd()
     client.runtime.courier.head_start(hint_of(story))
     eventually(lambda: queued(valkey) == 1)
     Drain(client.runtime).lane(lane_of(story))  # a worker quicker than the commit: it finds nothing
@@ -80,7 +87,7 @@ def test_a_head_start_in_time_makes_the_second_hint_needless(client: Client, sto
     client.fire(story, "design_complete", by="a")
     Drain(client.runtime).lane(lane_of(story))
     valkey.delete("interlock:triggers")
-    time.sleep(QUIET)
+    no_crowd()
     client.fire(story, "start_coding", by="a")
     client.runtime.courier.flush()
     assert queued(valkey) == 1

@@ -40,6 +40,7 @@ class Frame:
     key: str | None = None
 
     def step(self) -> str | int | None:
+        """The next step of a path into this block: a list's index or a mapping's key."""
         return len(self.value) if isinstance(self.value, list) else self.key
 
 

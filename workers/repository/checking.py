@@ -1,0 +1,157 @@
+"""Format, scope and constraints: what a patch must pass before it is queued (SSOT 2.2.4), and again when staged."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pathspec import GitIgnoreSpec
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from workers.repository import patch, paths
+from workers.repository.changes import LINK, PLAIN, SUBMODULE, FileChange, Reason
+
+ACTING_ATTRIBUTE = re.compile(r"(?:^|\s)(?:filter|diff|merge|working-tree-encoding|ident)\b")
+Globs = tuple[Annotated[str, Field(min_length=1)], ...]
+
+
+class PatchPolicy(BaseModel):
+    """What a patch may do.
+
+    Globs are read as a line of `.gitignore` is, from the tree's top: `src/` is a folder of that name at any depth and
+    all below it, `src/**` only the one at the top, `*.py` any such file at any depth, `/setup.py` only that one.
+    Letters count in their case. `.git` and `.interlock` are forbidden at every depth, in every spelling, too.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    allowed_paths: Globs = ("**",)
+    forbidden_paths: Globs = ()
+    max_bytes: int = Field(default=1_000_000, ge=1)
+    max_files: int = Field(default=200, ge=1)
+    max_changed_lines: int = Field(default=10_000, ge=1)
+    allow_binary: bool = False
+
+    @field_validator("allowed_paths", "forbidden_paths")
+    @classmethod
+    def _plain(cls, globs: Globs) -> Globs:
+        for glob in globs:
+            if glob.startswith(("!", "#")) or not glob.strip():
+                raise ValueError(f"{glob!r} is not a glob: it would be read as an exception, a comment or nothing")
+            GitIgnoreSpec.from_lines([glob])
+        return globs
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The three verdicts on a patch, and why not. One that was not reached is false."""
+
+    format: bool
+    scope: bool
+    constraints: bool
+    reasons: tuple[Reason, ...] = ()
+    changes: tuple[FileChange, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """All three hold."""
+        return self.format and self.scope and self.constraints
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.reasons)) or "passed"
+
+
+def check(patch_text: str, policy: PatchPolicy | None = None, *, links: Collection[str] = ()) -> Checked:
+    """Judge a patch by its text alone.
+
+    Args:
+        patch_text: the diff.
+        policy: what it may do.
+        links: the symbolic links of the tree it is meant for (`applying.links`), through which no path may go.
+    """
+    policy = policy or PatchPolicy()
+    changes = patch.read(patch_text, max_bytes=policy.max_bytes)
+    if isinstance(changes, Reason):
+        return Checked(False, False, False, (changes,))
+    return judge(changes, policy, links=links)
+
+
+def judge(changes: Sequence[FileChange], policy: PatchPolicy, *, links: Collection[str] = ()) -> Checked:
+    """Judge changes, read from a patch or from what git staged of it."""
+    made = {each.new for each in changes if each.new_mode == LINK}
+    form = tuple(_form(changes, policy))
+    scope = tuple(_scope(changes, policy))
+    constraints = (*_size(changes, policy), *(r for each in changes for r in _constraints(each, {*links, *made})))
+    return Checked(not form, not scope, not constraints, form + scope + constraints, tuple(changes))
+
+
+def _form(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
+    for each in changes:
+        if each.binary and not policy.allow_binary:
+            yield Reason(each.new, "binary", "is binary, which this policy does not allow")
+        elif each.without_content:
+            yield Reason(each.new, "binary", "is binary without its content; make the patch with `git diff --binary`")
+
+
+def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
+    allowed, forbidden = map(GitIgnoreSpec.from_lines, (policy.allowed_paths, policy.forbidden_paths))
+    for path in _touched(changes):
+        if paths.own(path):
+            yield Reason(path, "forbidden_paths", f"Attempted to modify {path}")
+        elif paths.outside(path) or not allowed.match_file(path):
+            yield Reason(path, "allowed_paths", f"is outside of {', '.join(policy.allowed_paths)}")
+        elif forbidden.match_file(path):
+            yield Reason(path, "forbidden_paths", f"is under {', '.join(policy.forbidden_paths)}")
+
+
+def _touched(changes: Sequence[FileChange]) -> list[str]:
+    return list(dict.fromkeys(path for each in changes for path in each.paths))
+
+
+def _size(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
+    if (files := len(_touched(changes))) > policy.max_files:
+        yield Reason("", "max_files", f"touches {files} files, more than the {policy.max_files} allowed")
+    if (lines := sum(each.added + each.deleted for each in changes)) > policy.max_changed_lines:
+        yield Reason(
+            "", "max_changed_lines", f"changes {lines} lines, more than the {policy.max_changed_lines} allowed"
+        )
+
+
+def _constraints(change: FileChange, links: Collection[str]) -> Iterator[Reason]:
+    for path in change.paths:
+        if why := paths.outside(path):
+            yield Reason(path, "path", why)
+        if name := paths.own(path):
+            yield Reason(path, "own_directory", f"goes into {name}")
+        if link := paths.above(path, links):
+            yield Reason(path, "symlink", f"goes through the symbolic link {link}")
+        yield from _special(change, path)
+    yield from _mode(change)
+
+
+def _special(change: FileChange, path: str) -> Iterator[Reason]:
+    name = paths.special(path)
+    if name == ".gitmodules":
+        yield Reason(path, "submodule", "changes the list of submodules")
+    if name == ".gitattributes":
+        if change.old != change.new or change.binary or change.new_mode == LINK:
+            yield Reason(path, "attributes", "becomes .gitattributes without showing its lines")
+        elif line := next((line for line in change.written if ACTING_ATTRIBUTE.search(line)), None):
+            yield Reason(path, "attributes", f"makes git run something or change content: {line.strip()[:100]!r}")
+
+
+def _mode(change: FileChange) -> Iterator[Reason]:
+    modes = {mode for mode in (change.old_mode, change.new_mode) if mode is not None}
+    if SUBMODULE in modes:
+        yield Reason(change.new, "submodule", "makes, moves or removes a submodule")
+    if strange := modes - PLAIN - {LINK, SUBMODULE}:
+        yield Reason(change.new, "mode", f"has mode {min(strange):o}; only 100644 and 100755 are for files")
+    if change.new_mode == LINK:
+        yield from _link(change)
+
+
+def _link(change: FileChange) -> Iterator[Reason]:
+    if change.old != change.new or change.binary or not change.written:
+        yield Reason(change.new, "symlink", "is or becomes a symbolic link without showing where it points")
+    elif paths.leaves(change.new, target := "\n".join(change.written)):
+        yield Reason(change.new, "symlink", f"points out of the tree, to {target[:200]!r}")

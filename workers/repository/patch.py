@@ -1,0 +1,94 @@
+"""Read a patch as git will: git itself tells the paths, `unidiff` the lines and modes, and the two must agree.
+
+A parser of our own that read one path where `git apply` reads another would be a hole in the scope check. So the paths
+are the ones `git apply` prints, forward and in reverse, which are both sides of every file.
+"""
+
+import re
+from pathlib import Path
+
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchedFile, PatchSet
+
+from workers.repository.changes import FileChange, Reason
+from workers.repository.git import Git, Said, split
+
+MODES = re.compile(rb"^ (?:create mode (\d{6})|delete mode (\d{6})|mode change (\d{6}) => (\d{6}))", re.MULTILINE)
+ANYWHERE = Path("/")  # `git apply --numstat` reads no repository
+
+
+def encode(patch_text: str) -> bytes:
+    """The patch's bytes; text that was no UTF-8 comes decoded with `surrogateescape`."""
+    return patch_text.encode(errors="surrogateescape")
+
+
+def read(patch_text: str, *, max_bytes: int) -> tuple[FileChange, ...] | Reason:
+    """Every file's change, in the patch's order; or why it is no patch.
+
+    Args:
+        patch_text: a unified diff, git's or a plain one; line ends as they are.
+        max_bytes: the largest that is looked at.
+    """
+    if not patch_text.strip():
+        return Reason("", "empty", "The patch is empty")
+    if (size := len(patch := encode(patch_text))) > max_bytes:
+        return Reason("", "size", f"The patch has {size} bytes, more than the {max_bytes} allowed")
+    if b"\0" in patch:
+        return Reason(
+            "", "diff", "The patch holds a NUL byte; binary content must come as `git diff --binary` gives it"
+        )
+    return _read(patch_text, patch)
+
+
+def _read(patch_text: str, patch: bytes) -> tuple[FileChange, ...] | Reason:
+    git = Git(ANYWHERE)
+    forward = git.run("apply", "--numstat", "--summary", "-z", "-", given=patch, accept=None)
+    if forward.status != 0:
+        return Reason("", "diff", f"Git does not take it for a diff: {forward.words}")
+    backward = git.run("apply", "--reverse", "--numstat", "-z", "-", given=patch)
+    try:
+        files = PatchSet(patch_text)
+    except UnidiffParseError as error:
+        return Reason("", "diff", f"It is not a well-formed diff: {error}")
+    return _agreed(files, forward, backward)
+
+
+def _agreed(files: PatchSet, forward: Said, backward: Said) -> tuple[FileChange, ...] | Reason:
+    table, _, summary = _parted(forward.out)
+    after, before = _counted(table), _counted(backward.out)[::-1]
+    counts = [("-", "-") if each.is_binary_file else (str(each.added), str(each.removed)) for each in files]
+    if not counts == [each[:2] for each in after] == [(each[1], each[0]) for each in before]:
+        return Reason("", "diff", "Git and a strict reader see different files in it")
+    found = tuple(_change(file, old[2], new[2]) for file, old, new in zip(files, before, after, strict=True))
+    known = {mode for each in found for mode in (each.old_mode, each.new_mode)}
+    if not {int(mode, 8) for modes in MODES.findall(summary) for mode in modes if mode} <= known:
+        return Reason("", "diff", "Git and a strict reader see different modes in it")
+    return found
+
+
+def _parted(answer: bytes) -> tuple[bytes, bytes, bytes]:
+    """The table of counts ends with a NUL; the summary after it has lines."""
+    return answer.rpartition(b"\0")
+
+
+def _counted(table: bytes) -> list[tuple[str, str, str]]:
+    parted = (each.split("\t", 2) for each in split(table))
+    return [(added, deleted, path) for added, deleted, path in parted]
+
+
+def _change(file: PatchedFile, old: str, new: str) -> FileChange:
+    return FileChange(
+        old,
+        new,
+        old_mode=_mode(file.source_mode),
+        new_mode=None if file.is_removed_file else _mode(file.target_mode or file.source_mode),
+        added=file.added,
+        deleted=file.removed,
+        binary=file.is_binary_file,
+        without_content=file.is_binary_file and any(line.startswith("Binary file") for line in file.patch_info or ()),
+        written=tuple(line.value.removesuffix("\n") for hunk in file for line in hunk if line.is_added),
+    )
+
+
+def _mode(digits: str | None) -> int | None:
+    return int(digits, 8) if digits else None

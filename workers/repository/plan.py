@@ -1,0 +1,76 @@
+"""The compensation plan of a rollback, as SSOT 2.5.3 writes it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+
+
+class Part(BaseModel):
+    """What is written in a plan is all there is to it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GitRevert(Part):
+    """Take back one commit. Required unless the plan says otherwise: without it nothing is rolled back."""
+
+    action: Literal["git_revert"]
+    commit_sha: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
+    branch: Annotated[
+        str, Field(min_length=1, max_length=200, pattern=r"^[^-\x00-\x20~^:?*\[\\][^\x00-\x20~^:?*\[\\]*$")
+    ]
+    required: bool = True
+
+
+class RunTests(Part):
+    """Run a test suite on the reverted tree."""
+
+    action: Literal["run_tests"]
+    test_suite: Word
+    required: bool = False
+
+
+class Notify(Part):
+    """Tell people."""
+
+    action: Literal["notify"]
+    channels: Annotated[tuple[Word, ...], Field(min_length=1)]
+    recipients: tuple[Word, ...] = ()
+    required: bool = False
+
+
+Action = Annotated[GitRevert | RunTests | Notify, Field(discriminator="action")]
+
+
+class Validation(Part):
+    """What must hold at the end."""
+
+    required_gates: tuple[Word, ...] = ()
+    verify_clean_state: bool = False
+
+
+class CompensationPlan(Part):
+    """How a committed patch is rolled back.
+
+    `git_revert` reverts by the actions; with `manual_fix` people have mended the branch and the plan only proves it;
+    with `skip` there is nothing to take back. All reverts are on one branch: two could not move in one step.
+    """
+
+    compensation_type: Literal["git_revert", "manual_fix", "skip"]
+    actions: tuple[Action, ...] = ()
+    validation: Validation = Validation()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "CompensationPlan":
+        if bool(self.reverts) != (self.compensation_type == "git_revert"):
+            raise ValueError("actions: git_revert belongs to compensation_type git_revert, and to no other")
+        if len({each.branch for each in self.reverts}) > 1:
+            raise ValueError("actions: every git_revert must be on the same branch")
+        return self
+
+    @property
+    def reverts(self) -> tuple[GitRevert, ...]:
+        """The reverts, in the plan's order."""
+        return tuple(each for each in self.actions if isinstance(each, GitRevert))
