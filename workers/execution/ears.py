@@ -1,0 +1,77 @@
+"""What the warden waits for: orders, signals, and the end of the process that asked."""
+
+import os
+import select
+import signal
+from enum import Enum
+
+CANCEL = b"c"
+_LONGEST_SECONDS = 3600.0  # poll(2) counts milliseconds in 32 bits
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Heard(Enum):
+    """What there was to hear."""
+
+    NOTHING = 0  # the time is up, or a child ended
+    CANCEL = 1
+    ALONE = 2  # nobody is there any more to whom an outcome could be told
+
+
+class Ears:
+    """The control socket, this process's signals, and the pidfd of the asking process, in one poll.
+
+    That process's end also ends the socket, unless a fork of it holds a copy: hence the pidfd, where there is one.
+    """
+
+    def __init__(self, control: int, asking: int) -> None:
+        self._control = control
+        self._signals = _woken_by_signals()
+        self._asking = _pidfd(asking)
+        self._poll = select.poll()
+        for ear in (self._control, self._signals, self._asking):
+            if ear is not None:
+                self._poll.register(ear, select.POLLIN)
+
+    def hear(self, seconds: float) -> Heard:
+        """Wait until something happens, or `seconds` have passed, or a long while."""
+        ready = {ear for ear, _ in self._poll.poll(min(seconds, _LONGEST_SECONDS) * 1000)}
+        said = self._said() if self._control in ready else None
+        if self._asking in ready or said == b"":
+            self._forget()
+            return Heard.ALONE
+        signals = os.read(self._signals, 4096) if self._signals in ready else b""
+        asked_to_end = any(number != signal.SIGCHLD for number in signals)
+        return Heard.CANCEL if asked_to_end or said == CANCEL else Heard.NOTHING
+
+    def _said(self) -> bytes:
+        try:
+            return os.read(self._control, 1)
+        except ConnectionResetError:  # gone before our first report was read
+            return b""
+
+    def _forget(self) -> None:
+        """Listen to signals alone: who is gone would be heard again and again."""
+        for ear in (self._control, self._asking):
+            if ear is not None:
+                self._poll.unregister(ear)
+        self._asking = None
+
+
+def _woken_by_signals() -> int:
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: None)  # a default would end us; ignored ones do not wake
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # nor do those that whoever started us had blocked
+    return woken
+
+
+def _pidfd(pid: int) -> int | None:
+    """Its pidfd; None where there is none (not Linux, or older than 5.3), or it is gone, as the socket tells."""
+    try:
+        opened = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+    return opened if os.getppid() == pid else None
