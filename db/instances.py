@@ -26,9 +26,13 @@ def link(connection: Connection, wanted: Rows) -> None:
     Raises:
         UnknownInstance: a target does not exist in the project; nothing is linked.
     """
-    found = {(str(row["source_id"]), row["role"]) for row in returning(connection, "link", wanted)}
+    found: set[tuple[str, str, str | None]] = set()
+    for row in returning(connection, "link", wanted):
+        source, role = str(row["source_id"]), row["role"]
+        found |= {(source, role, str(row["target_id"])), (source, role, None)}
     for each in wanted:
-        if (str(each["source_id"]), each["role"]) not in found:
+        target = str(each["target_id"]) if each["target_id"] else None
+        if (str(each["source_id"]), each["role"], target) not in found:
             raise UnknownInstance(
                 f"{each['type']} {each['target']!r} does not exist in project {each['project_id']}; create it first"
             )

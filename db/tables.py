@@ -132,6 +132,7 @@ transitions = Table(
     Column("id", Uuid, primary_key=True),
     Column("workflow_id", Uuid, ForeignKey("workflow_instances.id"), nullable=False),
     Column("seq", Integer, nullable=False),
+    Column("workflow_type", String(50), nullable=False),
     Column("definition_version", String(20), nullable=False),
     Column("from_state", String(100), nullable=False),
     Column("to_state", String(100), nullable=False),

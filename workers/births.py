@@ -107,12 +107,20 @@ def _links(birth: Birth) -> list[dict[str, Any]]:
             "target_id": _as_uuid(target),
         }
         for link in birth.definition.links
-        if (target := birth.context.get(link.context_key))
+        for target in _targets(birth.context.get(link.context_key))
     ]
 
 
+def _targets(named: object) -> list[object]:
+    """A context names one instance, or a list of them, or none."""
+    if isinstance(named, list):
+        return named
+    return [named] if named else []
+
+
 def _deadline(birth: Birth) -> Deadline | None:
-    return birth.definition.deadlines.get(birth.definition.initial)
+    deadline = birth.definition.deadlines.get(birth.definition.initial)
+    return deadline.resolved(birth.context) if deadline else None
 
 
 def _says(birth: Birth) -> dict[str, Any]:

@@ -43,15 +43,20 @@ class RetryPolicy:
 
 @dataclass(slots=True)
 class Round:
-    """What committed rounds did: how many requests they took, the moves to announce, what they woke."""
+    """What committed rounds did: how many requests they took, the moves to announce, what they woke.
+
+    `left`: requests whose guards read what this round changed were left for the next one.
+    """
 
     taken: int = 0
+    left: bool = False
     moves: list[tuple[Standing, str]] = field(default_factory=list)
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
 
     def __iadd__(self, other: "Round") -> "Round":
         self.taken += other.taken
+        self.left |= other.left
         self.moves += other.moves
         self.woken += other.woken
         self.effects_due += other.effects_due
@@ -99,16 +104,18 @@ class Applier:
                 self._judge(ledger, standings[request["workflow_id"]], request)
             ledger.write(connection)
         log.info("applied", lane=lane, requests=len(due), moves=len(ledger.events), failed=len(ledger.failures))
-        return Round(len(due), ledger.announced, ledger.woken, ledger.effects_due)
+        left = any(standing.halted and standing.id not in ledger.failures for standing in standings.values())
+        return Round(len(due), left, ledger.announced, ledger.woken, ledger.effects_due)
 
     def _judge(self, ledger: Ledger, standing: Standing, request: RowMapping) -> None:
-        if standing.failed:
-            return  # a request in retry holds up those behind it: they stay pending
+        standing.halted |= standing.is_stale(request["trigger"])
+        if standing.halted:
+            return  # a request in retry, or left for the next round, holds up those behind it: they stay pending
         try:
             outcome = decide(standing.definition, standing.case(request))
         except Exception as error:
             log.exception("guard_failed", instance=str(standing.id), trigger=request["trigger"])
-            standing.failed = True
+            standing.halted = True
             self._fail(ledger, request, error)
             return
         if isinstance(outcome, Applied):

@@ -6,7 +6,7 @@ finds the flag down and sends a hint of their own.
 
 from time import monotonic, sleep
 
-from workers.engine import BATCH
+from workers.engine import BATCH, Round
 from workers.runtime import Runtime
 
 # A round that found this many, so short a while ago, says that triggers arrive faster than hints are worth sending:
@@ -29,17 +29,17 @@ class Drain:
         if self._taken >= CROWD and monotonic() - self._ended < CROWDED_SECONDS:
             sleep(min(GATHER_SECONDS_CAP, self._taken * GATHER_SECONDS_EACH))
         self._runtime.hints.lower(lane)
-        total = taken = self._apply(lane)
-        until = monotonic() + TURN_SECONDS
-        while taken == BATCH and monotonic() < until:
-            taken = self._apply(lane)
-            total += taken
-        if taken == BATCH:
+        done = self._apply(lane)
+        total, until = done.taken, monotonic() + TURN_SECONDS
+        while (more := done.left or done.taken == BATCH) and monotonic() < until:
+            done = self._apply(lane)
+            total += done.taken
+        if more:
             self._runtime.hints.again(lane)
         self._ended, self._taken = monotonic(), total
         return total
 
-    def _apply(self, lane: int) -> int:
+    def _apply(self, lane: int) -> Round:
         done = self._runtime.applier.apply_lane(lane)
         self._runtime.publish(done)
-        return done.taken
+        return done

@@ -53,6 +53,7 @@ class Ledger:
                 "id": event_id,
                 "workflow_id": standing.id,
                 "seq": standing.version,
+                "workflow_type": standing.type,
                 "definition_version": standing.definition.version,
                 "from_state": source,
                 "to_state": outcome.dest,

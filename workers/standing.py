@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import instances, requests
+from db import instances, requests, typed
 from workflows.case import Case, Linked
 from workflows.catalogue import Catalogue
 from workflows.definition import Definition
@@ -15,7 +15,7 @@ from workflows.definition import Definition
 
 @dataclass(slots=True)
 class Standing:
-    """One instance during a round. `seen` is the version it was locked at; `failed`, that its requests must wait."""
+    """One instance during a round. `seen` is the version it was locked at; `halted`, that its requests must wait."""
 
     id: UUID
     type: str
@@ -29,7 +29,17 @@ class Standing:
     context: Mapping[str, Any]
     votes: dict[str, set[str]] = field(default_factory=dict)
     linked: dict[str, tuple[Linked, ...]] = field(default_factory=dict)
-    failed: bool = False
+    row: Mapping[str, Any] = field(default_factory=dict)
+    halted: bool = False
+
+    def is_stale(self, trigger: str) -> bool:
+        """Has a move of this round outdated the typed row that this trigger's guards read?"""
+        return self.version != self.seen and "row" in self.definition.needs.get(trigger, ())
+
+    @property
+    def typed(self) -> str:
+        """Where its typed row is to be found."""
+        return "lineage" if self.definition.version.startswith("0.") else self.type
 
     def case(self, request: RowMapping) -> Case:
         """The question a request puts to this instance, with all that its guards may look at."""
@@ -44,6 +54,7 @@ class Standing:
             granted=request["granted"],
             linked=self.linked,
             votes=frozenset(self.votes.get(request["trigger"], ())),
+            row=self.row,
         )
 
 
@@ -75,7 +86,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[RowMapping]
 
 def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Sequence[RowMapping]) -> None:
     # Most triggers need nothing but the instance; only the others cost a query.
-    wanted: dict[str, set[UUID]] = {"linked": set(), "votes": set()}
+    wanted: dict[str, set[UUID]] = {"linked": set(), "votes": set(), "row": set()}
     for request in due:
         instance_id = request["workflow_id"]
         for fact in standings[instance_id].definition.needs.get(request["trigger"], ()):
@@ -86,3 +97,12 @@ def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Se
         roles[row["role"]] = (*roles.get(row["role"], ()), other)
     for row in requests.waiting(connection, wanted["votes"]) if wanted["votes"] else ():
         standings[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])
+    for instance_id, columns in typed.rows(connection, _by_type(standings, wanted["row"])).items():
+        standings[instance_id].row = dict(columns)
+
+
+def _by_type(standings: Mapping[UUID, Standing], ids: set[UUID]) -> dict[str, list[UUID]]:
+    by_type: dict[str, list[UUID]] = {}
+    for instance_id in ids:
+        by_type.setdefault(standings[instance_id].typed, []).append(instance_id)
+    return by_type

@@ -10,4 +10,4 @@ SELECT n.source_id, n.role, n.inverse, i.id
          WHERE n.target_id IS NULL
            AND project_id = n.project_id AND workflow_type = n.type AND entity_id = n.target) i
     ON CONFLICT DO NOTHING
-RETURNING source_id, role
+RETURNING source_id, role, target_id

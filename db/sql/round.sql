@@ -8,13 +8,13 @@ WITH moved AS (
      WHERE i.id = m.id AND i.version = m.seen
     RETURNING 1
 ), appended AS (
-    INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
-                                      triggered_by, request_id, severity, metadata)
-    SELECT e.id, e.workflow_id, e.seq, e.definition_version, e.from_state, e.to_state, e.trigger, e.triggered_by,
-           e.request_id, e.severity, e.metadata
+    INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state, to_state,
+                                      trigger, triggered_by, request_id, severity, metadata)
+    SELECT e.id, e.workflow_id, e.seq, e.workflow_type, e.definition_version, e.from_state, e.to_state, e.trigger,
+           e.triggered_by, e.request_id, e.severity, e.metadata
       FROM json_to_recordset(%(events)s::json) AS e (
-               id uuid, workflow_id uuid, seq integer, definition_version text, from_state text, to_state text,
-               trigger text, triggered_by text, request_id text, severity text, metadata jsonb)
+               id uuid, workflow_id uuid, seq integer, workflow_type text, definition_version text, from_state text,
+               to_state text, trigger text, triggered_by text, request_id text, severity text, metadata jsonb)
     RETURNING 1
 ), settled AS (
     UPDATE trigger_requests r

@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from uuid_utils.compat import uuid7
 
-from db import tables
+from db import tables, typed_tables  # noqa: F401 - declares the orchestration's tables
 from db.connect import sql
 from db.requests import LANES, lane_of
 from db.tables import metadata

@@ -218,7 +218,7 @@ def test_history_of_nobody_is_refused(raw: Raw) -> None:
         "TRUNCATE workflow_transitions",
         "TRUNCATE workflow_transitions CASCADE",
         "TRUNCATE workflow_instances CASCADE",
-        "TRUNCATE workflow_instances, workflow_transitions, workflow_links, trigger_requests, effects",
+        "TRUNCATE workflow_instances, workflow_links, trigger_requests, effects CASCADE",
         "DELETE FROM workflow_instances",
         "UPDATE workflow_definitions SET checksum = repeat('0', 64)",
         """UPDATE workflow_definitions SET body = '{}'""",

@@ -51,4 +51,5 @@ RETRY_OF = Field("retry_of", name, "the entity id or UUID of the one it is tried
 IS_CRITICAL = Field("is_critical", lambda value: isinstance(value, bool), "true or false")
 TIMEOUT = Field("timeout_sec", positive, "a number of seconds above 0")
 EXIT_CODES = Field("expected_exit_codes", exit_codes, "a list of whole numbers, at least one")
+DEPENDS_ON = Field("depends_on", names, "a list of names: what it depends on, of its own type")
 CAPABILITIES_SAY = "a list of names"

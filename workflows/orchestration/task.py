@@ -20,6 +20,7 @@ from workflows.fields import name, names
 from workflows.orchestration.evidence import exit_code_expected, worker_capable, worker_named
 from workflows.orchestration.fields import (
     CAPABILITIES_SAY,
+    DEPENDS_ON,
     EXIT_CODES,
     IS_CRITICAL,
     RETRY_OF,
@@ -86,7 +87,12 @@ TASK_1_0 = Definition(
             ),
         }
     ),
-    links=(Link("retry_of", type="task", context_key="retry_of", inverse="retried_by"),),
+    links=(
+        Link("depends_on", type="task", context_key="depends_on", inverse="dependents"),
+        Link("gates", type="test_gate", context_key="gates", inverse="judges"),
+        Link("blocked_by_gates", type="test_gate", context_key="blocked_by_gates", inverse="blocks"),
+        Link("retry_of", type="task", context_key="retry_of", inverse="retried_by"),
+    ),
     fields=(
         Field("workstream_id", name, "the name of its workstream", required=True),
         IS_CRITICAL,
@@ -96,6 +102,9 @@ TASK_1_0 = Definition(
         Field("required_capabilities", names, CAPABILITIES_SAY),
         EXIT_CODES,
         Field("priority", whole, "a whole number"),
+        DEPENDS_ON,
+        Field("gates", names, "a list of gates"),
+        Field("blocked_by_gates", names, "a list of gates"),
         RETRY_OF,
     ),
     required_metadata=("worker_id", "duration_seconds", "retry_count", "exit_code", "timeout_occurred"),

@@ -10,7 +10,7 @@ linked by `retry_of` (ruling 1). What runs the command ends it when its `timeout
 from workflows.definition import Definition, Field, Link, T
 from workflows.fields import name
 from workflows.orchestration.evidence import exit_code_expected, exit_code_given
-from workflows.orchestration.fields import EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT
+from workflows.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT
 from workflows.orchestration.guards import gate_dependencies_passed, gate_dependency_failed
 
 GATE_TYPES = ("LINT", "UNIT", "INTEGRATION", "SECURITY")
@@ -29,12 +29,16 @@ TEST_GATE = Definition(
         T("gate_failed", "RUNNING", "FAILED", when=(exit_code_given,), severity="error"),
         T("dependency_passed", "BLOCKED", "PENDING", when=(gate_dependencies_passed,)),
     ),
-    links=(Link("retry_of", type="test_gate", context_key="retry_of", inverse="retried_by"),),
+    links=(
+        Link("depends_on", type="test_gate", context_key="depends_on", inverse="dependents"),
+        Link("retry_of", type="test_gate", context_key="retry_of", inverse="retried_by"),
+    ),
     fields=(
         Field("gate_type", lambda value: value in GATE_TYPES, f"one of {', '.join(GATE_TYPES)}", required=True),
         Field("command", lambda value: bool(value) and isinstance(value, str | list), "a command", required=True),
         EXIT_CODES,
         TIMEOUT,
+        DEPENDS_ON,
         Field("phase_id", name, NAME_SAYS),
         Field("workstream_id", name, NAME_SAYS),
         RETRY_OF,

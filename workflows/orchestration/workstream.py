@@ -15,7 +15,7 @@ from dataclasses import replace
 from workflows.definition import Definition, Field, Link, T
 from workflows.fields import name
 from workflows.orchestration.failures import workstream_critical, workstream_lost
-from workflows.orchestration.fields import IS_CRITICAL, NAME_SAYS, RETRY_OF, at_least
+from workflows.orchestration.fields import DEPENDS_ON, IS_CRITICAL, NAME_SAYS, RETRY_OF, at_least
 from workflows.orchestration.guards import (
     dependencies_completed,
     dependency_missing,
@@ -57,12 +57,17 @@ WORKSTREAM_1_0 = Definition(
         T("skip", ("planned", "ready"), "skipped", severity="warning"),
         T("user_cancelled", ("planned", "ready", "executing"), "cancelled", severity="warning"),
     ),
-    links=(Link("retry_of", type="workstream", context_key="retry_of", inverse="retried_by"),),
+    links=(
+        Link("depends_on", type="workstream", context_key="depends_on", inverse="dependents"),
+        Link("gates", type="test_gate", context_key="gates", inverse="judges"),
+        Link("retry_of", type="workstream", context_key="retry_of", inverse="retried_by"),
+    ),
     fields=(
         Field("run_id", name, "the name of its run", required=True),
         Field("phase_id", name, NAME_SAYS),
         IS_CRITICAL,
         Field("task_count", lambda value: at_least(0, value), "how many tasks it is to have, a whole number"),
+        DEPENDS_ON,
         RETRY_OF,
     ),
     required_metadata=("total_tasks", "completed_tasks", "failed_tasks", "duration_seconds", "critical_failure"),

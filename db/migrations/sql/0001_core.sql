@@ -73,6 +73,7 @@ CREATE TABLE workflow_transitions (
     id                 uuid         PRIMARY KEY,
     workflow_id        uuid         NOT NULL REFERENCES workflow_instances (id),
     seq                integer      NOT NULL,
+    workflow_type      varchar(50)  NOT NULL,
     definition_version varchar(20)  NOT NULL,
     from_state         varchar(100) NOT NULL,
     to_state           varchar(100) NOT NULL,
@@ -321,6 +322,7 @@ BEGIN
             NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
             USING ERRCODE = 'check_violation';
     END IF;
+    NEW.workflow_type := instance.workflow_type;
     NEW.created_at := now();
     NEW.xid := pg_current_xact_id();
     NEW.prev_hash := before.hash;
