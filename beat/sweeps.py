@@ -10,6 +10,7 @@ WAKE_BATCH = 5_000
 LEASE_BATCH = 500
 PRUNE_BATCH = 5_000
 EFFECT_HINTS = 200
+RUN_HINTS = 200
 
 
 def dispatch(connection: Connection) -> tuple[int, Sequence[RowMapping], Sequence[RowMapping]]:

@@ -183,6 +183,7 @@ test_gates = Table(
     Column("depends_on", ARRAY(Uuid), nullable=False, server_default=text("'{}'::uuid[]")),
     Column("moment", String(10), nullable=False, server_default=text("'start'::character varying")),
     Column("reruns_left", Integer, nullable=False, server_default=text("0")),
+    Column("lost", Boolean, nullable=False, server_default=text("false")),
     Column("exit_code", Integer),
     Column("stdout", Text),
     Column("stderr", Text),

@@ -50,6 +50,7 @@ COMMON: dict[str, Any] = {
     "task_default_queue": TRIGGERS,
     "task_routes": {
         "interlock.apply": {"queue": TRIGGERS},
+        "interlock.schedule": {"queue": TRIGGERS},
         "interlock.effect": {"queue": EFFECTS},
         "interlock.sweep": {"queue": SWEEPS},
     },

@@ -54,6 +54,11 @@ class Round:
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
 
+    @property
+    def runs(self) -> set[str]:
+        """The runs whose scheduler has something to look at."""
+        return {run for standing, _ in self.moves if (run := standing.run_id)}
+
     def __iadd__(self, other: "Round") -> "Round":
         self.taken += other.taken
         self.left |= other.left

@@ -7,7 +7,7 @@ last look, so a trigger that saw the flag up is always seen.
 
 from collections.abc import Iterable, Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import structlog
@@ -19,7 +19,10 @@ from sqlalchemy import RowMapping
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 FLAG_MILLISECONDS = 5_000  # a flag whose hint was lost holds nothing up for longer than this
+WORK_HINTS = 32  # each brings a worker process that takes tasks until none fits; more would find nothing
 QUIET_SECONDS = 1.0  # after the broker failed, do not try it again for each trigger
 
 Hint = RowMapping | Mapping[str, Any]  # lane, request_id, workflow_type, entity_id, trigger, triggered_by
@@ -44,7 +47,7 @@ class Hints:
         if not oldest or monotonic() < self._quiet_until:
             return
         try:
-            for lane in self._raise_flags(list(oldest)):
+            for lane in self._raise_flags({lane: _flag(lane) for lane in oldest}):
                 self._send(oldest[lane])
         except (RedisError, OperationalError, OSError) as error:
             self._quieten(error)
@@ -77,24 +80,55 @@ class Hints:
         except (RedisError, OperationalError, OSError) as error:
             self._quieten(error)
 
+    def runs(self, run_ids: Iterable[str]) -> None:
+        """Send a hint for the scheduler of each run that has none waiting; never raises."""
+        flags = {run_id: _run_flag(run_id) for run_id in run_ids}
+        if not flags or monotonic() < self._quiet_until:
+            return
+        try:
+            for run_id in self._raise_flags(flags):
+                self._app.send_task(
+                    "interlock.schedule", args=[run_id], shadow="run.schedule", argsrepr=f"(run {run_id})", retry=False
+                )
+        except (RedisError, OperationalError, OSError) as error:
+            self._quieten(error)
+
+    def work(self, count: int) -> None:
+        """Tell workers that tasks wait, one message for each up to `WORK_HINTS`; never raises."""
+        if not count or monotonic() < self._quiet_until:
+            return
+        try:
+            for _ in range(min(count, WORK_HINTS)):
+                self._app.send_task("interlock.work", shadow="work", retry=False)
+        except (RedisError, OperationalError, OSError) as error:
+            self._quieten(error)
+
     def lower(self, lane: int) -> None:
         """Say that no hint for the lane waits any more; never raises (the flag would run out by itself)."""
+        self._lower(_flag(lane))
+
+    def lower_run(self, run_id: str) -> None:
+        """Say that no hint for the run's scheduler waits any more; never raises."""
+        self._lower(_run_flag(run_id))
+
+    def _lower(self, flag: str) -> None:
         if self._redis is None:
             return
         try:
-            self._redis.delete(_flag(lane))
+            self._redis.delete(flag)
         except RedisError as error:
-            log.warning("flag_not_lowered", lane=lane, error=str(error))
+            log.warning("flag_not_lowered", flag=flag, error=str(error))
 
-    def _raise_flags(self, lanes: list[int]) -> list[int]:
-        if self._redis is None:
-            return lanes
-        if len(lanes) == 1:  # a pipeline would cost a single trigger more than its own round trip
-            return lanes if self._redis.set(_flag(lanes[0]), 1, nx=True, px=FLAG_MILLISECONDS) else []
+    def _raise_flags(self, flags: Mapping[T, str]) -> list[T]:
+        if self._redis is None or not flags:
+            return list(flags)
+        if len(flags) == 1:  # a pipeline would cost a single trigger more than its own round trip
+            ((one, flag),) = flags.items()
+            return [one] if self._redis.set(flag, 1, nx=True, px=FLAG_MILLISECONDS) else []
         with self._redis.pipeline(transaction=False) as pipe:
-            for lane in lanes:
-                pipe.set(_flag(lane), 1, nx=True, px=FLAG_MILLISECONDS)
-            return [lane for lane, raised in zip(lanes, pipe.execute(), strict=True) if raised]
+            for flag in flags.values():
+                pipe.set(flag, 1, nx=True, px=FLAG_MILLISECONDS)
+            return [each for each, raised in zip(flags, pipe.execute(), strict=True) if raised]
 
     def _send(self, hint: Hint) -> None:
         name = f"{hint['workflow_type']}.{hint['trigger']}"
@@ -124,3 +158,7 @@ def task_id(request_id: str) -> UUID:
 
 def _flag(lane: int) -> str:
     return f"interlock:hinted:{lane}"
+
+
+def _run_flag(run_id: str) -> str:
+    return f"interlock:hinted:run:{run_id}"

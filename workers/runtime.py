@@ -87,6 +87,7 @@ class Runtime:
         self.bus.announce(done.moves)
         self.hints.lanes(done.woken)
         self.hints.effects(done.effects_due)
+        self.hints.runs(done.runs)
 
     def close(self) -> None:
         """Give back every connection."""

@@ -32,6 +32,11 @@ class Standing:
     row: Mapping[str, Any] = field(default_factory=dict)
     halted: bool = False
 
+    @property
+    def run_id(self) -> str | None:
+        """The run it belongs to, if any."""
+        return str(self.id) if self.type == "run" else self.context.get("run_id")
+
     def is_stale(self, trigger: str) -> bool:
         """Has a move of this round outdated the typed row that this trigger's guards read?"""
         return self.version != self.seen and "row" in self.definition.needs.get(trigger, ())

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from beat import sweeps
 from beat.schedule import BY_NAME
+from db import scheduling
 from db import sweeps as runs
 from db.connect import transaction
 from workers.relay import relay
@@ -34,6 +35,13 @@ def _dispatch(runtime: Runtime) -> int:
     return woken + len(lanes)
 
 
+def _schedule(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        found = scheduling.runs_signalled(connection, limit=sweeps.RUN_HINTS)
+    runtime.hints.runs(str(run_id) for run_id in found)
+    return len(found)
+
+
 def _leases(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
         again = sweeps.leases(connection, max_attempts=runtime.settings.max_attempts)
@@ -59,6 +67,7 @@ def _prune(runtime: Runtime) -> int:
 
 SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "dispatch": _dispatch,
+    "schedule": _schedule,
     "leases": _leases,
     "relay": _relay,
     "prune": _prune,

@@ -11,6 +11,7 @@ from celery import Celery, Task
 from db.connect import retryable
 from workers import effects, sweeping
 from workers.lanes import Drain
+from workers.orchestration import scheduler
 from workers.runtime import runtime
 from workflows.backoff import full_jitter
 
@@ -33,6 +34,13 @@ def effect(self: Task, effect_id: str) -> None:
         effects.run(runtime(), UUID(effect_id))
 
 
+def schedule(self: Task, run_id: str) -> None:
+    """Bring a run up to date with what moved in it."""
+    with _faults_retried(self):
+        runtime().hints.lower_run(run_id)
+        scheduler.schedule(runtime(), UUID(run_id))
+
+
 def sweep(self: Task, name: str) -> None:
     """Run a sweep, unless another beat's run of this period came first. A fault waits for the next period."""
     sweeping.run(runtime(), name)
@@ -40,7 +48,7 @@ def sweep(self: Task, name: str) -> None:
 
 def register(app: Celery) -> None:
     """Make these functions tasks of an app, under the names that messages carry."""
-    for task in (apply, effect, sweep):
+    for task in (apply, effect, schedule, sweep):
         # Sweeps run every second for ever: in Flower they would bury the triggers; `doctor` watches them instead.
         seen = task is not sweep
         app.task(task, name=f"interlock.{task.__name__}", bind=True, max_retries=RETRIES, send_events=seen)

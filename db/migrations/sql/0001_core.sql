@@ -147,6 +147,7 @@ CREATE TABLE effects (
     lease_until    timestamptz,
     attempts       integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     not_before     timestamptz  NOT NULL DEFAULT now(),
+    exclusive      varchar(200),
     error          text,
     result         jsonb,
     created_at     timestamptz  NOT NULL DEFAULT now(),
@@ -157,6 +158,9 @@ CREATE TABLE effects (
 
 CREATE INDEX effects_pending ON effects (not_before) WHERE status = 'pending';
 CREATE INDEX effects_leased ON effects (lease_until) WHERE status = 'leased';
+-- Of effects with the same key, such as those that work in one worktree, never two are leased at once.
+CREATE UNIQUE INDEX effects_exclusive ON effects (exclusive) WHERE status = 'leased';
+CREATE INDEX effects_queued ON effects (exclusive, not_before) WHERE status = 'pending' AND exclusive IS NOT NULL;
 CREATE INDEX effects_workflow ON effects (workflow_id);
 CREATE INDEX effects_finished ON effects (finished_at) WHERE finished_at IS NOT NULL;
 

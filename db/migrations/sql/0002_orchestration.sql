@@ -163,6 +163,7 @@ CREATE TABLE test_gates (
     depends_on    uuid[]       NOT NULL DEFAULT '{}',
     moment        varchar(10)  NOT NULL DEFAULT 'start' CHECK (moment IN ('start', 'task', 'final')),
     reruns_left   integer      NOT NULL DEFAULT 0,
+    lost          boolean      NOT NULL DEFAULT false,  -- by the scheduler: it failed for good, or waits for one that did
     exit_code     integer,
     stdout        text,
     stderr        text,

@@ -1,0 +1,88 @@
+"""What the scheduler reads and counts. Only it writes counts, under the run's lock; moves leave it signals."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from db.connect import sql
+from db.run import Rows, execute, returning
+
+RUN_LOCK = 0x1E72  # the advisory locks' namespace
+
+FACTS = {
+    "task": "task_facts",
+    "test_gate": "gate_facts",
+    "patch_ledger": "patch_facts",
+    "workstream": "workstream_facts",
+}
+
+
+def lock(connection: Connection, run_id: UUID) -> None:
+    """Be the only scheduler of a run until this transaction ends; waits for its turn."""
+    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (RUN_LOCK, str(run_id)))
+
+
+def take_signals(connection: Connection, run_id: UUID, *, limit: int) -> Sequence[RowMapping]:
+    """The moves of a run that no pass has seen, oldest first, at most `limit`; they are gone once this commits."""
+    rows = connection.exec_driver_sql(sql("take_signals"), {"run": run_id, "limit": limit}).mappings().all()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def count_tasks(connection: Connection, changes: Rows) -> None:
+    """Add to workstreams' counts; each row has `id` and a change for every count."""
+    execute(connection, "count_tasks", changes)
+
+
+def count_workstreams(connection: Connection, changes: Rows) -> None:
+    """Add to runs' counts; each row has `id` and a change for every count."""
+    execute(connection, "count_workstreams", changes)
+
+
+def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:
+    """Tell those that wait for these tasks or gates how they ended (True: well); the tasks told."""
+    rows = [{"id": each, "well": well} for each, well in ended.items()]
+    return {row["id"] for row in returning(connection, "release_tasks", rows)}
+
+
+def release_workstreams(connection: Connection, ended: Mapping[UUID, str]) -> set[UUID]:
+    """Tell those that wait for these workstreams in which state they ended; the workstreams told."""
+    rows = [{"id": each, "state": state} for each, state in ended.items()]
+    return {row["id"] for row in returning(connection, "release_workstreams", rows)}
+
+
+def lose_gates(connection: Connection, failed: Iterable[UUID]) -> set[UUID]:
+    """Mark gates that failed for good, and all that wait for them; those newly marked."""
+    if not (ids := list(failed)):
+        return set()
+    return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), {"ids": ids})}
+
+
+def relink_gate(connection: Connection, old: UUID, new: UUID) -> None:
+    """Let everything that names a failed gate name the one that is run in its place."""
+    connection.exec_driver_sql(sql("relink_gate"), {"old": old, "new": new})
+
+
+def touched(connection: Connection, **moves: Any) -> list[tuple[str, UUID]]:
+    """(kind, id) of what moves concern beside what moved; the names of `moves` are those of `touched.sql`."""
+    return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("touched"), moves)]
+
+
+def facts(connection: Connection, kind: str, ids: Iterable[UUID]) -> list[dict[str, Any]]:
+    """What decides about instances of a kind, a row each."""
+    if not (given := list(ids)):
+        return []
+    return [dict(row) for row in connection.exec_driver_sql(sql(FACTS[kind]), {"ids": given}).mappings()]
+
+
+def run_facts(connection: Connection, run_id: UUID) -> dict[str, Any] | None:
+    """A run's state, version and counts."""
+    found = connection.exec_driver_sql(sql("run_facts"), {"run": run_id}).mappings().first()
+    return dict(found) if found else None
+
+
+def runs_signalled(connection: Connection, *, limit: int) -> list[UUID]:
+    """Runs with signals that no pass has taken, for the sweep."""
+    query = "SELECT run_id FROM run_signals GROUP BY run_id ORDER BY min(id) LIMIT %s"
+    return [row.run_id for row in connection.exec_driver_sql(query, (limit,))]

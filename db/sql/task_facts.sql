@@ -1,0 +1,22 @@
+-- What decides about tasks, beside their own state.
+SELECT t.task_id AS id, i.version, i.entity_id, t.state, t.unmet, t.dead, w.state AS workstream_state, r.state AS run_state,
+       g.open AS gates_open, g.lost AS gates_lost, b.failed AS failed_before, p.open AS patches_open,
+       p.lost AS patches_lost
+  FROM tasks t
+  JOIN workflow_instances i ON i.id = t.task_id
+  JOIN workstreams w ON w.ws_id = t.workstream_id
+  JOIN runs r ON r.run_id = t.run_id
+  LEFT JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE g.state <> 'PASSED') AS open, count(*) FILTER (WHERE g.lost) AS lost
+          FROM workflow_links l JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE l.source_id = t.task_id AND l.role = 'gates') g ON true
+  LEFT JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE g.state IN ('FAILED', 'BLOCKED')) AS failed
+          FROM workflow_links l JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE l.source_id = t.task_id AND l.role = 'blocked_by_gates') b ON true
+  LEFT JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE p.state NOT IN ('committed', 'quarantined', 'dropped', 'rolled_back')) AS open,
+               count(*) FILTER (WHERE p.state IN ('quarantined', 'dropped')) AS lost
+          FROM patch_ledger_entries p
+         WHERE t.state = 'validating' AND p.workstream_id = t.workstream_id AND p.task_id = t.task_id) p ON true
+ WHERE t.task_id = ANY(%(ids)s)

@@ -1,0 +1,16 @@
+-- What decides about workstreams, beside their own state.
+SELECT w.ws_id AS id, i.version, i.entity_id, w.state, r.state AS run_state, (i.context->>'task_count')::integer AS task_count, c.*,
+       g.open AS gates_open, g.lost AS gates_lost,
+       EXISTS (SELECT FROM patch_ledger_entries p
+                WHERE p.workstream_id = w.ws_id
+                  AND p.state NOT IN ('committed', 'quarantined', 'dropped', 'rolled_back')) AS patches_open,
+       EXISTS (SELECT FROM effects e WHERE e.workflow_id = w.ws_id AND e.name = 'land_workstream') AS landing
+  FROM workstreams w
+  JOIN workflow_instances i ON i.id = w.ws_id
+  JOIN runs r ON r.run_id = w.run_id
+  JOIN workstream_counts c ON c.ws_id = w.ws_id
+  LEFT JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE g.state <> 'PASSED') AS open, count(*) FILTER (WHERE g.lost) AS lost
+          FROM workflow_links l JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE l.source_id = w.ws_id AND l.role = 'gates') g ON true
+ WHERE w.ws_id = ANY(%(ids)s)

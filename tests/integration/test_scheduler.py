@@ -1,0 +1,224 @@
+"""The scheduler on real PostgreSQL: completion is carried up, failure along, and nothing waits for ever (SSOT 3)."""
+
+
+import pytest
+
+from tests.running import Stage
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba) -> Stage:
+    return Stage(runtime, dba)
+
+
+def test_a_run_of_two_workstreams_succeeds(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}, "b": {"depends_on": ["a"]}},
+        {
+            "a1": {"workstream": "a"},
+            "a2": {"workstream": "a", "depends_on": ["a1"]},
+            "b1": {"workstream": "b", "depends_on": ["a1"]},
+        },
+    )
+    stage.start()
+    assert stage.states() == {
+        "run": "running", "a": "ready", "b": "blocked", "a1": "queued", "a2": "pending", "b1": "pending"
+    }  # fmt: skip
+    stage.work("a1")
+    assert stage.states("a", "a1", "a2", "b1") == {"a": "executing", "a1": "completed", "a2": "queued", "b1": "pending"}
+    stage.work("a2")
+    assert stage.state("a") == "validating"
+    stage.land()
+    assert stage.states("a", "b", "b1") == {"a": "completed", "b": "ready", "b1": "queued"}
+    stage.work("b1")
+    stage.land()
+    assert stage.states("b", "run") == {"b": "completed", "run": "succeeded"}
+
+
+def test_a_critical_failure_ends_the_run_and_cancels_the_rest(stage: Stage) -> None:
+    stage.submit(
+        {"a": {"critical": True}, "b": {}, "c": {"depends_on": ["a"]}},
+        {
+            "a1": {"workstream": "a", "critical": True, "max_retries": 0},
+            "a2": {"workstream": "a", "depends_on": ["a1"]},
+            "a3": {"workstream": "a"},
+            "b1": {"workstream": "b"},
+            "c1": {"workstream": "c"},
+        },
+    )
+    stage.start()
+    stage.begin("a3")
+    stage.work("a1", exit_code=1, error="boom")
+    assert stage.states() == {
+        "run": "failed", "a": "failed", "b": "cancelled", "c": "cancelled",
+        "a1": "failed", "a2": "cancelled", "a3": "cancelled", "b1": "cancelled", "c1": "cancelled",
+        "worker": "initializing",
+    }  # fmt: skip
+
+
+def test_a_failure_that_is_not_critical_lets_the_others_go_on(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {
+            "t1": {"workstream": "a", "max_retries": 0},
+            "t2": {"workstream": "a", "depends_on": ["t1"]},
+            "t3": {"workstream": "a", "depends_on": ["t2"]},
+            "t4": {"workstream": "a"},
+        },
+    )
+    stage.start()
+    stage.work("t1", exit_code=3)
+    assert stage.states("a", "t1", "t2", "t3", "t4") == {
+        "a": "executing", "t1": "failed", "t2": "cancelled", "t3": "cancelled", "t4": "queued"
+    }  # fmt: skip
+    assert [event["trigger"] for event in stage.client.history(stage.ids["t2"])] == [
+        "dependency_check_failed",
+        "cancel",
+    ]
+    stage.work("t4")
+    assert stage.states("a", "run") == {"a": "failed", "run": "failed"}  # ruling 5
+
+
+def test_a_retry_waits_and_comes_back(stage: Stage, dba: Dba) -> None:
+    stage.submit({"a": {}}, {"t": {"workstream": "a", "max_retries": 1}})
+    stage.start()
+    stage.work("t", exit_code=1)
+    assert stage.state("t") == "retrying"
+    stage.fire("t", "retry_delay_elapsed")
+    assert stage.state("t") == "queued"
+    stage.work("t", exit_code=1)
+    assert stage.states("t", "a", "run") == {"t": "failed", "a": "failed", "run": "failed"}
+    assert dba.execute("SELECT retry_count, last_error FROM tasks").fetchone() == (1, "execution_failed")
+
+
+def test_cancelling_a_run_cancels_all_of_it(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}, "b": {"depends_on": ["a"]}},
+        {"a1": {"workstream": "a"}, "a2": {"workstream": "a"}, "b1": {"workstream": "b"}},
+    )
+    stage.start()
+    stage.begin("a1")
+    assert stage.fire("run", "cancel", reason="enough") == "applied"
+    assert stage.states("run", "a", "b", "a1", "a2", "b1") == {
+        "run": "canceled", "a": "cancelled", "b": "cancelled", "a1": "cancelled", "a2": "cancelled", "b1": "cancelled"
+    }  # fmt: skip
+
+
+def test_a_run_canceled_before_it_began_never_starts(stage: Stage, dba: Dba) -> None:
+    stage.submit({"a": {}}, {"a1": {"workstream": "a"}})
+    stage.settle()
+    stage.fire("run", "cancel")
+    assert stage.states("run", "a", "a1") == {"run": "canceled", "a": "cancelled", "a1": "cancelled"}
+    assert dba.execute("SELECT started_at FROM runs").fetchone() == (None,)  # ruling 9
+
+
+def test_a_skipped_workstream_skips_its_dependents(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}, "b": {"depends_on": ["a"]}, "c": {}},
+        {"a1": {"workstream": "a"}, "b1": {"workstream": "b"}, "c1": {"workstream": "c"}},
+    )
+    stage.settle()
+    stage.fire("a", "skip")
+    stage.start()
+    assert stage.states("a", "b", "a1", "b1") == {"a": "skipped", "b": "skipped", "a1": "cancelled", "b1": "cancelled"}
+    stage.work("c1")
+    stage.land()
+    assert stage.state("run") == "succeeded"
+
+
+def test_a_gate_before_a_task_runs_first_and_is_run_again(stage: Stage, dba: Dba) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "blocked_by_gates": ["g"]}},
+        {"g": {"workstream": "a", "moment": "start", "reruns_left": 1}},
+    )
+    stage.start()
+    assert stage.states("t", "g") == {"t": "pending", "g": "RUNNING"}
+    stage.fire("g", "gate_failed", exit_code=1, stdout="", stderr="no")
+    assert stage.states("t", "g") == {"t": "blocked", "g": "FAILED"}
+    again = dba.execute("SELECT gate_id, state, reruns_left FROM test_gates WHERE gate_id <> %s", (stage.ids["g"],))
+    ((second, state, left),) = again.fetchall()
+    assert (state, left) == ("RUNNING", 0)
+    stage.fire(second, "gate_passed", exit_code=0, stdout="", stderr="")
+    assert stage.state("t") == "queued"
+
+
+def test_a_gate_that_failed_for_good_fails_what_waits_for_it(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "blocked_by_gates": ["g2"]}, "u": {"workstream": "a"}},
+        {
+            "g1": {"workstream": "a", "moment": "start"},
+            "g2": {"workstream": "a", "moment": "start", "depends_on": ["g1"]},
+        },
+    )
+    stage.start()
+    stage.fire("g1", "gate_failed", exit_code=1)
+    assert stage.states("g1", "g2", "t") == {"g1": "FAILED", "g2": "BLOCKED", "t": "cancelled"}
+    stage.work("u")
+    assert stage.states("a", "run") == {"a": "failed", "run": "failed"}
+
+
+def test_a_tasks_gates_judge_it_after_its_work(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "gates": ["lint", "unit"]}, "u": {"workstream": "a", "gates": ["unit"]}},
+        {
+            "lint": {"workstream": "a", "moment": "task"},
+            "unit": {"workstream": "a", "moment": "task", "depends_on": ["lint"]},
+        },
+    )
+    stage.start()
+    stage.work("t")
+    assert stage.states("t", "lint", "unit") == {"t": "validating", "lint": "RUNNING", "unit": "PENDING"}
+    stage.fire("lint", "gate_passed", exit_code=0)
+    assert stage.states("unit") == {"unit": "PENDING"}  # u, whom it judges as well, has not worked yet
+    stage.work("u")
+    assert stage.states("unit") == {"unit": "RUNNING"}
+    stage.fire("unit", "gate_passed", exit_code=0)
+    assert stage.states("t", "u", "a") == {"t": "completed", "u": "completed", "a": "validating"}
+
+
+def test_a_final_gate_judges_the_workstream(stage: Stage) -> None:
+    stage.submit(
+        {"a": {"gates": ["final"]}}, {"t": {"workstream": "a"}}, {"final": {"workstream": "a", "moment": "final"}}
+    )
+    stage.start()
+    stage.work("t")
+    assert stage.states("a", "final") == {"a": "validating", "final": "RUNNING"}
+    stage.fire("final", "gate_failed", exit_code=2)
+    assert stage.states("a", "run") == {"a": "failed", "run": "failed"}
+
+
+def test_counts_are_what_the_tables_say(stage: Stage, dba: Dba) -> None:
+    stage.submit({"a": {}}, {f"t{n}": {"workstream": "a", "depends_on": [f"t{n - 1}"] if n else []} for n in range(6)})
+    stage.start()
+    stage.work("t0")
+    stage.work("t1", exit_code=1)
+    counted = dba.execute("SELECT pending, queued, retrying, completed FROM workstream_counts").fetchone()
+    found = dict(dba.execute("SELECT state, count(*) FROM tasks GROUP BY 1").fetchall())
+    assert counted == tuple(found.get(state, 0) for state in ("pending", "queued", "retrying", "completed"))
+    assert dba.execute("SELECT count(*) FROM run_signals").fetchone() == (0,)
+
+
+def test_nothing_the_scheduler_fires_is_refused(stage: Stage, dba: Dba) -> None:
+    stage.submit(
+        {"a": {}, "b": {"depends_on": ["a"]}},
+        {f"{w}{n}": {"workstream": w, "depends_on": [f"{w}{n - 1}"] if n else []} for w in "ab" for n in range(4)},
+    )
+    stage.start()
+    for name in ("a0", "a1", "a2", "a3"):
+        stage.work(name)
+    stage.land()
+    for name in ("b0", "b1", "b2", "b3"):
+        stage.work(name)
+    stage.land()
+    assert stage.state("run") == "succeeded"
+    refused = dba.execute(
+        "SELECT trigger, result FROM trigger_requests WHERE triggered_by = 'scheduler' AND status = 'rejected'"
+    ).fetchall()
+    assert refused == []

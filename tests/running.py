@@ -1,0 +1,150 @@
+"""Carry out runs in process: no Celery, no git, no subprocess; what workers and effects would tell is said by the test.
+
+`Stage` makes a run out of a sketch, lets engine and scheduler work until nothing is left to do, and plays the workers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from uuid_utils.compat import uuid7
+
+from db.connect import transaction
+from db.requests import LANES
+from workers import births
+from workers.births import Birth
+from workers.client import Client
+from workers.orchestration.scheduler import schedule
+from workers.runtime import Runtime
+
+Dba = "psycopg.Connection[Any]"
+
+
+@dataclass
+class Stage:
+    """One project with runs in it. Names are the sketch's own; `ids` finds the instances."""
+
+    runtime: Runtime
+    dba: "psycopg.Connection[Any]"
+    project: UUID = field(default_factory=uuid7)
+    ids: dict[str, UUID] = field(default_factory=dict)
+    run: UUID = field(default_factory=uuid7)
+
+    @property
+    def client(self) -> Client:
+        return Client(self.runtime)
+
+    def submit(
+        self,
+        workstreams: Mapping[str, Mapping[str, Any]],
+        tasks: Mapping[str, Mapping[str, Any]],
+        gates: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Make a run.
+
+        Args:
+            workstreams: name -> depends_on, critical, gates.
+            tasks: name -> workstream, depends_on, critical, max_retries, gates, blocked_by_gates.
+            gates: name -> workstream, moment, reruns_left, depends_on.
+        """
+        gates = gates or {}
+        for name in (*workstreams, *tasks, *gates):
+            self.ids[name] = uuid7()
+        made = [self._birth("run", "run", self.run, {})]
+        for name, each in workstreams.items():
+            count = sum(task["workstream"] == name for task in tasks.values())
+            made.append(self._birth("workstream", name, self.ids[name], {"task_count": count, **self._context(each)}))
+        for kind, sketch in (("test_gate", gates), ("task", tasks)):
+            for name, each in sketch.items():
+                basics = {"gate_type": "UNIT", "command": ["true"]} if kind == "test_gate" else {}
+                made.append(self._birth(kind, name, self.ids[name], basics | self._context(each)))
+        made.sort(key=lambda birth: ("run", "workstream", "test_gate", "task").index(birth.definition.type))
+        with transaction(self.runtime.database) as connection:
+            births.deliver(connection, made)  # all at once: gates name workstreams, and workstreams name gates
+
+    def fire(self, name: str | UUID, trigger: str, **data: Any) -> str:
+        """Fire a trigger as whoever would, and let everything settle; its status."""
+        ref = self.ids.get(name, self.run) if isinstance(name, str) else name
+        receipt = self.client.fire(ref, trigger, by="test", data=data)
+        self.settle()
+        return self.client.wait([receipt.request_id], timeout_seconds=5)[0].status
+
+    def settle(self) -> int:
+        """Let engine and scheduler work until neither has anything left; how many requests were applied."""
+        total = 0
+        while True:
+            done = sum(self.runtime.applier.apply_lane(lane).taken for lane in range(LANES))
+            total += done
+            if schedule(self.runtime, self.run) + done == 0:
+                return total
+
+    def start(self) -> None:
+        self.settle()
+        self.fire("run", "start")
+
+    def work(self, name: str, exit_code: int = 0, **said: Any) -> None:
+        """Play the worker of a queued task: start it and report."""
+        self.begin(name)
+        self.fire(name, "execution_completed" if exit_code == 0 else "execution_failed", exit_code=exit_code, **said)
+
+    def begin(self, name: str) -> None:
+        worker = self.worker()
+        assert self.fire(name, "worker_started", worker_id=str(worker), capabilities=[]) == "applied", self.state(name)
+
+    def worker(self) -> UUID:
+        """A worker to put into `worker_started`: one for the whole stage."""
+        if "worker" not in self.ids:
+            made = self.client.create("worker", "W-1", project_id=self.project, context={"capabilities": []})
+            self.ids["worker"] = made["id"]
+        return self.ids["worker"]
+
+    def state(self, name: str) -> str:
+        found = self.dba.execute(
+            "SELECT current_state FROM workflow_instances WHERE id = %s", (self.ids.get(name, self.run),)
+        ).fetchone()
+        assert found
+        return str(found[0])
+
+    def states(self, *names: str) -> dict[str, str]:
+        """Name -> state, of those named or of all."""
+        rows = self.dba.execute(
+            "SELECT id, current_state FROM workflow_instances WHERE project_id = %s", (self.project,)
+        )
+        by_id = dict(rows.fetchall())
+        wanted = names or [*self.ids, "run"]
+        return {name: by_id[self.ids.get(name, self.run)] for name in wanted if self.ids.get(name, self.run) in by_id}
+
+    def queued(self) -> list[str]:
+        return [name for name, state in self.states().items() if state == "queued"]
+
+    def land(self, outcome: str = "validation_passed") -> None:
+        """Play the effect that merges a workstream: tell each that waits for it."""
+        self.effects("land_workstream", lambda workflow_id: self.fire(workflow_id, outcome))
+
+    def effects(self, name: str, perform: Callable[[UUID], object]) -> int:
+        """Perform what is pending of an effect; how many there were."""
+        rows = self.dba.execute(
+            "UPDATE effects SET status = 'done', finished_at = now() WHERE name = %s AND status = 'pending'"
+            " RETURNING workflow_id",
+            (name,),
+        ).fetchall()
+        for (workflow_id,) in rows:
+            perform(workflow_id)
+        return len(rows)
+
+    def _birth(self, kind: str, name: str, id_: UUID, context: Mapping[str, Any]) -> Birth:
+        definition = self.runtime.catalogue.get(kind)
+        return Birth(definition, name, self.project, "test", {"run_id": str(self.run), **context}, id_)
+
+    def _context(self, sketch: Mapping[str, Any]) -> dict[str, Any]:
+        context: dict[str, Any] = {}
+        for key, value in sketch.items():
+            if key == "workstream":
+                context["workstream_id"] = str(self.ids[value])
+            elif key in ("depends_on", "gates", "blocked_by_gates"):
+                context[key] = [str(self.ids[each]) for each in value]
+            else:
+                context["is_critical" if key == "critical" else key] = value
+        return context

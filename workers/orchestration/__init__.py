@@ -1,0 +1,1 @@
+"""Carrying out plans: what is submitted, scheduled, checked, landed and rolled back."""

@@ -1,0 +1,150 @@
+"""The scheduler: what moved in a run, who is concerned, what each is owed. It decides nothing itself and moves nothing.
+
+A pass takes the run's lock and its signals, counts, and accepts the triggers that pure functions name, all in one
+transaction; the engine applies them. The work is proportional to what moved, not to what the run holds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection, RowMapping
+
+from db import effects, instances, requests, scheduling
+from db.connect import transaction
+from workers import births
+from workers.orchestration import signals
+from workers.orchestration.signals import Moved
+from workers.runtime import Runtime
+from workflows.definition import Definition, Effect
+from workflows.orchestration import owed
+from workflows.orchestration.owed import Facts, Owed
+
+log = structlog.get_logger()
+
+BATCH = 5_000  # signals of one pass
+LANDING = Effect("land_workstream")
+
+OWED: Mapping[str, Callable[[Facts], Owed | None]] = {
+    "task": owed.task,
+    "test_gate": owed.gate,
+    "patch_ledger": owed.patch,
+    "workstream": owed.workstream,
+}
+
+
+def schedule(runtime: Runtime, run_id: UUID) -> int:
+    """Bring a run up to date with its moves; how many signals were read. Anyone may call it, at any time.
+
+    Raises:
+        DBAPIError: the infrastructure failed; the signals of the failed pass are still there.
+    """
+    total, gate = 0, runtime.catalogue.get("test_gate")
+    while True:
+        with transaction(runtime.database) as connection:
+            done = Pass(connection, run_id, gate)
+            done.take()
+        total += done.signals
+        runtime.hints.lanes(done.fired)
+        runtime.hints.effects(done.effects_due)
+        runtime.hints.work(done.queued)
+        if done.signals < BATCH:
+            return total
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over a run, in the caller's transaction; afterwards, what to hint at once that is committed."""
+
+    connection: Connection
+    run_id: UUID
+    gate: Definition
+    signals: int = 0
+    queued: int = 0
+    fired: list[Mapping[str, Any]] = field(default_factory=list)
+    effects_due: list[RowMapping] = field(default_factory=list)
+
+    def take(self) -> None:
+        """Read what moved, count it, and fire what it makes due."""
+        scheduling.lock(self.connection, self.run_id)
+        if not (found := scheduling.take_signals(self.connection, self.run_id, limit=BATCH)):
+            return
+        moved = signals.read(self.run_id, found)
+        self.signals, self.queued = len(found), moved.queued
+        scheduling.count_tasks(self.connection, _rows(moved.tasks_counted))
+        scheduling.count_workstreams(self.connection, _rows(moved.workstreams_counted))
+        rows = [
+            _request(kind, facts, due, moved.last)
+            for kind, ids in self._concerned(moved).items()
+            for facts in scheduling.facts(self.connection, kind, ids)
+            if (due := OWED[kind](facts)) and not self._carried_out(facts, due)
+        ]
+        facts = scheduling.run_facts(self.connection, self.run_id)
+        if facts and (due := owed.run(facts)):
+            rows.append(_request("run", facts, due, moved.last))
+        self._fire(rows)
+        log.info("scheduled", run=str(self.run_id), signals=self.signals, fired=len(rows))
+
+    def _concerned(self, moved: Moved) -> dict[str, set[UUID]]:
+        """Kind -> what the moves may have made due for something."""
+        looked_at = moved.looked_at
+        failed = scheduling.facts(self.connection, "test_gate", moved.failed_gates)
+        lost = scheduling.lose_gates(self.connection, [gate["id"] for gate in failed if owed.gate(gate) is None])
+        moved.judged |= lost
+        ended = moved.ended | dict.fromkeys(lost, False)
+        looked_at["task"] |= scheduling.release_tasks(self.connection, ended)
+        looked_at["workstream"] |= scheduling.release_workstreams(self.connection, moved.ended_workstreams)
+        for kind, id_ in scheduling.touched(self.connection, **moved.concerns()):
+            looked_at[kind].add(id_)
+        return {kind: looked_at[kind] for kind in OWED if looked_at[kind]}
+
+    def _carried_out(self, facts: Facts, due: Owed) -> bool:
+        """Is what is owed no trigger? Then it is done here: a gate is run again, a workstream's changes land."""
+        if due.trigger == "rerun":
+            self._run_again(facts)
+        elif due.trigger == "land":
+            says = {"version": facts["version"]}
+            wanted = births.intent(LANDING, workflow_id=facts["id"], version=facts["version"], says=says)
+            self.effects_due += effects.intend(self.connection, [wanted])
+        else:
+            return False
+        return True
+
+    def _run_again(self, facts: Facts) -> None:
+        """A failed gate's successor: a new instance that is named wherever the old one was (ruling 1)."""
+        old = instances.find(self.connection, str(facts["id"]))
+        again = births.Birth(
+            definition=self.gate,
+            entity_id=f"{old['entity_id'].partition('~')[0][:90]}~{facts['reruns_left']}",
+            project_id=old["project_id"],
+            created_by="scheduler",
+            context=dict(old["context"]) | {"reruns_left": facts["reruns_left"] - 1, "retry_of": str(old["id"])},
+        )
+        if births.deliver(self.connection, [again]).new:
+            scheduling.relink_gate(self.connection, old["id"], again.id)
+
+    def _fire(self, rows: list[dict[str, Any]]) -> None:
+        accepted = requests.accept(self.connection, [{key: row[key] for key in row if key != "hint"} for row in rows])
+        self.fired = [dict(accepted[row["request_id"]]) | row["hint"] for row in rows if row["request_id"] in accepted]
+
+
+def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:
+    # Bound to the version seen: what has moved on since supersedes it, and that move's signal asks anew.
+    request_id = f"{facts['id']}:{facts['version']}:{due.trigger}:{last}"
+    return {
+        "request_id": request_id,
+        "fingerprint": request_id.encode().hex(),
+        "workflow_id": facts["id"],
+        "trigger": due.trigger,
+        "triggered_by": "scheduler",
+        "origin": "follow_up",
+        "bound_version": facts["version"],
+        "metadata": {"reason": due.reason} if due.reason else {},
+        "hint": {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"},
+    }
+
+
+def _rows(changes: Mapping[UUID, Mapping[str, int]]) -> list[dict[str, Any]]:
+    return [{"id": each, **change} for each, change in changes.items()]

@@ -1,0 +1,153 @@
+"""What tasks, gates and patches are owed by those around them; `derive` tells it of workstreams and runs. Pure.
+
+Facts go in, one row of `db.scheduling.facts` each; the name of a trigger, and the reason it must give, come out.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from workflows.orchestration.derive import (
+    RunCounts,
+    WorkstreamCounts,
+    dead_task_trigger,
+    failure_reason,
+    run_trigger,
+    workstream_trigger,
+)
+from workflows.orchestration.guards import APPLY_RETRIES
+
+Facts = Mapping[str, Any]
+
+OPEN = ("ready", "executing")  # a workstream whose tasks and gates may start
+ENDED = {
+    "task": frozenset({"completed", "failed", "cancelled"}),
+    "workstream": frozenset({"completed", "failed", "cancelled", "skipped"}),
+    "run": frozenset({"succeeded", "failed", "canceled"}),
+}
+TASK_COUNTS = tuple(
+    name for name in WorkstreamCounts.__dataclass_fields__ if name not in ("state", "task_count")
+)  # columns of `workstream_counts`
+RUN_COUNTS = tuple(name for name in RunCounts.__dataclass_fields__ if name != "state")  # columns of `run_counts`
+
+
+class Owed(NamedTuple):
+    """A trigger, and why, where its guard or a reader wants to know."""
+
+    trigger: str
+    reason: str | None = None
+
+
+def task(facts: Facts) -> Owed | None:
+    """What a task is owed (SSOT 1.4.4, 3.1.2; rulings 4 and 5)."""
+    state, over = facts["state"], _over(facts)
+    if state in ENDED["task"]:
+        return None
+    if over:
+        return Owed("cancel", over)
+    if state == "pending":
+        return _pending(facts)
+    if state == "blocked":
+        return _blocked(facts)
+    return _judged(facts) if state == "validating" else None
+
+
+def gate(facts: Facts) -> Owed | None:
+    """What a gate is owed (SSOT 2.3.4, 2.3.6); `rerun` is no trigger: a failed gate is run again as a new one."""
+    if facts["state"] == "FAILED":
+        return Owed("rerun") if facts["reruns_left"] > 0 and not _over(facts) else None
+    if facts["state"] == "BLOCKED":
+        return Owed("dependency_passed") if facts["dependencies_open"] == 0 else None
+    if facts["state"] != "PENDING" or _over(facts):
+        return None
+    if facts["dependencies_failed"]:
+        return Owed("dependency_failed", "a gate it depends on has failed")
+    return Owed("gate_started") if facts["dependencies_open"] == 0 and _its_moment(facts) else None
+
+
+def patch(facts: Facts) -> Owed | None:
+    """What a patch is owed (SSOT 2.2.4; ruling 2)."""
+    over = facts["workstream_state"] in ENDED["workstream"] and f"its workstream is {facts['workstream_state']}"
+    match facts["state"]:
+        case "validated" if over:
+            return Owed("violate_policy", over)
+        case "validated" if not facts["behind"]:
+            return Owed("accept")
+        case "apply_failed" if facts["apply_retries"] < APPLY_RETRIES and not over:
+            return Owed("retry_apply")
+        case "apply_failed":
+            return Owed("give_up", over or f"it could not be applied in {APPLY_RETRIES + 1} tries")
+        case "applied":
+            return _tested(facts, over or None)
+    return None
+
+
+def workstream(facts: Facts) -> Owed | None:
+    """What a workstream is owed; `land` is no trigger: its changes are merged, and that tells the outcome."""
+    if facts["state"] in ENDED["workstream"]:
+        return None
+    if facts["run_state"] in ENDED["run"]:
+        return Owed("cancel", f"the run {facts['run_state']}")
+    if facts["run_state"] == "pending":
+        return None
+    counts = WorkstreamCounts(
+        facts["state"], task_count=facts["task_count"], **{name: facts[name] for name in TASK_COUNTS}
+    )
+    trigger = workstream_trigger(counts)
+    if trigger == "all_tasks_completed" and facts["patches_open"]:
+        return None
+    if trigger:
+        return Owed(trigger, failure_reason(counts) if trigger == "critical_task_failed" else None)
+    return _closing(facts) if facts["state"] == "validating" else None
+
+
+def run(facts: Facts) -> Owed | None:
+    """What a run is owed."""
+    trigger = run_trigger(RunCounts(facts["state"], **{name: facts[name] for name in RUN_COUNTS}))
+    return Owed(trigger) if trigger else None
+
+
+def _over(facts: Facts) -> str | None:
+    for what in ("workstream", "run"):
+        if facts[f"{what}_state"] in ENDED[what]:
+            return f"its {what} is {facts[f'{what}_state']}"
+    return None
+
+
+def _pending(facts: Facts) -> Owed | None:
+    if facts["dead"] or facts["failed_before"]:
+        return Owed("dependency_check_failed", "what it depends on has failed")
+    may_start = facts["unmet"] == 0 and facts["workstream_state"] in OPEN and facts["run_state"] == "running"
+    return Owed("scheduler_assigned") if may_start else None
+
+
+def _blocked(facts: Facts) -> Owed | None:
+    if trigger := dead_task_trigger("blocked", dead_dependencies=facts["dead"]):
+        return Owed(trigger, "what it depends on can never complete")
+    return Owed("dependency_satisfied") if facts["unmet"] == 0 else None
+
+
+def _judged(facts: Facts) -> Owed | None:
+    if facts["gates_lost"] or facts["patches_lost"]:
+        return Owed("validation_failed", "a gate failed" if facts["gates_lost"] else "its patch was set aside")
+    return None if facts["gates_open"] or facts["patches_open"] else Owed("validation_passed")
+
+
+def _tested(facts: Facts, over: str | None) -> Owed | None:
+    if facts["gates_lost"] or over:
+        return Owed("tests_failed", over or "a gate failed")
+    return Owed("tests_passed") if facts["gates_open"] == 0 else None
+
+
+def _its_moment(facts: Facts) -> bool:
+    workstream = str(facts["workstream_state"])
+    if facts["moment"] == "start":
+        return workstream in OPEN and facts["run_state"] == "running"
+    if facts["moment"] == "task":
+        return bool(facts["judged_waiting"] == 0 < facts["judged_ready"] and facts["judged_unapplied"] == 0)
+    return workstream == "validating"
+
+
+def _closing(facts: Facts) -> Owed | None:
+    if facts["gates_lost"]:
+        return Owed("validation_failed", "a gate that judges the whole workstream failed")
+    return None if facts["gates_open"] or facts["landing"] else Owed("land")
