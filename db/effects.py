@@ -7,11 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy.exc import IntegrityError
 
 from db.connect import sql
 from db.run import Rows, among, returning
 from db.tables import effects, instances
 from workflows.errors import StaleLease
+
+UNIQUE_VIOLATION = "23505"
+SOFTWARE_FAULT = 70  # sysexits.h, EX_SOFTWARE: the exit code of what could not be run at all
 
 
 def intend(connection: Connection, wanted: Rows) -> Sequence[RowMapping]:
@@ -20,9 +24,36 @@ def intend(connection: Connection, wanted: Rows) -> Sequence[RowMapping]:
 
 
 def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds: float) -> RowMapping | None:
-    """Take the lease of an effect that is due; None where it is not there, not due, or somebody else's."""
+    """Take the lease of an effect that is due, in a transaction of its own.
+
+    Returns:
+        The effect, or None where it is not there, not due, somebody else's, or shares its key with one that is leased.
+    """
     given = {"id": effect_id, "holder": holder, "lease_seconds": lease_seconds}
-    return connection.exec_driver_sql(sql("claim_effect"), given).mappings().first()
+    try:
+        return connection.exec_driver_sql(sql("claim_effect"), given).mappings().first()
+    except IntegrityError as error:
+        if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION:
+            return None  # another with this key was quicker
+        raise
+
+
+def renew(connection: Connection, claimed: RowMapping, lease_seconds: float) -> None:
+    """Hold a lease for `lease_seconds` from now.
+
+    Raises:
+        StaleLease: it ran out or passed to another worker: stop.
+    """
+    given = {"id": claimed["id"], "token": claimed["token"], "lease_seconds": lease_seconds}
+    if connection.exec_driver_sql(sql("renew_effect"), given).rowcount == 0:
+        raise _stale(claimed)
+
+
+def next_of(connection: Connection, exclusive: str | None) -> Sequence[RowMapping]:
+    """(id, name) of the effect whose turn it is once a key is free; none where there is no key, or nobody waits."""
+    if exclusive is None:
+        return []
+    return connection.exec_driver_sql(sql("next_effect"), {"exclusive": exclusive}).mappings().all()
 
 
 def finish(
@@ -48,13 +79,32 @@ def finish(
         "delay_seconds": delay_seconds,
     }
     if connection.exec_driver_sql(sql("finish_effect"), given).rowcount == 0:
-        raise StaleLease(f"effect {claimed['id']} is no longer held under token {claimed['token']}")
+        raise _stale(claimed)
+
+
+def _stale(claimed: RowMapping) -> StaleLease:
+    return StaleLease(f"effect {claimed['id']} is no longer held under token {claimed['token']}")
 
 
 def telling(
-    effect: RowMapping, trigger: str, *, result: Mapping[str, Any] | None = None, error: str | None = None
+    effect: RowMapping,
+    trigger: str,
+    *,
+    result: Mapping[str, Any] | None = None,
+    error: str | None = None,
+    says: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The request that tells an effect's outcome to its instance, for `requests.accept` in the commit that ends it."""
+    """The request that tells an effect's outcome to its instance, for `requests.accept` in the commit that ends it.
+
+    It is bound to the version that the effect belongs to: an instance that has moved on is not told.
+
+    Args:
+        effect: the claimed row.
+        trigger: what to fire.
+        result: what the effect returned.
+        error: why it is dead; guards that ask for a reason or an exit code get them from it.
+        says: the trigger's metadata, where the effect chose it itself.
+    """
     request_id = f"{effect['id']}:{effect['token']}"
     return {
         "request_id": request_id,
@@ -63,8 +113,14 @@ def telling(
         "trigger": trigger,
         "triggered_by": "effect",
         "origin": "follow_up",
-        "metadata": {"effect": effect["name"], "result": result, "error": error},
+        "bound_version": effect["version"],
+        "metadata": {"effect": effect["name"]} | (_told(result, error) if says is None else dict(says)),
     }
+
+
+def _told(result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
+    failed = {} if error is None else {"reason": error, "exit_code": SOFTWARE_FAULT}
+    return {"result": result, "error": error} | failed
 
 
 def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> Sequence[RowMapping]:
@@ -100,13 +156,7 @@ def redrive(connection: Connection, effect_ids: Sequence[UUID] | None = None) ->
 
 def due(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
     """(id, name) of effects that could be claimed now, oldest first."""
-    query = (
-        select(effects.c.id, effects.c.name)
-        .where(effects.c.status == "pending", effects.c.not_before <= func.now())
-        .order_by(effects.c.not_before)
-        .limit(limit)
-    )
-    return connection.execute(query).mappings().all()
+    return connection.exec_driver_sql(sql("due_effects"), {"limit": limit}).mappings().all()
 
 
 def of_instance(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:

@@ -207,6 +207,7 @@ effects = Table(
     _instant("lease_until"),
     Column("attempts", Integer, nullable=False, server_default="0"),
     _now("not_before"),
+    Column("exclusive", Text),
     Column("error", Text),
     Column("result", JSONB),
     _now("created_at"),
@@ -214,6 +215,13 @@ effects = Table(
     CheckConstraint("(status = 'leased') = (lease_until IS NOT NULL)"),
     Index("effects_pending", "not_before", postgresql_where=text("status = 'pending'")),
     Index("effects_leased", "lease_until", postgresql_where=text("status = 'leased'")),
+    Index("effects_exclusive", "exclusive", unique=True, postgresql_where=text("status = 'leased'")),
+    Index(
+        "effects_queued",
+        "exclusive",
+        "not_before",
+        postgresql_where=text("status = 'pending' AND exclusive IS NOT NULL"),
+    ),
     Index("effects_workflow", "workflow_id"),
     Index("effects_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
 )

@@ -74,6 +74,7 @@ workers = Table(
     Column("affinity", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     Column("current_load", Integer, nullable=False, server_default=text("0")),
     Column("max_concurrent_tasks", Integer, nullable=False, server_default=text("1")),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
     Column("last_heartbeat", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("last_took_at", DateTime(timezone=True)),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),

@@ -1,6 +1,6 @@
 """How instances come to be: the row, its links, the deadline of its first state and the effects of its birth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,8 @@ from uuid_utils.compat import uuid7
 
 from db import effects, instances, requests
 from workflows.definition import Deadline, Definition, Effect
+
+PART = 1_000  # births of one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,15 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
 
     Args:
         connection: the caller's transaction; everything is written in it.
-        births: any number, in few statements however many.
+        births: any number, a thousand a statement; each may be linked to any other.
 
     Raises:
         UnknownInstance: a context names a link target that does not exist.
     """
-    new = instances.create(connection, [_row(birth) for birth in births])
+    new = {each for part in _parts(births) for each in instances.create(connection, [_row(birth) for birth in part])}
     born = [birth for birth in births if birth.id in new]
-    instances.link(connection, [link for birth in born for link in _links(birth)])
+    for part in _parts(born):  # once all are there, so that each may name any other
+        instances.link(connection, [link for birth in part for link in _links(birth)])
     requests.accept(connection, [timer(birth.id, 0, deadline) for birth in born if (deadline := _deadline(birth))])
     wanted = [
         intent(effect, workflow_id=birth.id, version=0, says=_says(birth))
@@ -52,6 +55,10 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
         for effect in birth.definition.birth_effects
     ]
     return Delivered(new, effects.intend(connection, wanted))
+
+
+def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
+    return (births[start : start + PART] for start in range(0, len(births), PART))
 
 
 def timer(instance_id: UUID, version: int, deadline: Deadline) -> dict[str, Any]:
@@ -79,7 +86,15 @@ def intent(effect: Effect, *, workflow_id: UUID, version: int, says: Mapping[str
         "payload": says,
         "done_trigger": effect.done,
         "failed_trigger": effect.failed,
+        "exclusive": _key(effect, workflow_id, says),
     }
+
+
+def _key(effect: Effect, workflow_id: UUID, says: Mapping[str, Any]) -> str | None:
+    """What no two running effects may share: the value of a field of the context, or the instance's own id."""
+    if effect.exclusive is None or effect.exclusive == "id":
+        return effect.exclusive and str(workflow_id)
+    return str(says["context"][effect.exclusive])
 
 
 def _row(birth: Birth) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The effect `notice`: tell people, over whatever apprise reaches (webhooks, chat, mail)."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from apprise import Apprise
@@ -31,12 +32,21 @@ def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
     """
     targets = runtime.settings.notify_urls
     payload = effect["payload"]
-    for url in targets:
-        told = Apprise()
-        told.add(_with_token(url, effect))
-        if not told.notify(title=_title(payload), body=_body(payload)):
-            raise NoticeNotSent(f"notice not taken by {url.split('?')[0]}")
+    tell([_with_token(url, effect) for url in targets], title=_title(payload), body=_body(payload))
     return {"sent": len(targets)}
+
+
+def tell(urls: Iterable[str], *, title: str, body: str) -> None:
+    """Send words to every target.
+
+    Raises:
+        NoticeNotSent: a target refused or could not be reached; those before it have been told.
+    """
+    for url in urls:
+        told = Apprise()
+        told.add(url)
+        if not told.notify(title=title, body=body):
+            raise NoticeNotSent(f"notice not taken by {url.split('?')[0]}")
 
 
 def _with_token(url: str, effect: RowMapping) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from workflows.definition import Definition, Transition
+from workflows.definition import Definition, Effect, Transition
 from workflows.errors import InvalidDefinition
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
@@ -73,6 +73,7 @@ def _reach(definition: Definition) -> Iterator[str]:
 
 def _bindings(definition: Definition) -> Iterator[str]:
     roles = {link.role for link in definition.links}
+    roles |= {link.inverse for link in definition.links if link.type == definition.type}  # the other side has this type
     fields = {field.name for field in definition.fields}
     for move in definition.transitions:
         for follow_up in move.then:
@@ -81,9 +82,9 @@ def _bindings(definition: Definition) -> Iterator[str]:
         if move.approval and move.approval.quorum < 1:
             yield f"{move.trigger!r} asks for a quorum below one"
         for effect in move.effects:
-            for told in (effect.done, effect.failed):
-                if told is not None and (told, move.dest) not in definition.moves:
-                    yield f"effect {effect.name!r} of {move.trigger!r} reports {told!r}, illegal in {move.dest!r}"
+            yield from _effect(definition, effect, f"{move.trigger!r}", move.dest)
+    for effect in definition.birth_effects:
+        yield from _effect(definition, effect, "its birth", definition.initial)
     for state, deadline in definition.deadlines.items():
         if (deadline.trigger, state) not in definition.moves:
             yield f"the deadline of {state!r} fires {deadline.trigger!r}, which is illegal there"
@@ -93,6 +94,14 @@ def _bindings(definition: Definition) -> Iterator[str]:
             yield f"the deadline of {state!r} is capped below where it begins"
         if deadline.context_key is not None and deadline.context_key not in fields:
             yield f"the deadline of {state!r} is said by {deadline.context_key!r}, which is no field of this type"
+
+
+def _effect(definition: Definition, effect: Effect, asked_by: str, state: str) -> Iterator[str]:
+    for told in (effect.done, effect.failed):
+        if told is not None and (told, state) not in definition.moves:
+            yield f"effect {effect.name!r} of {asked_by} reports {told!r}, illegal in {state!r}"
+    if effect.exclusive not in (None, "id", *(field.name for field in definition.fields)):
+        yield f"effect {effect.name!r} of {asked_by} is exclusive by {effect.exclusive!r}, no field of this type"
 
 
 def _doubts(definition: Definition) -> Iterator[str]:

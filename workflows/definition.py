@@ -45,11 +45,14 @@ class Effect:
     """Something done to the world after the commit, by `workers.effects`, under a lease.
 
     `done` and `failed` name the triggers that tell the outcome to the instance; None where nobody waits for it.
+    `exclusive` names a field of the instance's context (`id`: the instance itself); of effects with the same value
+    there, never two run at once.
     """
 
     name: str
     done: str | None = None
     failed: str | None = None
+    exclusive: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,22 @@ class RequestConflict(Refused):
     """The `request_id` was used before with another body. Use a new one, or send the same body."""
 
 
+class IllegalTransition(Refused):
+    """The machine does not allow that from where the instance stands. Look at what is legal, or make a new instance.
+
+    Attributes:
+        status_code: what an HTTP API answers (seed 002, section 1.4).
+        state: where it stands.
+        legal: the triggers that it answers to there.
+    """
+
+    status_code = 409
+
+    def __init__(self, message: str, *, state: str, legal: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{message}; legal in {state!r}: {', '.join(legal) or 'nothing, it is finished'}")
+        self.state, self.legal = state, legal
+
+
 class BadInput(Refused):
     """A value could not be read; the message names where and what was expected."""
 

@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from workflows.definition import HOUR_SECONDS, Deadline, Definition, Transition
+from workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Transition
 
 
 def public(definition: Definition) -> dict[str, Any]:
@@ -32,7 +32,9 @@ def recorded(definition: Definition) -> dict[str, Any]:
             for link in definition.links
         ],
         "fields": [[each.name, each.says, each.required] for each in definition.fields],
-        "birth_effects": [effect.name for effect in definition.birth_effects],
+        "birth_effects": [
+            effect.name if effect == Effect(effect.name) else _effect(effect) for effect in definition.birth_effects
+        ],
     }
     # What a definition does not use stays out: one recorded before it could be said must keep its checksum.
     return body | ({"required_metadata": list(definition.required_metadata)} if definition.required_metadata else {})
@@ -56,7 +58,7 @@ def _rule(move: Transition) -> dict[str, Any]:
         "trigger": move.trigger,
         "when": [guard.name for guard in move.when],
         "then": [[follow_up.role, follow_up.trigger] for follow_up in move.then],
-        "effects": [[effect.name, effect.done, effect.failed] for effect in move.effects],
+        "effects": [_effect(effect) for effect in move.effects],
         "approval": {"quorum": move.approval.quorum, "deciders": list(move.approval.deciders)}
         if move.approval
         else None,
@@ -64,6 +66,10 @@ def _rule(move: Transition) -> dict[str, Any]:
         "severity": move.severity,
     }
     return body | ({"exceptional": True} if move.exceptional else {})
+
+
+def _effect(effect: Effect) -> list[str | None]:
+    return [effect.name, effect.done, effect.failed, *([effect.exclusive] if effect.exclusive else [])]
 
 
 def checksum(definition: Definition) -> str:

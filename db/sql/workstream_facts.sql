@@ -4,6 +4,8 @@ SELECT w.ws_id AS id, i.version, i.entity_id, w.state, r.state AS run_state, (i.
        EXISTS (SELECT FROM patch_ledger_entries p
                 WHERE p.workstream_id = w.ws_id
                   AND p.state NOT IN ('committed', 'quarantined', 'dropped', 'rolled_back')) AS patches_open,
+       EXISTS (SELECT FROM patch_ledger_entries p
+                WHERE p.workstream_id = w.ws_id AND p.state IN ('rolled_back', 'dropped')) AS patches_lost,
        EXISTS (SELECT FROM effects e WHERE e.workflow_id = w.ws_id AND e.name = 'land_workstream') AS landing
   FROM workstreams w
   JOIN workflow_instances i ON i.id = w.ws_id

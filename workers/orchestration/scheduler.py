@@ -15,17 +15,16 @@ from sqlalchemy import Connection, RowMapping
 from db import effects, instances, requests, scheduling
 from db.connect import transaction
 from workers import births
-from workers.orchestration import signals
+from workers.orchestration import landing, signals
 from workers.orchestration.signals import Moved
 from workers.runtime import Runtime
-from workflows.definition import Definition, Effect
+from workflows.definition import Definition
 from workflows.orchestration import owed
 from workflows.orchestration.owed import Facts, Owed
 
 log = structlog.get_logger()
 
 BATCH = 5_000  # signals of one pass
-LANDING = Effect("land_workstream")
 
 OWED: Mapping[str, Callable[[Facts], Owed | None]] = {
     "task": owed.task,
@@ -105,8 +104,7 @@ class Pass:
         if due.trigger == "rerun":
             self._run_again(facts)
         elif due.trigger == "land":
-            says = {"version": facts["version"]}
-            wanted = births.intent(LANDING, workflow_id=facts["id"], version=facts["version"], says=says)
+            wanted = landing.intent(self.connection, facts["id"], facts["version"])
             self.effects_due += effects.intend(self.connection, [wanted])
         else:
             return False

@@ -14,7 +14,7 @@ from workflows.orchestration.derive import (
     run_trigger,
     workstream_trigger,
 )
-from workflows.orchestration.guards import APPLY_RETRIES
+from workflows.orchestration.guards import APPLY_RETRIES, QUARANTINED_PATCH
 
 Facts = Mapping[str, Any]
 
@@ -87,17 +87,7 @@ def workstream(facts: Facts) -> Owed | None:
         return None
     if facts["run_state"] in ENDED["run"]:
         return Owed("cancel", f"the run {facts['run_state']}")
-    if facts["run_state"] == "pending":
-        return None
-    counts = WorkstreamCounts(
-        facts["state"], task_count=facts["task_count"], **{name: facts[name] for name in TASK_COUNTS}
-    )
-    trigger = workstream_trigger(counts)
-    if trigger == "all_tasks_completed" and facts["patches_open"]:
-        return None
-    if trigger:
-        return Owed(trigger, failure_reason(counts) if trigger == "critical_task_failed" else None)
-    return _closing(facts) if facts["state"] == "validating" else None
+    return None if facts["run_state"] == "pending" else _derived(facts)
 
 
 def run(facts: Facts) -> Owed | None:
@@ -145,6 +135,23 @@ def _its_moment(facts: Facts) -> bool:
     if facts["moment"] == "task":
         return bool(facts["judged_waiting"] == 0 < facts["judged_ready"] and facts["judged_unapplied"] == 0)
     return workstream == "validating"
+
+
+def _derived(facts: Facts) -> Owed | None:
+    counts = WorkstreamCounts(
+        facts["state"], task_count=facts["task_count"], **{name: facts[name] for name in TASK_COUNTS}
+    )
+    match workstream_trigger(counts):
+        case None:
+            return _closing(facts) if facts["state"] == "validating" else None
+        case "all_tasks_completed" if facts["patches_open"]:
+            return None
+        case "all_tasks_completed" if facts["patches_lost"]:  # taken back before it could land
+            return Owed("critical_task_failed", QUARANTINED_PATCH)
+        case "critical_task_failed":
+            return Owed("critical_task_failed", failure_reason(counts))
+        case trigger:
+            return Owed(trigger)
 
 
 def _closing(facts: Facts) -> Owed | None:

@@ -9,11 +9,17 @@ SSOT 2.2.4 gives its triggers in words; their names are ours. What ends a patch 
 answers for (SSOT 8.2.3, ruling 1): `roll_back`, once the compensation is done, and `drop`.
 """
 
-from workflows.definition import Definition, Field, Link, T
-from workflows.fields import name
+from workflows.definition import Definition, Effect, Field, Link, T
+from workflows.fields import name, names
 from workflows.orchestration.evidence import authorized, compensated, reason_given
 from workflows.orchestration.fields import NAME_SAYS, RETRY_OF
 from workflows.orchestration.guards import apply_retries_left, gates_passed
+
+VALIDATE = Effect("validate_patch", failed="validation_failed")
+# One worktree, one patch at a time: these never run side by side in a workstream, nor while it is archived.
+APPLY = Effect("apply_patch", failed="apply_failed", exclusive="workstream_id")
+COMMIT = Effect("commit_patch", exclusive="workstream_id")
+RESTORE = Effect("restore_worktree", exclusive="workstream_id")
 
 PATCH_LEDGER = Definition(
     type="patch_ledger",
@@ -36,15 +42,15 @@ PATCH_LEDGER = Definition(
     transitions=(
         T("validation_passed", "created", "validated"),
         T("validation_failed", "created", "quarantined", when=(reason_given,), severity="warning"),
-        T("accept", "validated", "queued"),
+        T("accept", "validated", "queued", effects=(APPLY,)),
         T("violate_policy", "validated", "quarantined", when=(reason_given,), severity="warning"),
         T("apply_succeeded", "queued", "applied"),
         T("apply_failed", "queued", "apply_failed", severity="warning"),
-        T("retry_apply", "apply_failed", "queued", when=(apply_retries_left,)),
-        T("give_up", "apply_failed", "quarantined", when=(reason_given,), severity="warning"),
-        T("drop", "apply_failed", "dropped", when=(authorized, reason_given), severity="warning"),
-        T("tests_passed", "applied", "verified", when=(gates_passed,)),
-        T("tests_failed", "applied", "quarantined", when=(reason_given,), severity="warning"),
+        T("retry_apply", "apply_failed", "queued", when=(apply_retries_left,), effects=(APPLY,)),
+        T("give_up", "apply_failed", "quarantined", when=(reason_given,), effects=(RESTORE,), severity="warning"),
+        T("drop", "apply_failed", "dropped", when=(authorized, reason_given), effects=(RESTORE,), severity="warning"),
+        T("tests_passed", "applied", "verified", when=(gates_passed,), effects=(COMMIT,)),
+        T("tests_failed", "applied", "quarantined", when=(reason_given,), effects=(RESTORE,), severity="warning"),
         T("commit_succeeded", "verified", "committed"),
         T(
             "roll_back",
@@ -59,6 +65,7 @@ PATCH_LEDGER = Definition(
     links=(
         Link("task", type="task", context_key="task_id", inverse="patches"),
         Link("workstream", type="workstream", context_key="workstream_id", inverse="patches"),
+        Link("gates", type="test_gate", context_key="gates", inverse="judges"),
         Link("retry_of", type="patch_ledger", context_key="retry_of", inverse="retried_by"),
     ),
     fields=(
@@ -66,7 +73,10 @@ PATCH_LEDGER = Definition(
         Field("workstream_id", name, "the entity id or UUID of its workstream", required=True),
         Field("task_id", name, "the entity id or UUID of the task that made it"),
         Field("phase_id", name, NAME_SAYS),
+        Field("message", name, "the words of its commit"),
+        Field("gates", names, "a list of gates"),
         RETRY_OF,
     ),
+    birth_effects=(VALIDATE,),
     required_metadata=("patch_id", "validation_results", "commit_sha", "quarantine_reason"),
 )

@@ -4,15 +4,17 @@ PENDING → RUNNING → PASSED | FAILED
 PENDING ⇄ BLOCKED
 
 SSOT 2.3.4 gives its triggers in words; their names are ours. A result never changes: a gate is run again as a new one,
-linked by `retry_of` (ruling 1). What runs the command ends it when its `timeout_sec` is over and says `gate_failed`.
+linked by `retry_of` (ruling 1). What runs the command ends it when its `timeout_sec` is over and says `gate_failed`;
+so it does when its attempts at running it are used up (exit code 70).
 """
 
-from workflows.definition import Definition, Field, Link, T
+from workflows.definition import Definition, Effect, Field, Link, T
 from workflows.fields import name
 from workflows.orchestration.evidence import exit_code_expected, exit_code_given
 from workflows.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT
 from workflows.orchestration.guards import gate_dependencies_passed, gate_dependency_failed
 
+RUN_GATE = Effect("run_gate", failed="gate_failed")
 GATE_TYPES = ("LINT", "UNIT", "INTEGRATION", "SECURITY")
 
 TEST_GATE = Definition(
@@ -23,7 +25,7 @@ TEST_GATE = Definition(
     initial="PENDING",
     terminal=frozenset({"PASSED", "FAILED"}),
     transitions=(
-        T("gate_started", "PENDING", "RUNNING", when=(gate_dependencies_passed,)),
+        T("gate_started", "PENDING", "RUNNING", when=(gate_dependencies_passed,), effects=(RUN_GATE,)),
         T("dependency_failed", "PENDING", "BLOCKED", when=(gate_dependency_failed,), severity="warning"),
         T("gate_passed", "RUNNING", "PASSED", when=(exit_code_given, exit_code_expected)),
         T("gate_failed", "RUNNING", "FAILED", when=(exit_code_given,), severity="error"),

@@ -12,7 +12,7 @@ can never complete, a run that ended. `workflows.orchestration.derive` tells whi
 
 from dataclasses import replace
 
-from workflows.definition import Definition, Field, Link, T
+from workflows.definition import Definition, Effect, Field, Link, T
 from workflows.fields import name
 from workflows.orchestration.failures import workstream_critical, workstream_lost
 from workflows.orchestration.fields import DEPENDS_ON, IS_CRITICAL, NAME_SAYS, RETRY_OF, at_least
@@ -26,6 +26,7 @@ from workflows.orchestration.guards import (
     tasks_all_created,
 )
 
+ARCHIVE = Effect("archive_workstream", exclusive="id")  # SSOT 1.3.7, invariant 4
 UNENDED = ("planned", "ready", "blocked", "executing", "validating", "paused")
 
 WORKSTREAM_1_0 = Definition(
@@ -51,9 +52,16 @@ WORKSTREAM_1_0 = Definition(
         T("dependency_satisfied", "blocked", "ready", when=(dependencies_completed,)),
         T("first_task_started", "ready", "executing", when=(task_started,)),
         T("all_tasks_completed", "executing", "validating", when=(tasks_all_completed, patches_verified)),
-        T("critical_task_failed", "executing", "failed", when=(workstream_critical,), severity="critical"),
+        T(
+            "critical_task_failed",
+            "executing",
+            "failed",
+            when=(workstream_critical,),
+            effects=(ARCHIVE,),
+            severity="critical",
+        ),
         T("validation_passed", "validating", "completed", when=(gates_passed, patches_verified)),
-        T("validation_failed", "validating", "failed", severity="error"),
+        T("validation_failed", "validating", "failed", effects=(ARCHIVE,), severity="error"),
         T("skip", ("planned", "ready"), "skipped", severity="warning"),
         T("user_cancelled", ("planned", "ready", "executing"), "cancelled", severity="warning"),
     ),

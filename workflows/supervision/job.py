@@ -2,13 +2,33 @@
 
 SUBMITTED → PENDING → RUNNING → COMPLETED | FAILED
 SUBMITTED, PENDING, RUNNING → CANCELED
+
+Its workers follow it, told in the commit of its move: they start when it starts, complete when it succeeds, and are
+terminated when it fails or is canceled. A canceled job's children are canceled too.
 """
 
-from workflows.definition import Definition, Field, Link, T
-from workflows.fields import name
+from workflows.case import Case
+from workflows.definition import Definition, Field, FollowUp, Guard, Link, T
+from workflows.fields import name, names
 
 DEEPEST = 5
 MOST_WORKERS = 10
+
+
+def _allocated(case: Case) -> bool:
+    idle = [worker for worker in case.linked.get("workers", ()) if worker.state == "IDLE"]
+    return len(idle) >= int(case.context.get("worker_count", 1))
+
+
+workers_allocated = Guard(
+    "workers_allocated",
+    _allocated,
+    "as many idle workers must be allocated to it as its worker_count says",
+    needs=frozenset({"linked"}),
+)
+
+STOP_WORKERS = FollowUp("workers", "terminate")
+CANCEL_CHILDREN = FollowUp("children", "cancel")
 
 JOB = Definition(
     type="job",
@@ -19,13 +39,21 @@ JOB = Definition(
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
     transitions=(
         T("validate", "SUBMITTED", "PENDING"),
-        T("allocate_resources", "PENDING", "RUNNING"),
-        T("success", "RUNNING", "COMPLETED"),
-        T("error", "RUNNING", "FAILED", severity="error"),
-        T("cancel", ("SUBMITTED", "PENDING", "RUNNING"), "CANCELED", severity="warning"),
+        T(
+            "allocate_resources",
+            "PENDING",
+            "RUNNING",
+            when=(workers_allocated,),
+            then=(FollowUp("workers", "start_task"),),
+        ),
+        T("success", "RUNNING", "COMPLETED", then=(FollowUp("workers", "complete_tasks"),)),
+        T("error", "RUNNING", "FAILED", then=(STOP_WORKERS,), severity="error"),
+        T("cancel", ("SUBMITTED", "PENDING"), "CANCELED", then=(CANCEL_CHILDREN,), severity="warning"),
+        T("cancel", "RUNNING", "CANCELED", then=(STOP_WORKERS, CANCEL_CHILDREN), severity="warning"),
     ),
     links=(
         Link("parent", type="job", context_key="parent_job_id", inverse="children"),
+        Link("workers", type="supervised_worker", context_key="workers", inverse="job"),
         Link("retry_of", type="job", context_key="retry_of", inverse="retried_by"),
     ),
     fields=(
@@ -40,6 +68,7 @@ JOB = Definition(
             lambda value: type(value) is int and 1 <= value <= MOST_WORKERS,
             f"a whole number from 1 to {MOST_WORKERS}",
         ),
+        Field("workers", names, "a list of names or UUIDs: supervised workers that are its own from the start"),
         Field("parent_job_id", lambda value: value is None or name(value), "the entity id or UUID of a job"),
         Field("retry_of", name, "the entity id or UUID of the job it is tried again for"),
     ),

@@ -5,7 +5,8 @@ RUNNING → COMPLETED | FAILED
 IDLE, RUNNING, PAUSED → TERMINATED
 """
 
-from workflows.definition import Definition, T
+from workflows.definition import Definition, Field, T
+from workflows.fields import name
 
 SUPERVISED_WORKER = Definition(
     type="supervised_worker",
@@ -23,4 +24,5 @@ SUPERVISED_WORKER = Definition(
         # Ruling 8: the seed's `*` would take in the states that are terminal.
         T("terminate", ("IDLE", "RUNNING", "PAUSED"), "TERMINATED", severity="warning"),
     ),
+    fields=(Field("workspace_id", name, "the name of a workspace"),),
 )

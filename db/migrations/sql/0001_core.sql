@@ -147,7 +147,7 @@ CREATE TABLE effects (
     lease_until    timestamptz,
     attempts       integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     not_before     timestamptz  NOT NULL DEFAULT now(),
-    exclusive      varchar(200),
+    exclusive      text,
     error          text,
     result         jsonb,
     created_at     timestamptz  NOT NULL DEFAULT now(),

@@ -55,6 +55,7 @@ CREATE TABLE workers (
     affinity             jsonb       NOT NULL DEFAULT '{}',
     current_load         integer     NOT NULL DEFAULT 0 CHECK (current_load >= 0),
     max_concurrent_tasks integer     NOT NULL DEFAULT 1,
+    draining             boolean     NOT NULL DEFAULT false,  -- takes no more; shut down once its load is 0
     last_heartbeat       timestamptz NOT NULL DEFAULT now(),
     last_took_at         timestamptz,
     created_at           timestamptz NOT NULL DEFAULT now(),
@@ -103,6 +104,7 @@ CREATE TABLE tasks (
     CHECK ((state = 'running') = (worker_id IS NOT NULL)),
     CHECK ((state IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)),
     CHECK (retry_count <= max_retries),
+    CHECK (state <> 'queued' OR unmet = 0),  -- SSOT 1.4.5, invariant 6
     CHECK (started_at >= created_at),
     CHECK (completed_at >= created_at AND (started_at IS NULL OR completed_at >= started_at))
 ) WITH (fillfactor = 70);
@@ -146,6 +148,10 @@ CREATE TABLE patch_ledger_entries (
     metadata                      jsonb        NOT NULL DEFAULT '{}',
     CHECK (state <> 'quarantined' OR quarantine_reason IS NOT NULL),
     CHECK (state <> 'rolled_back' OR rollback_reason IS NOT NULL),
+    -- The flags tell what the state claims (SSOT 2.2.5, invariant 3).
+    CHECK (state IN ('created', 'quarantined', 'dropped')
+           OR (validation_format_passed AND validation_scope_passed AND validation_constraints_passed)),
+    CHECK (state NOT IN ('verified', 'committed', 'rolled_back') OR validation_tests_passed),
     CHECK (updated_at >= created_at)
 );
 CREATE INDEX patch_ledger_entries_workstream ON patch_ledger_entries (workstream_id);
@@ -528,9 +534,12 @@ DECLARE
 BEGIN
     UPDATE patch_ledger_entries
        SET state = NEW.to_state,
-           validation_format_passed = COALESCE((results->>'format')::boolean, validation_format_passed),
-           validation_scope_passed = COALESCE((results->>'scope')::boolean, validation_scope_passed),
-           validation_constraints_passed = COALESCE((results->>'constraints')::boolean, validation_constraints_passed),
+           validation_format_passed = COALESCE((results->>'format')::boolean,
+                                               NEW.to_state = 'validated' OR validation_format_passed),
+           validation_scope_passed = COALESCE((results->>'scope')::boolean,
+                                              NEW.to_state = 'validated' OR validation_scope_passed),
+           validation_constraints_passed = COALESCE((results->>'constraints')::boolean,
+                                                    NEW.to_state = 'validated' OR validation_constraints_passed),
            validation_tests_passed = NEW.to_state = 'verified' OR validation_tests_passed,
            apply_retries = apply_retries + CASE WHEN NEW.trigger = 'retry_apply' THEN 1 ELSE 0 END,
            commit_sha = COALESCE(said->>'commit_sha', commit_sha),
@@ -722,6 +731,13 @@ ALTER TABLE uet_workers ENABLE ALWAYS TRIGGER affinity_fixed;
 -- A patch's text is what was reviewed and applied: it never changes.
 CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON patches FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
 ALTER TABLE patches ENABLE ALWAYS TRIGGER kept;
+
+CREATE TRIGGER past_fixed BEFORE UPDATE OF state_history ON patch_ledger_entries FOR EACH ROW  -- SSOT 2.2.5, invariant 1
+    WHEN (NEW.state_history IS DISTINCT FROM OLD.state_history
+          AND (jsonb_array_length(NEW.state_history) <> jsonb_array_length(OLD.state_history) + 1
+               OR NEW.state_history - (-1) <> OLD.state_history))
+    EXECUTE FUNCTION interlock_fixed('the past told by state_history');
+ALTER TABLE patch_ledger_entries ENABLE ALWAYS TRIGGER past_fixed;
 
 -- The seeds' views (SSOT 6.7, MVP 5.1) ---------------------------------------------------------------------------------------
 

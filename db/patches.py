@@ -1,0 +1,85 @@
+"""Patches and their ledger entries: what effects need of them, and what operators look at."""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping, select
+
+from db.connect import sql
+from db.run import among
+from db.tables import instances
+from db.typed_tables import patch_ledger_entries as entries
+from workflows.errors import UnknownInstance
+
+OVER = ("quarantined", "dropped", "rolled_back")  # nothing more comes of an entry that is in one of these
+
+
+def of_task(connection: Connection, task_id: UUID) -> RowMapping:
+    """A task with what its ledger entry is to know, and the `ledgers` it has: [{id, state}], the oldest first.
+
+    Raises:
+        UnknownInstance: there is no such task.
+    """
+    found = connection.exec_driver_sql(sql("patch_of_task"), {"id": task_id}).mappings().first()
+    if found is None:
+        raise UnknownInstance(f"no task has the id {task_id}")
+    return found
+
+
+def entry(connection: Connection, ledger_id: UUID) -> RowMapping:
+    """A ledger entry with its patch's text, its names and its context.
+
+    Raises:
+        UnknownInstance: there is no such entry.
+    """
+    found = connection.exec_driver_sql(sql("patch_entry"), {"id": ledger_id}).mappings().first()
+    if found is None:
+        raise UnknownInstance(f"no patch ledger entry has the id {ledger_id}")
+    return found
+
+
+def state_of(connection: Connection, ledger_id: UUID) -> str | None:
+    """In which state an entry is; None where there is none."""
+    return connection.execute(select(entries.c.state).where(entries.c.ledger_id == ledger_id)).scalar()
+
+
+def uncommitted(connection: Connection, workstream_id: UUID) -> Sequence[str]:
+    """Entry ids of a workstream's patches that may still be committed."""
+    query = (
+        select(instances.c.entity_id)
+        .join(entries, entries.c.ledger_id == instances.c.id)
+        .where(entries.c.workstream_id == workstream_id, entries.c.state.not_in([*OVER, "committed"]))
+    )
+    return connection.execute(query).scalars().all()
+
+
+def page(
+    connection: Connection, *, run: UUID | None = None, states: Iterable[str] = (), limit: int = 100
+) -> Sequence[RowMapping]:
+    """The newest ledger entries, of a run and in the states given, if any."""
+    query = (
+        select(
+            instances.c.entity_id,
+            entries.c.ledger_id,
+            entries.c.patch_id,
+            entries.c.state,
+            entries.c.commit_sha,
+            entries.c.apply_retries,
+            entries.c.quarantine_reason,
+            entries.c.rollback_reason,
+            entries.c.updated_at,
+        )
+        .join(instances, instances.c.id == entries.c.ledger_id)
+        .order_by(entries.c.created_at.desc(), entries.c.ledger_id.desc())
+        .limit(limit)
+    )
+    if run:
+        query = query.where(entries.c.run_id == run)
+    if wanted := list(states):
+        query = query.where(among(entries.c.state, wanted))
+    return connection.execute(query).mappings().all()
+
+
+def gates_of_run(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
+    """Every gate of a run, each only in its newest try: `name`, `gate_type`, `state`, `workstream_id`, `context`."""
+    return connection.exec_driver_sql(sql("gates_of_run"), {"run": run_id}).mappings().all()

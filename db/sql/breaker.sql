@@ -1,0 +1,14 @@
+-- One tool's breaker as it stands: a look by the unique index, no lock. What was decided and is not applied yet shows: a
+-- count at its threshold, a cooldown that is over, a trial whose outcome is told.
+SELECT b.breaker_id, b.project_id, b.tool_id, b.state, i.version, b.failure_threshold, b.cooldown_seconds,
+       b.success_threshold, b.failure_count, b.success_count, b.last_failure_at, b.opened_at,
+       GREATEST(0, CASE b.state
+           WHEN 'OPEN' THEN extract(epoch FROM b.opened_at - now())::double precision + b.cooldown_seconds
+           WHEN 'HALF_OPEN' THEN COALESCE(extract(epoch FROM b.trial_until - now())::double precision, 0)
+           ELSE 0 END) AS seconds_until_reset,
+       CASE b.state
+           WHEN 'CLOSED' THEN b.failure_count >= b.failure_threshold
+           WHEN 'OPEN' THEN b.opened_at + make_interval(secs => b.cooldown_seconds) <= now()
+           ELSE b.trial_token IS NOT NULL AND b.trial_until IS NULL END AS owed
+  FROM circuit_breakers b JOIN workflow_instances i ON i.id = b.breaker_id
+ WHERE b.project_id = %(project_id)s AND b.tool_id = %(tool_id)s

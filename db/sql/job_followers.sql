@@ -1,0 +1,14 @@
+-- The workers and descendants of a job that have been told something and not moved yet.
+WITH RECURSIVE tree AS (
+    SELECT %(id)s::uuid AS id
+    UNION ALL
+    SELECT j.id FROM jobs j JOIN tree t ON j.parent_job_id = t.id
+), concerned AS (
+    SELECT id FROM tree
+    UNION
+    SELECT l.target_id FROM workflow_links l JOIN tree t ON l.source_id = t.id WHERE l.role = 'workers'
+)
+SELECT DISTINCT r.lane
+  FROM trigger_requests r JOIN concerned c ON c.id = r.workflow_id
+ WHERE r.status = 'pending' AND r.origin = 'follow_up'
+ ORDER BY r.lane

@@ -1,0 +1,13 @@
+-- Pending jobs whose project has as many idle workers as they ask for, oldest first; which of them get these is decided
+-- by `reserve`, one job after another.
+WITH idle AS (
+    SELECT i.project_id, count(*) AS workers
+      FROM supervised_workers w JOIN workflow_instances i USING (id)
+     WHERE w.status = 'IDLE' GROUP BY i.project_id
+)
+SELECT j.id, i.version
+  FROM jobs j JOIN workflow_instances i USING (id) JOIN idle USING (project_id)
+ WHERE j.status = 'PENDING' AND j.worker_count <= idle.workers
+   AND NOT EXISTS (SELECT FROM trigger_requests r WHERE r.workflow_id = j.id AND r.status = 'pending')  -- asked already
+ ORDER BY j.created_at, j.id
+ LIMIT %(limit)s

@@ -1,0 +1,73 @@
+"""An ended run is taken up again: a new run of its plan, which carries over what was completed."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from db import plans
+from db.connect import transaction
+from workers.orchestration import material
+from workers.orchestration.material import Patches
+from workers.orchestration.submission import Run, Submission, deliver
+from workers.runtime import Runtime
+from workflows.errors import Refused
+from workflows.plan.plan import Plan
+
+RESUMABLE = ("failed", "canceled")
+
+
+class NothingToResume(Refused):
+    """The run has not ended, has succeeded, or was created without a plan. Watch it, or run its plan anew."""
+
+
+def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) -> Run:
+    """Run again what a failed or canceled run did not complete, linked to it by `retry_of`.
+
+    Workstreams that completed are carried over: they stand there skipped and empty, and nothing waits for them. One
+    that did not is done again as a whole: what its tasks changed lies in its archived branch, not in the base branch.
+
+    Args:
+        runtime: whose database.
+        ref: the run's name or UUID.
+        by: who resumes it.
+        run_name: of the new run; default: the plan's name with a suffix.
+
+    Raises:
+        UnknownInstance, AmbiguousInstance: see `db.plans.find_run`.
+        NothingToResume: see there.
+        AlreadyExists, BadInput: as `submit`.
+    """
+    with transaction(runtime.database) as connection:
+        found = _submitted(connection, ref, by)
+    material.require_repository(found.plan, found.directory)
+    return deliver(runtime, found, run_name)
+
+
+def _submitted(connection: Connection, ref: str, by: str) -> Submission:
+    """What the run was made of, with what it leads to."""
+    run = plans.find_run(connection, ref)
+    kept = plans.of_run(connection, run["id"])
+    if kept is None:
+        raise NothingToResume(f"run {run['entity_id']} was created without a plan")
+    if run["current_state"] not in RESUMABLE:
+        raise NothingToResume(
+            f"run {run['entity_id']} is {run['current_state']}; only one that failed or was canceled can be resumed"
+        )
+    workstreams, tasks = plans.workstreams_of(connection, run["id"]), plans.tasks_of(connection, run["id"])
+    return Submission(
+        plan=Plan.model_validate(kept["body"]),
+        directory=Path(kept["directory"]),
+        by=by,
+        priority=run["context"].get("priority", 0),
+        patches=Patches({each["name"]: each["patch_id"] for each in tasks if each["patch_id"]}, {}),
+        before={"": run["id"]} | {each["name"]: each["id"] for each in (*workstreams, *tasks)},
+        carried={each["name"]: done for each in workstreams if (done := _completed(each))},
+    )
+
+
+def _completed(workstream: RowMapping) -> UUID | None:
+    """The completed workstream that this one is, or stands for."""
+    said: Any = workstream["id"] if workstream["state"] == "completed" else workstream["carried_from"]
+    return UUID(str(said)) if said else None

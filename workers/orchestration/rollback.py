@@ -1,0 +1,163 @@
+"""Take a committed patch back: the compensation first, and once all of it held the ledger's `roll_back` (SSOT 2.5).
+
+A required action that fails leaves repository and ledger as they were. A crash between the two is completed by asking
+again: the reverts are found by their trailers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import RowMapping
+
+from db import instances, patches, requests
+from db.connect import transaction
+from db.requests import lane_of
+from workers.client import Client
+from workers.lanes import Drain
+from workers.orchestration import workplace
+from workers.orchestration.means import means_of
+from workers.orchestration.patches import COMMITTER
+from workers.orchestration.workplace import Workplace
+from workers.repository import branches, place
+from workers.repository.compensation import Compensation, compensate
+from workers.repository.outcomes import Refusal
+from workers.repository.plan import CompensationPlan
+from workers.runtime import Runtime
+from workflows.errors import InterlockError, Refused
+
+
+class CannotRollBack(Refused):
+    """Only a committed patch of a workstream with a repository can be rolled back; nothing was done."""
+
+
+class CompensationFailed(InterlockError):
+    """An action or validation that the plan requires failed; repository and ledger are as they were. Correct what the
+    message names, or the plan, and ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """A patch that is rolled back, and what was done for it."""
+
+    ledger_id: UUID
+    entity_id: str
+    compensation: Mapping[str, Any]
+
+
+def roll_back(
+    runtime: Runtime, ledger_ref: str | UUID, plan: CompensationPlan | None = None, *, by: str, reason: str
+) -> RolledBack:
+    """Carry out a compensation plan, then say so in the ledger. A patch that is rolled back already is left alone.
+
+    Args:
+        runtime: whose database and settings.
+        ledger_ref: the ledger entry, by name or id.
+        plan: what to do (SSOT 2.5.3); None: as `compensation_plan` says.
+        by: who answers for it.
+        reason: why.
+
+    Raises:
+        CannotRollBack: it is not committed, or the plan names another branch; nothing was done.
+        CompensationFailed: a required action failed; nothing was changed.
+        UnknownInstance, AmbiguousInstance: no such entry, or several.
+        RepositoryBusy, GitFault: try again.
+    """
+    entry, where = _found(runtime, ledger_ref)
+    if entry["state"] == "rolled_back":
+        return RolledBack(entry["ledger_id"], entry["entity_id"], entry["rollback_compensation"])
+    _require_committed(entry, where)
+    plan = plan or _generated(runtime, entry, where)
+    done = compensate(
+        where.checkout,
+        plan,
+        str(entry["ledger_id"]),
+        means_of(runtime, entry),
+        branch=_branch(plan, where),
+        scratch=runtime.settings.worktrees_directory,
+        identity=COMMITTER,
+    )
+    if isinstance(done, Refusal):
+        raise CannotRollBack(str(done))
+    if not done.success:
+        raise CompensationFailed(f"{entry['entity_id']}: {done.error}")
+    says = {"plan": plan.model_dump(mode="json"), **_told(done)}
+    _fire(runtime, entry, {"authorized_by": by, "reason": reason, "compensation": says}, by)
+    return RolledBack(entry["ledger_id"], entry["entity_id"], says)
+
+
+def compensation_plan(runtime: Runtime, ledger_ref: str | UUID) -> CompensationPlan:
+    """A plan to begin with: revert the commit where it is now, and let the gates that it passed pass again.
+
+    Raises:
+        CannotRollBack: it is not committed.
+        UnknownInstance, AmbiguousInstance: no such entry, or several.
+    """
+    entry, where = _found(runtime, ledger_ref)
+    _require_committed(entry, where)
+    return _generated(runtime, entry, where)
+
+
+def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> CompensationPlan:
+    with transaction(runtime.database) as connection:
+        gates = patches.gates_of_run(connection, entry["run_id"])
+    passed = {
+        each["gate_type"]
+        for each in gates
+        if each["workstream_id"] == entry["workstream_id"] and each["state"] == "PASSED"
+    }
+    revert = {"action": "git_revert", "commit_sha": entry["commit_sha"], "branch": _carrying(entry, where)}
+    notice = {"action": "notify", "channels": ["all"]}
+    return CompensationPlan.model_validate(
+        {
+            "compensation_type": "git_revert",
+            "actions": [revert, *([notice] if runtime.settings.notify_urls else [])],
+            "validation": {"required_gates": sorted(passed), "verify_clean_state": True},
+        }
+    )
+
+
+def _found(runtime: Runtime, ledger_ref: str | UUID) -> tuple[RowMapping, Workplace]:
+    with transaction(runtime.database) as connection:
+        instance = instances.find(connection, str(ledger_ref))
+        if instance["workflow_type"] != "patch_ledger":
+            raise CannotRollBack(f"{instance['entity_id']} is a {instance['workflow_type']}, no patch ledger entry")
+        entry = patches.entry(connection, instance["id"])
+        return entry, workplace.of_workstream(connection, entry["workstream_id"], runtime.settings)
+
+
+def _require_committed(entry: RowMapping, where: Workplace) -> None:
+    if entry["state"] != "committed":
+        raise CannotRollBack(f"only a committed patch can be rolled back; {entry['entity_id']} is {entry['state']}")
+    if where.repository is None:
+        raise CannotRollBack(f"the plan of {entry['entity_id']} has no repository")
+
+
+def _branch(plan: CompensationPlan, where: Workplace) -> str:
+    return plan.reverts[0].branch if plan.reverts else where.base_branch
+
+
+def _carrying(entry: RowMapping, where: Workplace) -> str:
+    """The branch with the patch's commit: the base branch once its workstream has landed, its own before."""
+    found = place.find(where.checkout)
+    if isinstance(found, Refusal):
+        raise CannotRollBack(str(found))
+    git = found.git()
+    base = branches.tip(git, where.base_branch)
+    return where.base_branch if base and branches.contains(git, base, entry["commit_sha"]) else where.branch
+
+
+def _told(done: Compensation) -> dict[str, Any]:
+    actions = [{"action": each.action, "required": each.required, **asdict(each.verdict)} for each in done.actions]
+    return {"actions": actions, "sha": done.sha, "already": done.already}
+
+
+def _fire(runtime: Runtime, entry: RowMapping, says: Mapping[str, Any], by: str) -> None:
+    receipt = Client(runtime).fire(entry["ledger_id"], "roll_back", by=by, data=says)
+    Drain(runtime).lane(lane_of(entry["ledger_id"]))
+    with transaction(runtime.database) as connection:
+        settled = requests.by_ids(connection, [receipt.request_id])[receipt.request_id]
+        state = patches.state_of(connection, entry["ledger_id"])
+    if state != "rolled_back" and settled["status"] not in ("pending", "scheduled"):
+        raise CannotRollBack(f"{entry['entity_id']}: {settled['error'] or settled['result']}")

@@ -1,0 +1,112 @@
+"""When each gate of a plan runs, and which tasks it judges.
+
+| moment | runs | a gate that |
+|---|---|---|
+| `task` | once the tasks it judges have worked | tasks list; or that such a gate needs, and nothing needs earlier |
+| `start` | once its workstream has started | blocks tasks, or is needed by one that does |
+| `final` | once all tasks of its workstream have ended | nothing needs before (`workflows.plan.waits`) |
+
+A gate that tasks list judges their work even where it blocks others: it cannot run before them. One that is needed only
+by gates of tasks judges what the first of these does: run any earlier, it would look at a tree that nobody has touched.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any, Literal
+
+from workflows.plan.outline import outline
+from workflows.plan.plan import Plan
+from workflows.plan.waits import Waits
+
+Moment = Literal["start", "task", "final"]
+Judged = dict[str, list[str]]  # gate -> the tasks after which it runs
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Of a settled plan's gates, by full name. `after` has each task's gates: all that run once it has worked."""
+
+    of: Mapping[str, Moment]
+    after: Mapping[str, tuple[str, ...]]
+
+
+def moments(plan: Plan) -> Moments:
+    """When every gate of a settled plan runs. The same plan always gives the same moments."""
+    if not any(each.gates for each in plan.workstreams):
+        return Moments({}, {})
+    judged = _listed(plan)
+    final, start = plan.final_gates(), _before_tasks(plan, judged)
+    judged |= _inherited(plan, judged, plan.gates().keys() - judged.keys() - final - start)
+    of: dict[str, Moment] = {
+        name: "task" if name in judged else "final" if name in final else "start" for name in plan.gates()
+    }
+    return Moments(of, _by_task(judged))
+
+
+def _listed(plan: Plan) -> Judged:
+    judged: Judged = {}
+    for name, task in plan.tasks().items():
+        for gate in task.gates:
+            judged.setdefault(gate, []).append(name)
+    return judged
+
+
+def _before_tasks(plan: Plan, listed: Judged) -> set[str]:
+    gates = plan.gates()
+    found: set[str] = set()
+    needed = [name for name, gate in gates.items() if gate.blocks]
+    while needed:
+        if (name := needed.pop()) not in found and name not in listed:
+            found.add(name)
+            needed += gates[name].depends_on
+    return found
+
+
+def _inherited(plan: Plan, judged: Judged, undecided: set[str]) -> Judged:
+    """Each undecided gate with the tasks of the first gate that needs it, unless something waits for it before."""
+    if not undecided:
+        return {}
+    place = {name: number for number, name in enumerate(plan.order())}
+    inherited: Judged = {}
+    for name, needed_by in _dependents_first(plan):
+        if name in undecided:
+            options = [tasks for other in needed_by if (tasks := judged.get(other) or inherited.get(other))]
+            inherited[name] = min(options, key=lambda tasks: max(place[task] for task in tasks))
+    return _without_circles(plan, judged, inherited)
+
+
+def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    needs = {name: gate.depends_on for name, gate in plan.gates().items()}
+    needed_by: dict[str, list[str]] = {name: [] for name in needs}
+    for name, others in needs.items():
+        for other in others:
+            needed_by[other].append(name)
+    for name in reversed([*TopologicalSorter(needs).static_order()]):
+        yield name, needed_by[name]
+
+
+def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
+    # The end of a workstream waits for its gates: one that waited for tasks of a later workstream would wait for ever.
+    left = dict(inherited)
+    while left and (circle := next(_waits(plan, _by_task(judged | left)).cycles(), None)):
+        names = {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
+        left = {name: tasks for name, tasks in left.items() if name not in names}
+    return left
+
+
+def _waits(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Waits:
+    keep: Any = {"workstreams": {"__all__": {"id", "depends_on", "tasks", "gates"}}}
+    written = plan.model_dump(mode="json", include=keep)
+    for workstream in written["workstreams"]:
+        for task in workstream["tasks"]:
+            task["gates"] = list(after.get(f"{workstream['id']}/{task['id']}", ()))
+    return Waits(outline(written))
+
+
+def _by_task(judged: Judged) -> dict[str, tuple[str, ...]]:
+    after: dict[str, tuple[str, ...]] = {}
+    for gate, tasks in judged.items():
+        for task in tasks:  # a task has a handful of gates; a gate may have every task
+            after[task] = (*after.get(task, ()), gate)
+    return after
