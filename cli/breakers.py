@@ -1,0 +1,113 @@
+"""`interlock breaker`: which tools are left alone, why, and letting them be called again."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from cli.output import AsJson, console, print_json, print_table
+from db import breakers
+from db.connect import transaction
+from workers.breakers import known
+from workers.breakers import reset as reset_breaker
+from workers.client import Client
+from workers.runtime import Runtime
+from workflows.errors import AmbiguousInstance, UnknownInstance
+
+app = typer.Typer(no_args_is_help=True, help="Circuit breakers: tools that failed too often are left alone.")
+
+Tool = Annotated[str, typer.Argument(help="The tool's name, as plans say it.")]
+Project = Annotated[UUID | None, typer.Option(help="The project, where several have a breaker of that name.")]
+NEWEST = 5
+
+RESET_HELP = """Close TOOL's breaker at once, whatever its cooldown; kept in its history with who did it and why.
+
+\b
+Example:
+  interlock breaker reset pytest --by ann --reason "the disk is no longer full"
+"""
+
+
+@app.command("list")
+def list_(
+    project: Project = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List circuit breakers."""
+    with Client() as client:
+        found = [asdict(each) for each in _breakers(client.runtime, project, None, limit)]
+    if as_json:
+        print_json(found)
+    else:
+        columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset", "project_id")
+        print_table(f"{len(found)} circuit breakers", [_rounded(each) for each in found], columns)
+
+
+@app.command()
+def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
+    """Show a tool's breaker and its newest moves."""
+    with Client() as client:
+        found = _one(client.runtime, tool, project)
+        moves = [dict(event) for event in client.history(found["breaker_id"])][-NEWEST:]
+    events = [
+        {name: each[name] for name in ("created_at", "from_state", "to_state", "trigger", "triggered_by", "metadata")}
+        for each in moves
+    ]
+    if as_json:
+        print_json(found | {"history": events})
+        return
+    console.print(f"[bold]{tool}[/] is [bold]{found['state']}[/], {_says(found)}")
+    console.print(
+        f"opens after {found['failure_threshold']} failures in a row, for {found['cooldown_seconds']:g} s; "
+        f"closes after {found['success_threshold']} successful trials; project {found['project_id']}"
+    )
+    if events:
+        print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
+
+
+@app.command(help=RESET_HELP)
+def reset(
+    tool: Tool,
+    by: Annotated[str, typer.Option(help="Who resets it.")],
+    reason: Annotated[str, typer.Option(help="Why: what was wrong, and is no longer.")],
+    project: Project = None,
+    as_json: AsJson = False,
+) -> None:
+    """Close a tool's breaker."""
+    with Client() as client:
+        found = _one(client.runtime, tool, project)
+        closed = asdict(reset_breaker(client.runtime, found["project_id"], tool, by=by, reason=reason))
+    if as_json:
+        print_json(closed)
+    else:
+        console.print(f"[bold]{tool}[/] is [bold]{closed['state']}[/] (was {found['state']})")
+
+
+def _breakers(runtime: Runtime, project: UUID | None, tool: str | None, limit: int) -> list[breakers.Breaker]:
+    with transaction(runtime.database) as connection:
+        named = breakers.page(connection, project_ids=[project] if project else (), tool_id=tool, limit=limit)
+    return [known(runtime, each["project_id"], each["tool_id"]) for each in named]
+
+
+def _one(runtime: Runtime, tool: str, project: UUID | None) -> dict[str, Any]:
+    found = _breakers(runtime, project, tool, 6)
+    if not found:
+        raise UnknownInstance(f"no circuit breaker of {tool!r}. `interlock breaker list` shows those there are.")
+    if len(found) > 1:
+        projects = ", ".join(str(each.project_id) for each in found)
+        raise AmbiguousInstance(f"{tool!r} has a breaker in several projects: {projects}. Say --project.")
+    return asdict(found[0])
+
+
+def _says(found: dict[str, Any]) -> str:
+    if found["state"] == "CLOSED":
+        return f"{found['failure_count']} failures in a row"
+    if found["state"] == "OPEN":
+        return f"for another {found['seconds_until_reset']:.0f} s"
+    return f"{found['success_count']} successful trials so far"
+
+
+def _rounded(found: dict[str, Any]) -> dict[str, Any]:
+    return found | {"seconds_until_reset": round(found["seconds_until_reset"])}

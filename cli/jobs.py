@@ -1,0 +1,107 @@
+"""`interlock job`: submit a job, give it workers, end it (MVP, section 2)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.markup import escape
+from rich.tree import Tree
+
+from cli.output import AsJson, console, print_json
+from cli.reading import json_object
+from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, simple
+from workers.client import Client
+from workers.supervision.acting import SUPERVISOR, Order
+from workers.supervision.jobs import Jobs
+
+app = typer.Typer(no_args_is_help=True, help="Jobs: they run with all the workers they ask for, or wait.")
+
+
+@app.command()
+def submit(
+    description: Annotated[str, typer.Argument(help="What is to be done.")],
+    project: Annotated[UUID | None, typer.Option(help="The project's UUID; unset: its parent's.")] = None,
+    parent: Annotated[str, typer.Option(help="The job it is a part of.")] = "",
+    depth: Annotated[int | None, typer.Option(help="0 to 5; below a parent: the parent's and one more.")] = None,
+    workers: Annotated[int, typer.Option(help="How many workers it needs, 1 to 10.")] = 1,
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Submit a job."""
+    order = Order(by, None, request_id)
+    answer(
+        lambda c: Jobs(c).submit(
+            description, project_id=project, parent=parent or None, depth=depth, worker_count=workers, order=order
+        ),
+        as_json,
+    )
+
+
+@app.command()
+def succeed(
+    ref: Ref,
+    result: Annotated[str, typer.Option(help="JSON object (or @FILE) kept with the event.")] = "",
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say that a running job is finished."""
+    kept, order = json_object("--result", result) if result else None, Order(by, reason or None, request_id)
+    answer(lambda c: Jobs(c).succeed(ref, order, result=kept), as_json)
+
+
+@app.command("fail")
+def fail_job(
+    ref: Ref,
+    error: Error = "",
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say that a running job failed."""
+    order = Order(by, reason or None, request_id)
+    answer(lambda c: Jobs(c).fail(ref, order, error=error or None), as_json)
+
+
+@app.command("show")
+def show_job(ref: Ref, as_json: AsJson = False) -> None:
+    """Show a job and its workers."""
+    detail(lambda client: Jobs(client).show(ref), as_json)
+
+
+@app.command("list")
+def list_jobs(
+    status: Status = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the newest jobs."""
+    newest("job", lambda client: Jobs(client).newest(status=status or None, limit=limit), status, as_json)
+
+
+@app.command()
+def tree(ref: Ref, as_json: AsJson = False) -> None:
+    """Show a job and all below it."""
+    with Client() as client:
+        found = Jobs(client).tree(ref)
+    if as_json:
+        print_json(found)
+        return
+    branches: dict[UUID, Tree] = {}
+    for each in found:
+        above = branches.get(each["parent_job_id"])
+        branches[each["id"]] = above.add(_label(each)) if above else Tree(_label(each))
+    console.print(branches[found[0]["id"]])
+
+
+simple(app, "validate", "Accept a submitted job; now it waits.", lambda c, ref, order: Jobs(c).validate(ref, order))
+simple(app, "allocate", "Give it its workers, if enough are idle.", lambda c, ref, order: Jobs(c).allocate(ref, order))
+simple(app, "cancel", "Cancel a job and its children.", lambda c, ref, order: Jobs(c).cancel(ref, order))
+
+
+def _label(found: Mapping[str, Any]) -> str:
+    return f"{escape(found['task_description'][:60])} [bold]{found['status']}[/] ({found['entity_id']})"

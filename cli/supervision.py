@@ -1,0 +1,93 @@
+"""`interlock supervise worker`: a supervisor's hand on its workers (MVP, section 1)."""
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from cli.output import AsJson
+from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, simple
+from workers.supervision.acting import SUPERVISOR, Order
+from workers.supervision.supervisor import Supervisor
+
+Resources = Annotated[list[str] | None, typer.Option("--resource", help="What it holds while it runs; repeatable.")]
+
+supervise = typer.Typer(no_args_is_help=True, help="A supervisor's hand on its workers; `job` is its hand on jobs.")
+app = typer.Typer(no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED and their three ends.")
+supervise.add_typer(app, name="worker")
+
+
+@app.command("create")
+def create_worker(
+    project: Annotated[UUID, typer.Option(help="The project's UUID.")],
+    workspace: Annotated[str, typer.Option(help="Where it works; unset: the project.")] = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Create an idle worker."""
+    order = Order(by, None, request_id)
+    answer(lambda c: Supervisor(c).create(project, workspace_id=workspace or None, order=order), as_json)
+
+
+@app.command("start")
+def start_worker(
+    ref: Ref,
+    resource: Resources = None,
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give an idle worker its task."""
+    order = Order(by, reason or None, request_id)
+    answer(lambda c: Supervisor(c).start(ref, order, resources=resource), as_json)
+
+
+@app.command("resume")
+def resume_worker(
+    ref: Ref,
+    resource: Resources = None,
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let a paused worker go on."""
+    order = Order(by, reason or None, request_id)
+    answer(lambda c: Supervisor(c).resume(ref, order, resources=resource), as_json)
+
+
+@app.command("fail")
+def fail_worker(
+    ref: Ref,
+    error: Error = "",
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say that a running worker met an error that cannot be retried."""
+    order = Order(by, reason or None, request_id)
+    answer(lambda c: Supervisor(c).fail(ref, order, error=error or None), as_json)
+
+
+simple(app, "pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order))
+simple(app, "complete", "Say that all its tasks are done.", lambda c, ref, order: Supervisor(c).complete(ref, order))
+simple(app, "terminate", "Stop a worker by force.", lambda c, ref, order: Supervisor(c).terminate(ref, order))
+
+
+@app.command("show")
+def show_worker(ref: Ref, as_json: AsJson = False) -> None:
+    """Show a supervised worker."""
+    detail(lambda client: Supervisor(client).show(ref), as_json)
+
+
+@app.command("list")
+def list_workers(
+    status: Status = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the newest supervised workers."""
+    newest("supervised_worker", lambda c: Supervisor(c).newest(status=status or None, limit=limit), status, as_json)

@@ -1,0 +1,456 @@
+"""What the seeds ask of their tables, PostgreSQL holds against everyone: CHECKs, invariants, no untold state."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.errors import CheckViolation, ForeignKeyViolation, NotNullViolation, RestrictViolation
+from uuid_utils.compat import uuid7
+
+from supervisor.servers import Servers
+from tests import databases
+from workers.client import Client
+from workers.runtime import Runtime
+from workers.settings import Settings
+from workflows.catalogue import catalogue
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+NO_BROKER = "redis://127.0.0.1:1/0"  # nobody answers there
+NOBODY = "00000000-0000-7000-8000-000000000000"
+
+TYPED = {  # type -> its table, key and state column
+    "run": ("runs", "run_id", "state"),
+    "workstream": ("workstreams", "ws_id", "state"),
+    "task": ("tasks", "task_id", "state"),
+    "worker": ("workers", "worker_id", "state"),
+    "uet_worker": ("uet_workers", "worker_id", "state"),
+    "patch_ledger": ("patch_ledger_entries", "ledger_id", "state"),
+    "test_gate": ("test_gates", "gate_id", "state"),
+    "circuit_breaker": ("circuit_breakers", "breaker_id", "state"),
+    "supervised_worker": ("supervised_workers", "id", "status"),
+    "job": ("jobs", "id", "status"),
+}
+
+
+@dataclass(frozen=True)
+class Born:
+    """A database with one newborn instance of each type."""
+
+    url: str
+    ids: dict[str, UUID]
+
+
+def bear(url: str) -> dict[str, UUID]:
+    """One of each, as the client makes them; the run is what all of its hang on."""
+    project = uuid7()
+    with psycopg.connect(url, autocommit=True) as dba:
+        dba.execute("INSERT INTO patches (patch_id, body, created_by) VALUES ('P-1', 'diff', 'ann')")
+    with Client(Runtime(Settings(database_url=url, broker_url=NO_BROKER))) as client:
+        ids: dict[str, UUID] = {}
+
+        def create(type_: str, **context: Any) -> None:
+            ids[type_] = client.create(type_, f"{type_}-1", project_id=project, context=context)["id"]
+
+        create("run")
+        create("workstream", run_id=str(ids["run"]))
+        create("task", workstream_id=str(ids["workstream"]))
+        create("worker")
+        create("uet_worker")
+        create("patch_ledger", workstream_id=str(ids["workstream"]), patch_id="P-1")
+        create("test_gate", gate_type="UNIT", command=["true"], workstream_id=str(ids["workstream"]))
+        create("circuit_breaker", tool_id="git")
+        create("supervised_worker")
+        create("job", depth=0, task_description="build")
+        return ids
+
+
+@pytest.fixture(scope="module")
+def born(servers: Servers, template: str) -> Iterator[Born]:
+    with databases.copy_of(servers.database_url, template) as url:
+        yield Born(url, bear(url))
+
+
+@pytest.fixture
+def undone(born: Born) -> Iterator[Dba]:
+    """Raw SQL whose transaction never commits."""
+    with psycopg.connect(born.url) as connection:
+        yield connection
+        connection.rollback()
+
+
+def write(dba: Dba, born: Born, type_: str, columns: str) -> None:
+    table, key, _ = TYPED[type_]
+    known = {name: str(instance_id) for name, instance_id in born.ids.items()} | {"nobody": NOBODY}
+    statement = sql.SQL("UPDATE {} SET {} WHERE {} = {}").format(
+        sql.Identifier(table),
+        sql.SQL(re.sub(r"<(\w+)>", lambda found: f"'{known[found[1]]}'", columns)),  # type: ignore[arg-type]
+        sql.Identifier(key),
+        sql.Literal(born.ids[type_]),
+    )
+    assert dba.execute(statement).rowcount == 1
+
+
+@pytest.mark.parametrize("type_", TYPED)
+def test_a_typed_tables_states_are_those_of_its_definitions(born: Born, undone: Dba, type_: str) -> None:
+    table, _, column = TYPED[type_]
+    checks = undone.execute(
+        "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c JOIN pg_attribute a"
+        " ON a.attrelid = c.conrelid AND a.attnum = ANY(c.conkey)"
+        " WHERE c.contype = 'c' AND c.conrelid = %s::regclass AND a.attname = %s AND cardinality(c.conkey) = 1",
+        (table, column),
+    ).fetchall()
+    ((said,),) = checks
+    newer = [each for each in catalogue() if each.type == type_ and not each.version.startswith("0.")]
+    assert newer
+    assert set(re.findall(r"'(\w+)'::", said)) == {state for each in newer for state in each.states}
+
+
+def test_every_type_that_has_a_typed_table_is_listed_here(undone: Dba) -> None:
+    told = undone.execute(
+        "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'state_is_told' AND tgenabled = 'A'"
+    ).fetchall()
+    assert {row[0] for row in told} == {table for table, _, _ in TYPED.values()}
+
+
+@pytest.mark.parametrize("type_", TYPED)
+def test_a_state_that_no_definition_has_is_refused(born: Born, undone: Dba, type_: str) -> None:
+    with pytest.raises(CheckViolation):
+        write(undone, born, type_, f"{TYPED[type_][2]} = 'nirvana'")
+
+
+def test_a_terminal_state_is_left_only_where_the_ssot_says_so(undone: Dba) -> None:
+    left = undone.execute(
+        "SELECT t.type, t.source, t.dest FROM definition_transitions t JOIN definition_states s"
+        " ON (s.type, s.version, s.state) = (t.type, t.version, t.source) WHERE s.terminal AND t.type = ANY(%s)",
+        (list(TYPED),),
+    ).fetchall()  # SSOT 1.4.5, invariant 2; 8.2.3; ruling 1
+    assert set(left) == {("patch_ledger", "committed", "rolled_back"), ("patch_ledger", "quarantined", "dropped")}
+
+
+# (source, type, what is wrong, words of the CHECK that must refuse it, the nearest thing that is right)
+
+VALID = ", ".join(f"validation_{each}_passed = true" for each in ("format", "scope", "constraints", "tests"))
+CHECKS = [
+    ("6.1", "run", "state = 'running'", "started_at IS NOT NULL", "state = 'running', started_at = now()"),
+    ("6.1", "run", "started_at = now()", "started_at IS NULL", "state = 'running', started_at = now()"),
+    (
+        "6.1",
+        "run",
+        "state = 'succeeded', started_at = now()",
+        "completed_at IS NOT NULL",
+        "state = 'succeeded', started_at = now(), completed_at = now()",
+    ),
+    (
+        "6.1",
+        "run",
+        "state = 'failed', completed_at = now()",
+        "started_at IS NOT NULL",
+        "state = 'failed', started_at = now(), completed_at = now()",
+    ),
+    ("6.1, ruling 9", "run", "state = 'canceled'", "completed_at", "state = 'canceled', completed_at = now()"),
+    ("6.1", "run", "completed_at = now()", "completed_at IS NOT NULL", "metadata = '{}'"),
+    (
+        "8.3",
+        "run",
+        "state = 'running', started_at = created_at - interval '1 s'",
+        "started_at >= created_at",
+        "state = 'running', started_at = created_at",
+    ),
+    (
+        "ruling 9",
+        "run",
+        "state = 'failed', started_at = now() + interval '1 h', completed_at = now()",
+        "completed_at >= started_at",
+        "state = 'failed', started_at = now(), completed_at = now()",
+    ),
+    (
+        "ruling 9",
+        "run",
+        "state = 'canceled', completed_at = created_at - interval '1 s'",
+        "completed_at >= created_at",
+        "state = 'canceled', completed_at = created_at",
+    ),
+    *(
+        ("6.2", "workstream", f"state = '{end}'", "completed_at IS NOT NULL", f"state = '{end}', completed_at = now()")
+        for end in ("completed", "failed", "cancelled", "skipped")
+    ),
+    (
+        "6.2",
+        "workstream",
+        "state = 'executing', completed_at = now()",
+        "completed_at IS NOT NULL",
+        "state = 'executing'",
+    ),
+    (
+        "8.3",
+        "workstream",
+        "updated_at = created_at - interval '1 s'",
+        "updated_at >= created_at",
+        "updated_at = created_at",
+    ),
+    *(
+        ("6.3; 1.4.5 (3)", "task", f"state = '{state}', worker_id = <worker>", "worker_id", f"state = '{state}'")
+        for state in ("pending", "queued", "validating", "retrying", "blocked")
+    ),
+    (
+        "6.3; 1.4.5 (3)",
+        "task",
+        "state = 'running'",
+        "worker_id IS NOT NULL",
+        "state = 'running', worker_id = <worker>",
+    ),
+    *(
+        (
+            "6.3",
+            "task",
+            f"state = '{end}', completed_at = NULL",
+            "completed_at",
+            f"state = '{end}', completed_at = now()",
+        )
+        for end in ("completed", "failed", "cancelled")
+    ),
+    ("6.3", "task", "completed_at = now()", "completed_at IS NOT NULL", "last_error = 'e'"),
+    ("6.3; 1.4.5 (4)", "task", "retry_count = 4", "retry_count <= max_retries", "retry_count = 3"),
+    ("1.4.5 (4)", "task", "retry_count = -1", "retry_count >= 0", "retry_count = 0"),
+    (
+        "1.4.5 (5)",
+        "task",
+        "started_at = created_at - interval '1 s'",
+        "started_at >= created_at",
+        "started_at = created_at",
+    ),
+    (
+        "1.4.5 (5)",
+        "task",
+        "state = 'failed', started_at = now() + interval '1 h', completed_at = now()",
+        "completed_at >= started_at",
+        "state = 'failed', started_at = now(), completed_at = now()",
+    ),
+    (
+        "1.4.5 (5)",
+        "task",
+        "state = 'cancelled', completed_at = created_at - interval '1 s'",
+        "completed_at >= created_at",
+        "state = 'cancelled', completed_at = created_at",
+    ),
+    ("1.4.5 (7)", "task", "timeout_sec = 0", "timeout_sec > ", "timeout_sec = 1"),
+    (
+        "6.4; 1.5.7 (5)",
+        "worker",
+        "state = 'shutdown'",
+        "shutdown_at IS NOT NULL",
+        "state = 'shutdown', shutdown_at = now()",
+    ),
+    ("6.4; 1.5.7 (5)", "worker", "state = 'idle', shutdown_at = now()", "shutdown_at", "state = 'idle'"),
+    ("6.4; 1.5.7 (3)", "worker", "current_load = 2", "current_load <= max_concurrent_tasks", "current_load = 1"),
+    ("1.5.7 (3)", "worker", "current_load = -1", "current_load >= 0", "current_load = 0"),
+    (
+        "2.1.3 (4)",
+        "uet_worker",
+        "state = 'TERMINATED'",
+        "terminated_at IS NOT NULL",
+        "state = 'TERMINATED', terminated_at = now()",
+    ),
+    ("2.1.3 (4)", "uet_worker", "state = 'BUSY', terminated_at = now()", "terminated_at", "state = 'BUSY'"),
+    (
+        "6.5; 2.2.5 (2)",
+        "patch_ledger",
+        "state = 'quarantined'",
+        "quarantine_reason IS NOT NULL",
+        "state = 'quarantined', quarantine_reason = 'conflict'",
+    ),
+    (
+        "6.5",
+        "patch_ledger",
+        f"state = 'rolled_back', {VALID}",
+        "rollback_reason IS NOT NULL",
+        f"state = 'rolled_back', rollback_reason = 'regression', {VALID}",
+    ),
+    (
+        "6.5; 2.2.5 (4)",
+        "patch_ledger",
+        "updated_at = created_at - interval '1 s'",
+        "updated_at >= created_at",
+        "updated_at = created_at",
+    ),
+    *(
+        ("6.6; 2.3.6", "test_gate", f"state = '{end}'{so_far}", words, f"state = '{end}', {GATE}")
+        for GATE in ("exit_code = 0, completed_at = now(), stdout = '', stderr = ''",)
+        for end in ("PASSED", "FAILED")
+        for so_far, words in (
+            (", completed_at = now(), stdout = '', stderr = ''", "exit_code IS NOT NULL"),
+            (", exit_code = 0, stdout = '', stderr = ''", "completed_at IS NOT NULL"),
+            (", exit_code = 0, completed_at = now(), stderr = ''", "stdout IS NOT NULL"),
+            (", exit_code = 0, completed_at = now(), stdout = ''", "stderr IS NOT NULL"),
+        )
+    ),
+    ("6.6", "test_gate", "gate_type = 'SMOKE'", "SECURITY", "gate_type = 'SECURITY'"),
+    ("2.4.4", "circuit_breaker", "failure_threshold = 0", "failure_threshold >= 1", "failure_threshold = 1"),
+    ("2.4.4", "circuit_breaker", "cooldown_seconds = 0", "cooldown_seconds > ", "cooldown_seconds = 0.1"),
+    ("2.4.4", "circuit_breaker", "success_threshold = 0", "success_threshold >= 1", "success_threshold = 1"),
+    ("2.4", "circuit_breaker", "failure_count = -1", "failure_count >= 0", "failure_count = 0"),
+    ("2.4", "circuit_breaker", "success_count = -1", "success_count >= 0", "success_count = 0"),
+    ("MVP 5.1", "job", "depth = 6", "depth <= 5", "depth = 5"),
+    ("MVP 5.1", "job", "depth = -1", "depth >= 0", "depth = 0"),
+    ("MVP 2.5", "job", "worker_count = 0", "worker_count >= 1", "worker_count = 1"),
+    ("MVP 2.5", "job", "worker_count = 11", "worker_count <= 10", "worker_count = 10"),
+    *(
+        (
+            "MVP 2.5",
+            "job",
+            f"status = '{end}'",
+            "completed_at IS NOT NULL",
+            f"status = '{end}', completed_at = now()",
+        )
+        for end in ("COMPLETED", "FAILED", "CANCELED")
+    ),
+    ("MVP 2.5", "job", "completed_at = now()", "completed_at IS NOT NULL", "started_at = now()"),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "wrong", "words", "right"),
+    [pytest.param(*each[1:], id=f"{each[0]} {each[1]}: {each[2]}") for each in CHECKS],
+)
+def test_what_a_check_of_the_seeds_forbids_is_refused_by_it_and_what_is_next_to_it_is_not(
+    born: Born, undone: Dba, type_: str, wrong: str, words: str, right: str
+) -> None:
+    with pytest.raises(CheckViolation) as refusal, undone.transaction():
+        write(undone, born, type_, wrong)
+    definition = undone.execute(
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND conname = %s",
+        (TYPED[type_][0], refusal.value.diag.constraint_name),
+    ).fetchone()
+    assert definition is not None
+    assert words in definition[0]
+    write(undone, born, type_, right)
+
+
+FIXED = [
+    ("1.4.5 (8)", "task", "is_critical = NOT is_critical", ""),
+    ("1.5.7 (4)", "worker", """affinity = '{"workstreams": []}'""", "state = 'idle'"),
+    ("2.1.3 (3)", "uet_worker", """affinity = '{"workstreams": []}'""", "state = 'IDLE'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "change", "after"), [pytest.param(*each[1:], id=f"{each[0]} {each[1]}") for each in FIXED]
+)
+def test_what_is_fixed_cannot_be_changed(born: Born, undone: Dba, type_: str, change: str, after: str) -> None:
+    if after:
+        write(undone, born, type_, change.replace("[]", '["early"]'))  # while it is made, it may
+        write(undone, born, type_, after)
+    with pytest.raises(RestrictViolation, match="cannot change"):
+        write(undone, born, type_, change)
+
+
+FOREIGN = [
+    ("6.1", "run", "phase_id = 'nowhere'"),
+    ("6.2", "workstream", "run_id = <nobody>"),
+    ("6.2", "workstream", "phase_id = 'nowhere'"),
+    ("6.3", "task", "workstream_id = <nobody>"),
+    ("6.3", "task", "state = 'running', worker_id = <nobody>"),
+    ("6.5", "patch_ledger", "patch_id = 'nothing'"),
+    ("6.5", "patch_ledger", "workstream_id = <nobody>"),
+    ("6.5", "patch_ledger", "phase_id = 'nowhere'"),
+    ("6.6", "test_gate", "phase_id = 'nowhere'"),
+    ("6.6", "test_gate", "workstream_id = <nobody>"),
+    ("MVP 5.1", "job", "parent_job_id = <nobody>"),
+]
+
+
+@pytest.mark.parametrize(("type_", "columns"), [pytest.param(*each[1:], id=" ".join(each)) for each in FOREIGN])
+def test_what_a_row_names_must_exist(born: Born, undone: Dba, type_: str, columns: str) -> None:
+    with pytest.raises(ForeignKeyViolation):
+        write(undone, born, type_, columns)
+
+
+REQUIRED = [
+    ("run", "phase_id created_at"),
+    ("workstream", "run_id phase_id created_at updated_at"),
+    ("task", "workstream_id created_at retry_count max_retries timeout_sec is_critical"),
+    ("worker", "worker_type last_heartbeat created_at current_load max_concurrent_tasks"),
+    ("uet_worker", "worker_type last_heartbeat created_at"),
+    ("patch_ledger", "patch_id workstream_id phase_id state_history created_at updated_at"),
+    ("test_gate", "gate_type phase_id command created_at"),
+    ("supervised_worker", "workspace_id created_at updated_at"),
+    ("job", "depth worker_count created_at task_description"),
+]
+
+
+@pytest.mark.parametrize(("type_", "column"), [(type_, each) for type_, names in REQUIRED for each in names.split()])
+def test_what_every_row_must_have_cannot_be_taken_away(born: Born, undone: Dba, type_: str, column: str) -> None:
+    with pytest.raises((NotNullViolation, RestrictViolation)):
+        write(undone, born, type_, f"{column} = NULL")
+
+
+UNTOLD = {  # a state that satisfies every CHECK, and that no history tells
+    "run": "state = 'running', started_at = now()",
+    "workstream": "state = 'ready'",
+    "task": "state = 'queued'",
+    "worker": "state = 'idle'",
+    "uet_worker": "state = 'IDLE'",
+    "patch_ledger": f"state = 'validated', {VALID}",
+    "test_gate": "state = 'RUNNING', started_at = now()",
+    "circuit_breaker": "state = 'OPEN'",
+    "supervised_worker": "status = 'RUNNING'",
+    "job": "status = 'PENDING'",
+}
+
+
+@pytest.mark.parametrize("role", ["origin", "replica"])
+@pytest.mark.parametrize("type_", TYPED)
+def test_a_state_written_by_hand_is_refused_when_it_commits(born: Born, type_: str, role: str) -> None:
+    with psycopg.connect(born.url) as dba:
+        dba.execute(f"SET session_replication_role = {role}")
+        write(dba, born, type_, UNTOLD[type_])  # not yet: history might follow
+        with pytest.raises(CheckViolation, match="but its history says"):
+            dba.commit()
+
+
+@pytest.mark.parametrize("type_", TYPED)
+def test_a_typed_row_is_neither_deleted_nor_made_by_hand(born: Born, undone: Dba, type_: str) -> None:
+    table, key, _ = TYPED[type_]
+    statements = (f"DELETE FROM {table} WHERE {key} = '{born.ids[type_]}'", f"TRUNCATE {table} CASCADE")
+    for statement in statements:
+        with pytest.raises(RestrictViolation), undone.transaction():
+            undone.execute(statement)  # type: ignore[call-overload]
+    with pytest.raises(ForeignKeyViolation), undone.transaction():
+        undone.execute(f"UPDATE {table} SET {key} = '{NOBODY}' WHERE {key} = '{born.ids[type_]}'")  # type: ignore[call-overload]
+
+
+def test_a_patch_never_changes(undone: Dba) -> None:
+    for statement in ("UPDATE patches SET body = 'other'", "DELETE FROM patches"):
+        with pytest.raises(RestrictViolation), undone.transaction():
+            undone.execute(statement)
+
+
+def test_a_patchs_state_history_is_append_only(born: Born, undone: Dba) -> None:
+    """SSOT 2.2.5, invariant 1, and 8.5."""
+    for wrong in (
+        "state_history = '[]'",
+        "state_history = state_history - 0",
+        """state_history = '[{"state": "x"}]'""",
+    ):
+        with pytest.raises((CheckViolation, RestrictViolation)), undone.transaction():
+            write(undone, born, "patch_ledger", wrong)
+    write(undone, born, "patch_ledger", """state_history = state_history || '[{"state": "x"}]'""")
+
+
+def test_a_queued_task_has_no_unmet_dependency(born: Born, undone: Dba) -> None:
+    """SSOT 1.4.5, invariant 6."""
+    with pytest.raises(CheckViolation):
+        write(undone, born, "task", "state = 'queued', unmet = 1")
+
+
+@pytest.mark.parametrize("state", ["validated", "queued", "applied", "verified", "committed"])
+def test_a_patchs_validation_flags_match_its_state(born: Born, undone: Dba, state: str) -> None:
+    """SSOT 2.2.5, invariant 3."""
+    with pytest.raises(CheckViolation):
+        write(undone, born, "patch_ledger", f"state = '{state}', validation_scope_passed = false")

@@ -1,0 +1,304 @@
+"""A circuit breaker's promises: it opens once, lets one trial through, and forgets nothing when its caller dies."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from uuid_utils.compat import uuid7
+
+from db import breakers, requests
+from db.breakers import Breaker
+from db.connect import transaction
+from tests.callers import TOOL, crowd, fail_often, hold_the_trial, kill, let_the_cooldown_pass, try_at_once
+from tests.driving import drain_all
+from tests.waiting import eventually
+from workers import sweeping
+from workers.breakers import BreakerOpen, _request, calling, known, reset
+from workers.client import Client
+from workers.runtime import Runtime
+from workers.settings import Settings
+from workflows.errors import UnknownInstance
+
+pytestmark = pytest.mark.integration
+MANY = 8
+NO_BROKER = "redis://127.0.0.1:1/0"
+
+
+class ToolFault(Exception):
+    """What the tool of these tests raises."""
+
+
+def call(runtime: Runtime, project: UUID, *, fails: bool = False) -> None:
+    with calling(runtime, project, TOOL):
+        if fails:
+            raise ToolFault("on purpose")
+
+
+def fail(runtime: Runtime, project: UUID, times: int = 1) -> None:
+    for _ in range(times):
+        with pytest.raises(ToolFault):
+            call(runtime, project, fails=True)
+
+
+def refuses(runtime: Runtime, project: UUID) -> BreakerOpen:
+    with pytest.raises(BreakerOpen) as refusal, calling(runtime, project, TOOL):
+        pytest.fail("the call was let through")
+    return refusal.value
+
+
+@pytest.fixture
+def opened(runtime: Runtime, project: UUID) -> Breaker:
+    fail(runtime, project, 5)
+    return known(runtime, project, TOOL)
+
+
+@pytest.fixture
+def half_open(runtime: Runtime, settings: Settings, project: UUID, opened: Breaker) -> Breaker:
+    """Cooled down, and nobody has asked yet."""
+    let_the_cooldown_pass(settings)
+    with transaction(runtime.database) as connection:
+        requests.wake(connection, limit=10)
+    drain_all(runtime)
+    return known(runtime, project, TOOL)
+
+
+def trail(runtime: Runtime, breaker: Breaker) -> list[str]:
+    return [event["trigger"] for event in Client(runtime).history(breaker.breaker_id)]
+
+
+def test_a_tool_never_configured_gets_a_breaker_with_the_settings_thresholds(
+    make_runtime: Callable[..., Runtime], project: UUID
+) -> None:
+    runtime = make_runtime(breaker_failure_threshold=2, breaker_cooldown_seconds=7.5, breaker_success_threshold=3)
+    with pytest.raises(UnknownInstance, match="nobody called it yet"):
+        known(runtime, project, TOOL)
+    call(runtime, project)
+    made = known(runtime, project, TOOL)
+    assert (made.state, made.failure_threshold, made.cooldown_seconds, made.success_threshold) == ("CLOSED", 2, 7.5, 3)
+
+
+def test_a_tools_own_configuration_holds(runtime: Runtime, project: UUID) -> None:
+    context = {"tool_id": TOOL, "failure_threshold": 1, "cooldown_seconds": 3600}
+    Client(runtime).create("circuit_breaker", TOOL, project_id=project, context=context)
+    fail(runtime, project)
+    assert 3590 < refuses(runtime, project).seconds <= 3600
+
+
+def test_projects_and_tools_do_not_share_a_breaker(runtime: Runtime, project: UUID, opened: Breaker) -> None:
+    refuses(runtime, project)
+    call(runtime, uuid7())
+    with calling(runtime, project, "ruff"):
+        pass
+
+
+def test_it_opens_at_the_threshold_and_refuses_at_once_with_the_tool_and_the_seconds(
+    runtime: Runtime, project: UUID
+) -> None:
+    fail(runtime, project, 4)
+    call(runtime, project)  # a success between them: the count begins anew
+    fail(runtime, project, 4)
+    assert known(runtime, project, TOOL).state == "CLOSED"
+    fail(runtime, project)
+    refusal = refuses(runtime, project)
+    assert refusal.tool_id == TOOL
+    assert 50 < refusal.seconds <= 60
+    (event,) = Client(runtime).history(known(runtime, project, TOOL).breaker_id)
+    assert event["severity"] == "error"
+    assert event["metadata"]["failure_count"] == 5
+    assert event["metadata"]["error"] == "ToolFault: on purpose"
+
+
+def test_a_failure_told_without_an_exception_counts(runtime: Runtime, project: UUID) -> None:
+    for _ in range(5):
+        with calling(runtime, project, TOOL) as one:
+            one.failed("exit code 137")
+    refuses(runtime, project)
+
+
+def test_a_call_of_a_closed_breaker_writes_nothing(
+    runtime: Runtime, project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    call(runtime, project)
+    before = dba.execute("SELECT ctid, xmin, b.* FROM circuit_breakers b").fetchall()
+    assigned = dba.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone()
+    for _ in range(10):
+        call(runtime, project)
+    assert dba.execute("SELECT ctid, xmin, b.* FROM circuit_breakers b").fetchall() == before
+    assert dba.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone() == assigned
+
+
+def test_it_works_while_the_broker_is_away(make_runtime: Callable[..., Runtime], project: UUID) -> None:
+    runtime = make_runtime(broker_url=NO_BROKER)
+    fail(runtime, project, 5)
+    refuses(runtime, project)
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_however_many_processes_fail_at_once_it_opens_once_at_exactly_the_threshold(
+    settings: Settings, runtime: Runtime, project: UUID, calls: int
+) -> None:
+    with crowd(settings, project, MANY, fail_often, calls) as told:
+        passed = sum(told.hear(MANY))
+    breaker = known(runtime, project, TOOL)
+    (event,) = Client(runtime).history(breaker.breaker_id)
+    assert event["metadata"]["failure_count"] == breaker.failure_count == 5
+    assert breaker.state == "OPEN"
+    assert 5 <= passed <= 5 + MANY - 1  # those that were under way when it opened
+
+
+def test_of_eight_processes_one_gets_the_trial_every_time(
+    settings: Settings, runtime: Runtime, project: UUID, opened: Breaker
+) -> None:
+    rounds = 20
+    with crowd(settings, project, MANY, try_at_once, rounds) as told:
+        said = told.hear(MANY * rounds)
+    for round_ in range(rounds):
+        assert said.count((round_, "passed")) == 1
+        assert said.count((round_, "refused")) == MANY - 1
+    assert trail(runtime, opened) == ["failure_threshold_exceeded", *["cooldown_expires", "failure"] * rounds]
+
+
+def test_the_trial_of_a_killed_caller_goes_to_another_after_its_lease(
+    settings: Settings, runtime: Runtime, project: UUID, half_open: Breaker
+) -> None:
+    with crowd(settings, project, 1, hold_the_trial, 1.0) as told:
+        (holder,) = told.hear(1)
+        kill(holder)
+        assert 0 < refuses(runtime, project).seconds <= 1.0  # it may only be slow
+        eventually(lambda: call(runtime, project) or True)
+    assert trail(runtime, half_open)[-1] == "success"
+
+
+def test_who_lost_the_trial_cannot_tell_its_outcome(runtime: Runtime, project: UUID, half_open: Breaker) -> None:
+    with calling(runtime, project, TOOL, lease_seconds=0.001) as slow:
+        eventually(lambda: call(runtime, project) or True)
+        slow.failed("too late")
+    assert known(runtime, project, TOOL).state == "CLOSED"
+    assert known(runtime, project, TOOL).failure_count == 0
+
+
+def test_an_interrupted_trial_is_given_back(runtime: Runtime, project: UUID, half_open: Breaker) -> None:
+    with pytest.raises(KeyboardInterrupt), calling(runtime, project, TOOL):
+        raise KeyboardInterrupt
+    call(runtime, project)
+    assert known(runtime, project, TOOL).state == "CLOSED"
+
+
+def test_it_closes_after_as_many_trials_as_its_tool_asks(runtime: Runtime, project: UUID, settings: Settings) -> None:
+    context = {"tool_id": TOOL, "failure_threshold": 1, "success_threshold": 3}
+    Client(runtime).create("circuit_breaker", TOOL, project_id=project, context=context)
+    fail(runtime, project)
+    let_the_cooldown_pass(settings)
+    call(runtime, project)
+    call(runtime, project)
+    assert known(runtime, project, TOOL).state == "HALF_OPEN"
+    fail(runtime, project)  # and all begins anew
+    let_the_cooldown_pass(settings)
+    for _ in range(2):
+        call(runtime, project)
+    assert known(runtime, project, TOOL).state == "HALF_OPEN"
+    call(runtime, project)
+    assert known(runtime, project, TOOL).state == "CLOSED"
+
+
+def test_who_calls_after_the_cooldown_need_not_wait_for_the_sweep(
+    runtime: Runtime, settings: Settings, project: UUID, opened: Breaker
+) -> None:
+    let_the_cooldown_pass(settings)
+    call(runtime, project)
+    assert trail(runtime, opened) == ["failure_threshold_exceeded", "cooldown_expires", "success"]
+
+
+def test_the_sweep_ends_a_cooldown_that_nobody_asks_about(
+    make_runtime: Callable[..., Runtime], project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    runtime = make_runtime(breaker_cooldown_seconds=0.3)
+    fail(runtime, project, 5)
+    refuses(runtime, project)
+
+    def half_open() -> bool:
+        dba.execute("DELETE FROM sweeps")  # each time is a new period
+        sweeping.run(runtime, "dispatch")
+        drain_all(runtime)
+        return known(runtime, project, TOOL).state == "HALF_OPEN"
+
+    eventually(half_open)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_of_before_it_opened_counts_for_nothing_once_it_closed_again(
+    runtime: Runtime, settings: Settings, project: UUID, fails: bool
+) -> None:
+    with calling(runtime, project, TOOL) as slow:
+        fail(runtime, project, 5)
+        let_the_cooldown_pass(settings)
+        call(runtime, project)
+        if fails:
+            slow.failed("of old")
+        else:
+            fail(runtime, project)
+    assert known(runtime, project, TOOL).failure_count == 0
+
+
+def test_a_success_does_not_undo_an_opening_that_is_decided(runtime: Runtime, project: UUID) -> None:
+    call(runtime, project)
+    with calling(runtime, project, TOOL):
+        decide_to_open(runtime, project)
+    refuses(runtime, project)
+
+
+def decide_to_open(runtime: Runtime, project: UUID) -> None:
+    """What a caller does who dies after the commit of its count, before it applies the trigger."""
+    breaker = known(runtime, project, TOOL)
+    with transaction(runtime.database) as connection:
+        counts = [breakers.failed(connection, breaker.breaker_id, breaker.version) for _ in range(7)]
+        assert [count and count.reached for count in counts] == [False] * 4 + [True, None, None]
+        requests.accept(connection, [_request(breaker, "failure_threshold_exceeded", "system", {})])
+
+
+def test_an_opening_whose_caller_died_is_applied_by_the_next_one(runtime: Runtime, project: UUID) -> None:
+    call(runtime, project)
+    decide_to_open(runtime, project)
+    refuses(runtime, project)
+    assert known(runtime, project, TOOL).state == "OPEN"
+
+
+@pytest.mark.parametrize(
+    ("state", "moves"), [("CLOSED", []), ("OPEN", ["cooldown_expires", "success"]), ("HALF_OPEN", ["success"])]
+)
+def test_an_operator_closes_it_on_the_machines_own_way_and_history_tells_who_and_why(
+    runtime: Runtime, settings: Settings, project: UUID, state: str, moves: list[str]
+) -> None:
+    fail(runtime, project, 3 if state == "CLOSED" else 5)
+    if state == "HALF_OPEN":
+        let_the_cooldown_pass(settings)
+        with pytest.raises(KeyboardInterrupt), calling(runtime, project, TOOL):
+            raise KeyboardInterrupt
+    assert known(runtime, project, TOOL).state == state
+    closed = reset(runtime, project, TOOL, by="ann", reason="mended")
+    assert (closed.state, closed.failure_count) == ("CLOSED", 0)
+    by_hand = Client(runtime).history(closed.breaker_id)[-len(moves) :] if moves else []
+    assert [event["trigger"] for event in by_hand] == moves
+    assert all(event["metadata"]["operator"] == "ann" and event["metadata"]["reason"] == "mended" for event in by_hand)
+    call(runtime, project)
+
+
+def test_a_reset_of_a_tool_nobody_called_is_refused(runtime: Runtime, project: UUID) -> None:
+    with pytest.raises(UnknownInstance):
+        reset(runtime, project, "no-such-tool", by="ann", reason="mended")
+
+
+def test_a_breaker_opened_again_after_a_reset_keeps_its_whole_cooldown(
+    runtime: Runtime, settings: Settings, project: UUID, opened: Breaker
+) -> None:
+    reset(runtime, project, TOOL, by="ann", reason="mended")
+    fail(runtime, project, 5)
+    with transaction(runtime.database) as connection:  # the time of the first cooldown is over, not of the second
+        connection.exec_driver_sql(
+            "UPDATE trigger_requests SET not_before = now(), status = 'pending' WHERE request_id = %s",
+            (f"{opened.breaker_id}:1:cooldown_expires",),
+        )
+    drain_all(runtime)
+    refuses(runtime, project)

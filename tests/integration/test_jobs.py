@@ -1,0 +1,304 @@
+"""Jobs: they run with all the workers they ask for or with none, and take these with them when they end."""
+
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.errors import CheckViolation
+from uuid_utils.compat import uuid7
+
+from db import supervision
+from db.connect import transaction
+from tests.callers import FORKS
+from tests.driving import drain_all
+from tests.supervising import allocated
+from workers import sweeping
+from workers.client import Client
+from workers.settings import Settings
+from workers.supervision.acting import Answer, Order
+from workers.supervision.jobs import Jobs
+from workers.supervision.supervisor import Supervisor
+from workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
+
+pytestmark = pytest.mark.integration
+
+# Seed 002, sections 2.3 to 2.5, and ruling 8.
+WAY_TO = {
+    "SUBMITTED": (),
+    "PENDING": ("validate",),
+    "RUNNING": ("validate", "allocate"),
+    "COMPLETED": ("validate", "allocate", "succeed"),
+    "FAILED": ("validate", "allocate", "fail"),
+    "CANCELED": ("cancel",),
+}
+LEADS = {
+    ("SUBMITTED", "validate"): "PENDING",
+    ("PENDING", "allocate"): "RUNNING",
+    ("RUNNING", "succeed"): "COMPLETED",
+    ("RUNNING", "fail"): "FAILED",
+    ("SUBMITTED", "cancel"): "CANCELED",
+    ("PENDING", "cancel"): "CANCELED",
+    ("RUNNING", "cancel"): "CANCELED",
+}
+ACTIONS = ("validate", "allocate", "succeed", "fail", "cancel")
+
+
+@pytest.fixture
+def jobs(client: Client) -> Jobs:
+    return Jobs(client)
+
+
+@pytest.fixture
+def supervisor(client: Client) -> Supervisor:
+    return Supervisor(client)
+
+
+def act(jobs: Jobs, action: str, ref: str | UUID, **order: str) -> Answer:
+    answer: Answer = getattr(jobs, action)(ref, Order(**order))
+    return answer
+
+
+def idle(supervisor: Supervisor, project: UUID, count: int) -> list[UUID]:
+    return [supervisor.create(project).subject["id"] for _ in range(count)]
+
+
+def pending(jobs: Jobs, project: UUID, worker_count: int = 1) -> UUID:
+    made: UUID = jobs.submit("build", project_id=project, worker_count=worker_count).subject["id"]
+    jobs.validate(made)
+    return made
+
+
+def job_in(jobs: Jobs, supervisor: Supervisor, project: UUID, state: str) -> UUID:
+    idle(supervisor, project, 2)
+    made: UUID = jobs.submit("build", project_id=project, worker_count=2).subject["id"]
+    for action in WAY_TO[state]:
+        act(jobs, action, made)
+    return made
+
+
+def statuses(found: list[Any]) -> list[str]:
+    return sorted(each["status"] for each in found)
+
+
+@pytest.mark.parametrize(("state", "action"), list(product(WAY_TO, ACTIONS)))
+def test_every_action_in_every_state(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, state: str, action: str
+) -> None:
+    job = job_in(jobs, supervisor, project, state)
+    if dest := LEADS.get((state, action)):
+        answer = act(jobs, action, job, by="ann", reason="because")
+        assert (answer.subject["status"], answer.response["to"]) == (dest, dest)
+        event = jobs.client.history(job)[-1]
+        assert (event["triggered_by"], event["metadata"]["reason"]) == ("ann", "because")
+    else:
+        with pytest.raises(IllegalTransition) as refusal:
+            act(jobs, action, job)
+        assert (refusal.value.status_code, refusal.value.state) == (409, state)
+        assert jobs.show(job)["status"] == state
+
+
+@pytest.mark.parametrize(
+    ("action", "became"), [("succeed", "COMPLETED"), ("fail", "TERMINATED"), ("cancel", "TERMINATED")]
+)
+def test_a_jobs_workers_start_with_it_and_end_with_it(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, action: str, became: str
+) -> None:
+    job = pending(jobs, project, 3)
+    idle(supervisor, project, 4)
+    assert statuses(jobs.allocate(job).subject["workers"]) == ["RUNNING"] * 3
+    ended = act(jobs, action, job).subject
+    assert statuses(ended["workers"]) == [became] * 3
+    assert ended["started_at"] <= ended["completed_at"]
+    assert len(supervisor.newest(status="IDLE")) == 1
+
+
+def test_a_paused_worker_of_a_completed_job_is_released_by_force(
+    jobs: Jobs, supervisor: Supervisor, project: UUID
+) -> None:
+    job = job_in(jobs, supervisor, project, "RUNNING")
+    supervisor.pause(jobs.show(job)["workers"][0]["id"])
+    assert statuses(jobs.succeed(job, result={"tests": 12}).subject["workers"]) == ["COMPLETED", "TERMINATED"]
+    assert jobs.client.history(job)[-1]["metadata"]["result"] == {"tests": 12}
+
+
+def test_a_job_without_enough_idle_workers_waits_holding_none_until_the_sweep_finds_them(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    job = pending(jobs, project, 3)
+    idle(supervisor, project, 2)
+    idle(supervisor, uuid7(), 5)  # another project's are not its own
+    answer = jobs.allocate(job, Order(request_id="allocate-1"))
+    assert answer.subject["status"] == "PENDING"
+    assert "3 needed" in answer.response["message"]
+    assert jobs.show(job)["workers"] == []
+    assert sweep(jobs, dba) == 0
+    idle(supervisor, project, 1)
+    assert sweep(jobs, dba) == 1
+    assert statuses(jobs.show(job)["workers"]) == ["RUNNING"] * 3
+    assert jobs.show(job)["status"] == "RUNNING"
+    assert sweep(jobs, dba) == 0
+
+
+def test_the_sweep_ends_what_a_dead_supervisor_left_paused(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    job = job_in(jobs, supervisor, project, "RUNNING")
+    paused = jobs.show(job)["workers"][0]["id"]
+    supervisor.pause(paused)
+    jobs.client.fire(job, "success", by="agent")
+    drain_all(jobs.client.runtime)
+    assert supervisor.show(paused)["status"] == "PAUSED"
+    assert sweep(jobs, dba) == 1
+    assert supervisor.show(paused)["status"] == "TERMINATED"
+
+
+def sweep(jobs: Jobs, dba: "psycopg.Connection[Any]") -> int | None:
+    dba.execute("DELETE FROM sweeps")
+    found = sweeping.run(jobs.client.runtime, "jobs")
+    drain_all(jobs.client.runtime)
+    return found
+
+
+def test_a_trigger_fired_past_the_allocation_is_refused_by_the_machine(jobs: Jobs, project: UUID) -> None:
+    job = pending(jobs, project)
+    receipt = jobs.client.fire(job, "allocate_resources", by="agent")
+    drain_all(jobs.client.runtime)
+    (settled,) = jobs.client.wait([receipt.request_id])
+    assert settled.status == "rejected"
+    assert (settled.result or {})["missing"] == ["workers_allocated"]
+
+
+def test_an_interrupted_allocation_goes_on_with_what_it_holds(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    job = pending(jobs, project, 2)
+    idle(supervisor, project, 2)
+    with transaction(jobs.client.runtime.database) as connection:
+        assert supervision.reserve(connection, job)  # and whoever did that is killed
+    other = pending(jobs, project, 1)
+    assert jobs.allocate(other).subject["status"] == "PENDING"  # nobody else gets them
+    assert sweep(jobs, dba) == 1
+    assert jobs.show(job)["status"] == "RUNNING"
+
+
+def test_a_canceled_jobs_reserved_workers_are_free_again(jobs: Jobs, supervisor: Supervisor, project: UUID) -> None:
+    job, other = pending(jobs, project, 1), pending(jobs, project, 1)
+    idle(supervisor, project, 1)
+    with transaction(jobs.client.runtime.database) as connection:
+        assert supervision.reserve(connection, job)
+    jobs.cancel(job)
+    assert jobs.allocate(other).subject["status"] == "RUNNING"
+
+
+def test_jobs_that_want_the_same_workers_at_once_never_share_one(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, settings: Settings
+) -> None:
+    wanting = [pending(jobs, project, 3) for _ in range(6)]
+    idle(supervisor, project, 10)
+    with ProcessPoolExecutor(4, mp_context=FORKS) as processes:
+        asked = [processes.submit(allocated, settings, str(job)) for job in wanting]
+        became = [each.result() for each in asked]
+    assert sorted(became) == ["PENDING"] * 3 + ["RUNNING"] * 3
+    held = [worker["id"] for job in wanting for worker in jobs.show(job)["workers"]]
+    assert len(held) == len(set(held)) == 9
+
+
+def test_a_repeated_request_gives_the_recorded_answer(jobs: Jobs, supervisor: Supervisor, project: UUID) -> None:
+    job = pending(jobs, project)
+    idle(supervisor, project, 2)
+    first = act(jobs, "allocate", job, request_id="al-1")
+    again = act(jobs, "allocate", job, request_id="al-1")
+    assert (again.response, again.replayed) == (first.response, True)
+    assert len(supervisor.newest(status="IDLE")) == 1
+    with pytest.raises(RequestConflict):
+        act(jobs, "cancel", job, request_id="al-1")
+
+
+def test_a_repeated_submission_makes_one_job(jobs: Jobs, project: UUID) -> None:
+    order = Order(request_id="submit-1")
+    first, again = (jobs.submit("build", project_id=project, order=order) for _ in range(2))
+    assert (first.subject["id"], again.replayed) == (again.subject["id"], True)
+    with pytest.raises(RequestConflict):
+        jobs.submit("build something else", project_id=project, order=order)
+
+
+def test_a_child_is_one_deeper_than_its_parent_and_five_is_deepest(jobs: Jobs, project: UUID) -> None:
+    job = jobs.submit("root", project_id=project).subject
+    line = [job]
+    for depth in range(1, 6):
+        line.append(jobs.submit(f"level {depth}", parent=line[-1]["id"]).subject)
+        assert (line[-1]["depth"], line[-1]["parent_job_id"]) == (depth, line[-2]["id"])
+    with pytest.raises(BadInput, match="at most 5 deep"):
+        jobs.submit("level 6", parent=line[-1]["id"])
+    with pytest.raises(BadInput, match="depth must be 1"):
+        jobs.submit("a leap", parent=job["id"], depth=3)
+    with pytest.raises(UnknownInstance):
+        jobs.submit("an orphan", parent=uuid7())
+    assert [each["depth"] for each in jobs.tree(job["id"])] == list(range(6))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"worker_count": 0}, {"worker_count": 11}, {"depth": -1}, {"depth": 6}, {"description": ""}]
+)
+def test_python_refuses_what_is_out_of_bounds(jobs: Jobs, project: UUID, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        jobs.submit(**({"description": "build", "project_id": project} | wrong))
+
+
+@pytest.mark.parametrize(
+    "context",
+    ['{"depth": 0, "worker_count": 0}', '{"depth": 0, "worker_count": 11}', '{"depth": -1}', '{"depth": 6}'],
+)
+def test_postgresql_refuses_what_is_out_of_bounds(dba: "psycopg.Connection[Any]", context: str) -> None:
+    with pytest.raises(CheckViolation):
+        dba.execute(BIRTH, (context,))
+
+
+def test_postgresql_refuses_a_child_at_another_depth(jobs: Jobs, project: UUID, dba: "psycopg.Connection[Any]") -> None:
+    parent = jobs.submit("root", project_id=project).subject["id"]
+    with pytest.raises(CheckViolation, match="has depth 1, not 2"):
+        dba.execute(BIRTH, (f'{{"depth": 2, "parent_job_id": "{parent}"}}',))
+
+
+BIRTH = (
+    "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,"
+    " context, created_by) VALUES (gen_random_uuid(), 'job', '1.0.0', 'SUBMITTED', 'J', gen_random_uuid(), %s, 'dba')"
+)
+
+
+def test_canceling_a_job_cancels_all_below_it_and_nothing_beside_it(
+    jobs: Jobs, supervisor: Supervisor, project: UUID
+) -> None:
+    root = jobs.submit("root", project_id=project).subject["id"]
+    one, two = (jobs.submit(name, parent=root).subject["id"] for name in ("one", "two"))
+    below = jobs.submit("below", parent=one).subject["id"]
+    jobs.validate(below)
+    idle(supervisor, project, 1)
+    jobs.allocate(below)
+    jobs.cancel(one)
+    found = {each["task_description"]: each["status"] for each in jobs.tree(root)}
+    assert found == {"root": "SUBMITTED", "one": "CANCELED", "below": "CANCELED", "two": "SUBMITTED"}
+    assert [each["task_description"] for each in jobs.tree(root)] == ["root", "one", "below", "two"]
+    assert statuses(jobs.show(below)["workers"]) == ["TERMINATED"]
+    assert jobs.show(two)["status"] == "SUBMITTED"
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "RUNNING"])
+def test_a_canceled_job_takes_its_children_with_it_wherever_it_stood(
+    jobs: Jobs, supervisor: Supervisor, project: UUID, state: str
+) -> None:
+    job = job_in(jobs, supervisor, project, state)
+    child = jobs.submit("a part", parent=job).subject["id"]
+    jobs.cancel(job)
+    assert jobs.show(child)["status"] == "CANCELED"
+
+
+def test_a_job_is_found_by_its_name_and_only_as_a_job(jobs: Jobs, supervisor: Supervisor, project: UUID) -> None:
+    made = jobs.submit("build", project_id=project).subject
+    assert made["entity_id"].startswith("j_")
+    assert jobs.show(made["entity_id"])["id"] == jobs.show(f"job/{made['entity_id']}")["id"] == made["id"]
+    with pytest.raises(UnknownInstance, match="is no job but a supervised_worker"):
+        jobs.cancel(supervisor.create(project).subject["id"])

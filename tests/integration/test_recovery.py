@@ -1,0 +1,158 @@
+"""The MVP's recovery tables, row by row (seed 002, sections 4.1 and 4.2)."""
+
+from uuid import UUID
+
+import pytest
+
+from workers.client import Client
+from workers.supervision.acting import Order
+from workers.supervision.jobs import Jobs
+from workers.supervision.recovery import JobError, WorkerError, recover_job, recover_worker
+from workers.supervision.supervisor import Supervisor
+from workflows.errors import BadInput, IllegalTransition
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def jobs(client: Client) -> Jobs:
+    return Jobs(client)
+
+
+@pytest.fixture
+def running(client: Client, project: UUID) -> UUID:
+    """A running worker that holds something."""
+    supervisor = Supervisor(client)
+    made: UUID = supervisor.create(project).subject["id"]
+    supervisor.start(made, resources=("gpu-1",))
+    return made
+
+
+@pytest.fixture
+def job(client: Client, jobs: Jobs, project: UUID) -> UUID:
+    """A pending job, and two idle workers that it could have."""
+    for _ in range(2):
+        Supervisor(client).create(project)
+    made: UUID = jobs.submit("build", project_id=project, worker_count=2).subject["id"]
+    jobs.validate(made)
+    return made
+
+
+def test_a_transient_network_error_is_retried_three_times_and_then_is_unrecoverable(
+    client: Client, running: UUID
+) -> None:
+    done = [recover_worker(client, running, WorkerError.TRANSIENT_NETWORK, error="reset by peer") for _ in range(4)]
+    assert [each.action for each in done] == ["retry", "retry", "retry", "fail"]
+    assert [each.attempt for each in done] == [1, 2, 3, 0]
+    assert [each.subject["status"] for each in done] == ["RUNNING"] * 3 + ["FAILED"]
+    assert "reset by peer" in client.history(running)[-1]["metadata"]["error"]
+
+
+def test_retries_are_counted_since_the_workers_last_move(client: Client, running: UUID) -> None:
+    supervisor = Supervisor(client)
+    for _ in range(3):
+        recover_worker(client, running, WorkerError.TRANSIENT_NETWORK)
+    supervisor.pause(running)
+    with pytest.raises(IllegalTransition) as refusal:
+        recover_worker(client, running, WorkerError.TRANSIENT_NETWORK)
+    assert (refusal.value.state, refusal.value.legal) == ("PAUSED", ("resume", "terminate"))
+    supervisor.resume(running)
+    assert recover_worker(client, running, WorkerError.TRANSIENT_NETWORK).attempt == 1
+
+
+def test_a_repeated_request_is_the_retry_it_was(client: Client, running: UUID) -> None:
+    orders = [Order(request_id=name) for name in ("a", "b", "a", "c", "b")]
+    done = [recover_worker(client, running, WorkerError.TRANSIENT_NETWORK, order) for order in orders]
+    assert [each.attempt for each in done] == [1, 2, 1, 3, 2]
+
+
+def test_resource_exhaustion_pauses_the_worker_and_gives_back_what_it_holds(client: Client, running: UUID) -> None:
+    assert Supervisor(client).show(running)["resources"] == ["gpu-1"]
+    done = recover_worker(client, running, WorkerError.RESOURCE_EXHAUSTION, error="out of memory")
+    assert (done.action, done.subject["status"], done.subject["resources"]) == ("pause", "PAUSED", [])
+    assert client.history(running)[-1]["metadata"]["error"] == "out of memory"
+
+
+def test_an_unrecoverable_error_fails_the_worker_and_is_kept(client: Client, running: UUID) -> None:
+    done = recover_worker(client, running, WorkerError.UNRECOVERABLE, error="corrupt")
+    assert (done.action, done.subject["status"], done.subject["resources"]) == ("fail", "FAILED", [])
+    event = client.history(running)[-1]
+    assert (event["severity"], event["metadata"]["error"]) == ("error", "corrupt")
+
+
+def test_a_supervisor_timeout_terminates_the_worker(client: Client, running: UUID) -> None:
+    assert recover_worker(client, running, WorkerError.SUPERVISOR_TIMEOUT).subject["status"] == "TERMINATED"
+    with pytest.raises(IllegalTransition):
+        recover_worker(client, running, WorkerError.SUPERVISOR_TIMEOUT)
+
+
+@pytest.mark.parametrize("way", [(), ("pause",), ("terminate",)])
+def test_a_crashed_worker_is_replaced_and_its_job_runs_on(
+    client: Client, jobs: Jobs, job: UUID, way: tuple[str, ...]
+) -> None:
+    lost, kept = jobs.allocate(job).subject["workers"]
+    for action in way:
+        getattr(Supervisor(client), action)(lost["id"])
+    done = [recover_job(client, job, JobError.WORKER_CRASH, worker=lost["id"], error="signal 9") for _ in range(2)]
+    assert all(each.action == "respawn" and each.subject["status"] == "RUNNING" for each in done)
+    first, again = (each.replacement for each in done)
+    assert first is not None
+    assert again is not None
+    assert first["id"] == again["id"] != lost["id"]  # the same crash told twice takes one replacement
+    found = {each["id"]: each["status"] for each in jobs.show(job)["workers"]}
+    ended = "FAILED" if not way else "TERMINATED"
+    assert found == {lost["id"]: ended, kept["id"]: "RUNNING", first["id"]: "RUNNING"}
+    assert statuses_after_success(jobs, job) == sorted(["COMPLETED", "COMPLETED", ended])
+
+
+def statuses_after_success(jobs: Jobs, job: UUID) -> list[str]:
+    return sorted(each["status"] for each in jobs.succeed(job).subject["workers"])
+
+
+def test_a_replacement_that_crashes_is_replaced_too(client: Client, jobs: Jobs, job: UUID) -> None:
+    lost = jobs.allocate(job).subject["workers"][0]["id"]
+    for _ in range(3):
+        done = recover_job(client, job, JobError.WORKER_CRASH, worker=lost)
+        assert done.replacement is not None
+        lost = done.replacement["id"]
+    assert sorted(each["status"] for each in done.subject["workers"]) == ["FAILED"] * 3 + ["RUNNING"] * 2
+
+
+def test_a_crash_of_somebody_elses_worker_or_of_a_job_that_does_not_run_is_refused(
+    client: Client, jobs: Jobs, job: UUID, running: UUID
+) -> None:
+    with pytest.raises(IllegalTransition):
+        recover_job(client, job, JobError.WORKER_CRASH, worker=running)
+    jobs.allocate(job)
+    for worker in (running, None):
+        with pytest.raises(BadInput, match="which of its own crashed"):
+            recover_job(client, job, JobError.WORKER_CRASH, worker=worker)
+
+
+@pytest.mark.parametrize(
+    ("way", "became"), [((), "CANCELED"), (("validate",), "CANCELED"), (("validate", "allocate"), "FAILED")]
+)
+def test_a_validation_error_ends_the_job_at_once(
+    client: Client, jobs: Jobs, job: UUID, project: UUID, way: tuple[str, ...], became: str
+) -> None:
+    made = jobs.submit("malformed", project_id=project).subject["id"]
+    for action in way:
+        getattr(jobs, action)(made)
+    done = recover_job(client, made, JobError.VALIDATION, error="no such branch")
+    assert done.subject["status"] == became
+    assert client.history(made)[-1]["metadata"]["error"] == "no such branch"
+
+
+def test_a_timeout_cancels_the_job_and_its_workers(client: Client, jobs: Jobs, job: UUID) -> None:
+    jobs.allocate(job)
+    done = recover_job(client, job, JobError.TIMEOUT)
+    assert done.subject["status"] == "CANCELED"
+    assert {each["status"] for each in done.subject["workers"]} == {"TERMINATED"}
+
+
+def test_a_job_whose_resources_are_unavailable_stays_pending(client: Client, jobs: Jobs, job: UUID) -> None:
+    done = recover_job(client, job, JobError.RESOURCE_UNAVAILABLE)
+    assert (done.action, done.subject["status"]) == ("wait", "PENDING")
+    jobs.allocate(job)
+    with pytest.raises(IllegalTransition):
+        recover_job(client, job, JobError.RESOURCE_UNAVAILABLE)

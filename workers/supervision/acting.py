@@ -1,0 +1,126 @@
+"""One action: fire its trigger, see it applied, and answer with what is on record. The same request_id acts once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from secrets import token_hex
+from typing import Any
+from uuid import UUID
+
+from db import instances, requests
+from db.connect import transaction
+from workers.births import Birth
+from workers.client import SETTLED, Client, Receipt
+from workers.lanes import Drain
+from workflows.errors import IllegalTransition, InterlockError, RequestConflict, UnknownInstance
+
+SUPERVISOR = "supervisor"  # who acts where nobody is named
+WAIT_SECONDS = 30.0
+
+
+class ActionFailed(InterlockError):
+    """Applying it failed as often as it is tried. Mend the cause that the message names, then `interlock redrive`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an action came to.
+
+    Attributes:
+        subject: the worker or job, as it stands now.
+        request_id: under which the action is on record; None where nothing was put on record.
+        response: what was recorded then (`from`, `to`, `seq`, `event_id`): the same for every repetition.
+        replayed: this is a repetition.
+    """
+
+    subject: Mapping[str, Any]
+    request_id: str | None
+    response: Mapping[str, Any]
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Who wants an action, why, and under which request_id (none: it is a new one each time)."""
+
+    by: str = SUPERVISOR
+    reason: str | None = None
+    request_id: str = ""
+
+    def derived(self, what: str) -> "Order":
+        """The order for a part of this one, with a request_id of its own."""
+        return Order(self.by, self.reason, self.request_id and f"{self.request_id}:{what}")
+
+
+def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **data: Any) -> Receipt:
+    """Fire a trigger and see it applied.
+
+    Args:
+        client: whose connections.
+        instance_id, trigger: what is fired where.
+        order: who, why, and the request_id.
+        data: kept in the event's metadata beside the reason.
+
+    Returns:
+        The receipt of the applied trigger.
+
+    Raises:
+        IllegalTransition: the machine refuses (409); so does every repetition of the same request_id.
+        RequestConflict: the request_id was used for something else.
+        ActionFailed, NotSettled: it could not be applied, or not in time.
+    """
+    said = {name: value for name, value in {"reason": order.reason, **data}.items() if value is not None}
+    receipt = client.fire(instance_id, trigger, by=order.by, request_id=order.request_id, data=said)
+    replayed = receipt.replayed
+    if receipt.status not in SETTLED:
+        Drain(client.runtime).lane(requests.lane_of(instance_id))
+        (receipt,) = client.wait([receipt.request_id], timeout_seconds=WAIT_SECONDS)
+    return _applied(receipt, replayed)
+
+
+def born(client: Client, birth: Birth, order: Order) -> tuple[UUID, bool]:
+    """Create an instance that is named after its request_id; its id, and whether the same request made it before.
+
+    Raises:
+        RequestConflict: the request_id made another one.
+    """
+    if not client.create_many([birth]):
+        with transaction(client.runtime.database) as connection:
+            made = instances.find(connection, f"{birth.definition.type}/{birth.entity_id}", birth.project_id)
+        if (made["context"], made["created_by"]) != (dict(birth.context), birth.created_by):
+            raise RequestConflict(f"request_id {order.request_id!r} was used before with another body")
+        return UUID(str(made["id"])), True
+    return birth.id, False
+
+
+def entity_id(prefix: str, project_id: UUID, request_id: str) -> str:
+    """`w_…`, `j_…` (seed 002, section 2.5): of a project's request always the same, without one a new one."""
+    if not request_id:
+        return f"{prefix}_{token_hex(6)}"
+    return f"{prefix}_{sha256(f'{project_id}:{request_id}'.encode()).hexdigest()[:24]}"
+
+
+def identified(client: Client, type_: str, ref: str | UUID) -> UUID:
+    """The id of the instance of a type that a REF names: an entity id, TYPE/ENTITY_ID or a UUID.
+
+    Raises:
+        UnknownInstance, AmbiguousInstance: none, or several, of that type answer to it.
+    """
+    with transaction(client.runtime.database) as connection:
+        named = str(ref)
+        try:
+            found = instances.find(connection, f"{type_}/{named}")
+        except UnknownInstance:
+            found = instances.find(connection, named)
+    if found["workflow_type"] != type_:
+        raise UnknownInstance(f"{named!r} is no {type_} but a {found['workflow_type']}")
+    return UUID(str(found["id"]))
+
+
+def _applied(receipt: Receipt, replayed: bool) -> Receipt:
+    said = receipt.result or {}
+    if receipt.status == "rejected":
+        raise IllegalTransition(said["message"], state=said["state"], legal=tuple(said.get("legal", ())))
+    if receipt.status != "applied":
+        raise ActionFailed(f"{receipt.trigger}: {receipt.error or receipt.status} (request {receipt.request_id})")
+    return Receipt(receipt.request_id, receipt.status, receipt.workflow_id, receipt.trigger, replayed, said)

@@ -1,0 +1,188 @@
+"""What is done about an error of a worker or a job, row by row of the MVP's tables 4.1 and 4.2."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from db import instances, supervision
+from db.connect import transaction
+from workers.births import deliver
+from workers.client import Client
+from workers.supervision.acting import Order, entity_id
+from workers.supervision.jobs import TYPE as JOB
+from workers.supervision.jobs import Jobs
+from workers.supervision.supervisor import NOBODY, Supervisor
+from workers.supervision.supervisor import TYPE as WORKER
+from workflows.errors import BadInput, IllegalTransition
+
+RETRIES = 3  # MVP, section 4.1
+
+
+class WorkerError(StrEnum):
+    """What can go wrong with a worker (MVP, section 4.1)."""
+
+    TRANSIENT_NETWORK = "transient_network"
+    RESOURCE_EXHAUSTION = "resource_exhaustion"
+    UNRECOVERABLE = "unrecoverable"
+    SUPERVISOR_TIMEOUT = "supervisor_timeout"
+
+
+class JobError(StrEnum):
+    """What can go wrong with a job (MVP, section 4.2)."""
+
+    WORKER_CRASH = "worker_crash"
+    VALIDATION = "validation"
+    TIMEOUT = "timeout"
+    RESOURCE_UNAVAILABLE = "resource_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was done.
+
+    Attributes:
+        action: `retry`, `pause`, `fail`, `terminate`, `respawn`, `cancel` or `wait`.
+        subject: the worker or job, as it stands now.
+        attempt: which retry this is, from 1; 0 where nothing is retried.
+        replacement: the worker that took a crashed one's place.
+    """
+
+    action: str
+    subject: dict[str, Any]
+    attempt: int = 0
+    replacement: dict[str, Any] | None = None
+
+
+def recover_worker(
+    client: Client, ref: str | UUID, error_kind: WorkerError, order: Order = NOBODY, *, error: str | None = None
+) -> Recovery:
+    """Recover from a worker's error (MVP, section 4.1).
+
+    | error | what is done | state |
+    |---|---|---|
+    | transient network error | try again, three times since its last move; then it is unrecoverable | RUNNING |
+    | resource exhaustion | pause, give back what it holds | PAUSED |
+    | unrecoverable error | mark failed; the error is kept in history | FAILED |
+    | supervisor timeout | terminate | TERMINATED |
+
+    Args:
+        client: whose connections.
+        ref: the worker.
+        error_kind: which row of the table.
+        order: who, why, and the request_id under which a repetition acts once.
+        error: what went wrong, kept with the event.
+
+    Raises:
+        IllegalTransition: the worker does not stand where that can be done (409).
+    """
+    supervisor = Supervisor(client)
+    match error_kind:
+        case WorkerError.TRANSIENT_NETWORK:
+            return _retry(supervisor, ref, order, error)
+        case WorkerError.RESOURCE_EXHAUSTION:
+            return Recovery("pause", dict(supervisor.relieve(ref, order, error=error).subject))
+        case WorkerError.UNRECOVERABLE:
+            return Recovery("fail", dict(supervisor.fail(ref, order, error=error).subject))
+        case WorkerError.SUPERVISOR_TIMEOUT:
+            return Recovery("terminate", dict(supervisor.terminate(ref, order).subject))
+
+
+def recover_job(
+    client: Client,
+    ref: str | UUID,
+    error_kind: JobError,
+    order: Order = NOBODY,
+    *,
+    error: str | None = None,
+    worker: str | UUID | None = None,
+) -> Recovery:
+    """Recover from a job's error (MVP, section 4.2).
+
+    | error | what is done | state |
+    |---|---|---|
+    | worker crash | the crashed `worker` fails, a new one starts in its place | RUNNING |
+    | validation error | fail; a job that does not run yet has no way to FAILED, and is canceled | FAILED, CANCELED |
+    | timeout | cancel | CANCELED |
+    | resource unavailable | wait: the sweep `jobs` asks again | PENDING |
+
+    Args:
+        client, ref, error_kind, order, error: as for `recover_worker`.
+        worker: which one crashed.
+
+    Raises:
+        IllegalTransition: the job does not stand where that can be done (409).
+    """
+    jobs = Jobs(client)
+    match error_kind:
+        case JobError.WORKER_CRASH:
+            return _respawn(jobs, ref, worker, order, error)
+        case JobError.VALIDATION if jobs.show(ref)["status"] in ("SUBMITTED", "PENDING"):
+            return Recovery("cancel", dict(jobs.cancel(ref, order, error=error).subject))
+        case JobError.VALIDATION:
+            return Recovery("fail", dict(jobs.fail(ref, order, error=error).subject))
+        case JobError.TIMEOUT:
+            return Recovery("cancel", dict(jobs.cancel(ref, order, error=error).subject))
+        case JobError.RESOURCE_UNAVAILABLE:
+            return Recovery("wait", _standing(client, jobs.show(ref), JOB, "PENDING"))
+
+
+def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: str | None) -> Recovery:
+    client = supervisor.client
+    worker = _standing(client, supervisor.show(ref), WORKER, "RUNNING")
+    attempt = _count_retry(client, worker["id"], order.request_id)
+    if attempt <= RETRIES:
+        return Recovery("retry", supervisor.show(worker["id"]), attempt)
+    says = f"network error after {RETRIES} retries: {error or 'no more is known'}"
+    return Recovery("fail", dict(supervisor.fail(worker["id"], order, error=says).subject))
+
+
+def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
+    """Which retry since the worker's last move this is; a repeated request is the retry it was."""
+    with transaction(client.runtime.database) as connection:
+        worker = supervision.worker(connection, worker_id, lock=True)
+        counted = worker["metadata"].get("retries", {})
+        ids = counted["ids"] if counted.get("since") == worker["version"] else []
+        if request_id and request_id in ids:
+            return int(ids.index(request_id)) + 1
+        ids = [*ids, request_id]
+        supervision.note(connection, worker_id, {"retries": {"since": worker["version"], "ids": ids}})
+        return len(ids)
+
+
+def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Order, error: str | None) -> Recovery:
+    """Each step is harmless when it is repeated, so a supervisor that dies between two of them loses nothing."""
+    client = jobs.client
+    job = _standing(client, jobs.show(ref), JOB, "RUNNING")
+    lost = next((each for each in job["workers"] if str(crashed) in (str(each["id"]), each["entity_id"])), None)
+    if lost is None:
+        raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}: which of its own crashed?")
+    supervisor = Supervisor(client)
+    if lost["status"] == "RUNNING":
+        supervisor.fail(lost["id"], order.derived("crash"), error=error)
+    elif lost["status"] in ("IDLE", "PAUSED"):
+        supervisor.terminate(lost["id"], order.derived("crash"))
+    replacement = _replacement(client, job, lost, order)
+    started = supervisor.start(replacement, Order(order.by, f"in place of {lost['entity_id']}", f"{replacement}:start"))
+    return Recovery("respawn", jobs.show(job["id"]), replacement=dict(started.subject))
+
+
+def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: Order) -> UUID:
+    """A new worker that is the job's from its birth: no other job can take it."""
+    name = entity_id("w", job["project_id"], f"in place of {lost['id']}")
+    context = {"workspace_id": lost["workspace_id"]}
+    birth = client.birth(WORKER, name, project_id=job["project_id"], context=context, by=order.by)
+    with transaction(client.runtime.database) as connection:
+        deliver(connection, [birth])
+        made = instances.find(connection, f"{WORKER}/{name}", job["project_id"])
+        supervision.hold(connection, job["id"], made["id"])
+    return UUID(str(made["id"]))
+
+
+def _standing(client: Client, found: dict[str, Any], type_: str, wanted: str) -> dict[str, Any]:
+    """What was found, if it stands where it is wanted. Raises `IllegalTransition`."""
+    state = found["status"]
+    if state == wanted:
+        return found
+    legal = client.runtime.catalogue.get(type_).legal(state)
+    raise IllegalTransition(f"{type_} {found['entity_id']!r} is {state}, not {wanted}", state=state, legal=legal)
