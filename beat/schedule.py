@@ -15,8 +15,11 @@ class Sweep:
 SCHEDULE = (
     Sweep("dispatch", 1.0, "wake what is due, and send again the hints that were lost"),
     Sweep("schedule", 1.0, "let the scheduler see moves whose hint was lost"),
+    Sweep("work", 1.0, "send free workers to tasks whose hint was lost"),
+    Sweep("heartbeats", 5.0, "give up workers that fell silent, and give their tasks back"),
     Sweep("leases", 5.0, "take effects back from workers that went silent"),
     Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),
+    Sweep("jobs", 5.0, "give waiting jobs the workers that have become idle"),
     Sweep("prune", 3600.0, "delete finished requests and effects past their keeping time; history never"),
 )
 

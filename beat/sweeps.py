@@ -1,16 +1,20 @@
 """The sweeps: bounded batches, `SKIP LOCKED`, and nothing decided here. Each returns what should be hinted."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping
+from uuid_utils.compat import uuid7
 
-from db import effects, requests
+from db import effects, requests, supervision
 
 WAKE_BATCH = 5_000
 LEASE_BATCH = 500
 PRUNE_BATCH = 5_000
 EFFECT_HINTS = 200
 RUN_HINTS = 200
+JOB_BATCH = 100
+WORK_HINTS = 64
 
 
 def dispatch(connection: Connection) -> tuple[int, Sequence[RowMapping], Sequence[RowMapping]]:
@@ -36,3 +40,28 @@ def prune(connection: Connection, *, keep_days: float) -> int:
     return requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH) + effects.prune(
         connection, keep_days=keep_days, limit=PRUNE_BATCH
     )
+
+
+def jobs(connection: Connection) -> int:
+    """Ask again for what jobs could not have at once (seed 002, section 4.2); how many triggers that took.
+
+    Pending jobs get their workers once there are enough idle ones; paused workers whose job is over are terminated.
+    """
+    waiting = supervision.servable(connection, limit=JOB_BATCH)
+    asked = [_bound(each, "allocate_resources") for each in waiting if supervision.reserve(connection, each["id"])]
+    asked += [_bound(each, "terminate") for each in supervision.stranded(connection, limit=JOB_BATCH)]
+    return len(requests.accept(connection, asked))
+
+
+def _bound(row: RowMapping, trigger: str) -> dict[str, Any]:
+    """A trigger for what a sweep saw; superseded if that has moved on by then."""
+    request_id = str(uuid7())
+    return {
+        "request_id": request_id,
+        "fingerprint": request_id.encode().hex(),
+        "workflow_id": row["id"],
+        "trigger": trigger,
+        "triggered_by": "system",
+        "origin": "timer",
+        "bound_version": row["version"],
+    }

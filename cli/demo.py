@@ -10,6 +10,7 @@ import typer
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from cli import demo_plan
 from cli.output import FAILED, console, print_table
 from cli.replaying import with_bars
 from cli.servers import start, stop
@@ -30,6 +31,7 @@ HELP = """Start everything in a directory of its own, drive 40 real pull request
 Example:
   interlock demo
 """
+SERVERS = ("database_url", "broker_url", "redis_url")
 SAMPLE = Path(__file__).parents[1] / "examples" / "pull_requests.jsonl"
 
 
@@ -37,14 +39,16 @@ def demo(
     file: Annotated[Path, typer.Option(help="JSON lines, one pull request each.")] = SAMPLE,
 ) -> None:
     """Run the demo."""
-    own = {"home": settings().home / "demo", "database_url": None, "broker_url": None, "redis_url": None}
+    own: dict[str, object] = {"home": settings().home / "demo"} | dict.fromkeys(SERVERS)
+    own |= {"heartbeat_seconds": 1.0, "recovery_seconds": 6.0}  # to see a killed worker's task move on within seconds
     chosen = settings().model_copy(update=own)
     with _servers(chosen), Client(Runtime(chosen)) as client:
         replayed = _replay(client, file)
         _tables(client, replayed)
         _longest(client, file)
         _refusals(client, read(file)[0].project_id)
-        well = _proof(client)
+        ended_well = _plans(client, chosen)
+        well = _proof(client) and ended_well
         _where_next(chosen)
     if not well:
         raise typer.Exit(FAILED)
@@ -125,8 +129,13 @@ def _refusals(client: Client, project_id: object) -> None:
             console.print(f"  {statement.split(' WHERE')[0]}\n    → {str(error.orig).splitlines()[0]}", highlight=False)
 
 
+def _plans(client: Client, chosen: Settings) -> bool:
+    _heading("5. Plans on a real repository: patches, gates, a worker killed, a rollback")
+    return demo_plan.plans(client, chosen.home / "project")
+
+
 def _proof(client: Client) -> bool:
-    _heading("5. Proof")
+    _heading("6. Proof")
     verdict = audit.verify(client.runtime.database)
     console.print(
         f"  audit verify: {'ok' if verdict.ok else verdict.problems}; {verdict.instances} instances, "

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from cli import audit, definitions, operations, servers, triggers
+from cli import audit, breakers, crew, definitions, jobs, operations, patches, runs, servers, supervision, triggers
 from cli.output import FAILED, REFUSED, fail
 from workers import logs
 from workflows.errors import InterlockError
@@ -24,13 +24,19 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
 )
 servers.register(app)
 triggers.register(app)
 operations.register(app)
+runs.register(app)
 app.add_typer(definitions.app, name="definitions")
 app.add_typer(audit.app, name="audit")
+app.add_typer(patches.app, name="patch")
+app.add_typer(breakers.app, name="breaker")
+app.add_typer(crew.app, name="worker")
+app.add_typer(supervision.supervise, name="supervise")
+app.add_typer(jobs.app, name="job")
 
 
 def main() -> None:

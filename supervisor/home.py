@@ -15,6 +15,8 @@ OWN_ENTRIES = (
     "beat-schedule*",
     "lock",
     "logs",
+    "worktrees",
+    "archive",
     "postgres",
     "postgres.new-*",
     "processes.json*",

@@ -3,6 +3,7 @@
 import signal
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 from supervisor import postgres, strays, valkey
@@ -11,6 +12,7 @@ from supervisor.environment import environment
 from supervisor.home import Home
 from supervisor.parts import Part, Waits
 from supervisor.servers import Servers
+from workers.celery_settings import WORK
 from workers.settings import Settings
 
 CELERY = (sys.executable, "-m", "celery", "-A", "workers.main:app")
@@ -19,7 +21,7 @@ NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 
 
-KINDS = (*SERVER_PARTS, "triggers", "effects", "beat", "flower")
+KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower")
 
 
 def parts(
@@ -93,6 +95,8 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
     return [
         *triggers,
         _node(home, base, "effects", "effects", settings.effect_processes),
+        _node(home, base, "gates", "gates", settings.gate_processes),
+        _work(home, base, settings),
         _beat(home, base),
         _flower(base, settings, servers),
     ]
@@ -119,6 +123,11 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, processes: i
         stop_seconds=NODE_STOP_SECONDS,
         before=lambda: home.ready_file(name).unlink(missing_ok=True),
     )
+
+
+def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
+    node = _node(home, base, "work1", WORK, settings.work_processes)
+    return replace(node, stop_seconds=NODE_STOP_SECONDS + settings.drain_seconds)
 
 
 def _beat(home: Home, base: dict[str, str]) -> Part:

@@ -10,6 +10,11 @@ from kombu import Queue
 from beat.schedule import SCHEDULE
 
 TRIGGERS, SWEEPS, EFFECTS = "triggers", "sweeps", "effects"
+WORK = "work"  # tasks of runs: their messages come back with nobody, only PostgreSQL knows who holds what
+GATES = "gates"  # effects that may take hours: a notice never waits behind them
+
+SHORT_TASKS = ("apply", "schedule", "sweep")
+TIME_LIMITS = {"soft_time_limit": 60, "time_limit": 90}  # seconds
 
 COMMON: dict[str, Any] = {
     # One wire format, and nothing that executes when it is read.
@@ -38,21 +43,23 @@ COMMON: dict[str, Any] = {
     # Bound what a leak can cost.
     "worker_max_tasks_per_child": 5000,
     "worker_max_memory_per_child": 400_000,  # KiB
-    # Shorter than the visibility timeout, or a running task would be delivered a second time.
-    "task_soft_time_limit": 60,
-    "task_time_limit": 90,
+    # Shorter than the visibility timeout, or a running task would be delivered a second time. By name: what carries out
+    # commands has no limit, and a limit for all could not be lifted from one (its 0 or None falls back to it).
+    "task_annotations": {f"interlock.{name}": TIME_LIMITS for name in SHORT_TASKS},
     # Flower lists what workers report; the sender's events would halve the rate of publishing and tell it nothing new.
     "worker_send_task_events": True,
     "task_send_sent_event": False,
     "task_track_started": False,
     "task_create_missing_queues": False,
-    "task_queues": [Queue(TRIGGERS), Queue(SWEEPS), Queue(EFFECTS)],
+    "task_queues": [Queue(TRIGGERS), Queue(SWEEPS), Queue(EFFECTS), Queue(GATES), Queue(WORK)],
     "task_default_queue": TRIGGERS,
     "task_routes": {
         "interlock.apply": {"queue": TRIGGERS},
         "interlock.schedule": {"queue": TRIGGERS},
         "interlock.effect": {"queue": EFFECTS},
+        "interlock.gate": {"queue": GATES},
         "interlock.sweep": {"queue": SWEEPS},
+        "interlock.work": {"queue": WORK},
     },
     "worker_hijack_root_logger": False,
     "beat_schedule": {

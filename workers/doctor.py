@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from beat.schedule import BY_NAME, OVERDUE_PERIODS, OVERDUE_SECONDS
-from db import definitions, health, migrate, sweeps
+from db import definitions, health, migrate, roster, sweeps
 from db.connect import transaction
 from workers.runtime import Runtime
 from workflows.errors import NotRunning
@@ -19,6 +19,7 @@ OLDEST_SUPPORTED_POSTGRES = 150_000
 OLDEST_SUPPORTED_REDIS = (6, 2)
 LATE_SECONDS = 10.0  # a due trigger older than this is not on its way any more
 PING_SECONDS = 1.0
+STARVING = 10  # workers named at most
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -151,10 +152,37 @@ def _workers(runtime: Runtime) -> Iterator[Finding]:
     except Exception as error:  # kombu raises what its transport raises: any of them means no answer
         yield Finding("workers", "fail", f"the broker does not answer: {error}", "interlock status")
         return
-    if answers:
-        yield Finding("workers", "ok", f"{len(answers)} nodes answer: {', '.join(sorted(answers))}")
-    else:
+    if not answers:
         yield Finding("workers", "fail", "no worker answers", "interlock up --detach")
+        return
+    with transaction(runtime.database) as connection:
+        waited = health.backlog(connection)["oldest_pending_seconds"] or 0.0
+    if waited > LATE_SECONDS:  # to answer is not to consume
+        says = f"{len(answers)} nodes answer, yet a due trigger has waited {waited:.0f} s: they take nothing"
+        yield Finding("workers", "fail", says, "interlock status; kill the pid of triggers1: another starts")
+    else:
+        yield Finding("workers", "ok", f"{len(answers)} nodes answer: {', '.join(sorted(answers))}")
+
+
+def _crew(runtime: Runtime) -> Iterator[Finding]:
+    chosen = runtime.settings
+    with transaction(runtime.database) as connection:
+        states = roster.count_by_state(connection)
+        starving = roster.starving(
+            connection,
+            silent_seconds=chosen.silent_seconds,
+            waited_seconds=chosen.starving_seconds,
+            limit=STARVING,
+        )
+    for row in starving:
+        says = f"worker {row['name']} is alive but takes nothing: {row['task']} has waited {row['seconds']:.0f} s"
+        yield Finding("crew", "warn", says, "restart it, or `interlock worker shutdown` it")
+    if states.get("unresponsive"):
+        says = f"{states['unresponsive']} workers do not answer; what they held was given back"
+        yield Finding("crew", "warn", says, "interlock worker list --state unresponsive")
+    if not starving:
+        known = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        yield Finding("crew", "ok", known or "no worker is registered")
 
 
 CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
@@ -163,4 +191,5 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("beat", _beat),
     ("redis", _redis),
     ("workers", _workers),
+    ("crew", _crew),
 )

@@ -21,6 +21,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
+LONG_EFFECTS = frozenset({"run_gate"})  # by name: those that may take hours
 FLAG_MILLISECONDS = 5_000  # a flag whose hint was lost holds nothing up for longer than this
 WORK_HINTS = 32  # each brings a worker process that takes tasks until none fits; more would find nothing
 QUIET_SECONDS = 1.0  # after the broker failed, do not try it again for each trigger
@@ -69,14 +70,14 @@ class Hints:
         )
 
     def effects(self, rows: Iterable[RowMapping]) -> None:
-        """Send a hint for each effect; never raises."""
-        if monotonic() < self._quiet_until:
+        """Send a hint for each effect that has none waiting; never raises."""
+        flags = {(str(row["id"]), str(row["name"])): _effect_flag(str(row["id"])) for row in rows}
+        if not flags or monotonic() < self._quiet_until:
             return
         try:
-            for row in rows:
-                self._app.send_task(
-                    "interlock.effect", args=[str(row["id"])], shadow=f"effect.{row['name']}", retry=False
-                )
+            for effect_id, name in self._raise_flags(flags):
+                task = "interlock.gate" if name in LONG_EFFECTS else "interlock.effect"
+                self._app.send_task(task, args=[effect_id], shadow=f"effect.{name}", retry=False)
         except (RedisError, OperationalError, OSError) as error:
             self._quieten(error)
 
@@ -110,6 +111,10 @@ class Hints:
     def lower_run(self, run_id: str) -> None:
         """Say that no hint for the run's scheduler waits any more; never raises."""
         self._lower(_run_flag(run_id))
+
+    def lower_effect(self, effect_id: str) -> None:
+        """Say that no hint for the effect waits any more; never raises."""
+        self._lower(_effect_flag(effect_id))
 
     def _lower(self, flag: str) -> None:
         if self._redis is None:
@@ -158,6 +163,10 @@ def task_id(request_id: str) -> UUID:
 
 def _flag(lane: int) -> str:
     return f"interlock:hinted:{lane}"
+
+
+def _effect_flag(effect_id: str) -> str:
+    return f"interlock:hinted:effect:{effect_id}"
 
 
 def _run_flag(run_id: str) -> str:

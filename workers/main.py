@@ -4,6 +4,7 @@ from celery import signals
 
 from workers import tasks
 from workers.app import make_app
+from workers.crew import pool
 from workers.runtime import runtime
 from workers.settings import settings
 
@@ -14,3 +15,6 @@ tasks.register(app)
 @signals.worker_process_init.connect
 def _start_clean(**_: object) -> None:
     runtime.cache_clear()
+
+
+pool.connect()  # after `_start_clean`: what a process inherits is dropped before its worker begins

@@ -50,6 +50,21 @@ class Settings(BaseSettings):
     trigger_nodes: int = Field(1, ge=1, description="Celery worker nodes that apply triggers")
     trigger_processes: int = Field(2, ge=1, description="pool processes in each of them")
     effect_processes: int = Field(2, ge=1, description="pool processes of the node that runs effects")
+    gate_processes: int = Field(2, ge=1, description="pool processes of the node that runs gates: so many at once")
+
+    work_processes: int = Field(2, ge=1, description="pool processes of the node that carries out tasks: a worker each")
+    capabilities: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("python", "git", "shell"), description="what these workers offer to tasks, separated by commas"
+    )
+    drain_seconds: float = Field(
+        5.0, ge=0, description="on SIGTERM, running tasks get this long to finish; then they are given back"
+    )
+    heartbeat_seconds: float = Field(60.0, gt=0, description="workers say at least this often that they are alive")
+    heartbeats_missed: int = Field(2, ge=1, description="so many missed by a busy worker make it unresponsive")
+    recovery_seconds: float = Field(300.0, gt=0, description="a worker silent this long is shut down for good")
+    starving_seconds: float = Field(
+        60.0, gt=0, description="a free worker that leaves a fitting task waiting this long is reported by `doctor`"
+    )
 
     definitions: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="modules with more definitions (a `WORKFLOWS` dict each), separated by commas"
@@ -62,13 +77,21 @@ class Settings(BaseSettings):
     backoff_base_seconds: float = Field(0.5, gt=0, description="first retry waits up to this; doubled each time")
     backoff_cap_seconds: float = Field(600.0, gt=0, description="no retry waits longer than this")
     effect_lease_seconds: float = Field(60.0, gt=0, description="a worker silent this long loses its effect")
+    breaker_failure_threshold: int = Field(5, ge=1, description="failures in a row that open a tool's circuit breaker")
+    breaker_cooldown_seconds: float = Field(60.0, gt=0, description="how long it stays open")
+    breaker_success_threshold: int = Field(1, ge=1, description="trial calls that must succeed to close it")
+    breaker_trial_seconds: float = Field(
+        120.0, gt=0, description="a trial call that takes longer than this, or whose caller died, is given to another"
+    )
+    worktrees: Path | None = Field(None, description="where workstreams' worktrees stand; unset: HOME/worktrees")
+    archive: Path | None = Field(None, description="where failed workstreams are kept; unset: HOME/archive")
     stream_maxlen: int = Field(100_000, ge=1, description="events kept in the Redis stream (about)")
     keep_finished_days: float = Field(
         30.0, ge=0, description="finished requests and effects older than this are pruned; history never is"
     )
     context_limit_bytes: int = Field(262_144, ge=1, description="largest context or metadata, as JSON")
 
-    @field_validator("definitions", "notify_urls", mode="before")
+    @field_validator("definitions", "notify_urls", "capabilities", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -81,9 +104,24 @@ class Settings(BaseSettings):
         return value
 
     @property
+    def silent_seconds(self) -> float:
+        """How long a busy worker may be silent before it is unresponsive."""
+        return self.heartbeat_seconds * self.heartbeats_missed
+
+    @property
     def servers_file(self) -> Path:
         """Where `interlock up` records the embedded servers' addresses."""
         return self.home / SERVERS_FILE
+
+    @property
+    def worktrees_directory(self) -> Path:
+        """Below which each workstream's worktree stands, as RUN/WORKSTREAM."""
+        return (self.worktrees or self.home / "worktrees").absolute()
+
+    @property
+    def archive_directory(self) -> Path:
+        """Below which what a failed workstream left is kept, as RUN/WORKSTREAM."""
+        return (self.archive or self.home / "archive").absolute()
 
     def resolved_database_url(self) -> str:
         """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` where none is known."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from beat import sweeps
+from beat import silence, sweeps
 from beat.schedule import BY_NAME
-from db import scheduling
+from db import requests, roster, scheduling
 from db import sweeps as runs
 from db.connect import transaction
 from workers.relay import relay
@@ -42,6 +42,27 @@ def _schedule(runtime: Runtime) -> int:
     return len(found)
 
 
+def _work(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        silent_seconds = runtime.settings.silent_seconds
+        free = roster.free_hands(connection, silent_seconds=silent_seconds, limit=sweeps.WORK_HINTS)
+    runtime.hints.work(free)
+    return free
+
+
+def _heartbeats(runtime: Runtime) -> int:
+    chosen, relieved = runtime.settings, 0
+    while True:  # a transaction a batch: nobody's heartbeat waits for long behind it
+        with transaction(runtime.database) as connection:
+            found, fired = silence.heartbeats(
+                connection, silent_seconds=chosen.silent_seconds, gone_seconds=chosen.recovery_seconds
+            )
+        runtime.hints.lanes(fired)
+        relieved += found
+        if found == 0:
+            return relieved
+
+
 def _leases(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
         again = sweeps.leases(connection, max_attempts=runtime.settings.max_attempts)
@@ -53,6 +74,14 @@ def _relay(runtime: Runtime) -> int:
     if runtime.redis is None:
         return 0
     return relay(runtime.database, runtime.redis, maxlen=runtime.settings.stream_maxlen)
+
+
+def _jobs(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        asked = sweeps.jobs(connection)
+        lanes = requests.lanes_due(connection) if asked else ()
+    runtime.hints.lanes(lanes)
+    return asked
 
 
 def _prune(runtime: Runtime) -> int:
@@ -68,7 +97,10 @@ def _prune(runtime: Runtime) -> int:
 SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "dispatch": _dispatch,
     "schedule": _schedule,
+    "work": _work,
+    "heartbeats": _heartbeats,
     "leases": _leases,
     "relay": _relay,
+    "jobs": _jobs,
     "prune": _prune,
 }

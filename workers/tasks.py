@@ -1,20 +1,28 @@
 """The Celery tasks, a few lines each: a task only says when; the engine, the effects and the sweeps say what."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from random import random
+from typing import Any
 from uuid import UUID
 
 from celery import Celery, Task
 
 from db.connect import retryable
 from workers import effects, sweeping
+from workers.crew import pool
 from workers.lanes import Drain
 from workers.orchestration import scheduler
 from workers.runtime import runtime
 from workflows.backoff import full_jitter
 
+# What acts on the world holds a lease that a sweep takes back, so its message is done with once it was read: one that
+# waited for the end would be delivered again after the visibility timeout.
+EFFECT = {"acks_late": False, "soft_time_limit": 900.0, "time_limit": 930.0}  # git at its slowest; then tried again
+GATE = {"acks_late": False}  # each gate has a limit of its own
+WORK = {"acks_late": False}  # tasks have limits of their own; a claim, not this message, says who has one
+OWN: Mapping[str, Mapping[str, Any]] = {"effect": EFFECT, "gate": GATE, "work": WORK}
 RETRIES = 6  # then the dispatch sweep takes over: the rows are still there
 RETRY_BASE_SECONDS, RETRY_CAP_SECONDS = (
     0.25,
@@ -31,7 +39,13 @@ def apply(self: Task, lane: int, request_id: str) -> None:
 def effect(self: Task, effect_id: str) -> None:
     """Run one effect under a lease, unless another worker has it."""
     with _faults_retried(self):
+        runtime().hints.lower_effect(effect_id)
         effects.run(runtime(), UUID(effect_id))
+
+
+def gate(self: Task, effect_id: str) -> None:
+    """Run an effect that may take its time: a gate's command, under the gate's own time limit."""
+    effect(self, effect_id)
 
 
 def schedule(self: Task, run_id: str) -> None:
@@ -46,12 +60,19 @@ def sweep(self: Task, name: str) -> None:
     sweeping.run(runtime(), name)
 
 
+def work(self: Task) -> None:
+    """Carry out tasks in this process until none fits its worker."""
+    with _faults_retried(self):
+        pool.work()
+
+
 def register(app: Celery) -> None:
     """Make these functions tasks of an app, under the names that messages carry."""
-    for task in (apply, effect, schedule, sweep):
+    for task in (apply, effect, gate, schedule, sweep, work):
         # Sweeps run every second for ever: in Flower they would bury the triggers; `doctor` watches them instead.
         seen = task is not sweep
-        app.task(task, name=f"interlock.{task.__name__}", bind=True, max_retries=RETRIES, send_events=seen)
+        own: Mapping[str, Any] = OWN.get(task.__name__, {})
+        app.task(task, name=f"interlock.{task.__name__}", bind=True, max_retries=RETRIES, send_events=seen, **own)
 
 
 @cache

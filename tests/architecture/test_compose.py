@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-WORKERS = ("triggers", "effects")
+WORKERS = ("triggers", "effects", "work")
 LONG_RUNNING = sorted(set(SERVICES) - {"migrate"})
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
 CELERY = celery_settings("redis://redis")
@@ -49,7 +49,7 @@ def networks(service: str) -> set[str]:
 
 
 def test_every_service_of_the_design_is_there() -> None:
-    assert set(SERVICES) == {"postgres", "redis", "migrate", "triggers", "effects", "beat", "flower"}
+    assert set(SERVICES) == {"postgres", "redis", "migrate", "triggers", "effects", "work", "beat", "flower"}
 
 
 def test_every_image_is_ours_or_pinned_to_a_version() -> None:
@@ -213,7 +213,7 @@ def test_only_flower_is_reachable_and_the_servers_have_no_way_out() -> None:
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["flower"]
     assert COMPOSE["networks"]["backend"]["internal"] is True
     assert all("backend" in networks(name) for name in SERVICES)
-    assert {name for name in SERVICES if "outside" in networks(name)} == {"effects", "flower"}
+    assert {name for name in SERVICES if "outside" in networks(name)} == {"effects", "work", "flower"}
 
 
 def test_who_needs_no_database_password_has_none() -> None:

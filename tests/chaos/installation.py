@@ -106,6 +106,8 @@ def installed(directory: Path, receiver: Receiver) -> Iterator[Installation]:
         effect_lease_seconds=LEASE_SECONDS,
         backoff_base_seconds=0.2,
         backoff_cap_seconds=1.0,
+        heartbeat_seconds=1.0,
+        recovery_seconds=6.0,
         max_attempts=30,
     )
     made = Installation(settings, receiver)

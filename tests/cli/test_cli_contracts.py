@@ -193,7 +193,7 @@ def test_list_shows_the_newest_of_a_type_in_a_state(terminal: Terminal, story: s
 def test_status_gives_every_part_and_where_it_listens(terminal: Terminal) -> None:
     found = terminal.ok("status")
     assert {part["name"] for part in found["parts"]} == {
-        kind if kind != "triggers" else "triggers1" for kind in KINDS
+        f"{kind}1" if kind in ("triggers", "work") else kind for kind in KINDS
     } - {"flower"}
     assert all(part["state"] == "ready" and part["pid"] for part in found["parts"])
     assert found["running"] is True

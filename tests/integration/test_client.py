@@ -332,4 +332,4 @@ def test_migrating_from_several_machines_at_once_is_harmless(settings: Settings,
             current, newest = migrate.revision(connection)
         for engine in engines:
             engine.dispose()
-    assert current == newest == "0001"
+    assert current == newest is not None

@@ -151,6 +151,16 @@ def test_attempts_used_up_end_it_and_tell_the_instance(
     assert state(own, announcing) == "unheard"
 
 
+def test_an_instance_that_has_moved_on_is_not_told(own: Client, announcing: UUID) -> None:
+    own.fire(announcing, "give_up", by="ann", request_id="r-2")
+    drain_all(own.runtime)
+    effects.run(own.runtime, only(own, announcing)["id"])
+    drain_all(own.runtime)
+    (told,) = [each for each in own.show(announcing)["requests"] if each["triggered_by"] == "effect"]
+    assert told["status"] == "superseded"
+    assert state(own, announcing) == "unheard"
+
+
 @pytest.mark.parametrize("status", ["done", "dead", "pending"])
 def test_a_stale_token_cannot_finish_an_effect(
     own: Client, announcing: UUID, dba: "psycopg.Connection[Any]", status: str

@@ -61,6 +61,7 @@ def favourable(definition: Definition, state: str, trigger: str, *, granted: boo
         "gates": "PASSED",
         "patches": "verified",
         "steps": "S_SUCCESS",
+        "workers": "IDLE",
     }
     facts: dict[str, Any] = {"context": {"author": "author"}, "by": "somebody", "version": 3} | changed
     facts["linked"] = linked(**(around | contrary | facts.pop("linked", {})))

@@ -37,6 +37,8 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
         "worker_capable",
         {"context": {"required_capabilities": ["git"]}, "metadata": {"capabilities": [{"git": 1}]}},
     ),
+    ("job", "PENDING", "allocate_resources", "workers_allocated", {"linked": {"workers": "RUNNING"}}),
+    ("job", "PENDING", "allocate_resources", "workers_allocated", {"context": {"worker_count": 3}}),
     ("task", "running", "execution_completed", "exit_code_expected", {"metadata": {"exit_code": 1}}),
     ("task", "running", "execution_completed", "exit_code_expected", {"metadata": {"exit_code": False}}),
     ("task", "running", "execution_completed", "exit_code_expected", {"metadata": {"exit_code": "0"}}),

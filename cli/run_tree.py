@@ -1,0 +1,80 @@
+"""A run drawn as a tree: workstreams with bars, and under them as many tasks and gates as there is room for."""
+
+from collections.abc import Iterator, Mapping
+from uuid import UUID
+
+from rich.console import Group, RenderableType
+from rich.tree import Tree
+
+from cli.run_lines import Row, length, line, of_gate, of_run, of_task, of_workstream, states
+from workers.orchestration.watching import View
+
+# What is shown first where there is not room for everything; what is not named, last.
+URGENCY = {
+    name: rank
+    for rank, names in enumerate(
+        (("running", "failed"), ("retrying", "validating"), ("blocked",), ("queued",), ("cancelled",), ("pending",))
+    )
+    for name in names
+}
+CALM = ("completed", "skipped", "cancelled", "planned")  # workstreams that are shown last
+
+
+def draw(view: View, *, lines: int) -> Tree:
+    """The run as a tree.
+
+    Args:
+        view: as last read.
+        lines: how many it may have, at least 2; what is least urgent is summed up.
+    """
+    tree = Tree(of_run(view), guide_style="dim")
+    workstreams = sorted(view.workstreams.values(), key=lambda row: (row["state"] in CALM, row["id"].int))
+    room = max(1, lines - 1)
+    fitting = room if len(workstreams) <= room else room - 1
+    shown, hidden = workstreams[:fitting], workstreams[fitting:]
+    tasks = {row["id"]: view.tasks_of(row["id"]) for row in shown}
+    items = {row["id"]: tasks[row["id"]] + view.gates_of(row["id"]) for row in shown}
+    shares = _shared(room - len(shown) - bool(hidden), {id_: _length(rows) for id_, rows in items.items()})
+    for row in sorted(shown, key=lambda row: row["id"].int):
+        branch = tree.add(of_workstream(row, tasks[row["id"]], view.run["at"]))
+        for each in _fitted(view, items[row["id"]], shares[row["id"]]):
+            branch.add(each)
+    if hidden:
+        tree.add(line((f"… {len(hidden):,} more workstreams: {states(hidden)}", "dim")))
+    return tree
+
+
+def _fitted(view: View, rows: list[Row], room: int) -> Iterator[RenderableType]:
+    """The most urgent tasks and gates, in the plan's order, and a line that sums up the others."""
+    chosen, used = set(), 0
+    room -= _length(rows) > room
+    for place, row in sorted(enumerate(rows), key=lambda each: _urgency(each[1])):
+        if used + length(row) <= room:
+            chosen.add(place)
+            used += length(row)
+    yield from (_drawn(view, rows[place]) for place in sorted(chosen))
+    if room >= 0 and (left := [row for place, row in enumerate(rows) if place not in chosen]):
+        yield line((f"… {states(left)}", "dim"))
+
+
+def _drawn(view: View, row: Row) -> RenderableType:
+    if "gate_type" in row:
+        return of_gate(row, view.run["at"])
+    return Group(*of_task(row, view.patches_of(row["id"]), view.run["at"]))
+
+
+def _shared(room: int, wanted: Mapping[UUID, int]) -> dict[UUID, int]:
+    """Lines for each workstream: those that want little get it, the others the same."""
+    shares: dict[UUID, int] = {}
+    for number, (id_, wants) in enumerate(sorted(wanted.items(), key=lambda each: each[1])):
+        shares[id_] = min(wants, room // (len(wanted) - number))
+        room -= shares[id_]
+    return shares
+
+
+def _urgency(row: Row) -> int:
+    return URGENCY.get(str(row["state"]).lower(), len(URGENCY))
+
+
+def _length(rows: list[Row]) -> int:
+    return sum(map(length, rows))

@@ -1,0 +1,65 @@
+"""`interlock worker`: an agent's whole life at a terminal."""
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def task(terminal: Terminal, project: str, name: str) -> str:
+    """The name of a task that only this test's agent can do."""
+    run = terminal.ok("create", "run", f"R-{name}", "--project", project)["id"]
+    context = f'{{"run_id": "{run}", "task_count": 1}}'
+    workstream = terminal.ok("create", "workstream", f"W-{name}", "--project", project, "--context", context)["id"]
+    said = f'"kind": "agent", "required_capabilities": ["{name}"], "max_retries": 0'
+    context = f'{{"run_id": "{run}", "workstream_id": "{workstream}", {said}}}'
+    terminal.ok("create", "task", f"T-{name}", "--project", project, "--context", context)
+    terminal.ok("fire", run, "start", "--by", "ann", "--wait")
+    return f"T-{name}"
+
+
+def test_an_agent_registers_claims_finishes_and_leaves(terminal: Terminal, task: str, name: str) -> None:
+    registered = terminal.ok("worker", "register", name, "--can", name)
+    assert terminal.run("worker", "register", name).code == 2
+    claimed = eventually(lambda: terminal.ok("worker", "claim", name), timeout=30)
+    assert (claimed["task"], claimed["worker_id"]) == (task, registered["worker_id"])
+    shown = terminal.ok("worker", "show", name)
+    assert [each["entity_id"] for each in shown["holds"]] == [task]
+    assert set(shown["capabilities"]) == {name, "interlock:agent"}
+    token = str(claimed["token"])
+    assert terminal.ok("worker", "finish", name, token, "--output", '{"seen": 1}')["trigger"] == "execution_completed"
+    eventually(lambda: terminal.ok("show", task)["current_state"] == "completed", timeout=30)
+    assert terminal.ok("worker", "heartbeat", name) == {"name": name, "state": "idle"}
+    terminal.ok("worker", "shutdown", name)
+    eventually(lambda: terminal.ok("worker", "show", name)["state"] == "shutdown", timeout=30)
+    terminal.run("worker", "claim", name).is_one_clear_line(name, "register again")
+
+
+def test_a_stale_claim_exits_2(terminal: Terminal, task: str, name: str) -> None:
+    terminal.ok("worker", "register", name, "--can", name)
+    token = str(eventually(lambda: terminal.ok("worker", "claim", name), timeout=30)["token"])
+    terminal.ok("fire", task, "user_cancelled", "--by", "ann", "--wait")
+    stale = terminal.run("worker", "finish", name, token)
+    assert stale.code == 2
+    stale.is_one_clear_line(f"claim {token} no longer counts")
+    unknown = terminal.run("worker", "finish", name, "987654321", "--json")
+    assert (unknown.code, unknown.json["error"]) == (2, "StaleClaim")
+    terminal.ok("worker", "shutdown", name, "--now")
+
+
+def test_a_worker_is_suspended_and_resumed(terminal: Terminal, name: str) -> None:
+    terminal.ok("worker", "register", name)
+    assert terminal.ok("worker", "suspend", name, "--by", "ann")["result"]["to"] == "suspended"
+    assert terminal.run("worker", "suspend", name, "--by", "ann").code == 2
+    assert name in {each["name"] for each in terminal.ok("worker", "list", "--state", "suspended")}
+    terminal.ok("worker", "resume", name, "--by", "ann")
+    assert terminal.ok("worker", "heartbeat", name)["state"] == "idle"
+    terminal.ok("worker", "shutdown", name)
+
+
+def test_nobody_of_that_name_is_refused_in_one_line(terminal: Terminal) -> None:
+    for words in (("show",), ("claim",), ("heartbeat",), ("shutdown",)):
+        answer = terminal.run("worker", *words, "no-such-worker")
+        assert answer.code == 2
+        answer.is_one_clear_line("no worker is called 'no-such-worker'")

@@ -1,0 +1,154 @@
+"""External agents: register, claim, heartbeat, finish, leave; and what labour makes of a claimed task."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.crewing import Site, hand, row
+from tests.driving import drain_all, state
+from workers.client import Client
+from workers.crew import shift
+from workers.crew.agent import Agent, NotRegistered, ShutDown
+from workers.crew.claims import StaleClaim
+from workers.runtime import Runtime
+from workflows.errors import BadInput
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def site(client: Client, project: Any) -> Site:
+    return Site(client, project)
+
+
+def agent_of(runtime: Runtime, **said: Any) -> Agent:
+    return Agent("agent-7", runtime=runtime, **said)
+
+
+def test_an_agent_claims_and_finishes_what_fits_it(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    instructions = {"instructions": "think"}
+    (task,) = site.queue(1, kind="agent", agent=instructions, required_capabilities=["python", "interlock:agent"])
+    with agent_of(runtime, capabilities=["python"]) as agent:
+        claim = agent.claim()
+        assert claim is not None
+        assert (claim.task_id, claim.context["agent"]) == (task, instructions)
+        assert agent.holds(claim.token)
+        assert agent.finish(claim.token, output={"summary": "thought", "stdout": "x" * 40_000}) == "execution_completed"
+        drain_all(runtime)
+        said = client.history(task)[-1]["metadata"]
+        assert (said["summary"], len(said["stdout"]), said["worker"]) == ("thought", 16_384, "agent-7")
+        assert agent.claim() is None
+    drain_all(runtime)
+    assert state(client, agent.id or "") == "shutdown"
+    assert row(dba, "tasks", task)["state"] == "validating"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected", "becomes"),
+    [
+        ({}, [0], "validating"),
+        ({"exit_code": 3}, [3], "validating"),
+        ({"exit_code": 0}, [3], "retrying"),
+        ({"exit_code": 3}, [0], "retrying"),
+        ({"error": "it broke"}, [0], "retrying"),
+        ({"exit_code": 0, "error": "it broke\x00 all the same"}, [0], "retrying"),
+    ],
+    ids=str,
+)
+def test_the_expected_exit_code_without_an_error_is_a_success(
+    runtime: Runtime, client: Client, site: Site, told: dict[str, Any], expected: list[int], becomes: str
+) -> None:
+    (task,) = site.queue(1, kind="agent", expected_exit_codes=expected)
+    with agent_of(runtime) as agent:
+        claim = agent.claim()
+        assert claim is not None
+        agent.finish(claim.token, **told)
+        drain_all(runtime)
+    assert state(client, task) == becomes
+
+
+def test_an_agent_that_was_shut_down_hears_of_it(runtime: Runtime) -> None:
+    with agent_of(runtime) as agent:
+        agent.leave()
+        drain_all(runtime)
+        for call in (agent.heartbeat, agent.claim):
+            with pytest.raises(ShutDown, match="agent-7"):
+                call()
+        agent.register()
+        assert agent.heartbeat() == "idle"
+
+
+def test_what_is_no_claim_of_the_agents_is_refused(runtime: Runtime) -> None:
+    with pytest.raises(NotRegistered):
+        agent_of(runtime).claim()
+    with agent_of(runtime) as agent:
+        with pytest.raises(StaleClaim, match="no claim 4711"):
+            agent.finish(4711)
+        with pytest.raises(BadInput, match="output"):
+            agent.finish(4711, output={"nan": float("nan")})
+
+
+# Labour ---------------------------------------------------------------------------------------------------------
+
+
+def carried_out(runtime: Runtime, client: Client, site: Site, **context: Any) -> tuple[str, dict[str, Any]]:
+    """Let a worker carry out one task; its state, and what was said with its last move."""
+    (task,) = site.queue(1, **context)
+    assert shift.work(runtime, hand(runtime)) == 1
+    drain_all(runtime)
+    return state(client, task), client.history(task)[-1]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("context", "becomes", "error"),
+    [
+        ({"command": ["python3", "-c", "raise SystemExit(4)"], "expected_exit_codes": [4]}, "validating", None),
+        ({"command": ["python3", "-c", "raise SystemExit(4)"]}, "retrying", "exit code 4"),
+        ({"command": "exit 5", "shell": True, "kind": "shell"}, "retrying", "exit code 5"),
+        ({"command": ["no-such-program-anywhere"]}, "retrying", "no-such-program-anywhere"),
+        ({"command": [""]}, "retrying", "BadInput: argv"),
+        ({"command": ["python3", "-c", "print(1)"], "cwd": "/no/such/place"}, "retrying", "/no/such/place"),
+        ({"kind": "patch"}, "retrying", "no patch"),
+    ],
+    ids=str,
+)
+def test_however_a_command_ends_it_is_a_report(
+    runtime: Runtime, client: Client, site: Site, context: dict[str, Any], becomes: str, error: str | None
+) -> None:
+    reached, said = carried_out(runtime, client, site, **context)
+    assert reached == becomes
+    assert (error or "") in said.get("error", "")
+
+
+def test_a_command_sees_its_environment_and_directory(
+    runtime: Runtime, client: Client, site: Site, tmp_path: Path
+) -> None:
+    command = ["python3", "-c", "import os; print(os.getcwd(), os.environ['GREETING'])"]
+    _, said = carried_out(runtime, client, site, command=command, env={"GREETING": "hello"}, cwd=str(tmp_path))
+    assert said["stdout"] == f"{tmp_path} hello\n"
+
+
+def test_a_command_that_takes_too_long_has_timed_out(runtime: Runtime, client: Client, site: Site) -> None:
+    command = ["python3", "-c", "import time; time.sleep(60)"]
+    reached, said = carried_out(runtime, client, site, command=command, timeout_sec=0.3)
+    assert reached == "retrying"
+    assert said["timeout_occurred"] is True
+    assert "timed out" in said["error"]
+
+
+def test_a_tool_left_alone_fails_the_task_at_once(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    site.client.create(
+        "circuit_breaker", "linter", project_id=site.project, context={"tool_id": "linter", "failure_threshold": 1}
+    )
+    failing, spared = site.queue(2, command=["false"], tool="linter", max_retries=0)
+    assert shift.work(runtime, hand(runtime)) == 2
+    drain_all(runtime)
+    assert (state(client, failing), state(client, spared)) == ("failed", "failed")
+    assert row(dba, "tasks", failing)["exit_code"] == 1
+    assert "BreakerOpen" in row(dba, "tasks", spared)["last_error"]

@@ -1,0 +1,249 @@
+"""Heartbeats and silence: who is not heard of is relieved in time, comes back fenced off, and is given up at last."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.crewing import Site, hand, row, silence
+from tests.driving import drain_all, make_due, state, trail
+from workers import doctor, sweeping
+from workers.client import Client
+from workers.crew import claims, member, shift
+from workers.crew.claims import StaleClaim
+from workers.crew.member import Enlistment, enlist, heartbeat
+from workers.crew.pulse import Pulse
+from workers.crew.report import Report
+from workers.runtime import Runtime
+from workflows.errors import AlreadyExists, BadInput
+
+pytestmark = pytest.mark.integration
+MISSED, GONE = 121.0, 301.0  # SSOT 1.5.6: two heartbeats of 60 s; five minutes
+DONE = Report("execution_completed", {"exit_code": 0})
+
+
+@pytest.fixture
+def site(client: Client, project: Any) -> Site:
+    return Site(client, project)
+
+
+@pytest.fixture
+def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], None]:
+    def run() -> None:
+        dba.execute("DELETE FROM sweeps")
+        sweeping.run(runtime, "heartbeats")
+        drain_all(runtime)
+
+    return run
+
+
+def test_a_silent_busy_worker_is_unresponsive_and_its_task_is_tried_again(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    (task,) = site.queue()
+    worker = hand(runtime, "W")
+    claim = claims.take(runtime, worker)
+    assert claim is not None
+    drain_all(runtime)
+    silence(dba, worker, MISSED - 2)
+    sweep()
+    assert state(client, worker) == "busy"
+    silence(dba, worker, MISSED)
+    sweep()
+    assert (state(client, worker), state(client, task)) == ("unresponsive", "retrying")
+    assert row(dba, "tasks", task)["last_error"] == "worker W fell silent"
+    said = client.history(worker)[-1]["metadata"]
+    assert said["heartbeat_status"] == "silent"
+    assert said["last_heartbeat_age_seconds"] >= MISSED
+    with pytest.raises(StaleClaim):
+        claims.finish(runtime, worker, claim.token, DONE)
+
+
+def test_a_task_without_retries_fails_with_its_worker(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    (task,) = site.queue(1, max_retries=0)
+    worker = hand(runtime)
+    claims.take(runtime, worker)
+    drain_all(runtime)
+    silence(dba, worker, MISSED)
+    sweep()
+    assert state(client, task) == "failed"
+
+
+def test_a_worker_heard_of_again_recovers_and_works_on(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    (task,) = site.queue()
+    worker = hand(runtime)
+    claim = claims.take(runtime, worker)
+    assert claim is not None
+    drain_all(runtime)
+    silence(dba, worker, MISSED)
+    sweep()
+    assert heartbeat(runtime, [worker])[worker]["state"] == "unresponsive"
+    drain_all(runtime)
+    assert state(client, worker) == "idle"
+    assert claims.take(runtime, worker) is None, "it still has its hands full"
+    claims.let_go(runtime, worker, claim.token)
+    make_due(dba, "retry_delay_elapsed")
+    dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE status = 'scheduled' AND not_before <= now()")
+    drain_all(runtime)
+    again = claims.take(runtime, worker)
+    assert again is not None
+    assert again.task_id == task
+    assert trail(client, worker)[2:4] == ["health_check_timeout", "health_check_recovered"]
+
+
+def test_an_unresponsive_worker_is_shut_down_after_five_minutes(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    site.queue()
+    worker = hand(runtime)
+    claims.take(runtime, worker)
+    drain_all(runtime)
+    silence(dba, worker, MISSED)
+    sweep()
+    sweep()
+    assert state(client, worker) == "unresponsive"
+    silence(dba, worker, GONE)
+    sweep()
+    assert state(client, worker) == "shutdown"
+    assert row(dba, "workers", worker)["current_load"] == 0
+    assert dba.execute("SELECT count(*) FROM task_claims WHERE ended_at IS NULL").fetchone() == (0,)
+
+
+def test_an_idle_worker_is_never_unresponsive_but_shut_down_after_five_minutes(
+    runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    """Ruling 6."""
+    worker = hand(runtime)
+    silence(dba, worker, GONE - 2)
+    sweep()
+    assert state(client, worker) == "idle"
+    silence(dba, worker, GONE)
+    sweep()
+    assert trail(client, worker) == ["registration_complete", "max_timeout_exceeded"]
+
+
+def test_a_half_loaded_idle_worker_gives_its_tasks_back_when_it_is_shut_down(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    (task,) = site.queue()
+    worker = hand(runtime, max_concurrent_tasks=2)
+    claims.take(runtime, worker)
+    drain_all(runtime)
+    silence(dba, worker, GONE)
+    sweep()
+    assert (state(client, worker), state(client, task)) == ("shutdown", "retrying")
+
+
+def test_heartbeats_touch_no_instance_and_revive_nobody(
+    runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]"
+) -> None:
+    alive, gone = hand(runtime, "alive"), hand(runtime, "gone")
+    member.leave(runtime, gone, "left")
+    drain_all(runtime)
+    silence(dba, alive, 50.0)
+    before = [client.show(each)["updated_at"] for each in (alive, gone)]
+    assert heartbeat(runtime, [alive, gone]).keys() == {alive}
+    assert row(dba, "workers", alive)["last_heartbeat"] > before[0]
+    assert [client.show(each)["updated_at"] for each in (alive, gone)] == before
+    assert state(client, gone) == "shutdown"
+
+
+def test_a_process_that_was_given_up_enlists_anew_but_not_one_that_was_dismissed(
+    runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    pulse = Pulse(runtime, Enlistment("P", ()))
+    pulse.beat()
+    first = pulse.worker_id(0)
+    assert first is not None
+    silence(dba, first, GONE)
+    sweep()
+    pulse.beat()
+    second = pulse.worker_id(0)
+    assert second is not None
+    assert (state(client, first), state(client, second)) == ("shutdown", "idle")
+    assert row(dba, "workers", second)["name"] == "P#1"
+    member.drain(runtime, second)
+    drain_all(runtime)
+    for _ in range(2):
+        pulse.beat()
+        assert pulse.worker_id(0) is None
+
+
+def test_a_name_is_free_again_once_its_bearer_is_shut_down(runtime: Runtime) -> None:
+    first = hand(runtime, "name")
+    with pytest.raises(AlreadyExists, match="'name' is idle already"):
+        hand(runtime, "name")
+    member.leave(runtime, first, "left")
+    drain_all(runtime)
+    second = hand(runtime, "name")
+    assert member.find(runtime, "name")["worker_id"] == second
+
+
+@pytest.mark.parametrize(
+    "said", [{"name": ""}, {"name": "a#1"}, {"name": "n" * 91}, {"affinity": {"workstreams": "ws"}}], ids=str
+)
+def test_who_cannot_be_a_worker_is_refused(runtime: Runtime, said: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        enlist(runtime, Enlistment(**({"name": "N", "capabilities": ()} | said)))
+
+
+def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    lost, other = site.queue(2)
+    worker = hand(runtime, "W")
+    claims.take(runtime, worker)  # and then a fault
+    drain_all(runtime)
+    assert shift.work(runtime, worker) == 1
+    drain_all(runtime)
+    assert (state(client, lost), state(client, other)) == ("retrying", "validating")
+    assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
+
+
+# Liveness -------------------------------------------------------------------------------------------------------
+
+
+def crew_says(runtime: Runtime) -> list[str]:
+    return [each.says for each in doctor.examine(runtime) if each.check == "crew" and each.level != "ok"]
+
+
+def test_a_worker_that_answers_but_takes_nothing_is_reported(
+    make_runtime: Callable[..., Runtime], site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    runtime = make_runtime(starving_seconds=30.0)
+    stuck = hand(runtime, "stuck")
+    hand(runtime, "unfit", capabilities=())
+    hand(runtime, "fresh")
+    site.queue(1, required_capabilities=["python"])
+    assert crew_says(runtime) == []
+    dba.execute("UPDATE workers SET created_at = now() - interval '40 s' WHERE name <> 'fresh'")
+    assert crew_says(runtime) == [], "it has not waited long"
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '31 s' WHERE workflow_type = 'task'")
+    (said,) = crew_says(runtime)
+    assert said.startswith("worker stuck is alive but takes nothing: T-")
+    silence(dba, stuck, 200.0)
+    assert crew_says(runtime) == [], "silence is another matter"
+
+
+def test_the_work_sweep_counts_free_hands_that_fit(
+    runtime: Runtime, site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    def free() -> int | None:
+        dba.execute("DELETE FROM sweeps")
+        return sweeping.run(runtime, "work")
+
+    hands = [hand(runtime, f"W{number}") for number in range(3)]
+    assert free() == 0
+    site.queue(2, required_capabilities=["python"])
+    site.queue(1, kind="agent")
+    site.queue(1, required_capabilities=["gpu"])
+    assert free() == 2
+    claims.take(runtime, hands[0])
+    assert free() == 1
+    claims.take(runtime, hands[1])
+    assert free() == 0

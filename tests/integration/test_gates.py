@@ -1,0 +1,175 @@
+"""A gate's command runs where its workstream works, under its limits and its lease, and always ends the gate."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from beat import sweeps
+from db import effects as rows
+from db.connect import transaction
+from tests.driving import drain_all, state
+from tests.landscape import Landscape
+from tests.nodes import node
+from tests.waiting import eventually
+from workers import effects
+from workers.orchestration.commands import TAIL_BYTES, tail
+from workers.runtime import Runtime
+from workers.settings import Settings
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
+    return Landscape(runtime, dba, tmp_path)
+
+
+def test_a_gate_that_passes_ran_in_its_workstreams_worktree_and_told_its_output(land: Landscape) -> None:
+    gate = land.gate(["sh", "-c", "pwd; cat app.py; echo warned >&2"])
+    land.settle()
+    assert state(land.client, gate) == "PASSED"
+    said = land.said(gate)
+    assert said["stdout"].splitlines()[:2] == [str(land.place.path), "one"]
+    assert (said["stderr"], said["exit_code"], said["effect"]) == ("warned\n", 0, "run_gate")
+    row = land.dba.execute("SELECT exit_code, stdout, stderr, duration_sec FROM test_gates").fetchone()
+    assert row == (0, said["stdout"], "warned\n", said["duration_sec"])
+
+
+@pytest.mark.parametrize(
+    ("command", "context", "code", "reason"),
+    [
+        (["sh", "-c", "exit 3"], {}, 3, "exit code 3"),
+        (["no-such-program"], {}, 127, "no-such-program"),
+        (["/"], {}, 126, "/"),
+        (["sleep", "60"], {"timeout_sec": 0.3}, 124, "timed out"),
+        (["sh", "-c", "kill -9 $$"], {}, 137, "SIGKILL"),
+        (["true"], {"expected_exit_codes": [1]}, 0, "exit code 0"),
+        (["true"], {"cwd": "no/such/folder"}, 126, "no/such/folder"),
+        ("echo 'open", {}, 126, "cannot be run"),
+    ],
+)
+def test_a_gate_that_does_not_pass_fails_with_its_code_and_the_reason(
+    land: Landscape, command: object, context: dict[str, Any], code: int, reason: str
+) -> None:
+    gate = land.gate(command, **context)
+    land.settle()
+    assert state(land.client, gate) == "FAILED"
+    assert land.said(gate)["exit_code"] == code
+    assert reason in land.said(gate)["reason"]
+
+
+def test_an_unexpected_code_may_be_the_expected_one_and_a_text_may_be_a_shells_line(land: Landscape) -> None:
+    gate = land.gate("exit $WANTED", shell=True, env={"WANTED": "5"}, expected_exit_codes=[5, 6])  # noqa: S604 - its point
+    land.settle()
+    assert state(land.client, gate) == "PASSED"
+
+
+def test_a_gate_of_a_plan_without_repository_runs_in_the_plans_folder(
+    runtime: Runtime, dba: Dba, tmp_path: Path
+) -> None:
+    land = Landscape(runtime, dba, tmp_path, repository=None)
+    gate = land.gate("ls", cwd="repo")
+    land.settle()
+    assert land.said(gate)["stdout"] == "app.py\ndocs\n"
+
+
+def test_a_repository_that_is_gone_fails_the_gate_and_says_so(land: Landscape) -> None:
+    (land.checkout / ".git").rename(land.checkout / ".gone")
+    gate = land.gate(["true"])
+    land.settle()
+    assert state(land.client, gate) == "FAILED"
+    assert "git init" in land.said(gate)["reason"]
+
+
+def test_of_output_without_end_the_end_is_told(land: Landscape) -> None:
+    gate = land.gate(["sh", "-c", r"yes | head -c 3000000; printf '\377\000end'"])
+    land.settle()
+    said = land.said(gate)["stdout"]
+    assert said.endswith("end")
+    assert TAIL_BYTES - 4 <= len(said.encode()) <= TAIL_BYTES
+
+
+def test_a_tail_never_splits_a_letter() -> None:
+    assert tail("äö", 3) == "ö"
+    assert tail("äö", 4) == "äö"
+
+
+def test_a_gate_whose_workers_all_died_fails_with_exit_code_70(
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    land = Landscape(make_runtime(max_attempts=2), dba, tmp_path)
+    gate = land.gate(["true"])
+    for _ in range(2):
+        with transaction(land.runtime.database) as connection:
+            assert rows.claim(connection, land.effect(gate, "run_gate")["id"], holder="dead", lease_seconds=60)
+        dba.execute("UPDATE effects SET lease_until = now() - interval '1 s'")
+        with transaction(land.runtime.database) as connection:
+            sweeps.leases(connection, max_attempts=2)
+    drain_all(land.runtime)
+    assert state(land.client, gate) == "FAILED"  # nothing waits for ever
+    assert (land.said(gate)["exit_code"], land.said(gate)["reason"]) == (70, "lease expired: its worker went silent")
+
+
+def test_a_lease_is_renewed_for_as_long_as_the_command_runs(
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    land = Landscape(make_runtime(effect_lease_seconds=2.0), dba, tmp_path)
+    gate = land.gate(["sleep", "4"])
+    land.settle()
+    assert state(land.client, gate) == "PASSED"
+    assert land.effect(gate, "run_gate")["attempts"] == 1
+
+
+def test_who_loses_the_lease_kills_the_command_and_reports_nothing(
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    land = Landscape(make_runtime(effect_lease_seconds=3.0), dba, tmp_path)
+    gate = land.gate(["sleep", "98.7"])
+    effect_id = land.effect(gate, "run_gate")["id"]
+    running = threading.Thread(target=effects.run, args=(land.runtime, effect_id))
+    running.start()
+    eventually(lambda: _sleepers("98.7"))
+    dba.execute("UPDATE effects SET token = token + 1 WHERE id = %s", (effect_id,))  # as if taken back and leased anew
+    running.join(timeout=30)
+    assert not running.is_alive()
+    assert not _sleepers("98.7")
+    assert land.effect(gate, "run_gate")["status"] == "leased"
+    assert drain_all(land.runtime) == 0
+
+
+def test_a_gate_of_a_workstream_that_ends_is_stopped_and_fails(land: Landscape) -> None:
+    gate = land.gate(["sleep", "97.6"])
+    running = threading.Thread(target=land.settle)
+    running.start()
+    eventually(lambda: _sleepers("97.6"))
+    land.fire(land.workstream, "cancel")
+    running.join(timeout=30)
+    assert not _sleepers("97.6")
+    assert (state(land.client, gate), land.said(gate)["reason"]) == ("FAILED", "its workstream ended")
+
+
+def test_celery_runs_a_gate_for_longer_than_its_lease_while_notices_go_on(
+    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    chosen = settings.model_copy(update={"effect_lease_seconds": 2.0})
+    land = Landscape(make_runtime(effect_lease_seconds=2.0), dba, tmp_path)
+    with (
+        node(chosen, tmp_path, "worker", "-Q", "triggers,sweeps,effects", "-c", "1"),
+        node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1"),
+    ):
+        slow, next_ = land.gate(["sleep", "5"], "slow"), land.gate(["true"], "next")
+        entry = land.patch("no diff")  # its check is an effect, on the other queue
+        eventually(lambda: state(land.client, entry) == "quarantined", timeout=30)
+        assert state(land.client, next_) == "RUNNING"
+        eventually(lambda: state(land.client, next_) == "PASSED", timeout=30)
+    assert state(land.client, slow) == "PASSED"
+    assert land.effect(slow, "run_gate")["attempts"] == 1
+
+
+def _sleepers(seconds: str) -> list[psutil.Process]:
+    return [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", seconds]]

@@ -1,0 +1,166 @@
+"""A workstream that completes is merged once; one that fails is archived, with why."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.driving import state
+from tests.landscape import ONE_LINE, Landscape
+from tests.repositories import everything, git, put
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Landscape:
+    return Landscape(make_runtime(max_attempts=3), dba, tmp_path)
+
+
+def test_a_validated_workstream_is_merged_into_its_base_branch_and_its_worktree_closed(land: Landscape) -> None:
+    land.committed_patch()
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+    assert land.said(land.workstream)["commit_sha"] == git(land.checkout, "rev-parse", "main").strip()
+    assert (land.checkout / "app.py").read_text() == ONE_LINE["app.py"]
+    assert not land.place.path.exists()
+    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_workstream_without_commits_passes_at_once(land: Landscape, opened: bool) -> None:
+    before = everything(land.checkout)
+    if opened:
+        land.gate(["true"])
+        land.settle()
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+    assert everything(land.checkout) == before
+
+
+def test_a_workstream_without_a_repository_passes_at_once(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
+    land = Landscape(runtime, dba, tmp_path, repository=None)
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+
+
+def test_a_conflict_fails_the_workstream_with_the_files_and_it_is_archived(land: Landscape) -> None:
+    land.committed_patch()
+    put(land.checkout, {"app.py": "another\n"})
+    git(land.checkout, "commit", "-qam", "Meanwhile")
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "failed"
+    assert land.said(land.workstream)["files"] == ["app.py"]
+    assert git(land.checkout, "log", "-1", "--format=%s", "main") == "Meanwhile\n"
+    kept = json.loads((land.place.archive / "reason.json").read_text())
+    assert "conflict in app.py" in kept["reason"]["last_event"]["metadata"]["reason"]
+    assert git(land.checkout, "show", f"{kept['ref']}:app.py") == ONE_LINE["app.py"]
+    assert not land.place.path.exists()
+
+
+def test_a_dirty_checkout_is_waited_for_a_few_times_then_the_workstream_fails_saying_what_to_do(
+    land: Landscape,
+) -> None:
+    land.committed_patch()
+    put(land.checkout, {"docs/read me.txt": "edited\n"})
+    land.validate()
+    landing = land.land()
+    for _ in range(3):
+        land.make_due()
+        land.settle()
+    assert land.effect(land.workstream, "land_workstream")["id"] == landing
+    assert state(land.client, land.workstream) == "failed"
+    assert "Commit or stash them there" in land.said(land.workstream)["reason"]
+    assert (land.checkout / "docs/read me.txt").read_text() == "edited\n"
+    assert (land.place.archive / "workstream.bundle").exists(), "nothing of its work is lost"
+
+
+def test_a_checkout_that_is_cleaned_in_time_lands_the_workstream(land: Landscape) -> None:
+    land.committed_patch()
+    put(land.checkout, {"docs/read me.txt": "edited\n"})
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "validating"
+    git(land.checkout, "checkout", "-q", ".")
+    land.make_due()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+
+
+def test_a_workstream_with_a_patch_that_is_not_committed_does_not_land(land: Landscape) -> None:
+    entry = land.applied_patch()
+    land.fire(entry, "tests_passed")
+    land.dba.execute("UPDATE effects SET not_before = now() + interval '1 h' WHERE status = 'pending'")
+    land.validate()
+    land.land()
+    land.settle()
+    assert "demo/w/t^1" in land.effect(land.workstream, "land_workstream")["error"]
+    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+    land.make_due()
+    land.settle()
+    land.make_due()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+
+
+def test_a_workstream_cancelled_before_it_landed_is_not_merged(land: Landscape) -> None:
+    land.committed_patch()
+    land.validate()
+    land.land()
+    land.fire(land.workstream, "cancel")
+    land.settle()
+    assert land.effect(land.workstream, "land_workstream")["result"] == {"left_alone": "cancelled"}
+    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+
+
+def test_a_workstream_that_fails_is_kept_with_its_files_and_why(land: Landscape) -> None:
+    land.applied_patch()
+    put(land.place.path, {"unfinished": "work\n"})
+    land.fail()
+    land.settle()
+    kept = json.loads((land.place.archive / "reason.json").read_text())
+    assert kept["reason"]["last_event"]["trigger"] == "critical_task_failed"
+    assert git(land.checkout, "show", f"{kept['ref']}:unfinished") == "work\n"
+    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+    assert not land.place.path.exists()
+
+
+def test_a_failed_workstream_without_a_worktree_keeps_its_reason(land: Landscape) -> None:
+    land.validate()
+    land.fire(land.workstream, "validation_failed", reason="a gate failed")
+    land.settle()
+    kept = json.loads((land.place.archive / "reason.json").read_text())
+    assert kept["reason"]["last_event"]["metadata"]["reason"] == "a gate failed"
+
+
+def test_a_worktree_is_archived_only_when_nobody_works_in_it_any_more(land: Landscape) -> None:
+    gate = land.gate(["true"])
+    land.dba.execute(
+        "UPDATE effects SET status = 'leased', lease_until = now() + interval '1 h' WHERE workflow_id = %s", (gate,)
+    )
+    land.validate()
+    land.fire(land.workstream, "validation_failed", reason="another gate failed")
+    land.settle()
+    assert land.effect(land.workstream, "archive_workstream")["error"].startswith("StillAtWork")
+    land.make_due()
+    land.settle()
+    assert land.effect(land.workstream, "archive_workstream")["status"] == "done"
+
+
+def test_a_landing_intended_twice_is_one_effect(land: Landscape) -> None:
+    land.validate()
+    assert land.land() == land.land()
+    landings = [each for each in land.client.show(land.workstream)["effects"] if each["name"] == "land_workstream"]
+    assert len(landings) == 1

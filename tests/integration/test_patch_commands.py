@@ -1,0 +1,101 @@
+"""`interlock patch`: what operators see of the ledger, and what they may do to it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.environment import environment
+from tests.driving import state
+from tests.landscape import Landscape
+from tests.repositories import FILES, everything
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+Dba = "psycopg.Connection[Any]"
+WHY = ("--by", "ann", "--reason", "regression")
+
+
+@pytest.fixture
+def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
+    return Landscape(runtime, dba, tmp_path)
+
+
+def interlock(land: Landscape, *words: str, code: int = 0) -> str:
+    """Run a command in a process of its own; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "patch", *words],
+        cwd=ROOT,
+        env=environment(land.runtime.settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def answer(land: Landscape, *words: str, code: int = 0) -> Any:
+    return json.loads(interlock(land, *words, "--json", code=code))
+
+
+def test_entries_are_listed_by_run_and_state_and_shown_with_their_way(land: Landscape) -> None:
+    bad, good = land.patch("no diff", "bad"), land.committed_patch(name="good")
+    assert {each["ledger_id"] for each in answer(land, "list", "--run", "demo")} == {str(bad), str(good)}
+    (listed,) = answer(land, "list", "--state", "committed")
+    assert (listed["entity_id"], listed["ledger_id"]) == ("demo/w/good^1", str(good))
+    (set_aside,) = answer(land, "quarantined")
+    assert "does not take it for a diff" in set_aside["quarantine_reason"]
+    shown = answer(land, "show", "demo/w/good^1")
+    assert [each["state"] for each in shown["state_history"]][-1] == "committed"
+    words = interlock(land, "show", str(good))
+    assert "format, scope, constraints, tests" in words
+    assert "-one\n+1" in words
+    assert "demo/w/bad^1" in interlock(land, "quarantined")
+
+
+@pytest.mark.parametrize("words", [("list", "--state", "gone"), ("list", "--run", "none"), ("show", "none")])
+def test_what_is_not_there_is_refused(land: Landscape, words: tuple[str, ...]) -> None:
+    assert answer(land, *words, code=2)["exit_code"] == 2
+
+
+def test_a_patch_is_rolled_back_by_the_plan_that_was_printed(land: Landscape, tmp_path: Path) -> None:
+    entry = land.committed_patch()
+    file = tmp_path / "plan.json"
+    file.write_text(interlock(land, "plan", "demo/w/t^1"))
+    done = answer(land, "roll-back", "demo/w/t^1", "--plan", str(file), *WHY)
+    assert done["compensation"]["plan"]["actions"][0]["action"] == "git_revert"
+    assert state(land.client, entry) == "rolled_back"
+    assert (land.place.path / "app.py").read_text() == FILES["app.py"]
+    assert answer(land, "roll-back", str(entry), *WHY) == done, "asked again, it does nothing"
+
+
+def test_a_roll_back_that_fails_says_why_and_changes_nothing(land: Landscape, tmp_path: Path) -> None:
+    entry = land.committed_patch()
+    plan = json.loads(interlock(land, "plan", str(entry))) | {"validation": {"required_gates": ["SECURITY"]}}
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    before = everything(land.checkout)
+    failed = answer(land, "roll-back", str(entry), "--plan", str(file), *WHY, code=1)
+    assert "no gate of type SECURITY" in failed["message"]
+    assert (everything(land.checkout), state(land.client, entry)) == (before, "committed")
+
+
+@pytest.mark.parametrize("plan", ["[]", "{", '{"compensation_type": "magic"}', '{"compensation_type": "git_revert"}'])
+def test_a_plan_that_will_not_do_is_refused(land: Landscape, tmp_path: Path, plan: str) -> None:
+    entry = land.committed_patch()
+    file = tmp_path / "plan.json"
+    file.write_text(plan)
+    assert answer(land, "roll-back", str(entry), "--plan", str(file), *WHY, code=2)["error"] == "BadInput"
+
+
+def test_what_is_quarantined_is_dropped_and_nothing_else(land: Landscape) -> None:
+    bad, good = land.patch("no diff", "bad"), land.committed_patch(name="good")
+    assert "committed" in answer(land, "drop", str(good), *WHY, code=2)["message"]
+    interlock(land, "drop", str(bad), *WHY)
+    assert state(land.client, bad) == "dropped"
+    assert land.said(bad)["authorized_by"] == "ann"

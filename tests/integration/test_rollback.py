@@ -1,0 +1,180 @@
+"""A rollback is done whole, then told; or repository and ledger are as they were."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.environment import environment
+from tests.driving import state
+from tests.landscape import Landscape
+from tests.repositories import FILES, everything, git, put
+from tests.webhooks import webhook
+from workers.orchestration import rollback
+from workers.orchestration.rollback import CannotRollBack, CompensationFailed, compensation_plan, roll_back
+from workers.repository.plan import CompensationPlan
+from workers.runtime import Runtime
+from workers.runtime import runtime as process_runtime
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
+    """A workstream with a gate that looks at the patched file; its patch has landed."""
+    land = Landscape(runtime, dba, tmp_path)
+    land.gate(["grep", "-q", "one", "docs/read me.txt"], "other", gate_type="LINT")
+    land.gate(["test", "-f", "app.py"], "unit")
+    return land
+
+
+def landed(land: Landscape) -> Any:
+    entry = land.committed_patch()
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+    return entry
+
+
+def plan(land: Landscape, entry: Any, **changed: Any) -> CompensationPlan:
+    """The plan that is generated, with parts of it replaced."""
+    return CompensationPlan.model_validate(compensation_plan(land.runtime, entry).model_dump(mode="json") | changed)
+
+
+def revert(land: Landscape, entry: Any) -> dict[str, Any]:
+    return {"action": "git_revert", "commit_sha": land.entry(entry)["commit_sha"], "branch": "main"}
+
+
+def ledger(land: Landscape, entry: Any) -> Any:
+    return land.entry(entry), [dict(each) for each in land.client.history(entry)]
+
+
+def test_a_patch_that_landed_is_reverted_proved_and_told(land: Landscape) -> None:
+    entry = landed(land)
+    made = compensation_plan(land.runtime, entry)
+    assert made.validation.required_gates == ("UNIT",), "only what passed can be asked to pass again"
+    done = roll_back(land.runtime, entry, made, by="ann", reason="regression")
+    assert (land.checkout / "app.py").read_text() == FILES["app.py"]
+    assert done.compensation["sha"] == git(land.checkout, "rev-parse", "main").strip()
+    row, event = land.entry(entry), land.client.history(entry)[-1]
+    assert (row["state"], row["rollback_reason"]) == ("rolled_back", "regression")
+    assert row["rollback_compensation"] == done.compensation
+    assert (event["severity"], event["metadata"]["authorized_by"]) == ("critical", "ann")
+    actions = [each["action"].split()[0] for each in done.compensation["actions"]]
+    assert actions == ["git_revert", "gate", "verify_clean_state"]
+
+
+def test_a_patch_is_rolled_back_on_its_workstreams_branch_before_that_landed(land: Landscape) -> None:
+    entry = land.committed_patch()
+    made = compensation_plan(land.runtime, entry)
+    assert made.reverts[0].branch == land.place.branch
+    roll_back(land.runtime, entry, made, by="ann", reason="regression")
+    assert (land.place.path / "app.py").read_text() == FILES["app.py"]
+    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"validation": {"required_gates": ["LINT"]}}, "gate LINT: w/other: exit code 1"),
+        ({"validation": {"required_gates": ["SECURITY"]}}, "no gate of type SECURITY"),
+        ({"actions": [{"action": "run_tests", "test_suite": "other", "required": True}]}, "run_tests other"),
+        ({"actions": [{"action": "notify", "channels": ["slack"], "required": True}]}, "INTERLOCK_NOTIFY_URLS"),
+    ],
+)
+def test_a_required_action_that_fails_leaves_repository_and_ledger_as_they_were(
+    land: Landscape, changed: dict[str, Any], says: str
+) -> None:
+    entry = landed(land)
+    if "actions" in changed:
+        changed = changed | {"actions": [revert(land, entry), *changed["actions"]]}
+    wanted = plan(land, entry, **changed)
+    before = everything(land.checkout), ledger(land, entry)
+    with pytest.raises(CompensationFailed, match=says):
+        roll_back(land.runtime, entry, wanted, by="ann", reason="regression")
+    assert (everything(land.checkout), ledger(land, entry)) == before
+
+
+def test_a_conflicting_revert_leaves_everything_as_it_was(land: Landscape) -> None:
+    entry = landed(land)
+    put(land.checkout, {"app.py": "later\n"})
+    git(land.checkout, "commit", "-qam", "Later")
+    before = everything(land.checkout), ledger(land, entry)
+    with pytest.raises(CompensationFailed, match=r"conflict in app\.py"):
+        roll_back(land.runtime, entry, plan(land, entry), by="ann", reason="regression")
+    assert (everything(land.checkout), ledger(land, entry)) == before
+
+
+def test_what_is_not_required_may_fail(land: Landscape) -> None:
+    entry = landed(land)
+    actions = [revert(land, entry), {"action": "run_tests", "test_suite": "other"}]
+    done = roll_back(land.runtime, entry, plan(land, entry, actions=actions), by="ann", reason="regression")
+    assert [each["success"] for each in done.compensation["actions"]][:2] == [True, False]
+    assert state(land.client, entry) == "rolled_back"
+
+
+def test_a_notice_goes_to_the_targets_of_its_channels(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
+    with webhook() as world:
+        told = Runtime(runtime.settings.model_copy(update={"notify_urls": (world.url,)}))
+        land = Landscape(told, dba, tmp_path)
+        entry = landed(land)
+        made = compensation_plan(told, entry)
+        roll_back(told, entry, made, by="ann", reason="regression")
+        told.close()
+    assert [json.loads(each["body"])["title"] for each in world.received] == ["patch demo/w/t^1 rolled back"]
+
+
+@pytest.mark.parametrize("until", ["validated", "applied"])
+def test_only_a_committed_patch_can_be_rolled_back(land: Landscape, until: str) -> None:
+    entry = land.applied_patch() if until == "applied" else land.patch({"x": "y\n"})
+    land.settle()
+    before = everything(land.checkout), ledger(land, entry)
+    nothing = CompensationPlan(compensation_type="skip")
+    with pytest.raises(CannotRollBack, match=f"demo/w/t\\^1 is {until}"):
+        roll_back(land.runtime, entry, nothing, by="ann", reason="regression")
+    assert (everything(land.checkout), ledger(land, entry)) == before
+
+
+def test_asked_again_it_does_nothing_twice(land: Landscape) -> None:
+    entry = landed(land)
+    wanted = plan(land, entry)
+    first = roll_back(land.runtime, entry, wanted, by="ann", reason="regression")
+    before = everything(land.checkout), ledger(land, entry)
+    assert roll_back(land.runtime, entry, wanted, by="bob", reason="again") == first
+    assert (everything(land.checkout), ledger(land, entry)) == before
+
+
+def die_before_telling(ledger_id: str) -> None:
+    """Roll back in a process of its own, which is killed between the revert and the trigger."""
+    rollback._fire = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    made = compensation_plan(process_runtime(), ledger_id)
+    roll_back(process_runtime(), ledger_id, made, by="ann", reason="regression")
+
+
+def test_a_crash_between_revert_and_trigger_is_completed_by_asking_again(land: Landscape) -> None:
+    entry = landed(land)
+    wanted = plan(land, entry)
+    code = "import sys; from tests.integration.test_rollback import die_before_telling; die_before_telling(sys.argv[1])"
+    died = subprocess.run(
+        [sys.executable, "-c", code, str(entry)],
+        cwd=ROOT,
+        env=environment(land.runtime.settings),
+        capture_output=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    reverted = git(land.checkout, "rev-parse", "main")
+    assert git(land.checkout, "log", "-1", "--format=%s") == 'Revert "Mend"\n'
+    assert state(land.client, entry) == "committed"
+    done = roll_back(land.runtime, entry, wanted, by="ann", reason="regression")
+    assert done.compensation["already"] is True
+    assert git(land.checkout, "rev-parse", "main") == reverted
+    assert state(land.client, entry) == "rolled_back"

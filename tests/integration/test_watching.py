@@ -1,0 +1,152 @@
+"""Whoever watches a run sees every move once, also those of transactions that took their time; and the tree fits."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from rich.console import Console
+
+from cli.run_tree import draw
+from tests.driving import drain_all
+from tests.working import CAPABILITIES, hire, settle, work
+from workers.client import Client
+from workers.orchestration.submission import Run, submit
+from workers.orchestration.watching import Watch
+from workflows.plan.read import read_plan
+
+pytestmark = pytest.mark.integration
+
+PLAN = """
+name: p
+workstreams:
+  - id: one
+    gates: [{id: g, type: UNIT, command: [x]}]
+    tasks: [{id: a, command: [x]}, {id: "b", command: [x], retries: 1, depends_on: [a]}]
+  - {id: two, tasks: [{id: c, command: [x], critical: true, retries: 0}]}
+"""
+Dba = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture
+def run(client: Client, tmp_path: Path) -> Run:
+    return submit(client.runtime, read_plan(PLAN), by="ann", directory=tmp_path)
+
+
+def said(watch: Watch) -> list[tuple[str, str | None, str]]:
+    return [(each.name, each.was, each.state) for each in watch.look()]
+
+
+def shown(watch: Watch, lines: int = 100) -> list[str]:
+    """The tree as it stands in a terminal."""
+    console = Console(width=100, file=StringIO())
+    with console.capture() as captured:
+        console.print(draw(watch.view, lines=lines))
+    return captured.get().splitlines()
+
+
+def test_each_move_is_told_once_and_in_order(client: Client, run: Run) -> None:
+    watch = Watch(client.runtime, run.id)
+    assert said(watch) == []
+    settle(client, run.id)
+    told = said(watch)
+    assert told[0] == (run.name, "pending", "running")
+    assert ("one/a", "pending", "queued") in told
+    assert len(told) == len(set(told))
+    assert said(watch) == []
+
+
+def test_a_move_that_commits_late_is_not_missed(client: Client, run: Run, dba: Dba) -> None:
+    watch = Watch(client.runtime, run.id)
+    url = dba.info.dsn
+    with psycopg.connect(url, password=dba.info.password) as slow:  # holds its transaction id while others commit
+        slow.execute("SELECT pg_current_xact_id()")
+        slow.execute("UPDATE workflow_instances SET current_state = 'running', version = 1 WHERE id = %s", (run.id,))
+        slow.execute(
+            "INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state,"
+            " to_state, trigger, triggered_by) SELECT gen_random_uuid(), id, 1, workflow_type, definition_version,"
+            " 'pending', 'running', 'start', 'slow' FROM workflow_instances WHERE id = %s",
+            (run.id,),
+        )
+        workstream = next(iter(watch.view.workstreams))
+        client.fire(workstream, "skip", by="quick")
+        lane = client.runtime.applier.apply_lane(workstream.bytes[15] % 16)
+        assert lane.taken
+        assert [each[2] for each in said(watch)] == ["skipped"]
+    assert said(watch) == [(run.name, "pending", "running")]
+
+
+def test_a_run_is_over_when_what_it_left_is_canceled_too(client: Client, run: Run) -> None:
+    settle(client, run.id)
+    watch = Watch(client.runtime, run.id)
+    client.fire(run.id, "cancel", by="ann")
+    drain_all(client.runtime)
+    watch.look()
+    assert (watch.view.ended, watch.view.settled) == (True, False)
+    settle(client, run.id)
+    watch.look()
+    assert (watch.view.ended, watch.view.settled) == (True, True)
+
+
+def test_a_watch_from_the_beginning_and_one_at_the_end_see_the_same(client: Client, run: Run) -> None:
+    watch = Watch(client.runtime, run.id)
+    work(client, run.id, hire(client, run.project_id))
+    watch.look()
+    after = Watch(client.runtime, run.id).view
+    assert watch.view.run["state"] == "succeeded"
+    assert watch.view.as_tree() | {"at": None} == after.as_tree() | {"at": None}
+
+
+def test_the_tree_has_every_workstream_task_and_gate_with_what_went_wrong(client: Client, run: Run) -> None:
+    watch = Watch(client.runtime, run.id)
+    settle(client, run.id)
+    worker = hire(client, run.project_id)
+    begin(client, watch, worker, "one/a")
+    fail(client, watch, worker, "two/c")
+    watch.look()
+    text = shown(watch)
+    assert text[0].startswith(f"▶ {run.name}  running")
+    lines = {name: next(each for each in text if f" {name} " in each) for name in ("one", "two", "a", "b", "c !", "g")}
+    assert "0/2" in lines["one"]
+    assert "running" in lines["a"]
+    assert "on worker-1" in lines["a"]
+    assert "failed" in lines["c !"]
+    assert "pending" in lines["b"]
+    assert "[UNIT]" in lines["g"]
+    assert any("it broke [31m badly" in each for each in text)  # the terminal gets no escape
+
+
+@pytest.mark.parametrize("lines", [2, 3, 4, 5, 6, 7, 8, 40])
+def test_the_tree_never_has_more_lines_than_it_may_and_keeps_what_is_urgent(
+    client: Client, tmp_path: Path, lines: int
+) -> None:
+    many = ", ".join(f"{{id: t{number}, command: [x]}}" for number in range(30))
+    plan = f"name: p\nworkstreams:\n  - {{id: one, tasks: [{many}]}}\n  - {{id: two, tasks: [{many}]}}\n"
+    run = submit(client.runtime, read_plan(plan), by="ann", directory=tmp_path)
+    settle(client, run.id)
+    watch = Watch(client.runtime, run.id)
+    begin(client, watch, hire(client, run.project_id), "two/t17")
+    watch.look()
+    text = shown(watch, lines)
+    assert len(text) <= lines
+    if lines >= 5:
+        assert any("… " in each and "queued" in each for each in text)
+    if lines >= 7:  # the run, two workstreams, and of each a task and a sum
+        assert any("t17" in each and "running" in each for each in text)
+
+
+def begin(client: Client, watch: Watch, worker_id: UUID, name: str) -> UUID:
+    task = next(id_ for id_, row in watch.view.tasks.items() if row["name"] == name)
+    client.fire(task, "worker_started", by="worker-1", data={"worker_id": str(worker_id), "capabilities": CAPABILITIES})
+    drain_all(client.runtime)
+    return task
+
+
+def fail(client: Client, watch: Watch, worker_id: UUID, name: str) -> None:
+    task = begin(client, watch, worker_id, name)
+    client.fire(
+        task, "execution_failed", by="worker-1", data={"exit_code": 1, "error": "long story\nit broke\x1b[31m badly\n"}
+    )
+    drain_all(client.runtime)

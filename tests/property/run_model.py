@@ -1,0 +1,262 @@
+"""What a run should do, said again from the SSOT (1.2-1.4, 2.3, 3.1-3.3) and the rulings. Knows nothing of the code.
+
+No counters and no signals: whenever something happened, everybody looks at the whole world; all that is due happens at
+once, and again, until nothing is due. What a person, a worker or a gate's command says comes from outside: `told`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+ENDED = {"completed", "failed", "cancelled", "skipped", "succeeded", "canceled"}
+OPEN = {"ready", "executing"}
+TO_WORK = {"pending", "blocked", "queued", "running", "retrying"}  # a task that has not worked yet
+WORKED = {"running", "validating", "retrying", "completed", "failed"}
+ROUNDS = 200  # nothing takes so many to settle
+
+
+@dataclass(eq=False)
+class Thing:
+    """Anything that has a state."""
+
+    name: str
+    state: str
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(eq=False)
+class Workstream(Thing):
+    state: str = "planned"
+    critical: bool = False
+    after: list["Workstream"] = field(default_factory=list)
+    tasks: list["Task"] = field(default_factory=list)
+    final: list["Gate"] = field(default_factory=list)
+    landing: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class Gate(Thing):
+    home: Workstream
+    moment: str
+    state: str = "PENDING"
+    reruns: int = 0
+    after: list["Gate"] = field(default_factory=list)
+    judged: list["Task"] = field(default_factory=list)
+
+
+@dataclass(eq=False, kw_only=True)
+class Task(Thing):
+    home: Workstream
+    state: str = "pending"
+    critical: bool = False
+    retries: int = 0
+    max_retries: int = 0
+    after: list["Task"] = field(default_factory=list)
+    before: list[Gate] = field(default_factory=list)
+    gates: list[Gate] = field(default_factory=list)
+
+
+Due = tuple[Thing, str]
+
+
+@dataclass(eq=False)
+class World:
+    """A run and all in it."""
+
+    run: Thing = field(default_factory=lambda: Thing("run", "pending"))
+    workstreams: list[Workstream] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    gates: list[Gate] = field(default_factory=list)
+
+    def things(self) -> list[Thing]:
+        return [self.run, *self.workstreams, *self.tasks, *self.gates]
+
+    def settle(self) -> None:
+        """Let everything happen that is due."""
+        for _ in range(ROUNDS):
+            due = [*self._due()]
+            if not due:
+                return
+            for thing, what in due:
+                self._do(thing, what)
+        raise AssertionError(f"the model never comes to rest: {due}")
+
+    def told(self, thing: Thing, trigger: str) -> bool:
+        """Something is said from outside; False: it is refused, and nothing happens."""
+        to = self._answer(thing, trigger)
+        if to is None:
+            return False
+        if isinstance(thing, Task) and to == "retrying":
+            thing.retries += 1
+        thing.state = to
+        return True
+
+    def _answer(self, thing: Thing, trigger: str) -> str | None:
+        match thing, trigger, thing.state:
+            case Task(), "worker_started", "queued":
+                return "running"
+            case Task(), "execution_completed", "running":
+                return "validating"
+            case Task(), "execution_failed" | "timeout_exceeded", "running":  # ruling 3: one like the other
+                return "retrying" if thing.retries < thing.max_retries else "failed"
+            case Task(), "retry_delay_elapsed", "retrying":
+                return "queued"
+            case Gate(), "gate_passed" | "gate_failed", "RUNNING":
+                return "PASSED" if trigger == "gate_passed" else "FAILED"
+            case Workstream(), "validation_passed", "validating":
+                return "completed" if all(gate.state == "PASSED" for gate in thing.final) else None
+            case Workstream(), "validation_failed", "validating":
+                return "failed"
+            case Workstream(), "skip", "planned" | "ready" | "blocked":
+                return "skipped"
+            case Workstream(), "pause", "executing":
+                return "paused"
+            case Workstream(), "resume", "paused":
+                return "executing"
+            case Workstream() | Task(), "user_cancelled", _:  # ruling 4
+                return None if thing.ended else "cancelled"
+            case _, "start", "pending":
+                return "running"
+            case _, "cancel", "pending" | "running":
+                return "canceled"
+        return None
+
+    def _due(self) -> Iterator[Due]:
+        for task in self.tasks:
+            if to := self._task_due(task):
+                yield task, to
+        for gate in self.gates:
+            if to := self._gate_due(gate):
+                yield gate, to
+        for workstream in self.workstreams:
+            if to := self._workstream_due(workstream):
+                yield workstream, to
+        if to := self._run_due():
+            yield self.run, to
+
+    def _do(self, thing: Thing, what: str) -> None:
+        if what == "again":
+            assert isinstance(thing, Gate)
+            self._run_again(thing)
+        elif what == "land":
+            assert isinstance(thing, Workstream)
+            thing.landing = True
+        else:
+            thing.state = what
+
+    def _over(self, home: Workstream) -> bool:
+        return home.ended or self.run.ended
+
+    def _task_due(self, task: Task) -> str | None:
+        if task.ended:
+            return None
+        if self._over(task.home):
+            return "cancelled"
+        never = any(each.state in ("failed", "cancelled") for each in task.after) or any(map(self._never, task.before))
+        now = all(each.state == "completed" for each in task.after) and all(g.state == "PASSED" for g in task.before)
+        match task.state:
+            case "pending" if never or any(gate.state in ("FAILED", "BLOCKED") for gate in task.before):  # 3.1.2, 2
+                return "blocked"
+            case "pending" if now and task.home.state in OPEN and self.run.state == "running":
+                return "queued"
+            case "blocked" if never:  # ruling 5
+                return "cancelled"
+            case "blocked" if now:
+                return "pending"
+            case "validating" if any(map(self._never, task.gates)):
+                return "failed"
+            case "validating" if all(gate.state == "PASSED" for gate in task.gates):  # 3.1.2, 1
+                return "completed"
+        return None
+
+    def _gate_due(self, gate: Gate) -> str | None:
+        match gate.state:
+            case "FAILED" if gate.reruns and not self._over(gate.home):
+                return "again"
+            case "BLOCKED" if all(each.state == "PASSED" for each in gate.after):
+                return "PENDING"
+            case "PENDING" if not self._over(gate.home):
+                if any(each.state in ("FAILED", "BLOCKED") for each in gate.after):
+                    return "BLOCKED"
+                if all(each.state == "PASSED" for each in gate.after) and self._its_moment(gate):
+                    return "RUNNING"
+        return None
+
+    def _its_moment(self, gate: Gate) -> bool:
+        if gate.moment == "start":
+            return gate.home.state in OPEN and self.run.state == "running"
+        if gate.moment == "final":
+            return gate.home.state == "validating"
+        judged = [task.state for task in self._judged(gate)]
+        return "validating" in judged and not TO_WORK.intersection(judged)
+
+    def _judged(self, gate: Gate) -> list[Task]:
+        return [task for task in self.tasks if gate in task.gates]
+
+    def _never(self, gate: Gate) -> bool:
+        """Can this gate never pass any more? (Ruling 5: what depends on it can never be satisfied.)"""
+        if gate.state == "FAILED":
+            return self._gate_due(gate) != "again"
+        if gate.state not in ("PENDING", "BLOCKED"):
+            return False
+        nothing_to_judge = gate.moment == "task" and all(task.ended for task in self._judged(gate))
+        return self._over(gate.home) or nothing_to_judge or any(map(self._never, gate.after))
+
+    def _workstream_due(self, workstream: Workstream) -> str | None:
+        if workstream.ended or self.run.state == "pending":
+            return "cancelled" if self.run.ended and not workstream.ended else None
+        if self.run.ended:
+            return "cancelled"
+        states = [task.state for task in workstream.tasks]
+        match workstream.state:
+            case "planned" | "blocked":
+                return self._may_open(workstream)
+            case "ready" if WORKED.intersection(states):
+                return "executing"
+            case "ready" if all(state == "cancelled" for state in states):
+                return "cancelled"
+            case "executing" if any(task.critical and task.state == "failed" for task in workstream.tasks):
+                return "failed"
+            case "executing" if all(state == "completed" for state in states):
+                return "validating"
+            case "executing" if all(task.ended for task in workstream.tasks):  # ruling 5
+                return "failed"
+            case "validating" if any(map(self._never, workstream.final)):
+                return "failed"
+            case "validating" if all(gate.state == "PASSED" for gate in workstream.final):
+                return None if workstream.landing else "land"
+        return None
+
+    def _may_open(self, workstream: Workstream) -> str | None:
+        states = {each.state for each in workstream.after}
+        if states & {"failed", "cancelled"}:
+            return "cancelled"
+        if "skipped" in states:
+            return "skipped"
+        if states <= {"completed"}:
+            return "ready"
+        return "blocked" if workstream.state == "planned" else None
+
+    def _run_due(self) -> str | None:
+        if self.run.state != "running":
+            return None
+        if any(each.critical and each.state == "failed" for each in self.workstreams):
+            return "failed"
+        if not all(each.ended for each in self.workstreams):
+            return None
+        well = all(each.state in ("completed", "skipped") for each in self.workstreams)
+        return "succeeded" if well else "failed"
+
+    def _run_again(self, old: Gate) -> None:
+        """Ruling 1: a new one takes the place of the failed one wherever that was named."""
+        base, _, number = old.name.partition("#")
+        again = Gate(f"{base}#{int(number or 0) + 1}", home=old.home, moment=old.moment, reruns=old.reruns - 1)
+        again.after = list(old.after)
+        self.gates.append(again)
+        named_in = [each.after for each in self.gates if each is not again]
+        named_in += [each.final for each in self.workstreams]
+        named_in += [names for task in self.tasks for names in (task.before, task.gates)]
+        for names in named_in:
+            names[:] = [again if gate is old else gate for gate in names]  # type: ignore[misc]

@@ -1,0 +1,130 @@
+"""What must hold of a run in PostgreSQL at any moment at which nothing is due, by SQL: each finds what breaks a rule."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+RULES = {
+    "1.3.7 (1) a workstream is where its tasks are": """
+        SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id WHERE w.run_id = %(run)s
+           AND (w.state IN ('planned', 'ready', 'blocked') AND t.state IN ('running', 'validating', 'completed', 'failed')
+                OR w.state = 'validating' AND t.state <> 'completed'
+                OR w.state IN ('completed', 'failed', 'cancelled', 'skipped')
+                   AND t.state NOT IN ('completed', 'failed', 'cancelled'))""",
+    "1.3.7 (2) completed is when all tasks are": """
+        SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
+         WHERE w.run_id = %(run)s AND w.state = 'completed' AND t.state <> 'completed'""",
+    "1.3.7 (3) a critical failure fails the workstream": """
+        SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
+         WHERE w.run_id = %(run)s AND t.is_critical AND t.state = 'failed'
+           AND w.state NOT IN ('failed', 'cancelled', 'paused')""",
+    "1.3.7 (5) only what completed is merged": """
+        SELECT w.ws_id FROM workstreams w JOIN effects e ON e.workflow_id = w.ws_id
+          JOIN tasks t ON t.workstream_id = w.ws_id
+         WHERE w.run_id = %(run)s AND e.name = 'land_workstream' AND t.state <> 'completed'""",
+    "1.3.7 (6) no workstream begins before those it depends on have completed": """
+        SELECT w.ws_id FROM workstreams w JOIN workstreams o ON o.ws_id = ANY (w.depends_on)
+         WHERE w.run_id = %(run)s AND o.state <> 'completed'
+           AND EXISTS (SELECT FROM workflow_transitions t
+                        WHERE t.workflow_id = w.ws_id AND t.to_state IN ('ready', 'executing'))""",
+    "1.4.5 (3) who runs has a worker, and only who runs": """
+        SELECT task_id FROM tasks WHERE run_id = %(run)s AND (state = 'running') <> (worker_id IS NOT NULL)""",
+    "1.4.5 (4) no more retries than allowed": """
+        SELECT task_id FROM tasks WHERE run_id = %(run)s AND retry_count > max_retries""",
+    "1.4.5 (5) created, started, completed, in this order": """
+        SELECT task_id FROM tasks
+         WHERE run_id = %(run)s AND NOT (created_at <= COALESCE(started_at, created_at)
+                                         AND COALESCE(started_at, created_at) <= COALESCE(completed_at, 'infinity'))""",
+    "1.4.5 (6) who was queued has all it depends on completed, and every gate before it passed": """
+        SELECT t.task_id FROM tasks t JOIN tasks o ON o.task_id = ANY (t.depends_on)
+         WHERE t.run_id = %(run)s AND o.state <> 'completed'
+           AND EXISTS (SELECT FROM workflow_transitions m WHERE m.workflow_id = t.task_id AND m.to_state = 'queued')
+        UNION ALL
+        SELECT t.task_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'blocked_by_gates'
+          JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE t.run_id = %(run)s AND g.state <> 'PASSED'
+           AND EXISTS (SELECT FROM workflow_transitions m WHERE m.workflow_id = t.task_id AND m.to_state = 'queued')""",
+    "1.4.5 (7) who runs has a time limit": """
+        SELECT t.task_id FROM tasks t JOIN workflow_instances i ON i.id = t.task_id
+         WHERE t.run_id = %(run)s AND t.state = 'running'
+           AND NOT EXISTS (SELECT FROM trigger_requests r
+                            WHERE r.workflow_id = t.task_id AND r.trigger = 'timeout_exceeded'
+                              AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))""",
+    "2.3.6 (2) a task whose gate did not pass is not completed": """
+        SELECT t.task_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
+          JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE t.run_id = %(run)s AND t.state = 'completed' AND g.state <> 'PASSED'""",
+    "2.3.6 (3, 4) a result has an exit code and output": """
+        SELECT gate_id FROM test_gates WHERE run_id = %(run)s AND state IN ('PASSED', 'FAILED')
+           AND (exit_code IS NULL OR stdout IS NULL OR stderr IS NULL OR completed_at IS NULL)""",
+    "a workstream's counts are what its tasks say": """
+        SELECT c.ws_id FROM workstream_counts c JOIN workstreams w USING (ws_id),
+               LATERAL (SELECT count(*) FILTER (WHERE t.state = 'pending') AS pending,
+                               count(*) FILTER (WHERE t.state = 'queued') AS queued,
+                               count(*) FILTER (WHERE t.state = 'running') AS running,
+                               count(*) FILTER (WHERE t.state = 'validating') AS validating,
+                               count(*) FILTER (WHERE t.state = 'completed') AS completed,
+                               count(*) FILTER (WHERE t.state = 'failed') AS failed,
+                               count(*) FILTER (WHERE t.state = 'retrying') AS retrying,
+                               count(*) FILTER (WHERE t.state = 'cancelled') AS cancelled,
+                               count(*) FILTER (WHERE t.state = 'blocked') AS blocked,
+                               count(*) FILTER (WHERE t.state = 'failed' AND t.is_critical) AS critical
+                          FROM tasks t WHERE t.workstream_id = w.ws_id) f,
+               LATERAL (SELECT count(*) FILTER (WHERE o.state NOT IN ('completed', 'failed', 'cancelled', 'skipped'))
+                                   AS unfinished,
+                               count(*) FILTER (WHERE o.state = 'skipped') AS skipped,
+                               count(*) FILTER (WHERE o.state IN ('failed', 'cancelled')) AS dead
+                          FROM workstreams o WHERE o.ws_id = ANY (w.depends_on)) d
+         WHERE w.run_id = %(run)s
+           AND (c.pending, c.queued, c.running, c.validating, c.completed, c.failed, c.retrying, c.cancelled, c.blocked,
+                c.critical_failures, c.unfinished_dependencies, c.skipped_dependencies, c.dead_dependencies)
+               IS DISTINCT FROM
+               (f.pending, f.queued, f.running, f.validating, f.completed, f.failed, f.retrying, f.cancelled, f.blocked,
+                f.critical, d.unfinished, d.skipped, d.dead)""",
+    "a run's counts are what its workstreams say": """
+        SELECT c.run_id FROM run_counts c,
+               LATERAL (SELECT count(*) FILTER (WHERE w.state = 'planned') AS planned,
+                               count(*) FILTER (WHERE w.state = 'ready') AS ready,
+                               count(*) FILTER (WHERE w.state = 'blocked') AS blocked,
+                               count(*) FILTER (WHERE w.state = 'executing') AS executing,
+                               count(*) FILTER (WHERE w.state = 'validating') AS validating,
+                               count(*) FILTER (WHERE w.state = 'paused') AS paused,
+                               count(*) FILTER (WHERE w.state = 'completed') AS completed,
+                               count(*) FILTER (WHERE w.state = 'failed') AS failed,
+                               count(*) FILTER (WHERE w.state = 'cancelled') AS cancelled,
+                               count(*) FILTER (WHERE w.state = 'skipped') AS skipped,
+                               count(*) FILTER (WHERE w.state = 'failed' AND w.is_critical) AS critical
+                          FROM workstreams w WHERE w.run_id = c.run_id) f
+         WHERE c.run_id = %(run)s
+           AND (c.planned, c.ready, c.blocked, c.executing, c.validating, c.paused, c.completed, c.failed, c.cancelled,
+                c.skipped, c.critical_failures)
+               IS DISTINCT FROM
+               (f.planned, f.ready, f.blocked, f.executing, f.validating, f.paused, f.completed, f.failed, f.cancelled,
+                f.skipped, f.critical)""",
+    "what still stands in a task's way is counted": """
+        SELECT t.task_id FROM tasks t,
+               LATERAL (SELECT (SELECT count(*) FROM tasks o WHERE o.task_id = ANY (t.depends_on)
+                                   AND o.state <> 'completed')
+                             + (SELECT count(*) FROM workflow_links l JOIN test_gates g ON g.gate_id = l.target_id
+                                 WHERE l.source_id = t.task_id AND l.role = 'blocked_by_gates' AND g.state <> 'PASSED')
+                               AS unmet) f
+         WHERE t.run_id = %(run)s AND t.unmet <> f.unmet""",
+    "no signal is left over": "SELECT entity_id FROM run_signals WHERE run_id = %(run)s",
+    "nothing the scheduler asked for was refused, or is left": """
+        SELECT r.workflow_id, i.entity_id, r.trigger, r.status, r.result FROM trigger_requests r
+          JOIN workflow_instances i ON i.id = r.workflow_id
+         WHERE i.project_id = (SELECT project_id FROM workflow_instances WHERE id = %(run)s)
+           AND r.triggered_by = 'scheduler' AND r.status NOT IN ('applied', 'superseded')""",
+    "nothing is dead, and nothing was recorded as a fault": """
+        SELECT i.id, i.entity_id, i.error FROM workflow_instances i
+         WHERE i.project_id = (SELECT project_id FROM workflow_instances WHERE id = %(run)s)
+           AND (i.error IS NOT NULL
+                OR EXISTS (SELECT FROM trigger_requests r WHERE r.workflow_id = i.id AND r.status = 'dead'))""",
+}
+
+
+def broken_rules(dba: "psycopg.Connection[Any]", run: UUID) -> list[tuple[str, Any]]:
+    """Each rule that is broken, with what breaks it."""
+    found = {name: dba.execute(rule, {"run": run}).fetchall() for name, rule in RULES.items()}  # type: ignore[call-overload]
+    return [(name, row) for name, rows in found.items() for row in rows]

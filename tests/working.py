@@ -1,0 +1,74 @@
+"""Work on a run in process: the scheduler and the engine as they are, and a worker that does what a test says."""
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from db import run_tree
+from db.connect import transaction
+from tests.driving import applied, drain_all
+from workers.client import Client
+from workers.orchestration.scheduler import schedule
+
+Rows = dict[str, list[dict[str, Any]]]
+
+CAPABILITIES = ["interlock:execute", "interlock:agent", "python", "prose"]
+
+
+def settle(client: Client, run_id: UUID) -> None:
+    """Let the scheduler and the engine do all they can do alone."""
+    drain_all(client.runtime)
+    while schedule(client.runtime, run_id) or drain_all(client.runtime):
+        pass
+
+
+def hire(client: Client, project_id: UUID, name: str = "worker-1") -> UUID:
+    """A worker that is idle and may do anything."""
+    context = {"capabilities": CAPABILITIES, "max_concurrent_tasks": 100}
+    worker_id = UUID(str(client.create("worker", name, project_id=project_id, context=context)["id"]))
+    applied(client, worker_id, "registration_complete")
+    return worker_id
+
+
+def work(client: Client, run_id: UUID, worker_id: UUID, *, failing: Collection[str] = ()) -> None:
+    """Do every task that becomes queued, those in `failing` without success; pass gates, land what is complete."""
+    settle(client, run_id)
+    before = None
+    while before != (before := read(client, run_id)):
+        step(client, before, worker_id, failing)
+        settle(client, run_id)
+
+
+def step(client: Client, rows: Rows, worker_id: UUID, failing: Collection[str] = ()) -> None:
+    """Begin and end the tasks that are queued, pass the gates that run, and land the workstreams that wait for it."""
+    for row in rows["task"]:
+        if row["state"] == "queued":
+            perform(client, row["id"], worker_id, well=row["name"] not in failing)
+    for row in rows["test_gate"]:
+        if row["state"] == "RUNNING":
+            client.fire(row["id"], "gate_passed", by="test", data={"exit_code": 0})
+    for row in rows["workstream"]:
+        if row["state"] == "validating":
+            client.fire(row["id"], "validation_passed", by="test")
+
+
+def perform(client: Client, task_id: UUID, worker_id: UUID, *, well: bool) -> None:
+    """Begin a task and end it."""
+    started = {"worker_id": str(worker_id), "capabilities": CAPABILITIES}
+    client.fire(task_id, "worker_started", by="worker-1", data=started)
+    if well:
+        client.fire(task_id, "execution_completed", by="worker-1", data={"exit_code": 0})
+    else:
+        client.fire(task_id, "execution_failed", by="worker-1", data={"exit_code": 1, "error": "it broke"})
+
+
+def read(client: Client, run_id: UUID) -> Rows:
+    """All that is in a run, by kind."""
+    with transaction(client.runtime.database) as connection:
+        found = run_tree.whole(connection, run_id)
+    return {kind: [dict(row) for row in rows] for kind, rows in found.rows.items()}
+
+
+def states(client: Client, run_id: UUID, kind: str = "task") -> dict[str, str]:
+    """The plan's name -> where it stands."""
+    return {str(row["name"]): str(row["state"]) for row in read(client, run_id)[kind]}
