@@ -90,8 +90,8 @@ def test_hello_is_born_whole_and_started(submitted: Submit, client: Client, dba:
 def test_delivery_says_everything_where_tables_guards_and_workers_look(
     submitted: Submit, dba: Dba, tmp_path: Path
 ) -> None:
-    checkout = repositories.make(tmp_path / "checkout")
-    run = submitted(read_plan((EXAMPLES / "delivery.yaml").read_bytes()), directory=checkout)
+    repositories.make(tmp_path / "my-project")
+    run = submitted(read_plan((EXAMPLES / "delivery.yaml").read_bytes()), directory=tmp_path)
     workstreams, found, gates = (rows(dba, each) for each in ("workstream", "task", "test_gate"))
     for each in [*workstreams.values(), *found.values(), *gates.values(), *rows(dba, "run").values()]:
         assert each["run_id"] == str(run.id)
@@ -133,8 +133,8 @@ def test_delivery_says_everything_where_tables_guards_and_workers_look(
 
 
 def test_the_tables_and_links_say_the_same_as_the_contexts(submitted: Submit, dba: Dba, tmp_path: Path) -> None:
-    checkout = repositories.make(tmp_path / "checkout")
-    submitted(read_plan((EXAMPLES / "delivery.yaml").read_bytes()), directory=checkout)
+    repositories.make(tmp_path / "my-project")
+    submitted(read_plan((EXAMPLES / "delivery.yaml").read_bytes()), directory=tmp_path)
     typed = dba.execute("SELECT task_id::text, depends_on::text[], gate_dependencies::text[], unmet, kind FROM tasks")
     by_id = {each["id"]: each for each in rows(dba, "task").values()}
     for id_, depends_on, gates, unmet, kind in typed:
@@ -328,8 +328,8 @@ def test_only_what_failed_or_was_canceled_is_resumed(submitted: Submit, client: 
 
 
 def test_the_same_plan_says_the_same_however_often_it_is_kept(submitted: Submit, dba: Dba, tmp_path: Path) -> None:
-    checkout = repositories.make(tmp_path / "checkout")
+    repositories.make(tmp_path / "my-project")
     plan = read_plan((EXAMPLES / "delivery.yaml").read_bytes())
-    run = submitted(plan, directory=checkout)
+    run = submitted(plan, directory=tmp_path)
     (body,) = dba.execute("SELECT body FROM plans WHERE run_id = %s", (run.id,)).fetchone() or ()
     assert json.loads(Plan.model_validate(body).model_dump_json()) == body
