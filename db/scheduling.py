@@ -52,11 +52,18 @@ def release_workstreams(connection: Connection, ended: Mapping[UUID, str]) -> se
     return {row["id"] for row in returning(connection, "release_workstreams", rows)}
 
 
-def lose_gates(connection: Connection, failed: Iterable[UUID]) -> set[UUID]:
-    """Mark gates that failed for good, and all that wait for them; those newly marked."""
-    if not (ids := list(failed)):
+def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
+    """Mark gates that can never pass any more, and all that wait for them; those newly marked.
+
+    Args:
+        connection: the pass's transaction.
+        moves: gates that `failed` for good, workstreams that `ended`, tasks that `worked` or were given up, gates that
+            `moved`; all four.
+    """
+    given = {name: list(ids) for name, ids in moves.items()}
+    if not any(given.values()):
         return set()
-    return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), {"ids": ids})}
+    return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), given)}
 
 
 def relink_gate(connection: Connection, old: UUID, new: UUID) -> None:

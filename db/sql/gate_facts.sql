@@ -1,7 +1,8 @@
 -- What decides about gates, beside their own state.
 SELECT g.gate_id AS id, i.version, i.entity_id, g.state, g.moment, g.reruns_left, g.lost, w.state AS workstream_state,
-       r.state AS run_state, d.open AS dependencies_open, d.failed AS dependencies_failed, j.waiting AS judged_waiting,
-       j.ready AS judged_ready, j.unapplied AS judged_unapplied
+       r.state AS run_state, d.open AS dependencies_open, d.failed AS dependencies_failed,
+       a.waiting AS dependents_waiting, j.waiting AS judged_waiting, j.ready AS judged_ready,
+       j.unapplied AS judged_unapplied
   FROM test_gates g
   JOIN workflow_instances i ON i.id = g.gate_id
   JOIN workstreams w ON w.ws_id = g.workstream_id
@@ -11,6 +12,13 @@ SELECT g.gate_id AS id, i.version, i.entity_id, g.state, g.moment, g.reruns_left
                count(*) FILTER (WHERE o.state IN ('FAILED', 'BLOCKED')) AS failed
           FROM workflow_links l JOIN test_gates o ON o.gate_id = l.target_id
          WHERE l.source_id = g.gate_id AND l.role = 'depends_on') d ON true
+  LEFT JOIN LATERAL (
+        SELECT count(*) AS waiting
+          FROM workflow_links l
+          JOIN test_gates o ON o.gate_id = l.source_id
+          JOIN workstreams ow ON ow.ws_id = o.workstream_id
+         WHERE l.target_id = g.gate_id AND l.role = 'depends_on' AND o.state = 'PENDING'
+           AND ow.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')) a ON g.state = 'FAILED'
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE t.state IN ('pending', 'blocked', 'queued', 'running', 'retrying')) AS waiting,
                count(*) FILTER (WHERE t.state = 'validating') AS ready,

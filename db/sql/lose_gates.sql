@@ -1,6 +1,21 @@
--- Gates that failed for good, and all that wait for them, however far: none of these will ever pass.
-WITH RECURSIVE lost AS (
-    SELECT unnest(%(ids)s::uuid[]) AS id
+-- Gates that can never pass any more, and all that wait for them, however far: those that failed for good, those of
+-- workstreams that ended before they ran, those that nothing is left for to judge.
+WITH RECURSIVE never AS (
+    SELECT unnest(%(failed)s::uuid[]) AS id
+    UNION
+    SELECT gate_id FROM test_gates WHERE workstream_id = ANY(%(ended)s::uuid[]) AND state IN ('PENDING', 'BLOCKED')
+    UNION
+    SELECT g.gate_id FROM test_gates g
+     WHERE g.gate_id IN (SELECT unnest(%(moved)s::uuid[])
+                         UNION
+                         SELECT l.target_id FROM workflow_links l
+                          WHERE l.source_id = ANY(%(worked)s::uuid[]) AND l.role = 'gates')
+       AND g.moment = 'task' AND g.state IN ('PENDING', 'BLOCKED')
+       AND NOT EXISTS (SELECT FROM workflow_links l JOIN tasks t ON t.task_id = l.source_id
+                        WHERE l.target_id = g.gate_id AND l.role = 'gates'
+                          AND t.state NOT IN ('completed', 'failed', 'cancelled'))
+), lost AS (
+    SELECT id FROM never
     UNION
     SELECT l.source_id FROM lost JOIN workflow_links l ON l.target_id = lost.id AND l.role = 'depends_on'
 )

@@ -19,6 +19,9 @@ UNION ALL
 SELECT i.workflow_type, l.source_id FROM workflow_links l JOIN workflow_instances i ON i.id = l.source_id
  WHERE l.target_id = ANY(%(judged)s) AND l.role <> 'retry_of'  -- whatever names a gate that ended
 UNION ALL
+SELECT 'test_gate', l.target_id FROM workflow_links l  -- gates that are run again once those waiting for them are blocked
+ WHERE l.source_id = ANY(%(judged)s) AND l.role = 'depends_on'
+UNION ALL
 SELECT 'patch_ledger', ledger_id FROM patch_ledger_entries  -- the next in turn for the worktree
  WHERE workstream_id = ANY(%(freed)s) AND state = 'validated'
 UNION ALL

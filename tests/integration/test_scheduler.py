@@ -1,6 +1,5 @@
 """The scheduler on real PostgreSQL: completion is carried up, failure along, and nothing waits for ever (SSOT 3)."""
 
-
 import pytest
 
 from tests.running import Stage

@@ -42,6 +42,7 @@ class Gate(Thing):
     moment: str
     state: str = "PENDING"
     reruns: int = 0
+    replaced: bool = False
     after: list["Gate"] = field(default_factory=list)
     judged: list["Task"] = field(default_factory=list)
 
@@ -73,6 +74,20 @@ class World:
     def things(self) -> list[Thing]:
         return [self.run, *self.workstreams, *self.tasks, *self.gates]
 
+    def open(self) -> list[Thing]:
+        """What waits for somebody to say how it went."""
+        return [thing for thing in self.things() if self._is_open(thing)]
+
+    def _is_open(self, thing: Thing) -> bool:
+        match thing:
+            case Task(state="queued"):
+                return thing.home.state in OPEN
+            case Task(state="running" | "retrying") | Gate(state="RUNNING"):
+                return True
+            case Workstream(state="validating"):
+                return thing.landing
+        return False
+
     def settle(self) -> None:
         """Let everything happen that is due."""
         for _ in range(ROUNDS):
@@ -85,7 +100,7 @@ class World:
 
     def told(self, thing: Thing, trigger: str) -> bool:
         """Something is said from outside; False: it is refused, and nothing happens."""
-        to = self._answer(thing, trigger)
+        to = self.answer(thing, trigger)
         if to is None:
             return False
         if isinstance(thing, Task) and to == "retrying":
@@ -93,7 +108,8 @@ class World:
         thing.state = to
         return True
 
-    def _answer(self, thing: Thing, trigger: str) -> str | None:
+    def answer(self, thing: Thing, trigger: str) -> str | None:
+        """The state that something said from outside leads to; None: it is refused."""
         match thing, trigger, thing.state:
             case Task(), "worker_started", "queued":
                 return "running"
@@ -173,8 +189,9 @@ class World:
 
     def _gate_due(self, gate: Gate) -> str | None:
         match gate.state:
-            case "FAILED" if gate.reruns and not self._over(gate.home):
-                return "again"
+            case "FAILED" if self._may_run_again(gate) and not gate.replaced:
+                waiting = [each for each in self.gates if gate in each.after and each.state == "PENDING"]
+                return "again" if all(self._over(each.home) for each in waiting) else None  # they are blocked first
             case "BLOCKED" if all(each.state == "PASSED" for each in gate.after):
                 return "PENDING"
             case "PENDING" if not self._over(gate.home):
@@ -183,6 +200,9 @@ class World:
                 if all(each.state == "PASSED" for each in gate.after) and self._its_moment(gate):
                     return "RUNNING"
         return None
+
+    def _may_run_again(self, gate: Gate) -> bool:
+        return gate.reruns > 0 and not self._over(gate.home)
 
     def _its_moment(self, gate: Gate) -> bool:
         if gate.moment == "start":
@@ -198,7 +218,7 @@ class World:
     def _never(self, gate: Gate) -> bool:
         """Can this gate never pass any more? (Ruling 5: what depends on it can never be satisfied.)"""
         if gate.state == "FAILED":
-            return self._gate_due(gate) != "again"
+            return not self._may_run_again(gate)
         if gate.state not in ("PENDING", "BLOCKED"):
             return False
         nothing_to_judge = gate.moment == "task" and all(task.ended for task in self._judged(gate))
@@ -253,7 +273,7 @@ class World:
         """Ruling 1: a new one takes the place of the failed one wherever that was named."""
         base, _, number = old.name.partition("#")
         again = Gate(f"{base}#{int(number or 0) + 1}", home=old.home, moment=old.moment, reruns=old.reruns - 1)
-        again.after = list(old.after)
+        again.after, old.replaced = list(old.after), True
         self.gates.append(again)
         named_in = [each.after for each in self.gates if each is not again]
         named_in += [each.final for each in self.workstreams]

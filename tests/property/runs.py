@@ -1,10 +1,12 @@
 """Random runs: what plans can say, as sketches for the stage and as worlds for the model."""
 
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.property.players import Fates
 from tests.property.run_model import Gate, Task, Workstream, World
 from workflows.plan.moments import moments
 from workflows.plan.outline import outline
@@ -50,6 +52,38 @@ class Run:
 def runs() -> st.SearchStrategy[Run]:
     """Runs of any plan without circles: up to five workstreams of up to five tasks, with gates at every moment."""
     return _plans().filter(lambda plan: next(Waits(outline(plan)).cycles(), None) is None).map(_sketched)
+
+
+def many_tasks() -> tuple[Run, Fates]:
+    """A run of two hundred tasks in four workstreams, and who fails in it, for good or not."""
+    chances = Random(2026)
+    workstreams: Sketches = {
+        f"w{w}": {"depends_on": ["w0"] if w == 3 else [], "critical": False, "gates": []} for w in range(4)
+    }
+    tasks: Sketches = {}
+    for w in range(4):
+        for _ in range(50):
+            near = [name for name in tasks if name.startswith(f"w{w}/")]
+            after = chances.sample(near, min(len(near), chances.randint(0, 2)))
+            after += chances.sample([*tasks], 1) if w != 1 and tasks and chances.random() < 0.05 else []
+            tasks[f"w{w}/t{len(tasks)}"] = {
+                "workstream": f"w{w}",
+                "depends_on": sorted({*after}),
+                "critical": False,
+                "max_retries": 1,
+                "gates": [],
+                "blocked_by_gates": ["w1/start"] if w == 1 and len(near) % 7 == 0 else [],
+            }
+    awaited = {name for task in tasks.values() for name in task["depends_on"]}
+    for name in [each for each in tasks if each.startswith("w1/") and each not in awaited][:8]:
+        tasks[name]["gates"] = ["w1/task"]
+    gates: Sketches = {
+        f"w1/{moment}": {"workstream": "w1", "moment": moment, "reruns_left": 1, "depends_on": []}
+        for moment in ("start", "task", "final")
+    }
+    workstreams["w1"]["gates"] = ["w1/final"]
+    failing = {name: 1 for name in tasks if chances.random() < 0.15} | {"w2/t125": 2, "w1/start": 1, "w1/final": 1}
+    return Run(workstreams, tasks, gates, ()), Fates(failing)
 
 
 @st.composite

@@ -1,6 +1,6 @@
 """Runs against a plain model: random plans, workers, gates and people; every run ends as the rules say (SSOT 1-3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 
 from db import audit, requests
 from db.connect import transaction
-from tests.property.run_model import ENDED, OPEN, Gate, Task, Thing, Workstream, World
+from tests.property.run_model import ENDED, Gate, Task, Thing, Workstream, World
 from tests.property.run_rules import broken_rules
-from tests.property.runs import Run, runs
+from tests.property.players import Fates, play_together
+from tests.property.runs import Run, many_tasks, runs
 from tests.running import Stage
 from workers.firing import Firing
 from workers.orchestration.scheduler import schedule
 from workers.runtime import Runtime
+from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 
-ANSWERS = {"queued": Task, "running": Task, "retrying": Task, "RUNNING": Gate, "validating": Workstream}
 REPORTS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # what may be said of a thing in a state, the best first
     "queued": [("worker_started", {})],
     "running": [
@@ -36,9 +37,21 @@ REPORTS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # what may be said of 
     "RUNNING": [("gate_passed", {"exit_code": 0}), ("gate_failed", {"exit_code": 1, "stderr": "no"})],
     "validating": [("validation_passed", {}), ("validation_failed", {"reason": "conflict"})],
 }
-EVERY_REPORT = [*{trigger for reports in REPORTS.values() for trigger, _ in reports}, "retry_delay_elapsed"]
+REFUSABLE: list[tuple[type[Thing], str, dict[str, Any]]] = [
+    *((Task, trigger, data) for state in ("queued", "running") for trigger, data in REPORTS[state]),
+    (Task, "retry_delay_elapsed", {}),
+    *((Gate, trigger, data) for trigger, data in REPORTS["RUNNING"]),
+    *((Workstream, trigger, data) for trigger, data in REPORTS["validating"]),
+]
 VERBS = ["answer"] * 12 + ["time_passes"] * 2 + ["stale", "again", "pause", "resume", "resume"]
 VERBS += ["cancel_task", "cancel_workstream", "skip", "cancel_run"]
+STATES = "SELECT entity_id, current_state FROM workflow_instances WHERE id = %s OR workflow_type NOT IN ('run', 'worker')"
+REFUSED = "SELECT trigger, result FROM trigger_requests WHERE status NOT IN ('applied', 'superseded', 'scheduled')"
+SIGNALLED = """
+SELECT (SELECT count(*) FROM workflow_transitions t JOIN workflow_instances i ON i.id = t.workflow_id
+         WHERE i.id = %s OR i.workflow_type IN ('workstream', 'task', 'test_gate'))
+     + (SELECT count(*) FROM workflow_instances WHERE workflow_type IN ('workstream', 'task', 'test_gate') AND %s IS NOT NULL)
+"""
 MANY = st.integers(0, 999)
 STEPS = st.lists(st.lists(st.tuples(st.sampled_from(VERBS), MANY, MANY), min_size=1, max_size=4), max_size=12)
 
@@ -96,19 +109,12 @@ class Play:
         firing = self.firings[pick % len(self.firings)]
         self.firings.append(firing)
 
-    def open(self) -> list[Thing]:
-        """What waits for an answer."""
-        return [thing for thing in self.world.things() if self._is_open(thing)]
-
-    def _is_open(self, thing: Thing) -> bool:
-        match thing:
-            case Task(state="queued"):
-                return thing.home.state in OPEN
-            case Task(state="running" | "retrying") | Gate(state="RUNNING"):
-                return True
-            case Workstream(state="validating"):
-                return thing.landing
-        return False
+    def late(self) -> Iterator[tuple[Thing, str, dict[str, Any]]]:
+        """Reports that are a second one of the same, or too late."""
+        for thing in self.world.things():
+            for kind, trigger, data in REFUSABLE:
+                if isinstance(thing, kind) and self.world.answer(thing, trigger) is None:
+                    yield thing, trigger, data
 
     def _meet_reruns(self) -> None:
         """Find the gates that were run again: they go by the name of the first and a number."""
@@ -145,15 +151,15 @@ def take(play: Play, verb: str, pick: int, luck: int) -> None:
 
     world = play.world
     match verb:
-        case "answer" if thing := one_of(play.open()):
+        case "answer" if thing := one_of(play.world.open()):
             answer(play, thing, luck)
         case "time_passes" if thing := one_of([*world.tasks]):
             if thing not in play.spoken:
                 play.let_time_pass(thing)
         case "stale":
-            stale = one_of([(thing, said) for thing in world.things() for said in EVERY_REPORT if refuses(thing, said)])
-            if stale:
-                play.say(*stale, exit_code=0, worker_id="w", capabilities=[])
+            if late := one_of([*play.late()]):
+                thing, trigger, data = late
+                play.say(thing, trigger, **data)
         case "again" if play.firings:
             play.repeat(pick)
         case "pause" if thing := one_of([each for each in world.workstreams if each.state == "executing"]):
@@ -182,19 +188,14 @@ def answer(play: Play, thing: Thing, luck: int) -> None:
     play.say(thing, trigger, **data)
 
 
-def refuses(thing: Thing, trigger: str) -> bool:
-    """Would such a report be a duplicate, or too late?"""
-    return World()._answer(thing, trigger) is None
-
-
 def finish(play: Play, chances: Random) -> None:
     """Answer whatever is open until the run has ended; then what still runs, which nobody waits for."""
     world = play.world
     for _ in range(12 * len(world.things())):
-        if world.run.ended and not play.open():
+        if world.run.ended and not world.open():
             return
         paused = [each for each in world.workstreams if each.state == "paused"]
-        opened = play.open()
+        opened = world.open()
         assert world.run.state == "pending" or paused or opened, "it waits for ever"
         if world.run.state == "pending":
             play.say(world.run, "start")
@@ -213,11 +214,12 @@ def make_stage(make_runtime: Callable[..., Runtime], dba: Dba) -> Callable[[], S
 
 
 def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage], dba: Dba) -> None:
-    @hypothesis_settings(max_examples=EXAMPLES)
+    @hypothesis_settings(max_examples=EXAMPLES, report_multiple_bugs=False, phases=(PHASES))
     @given(run=runs(), steps=STEPS, unstarted=st.integers(0, 2), chances=st.randoms(use_true_random=False))
     def play_it(run: Run, steps: list[Any], unstarted: int, chances: Random) -> None:
         play = Play(make_stage(), run.world())
         play.stage.submit(run.workstreams, run.tasks, run.gates)
+        play.stage.ids["run"] = play.stage.run
         for each in play.world.workstreams:
             if each.name in run.skipped:
                 play.say(each, "skip", reason="left out")
@@ -238,4 +240,34 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
     assert verdict.transitions > 10 * EXAMPLES  # they did move
 
 
-EXAMPLES = 40
+import os
+from hypothesis import Phase
+PHASES = [Phase.generate] + ([Phase.shrink] if os.environ.get("SHRINK") else [])
+EXAMPLES = int(os.environ.get("EXAMPLES", 40))
+
+
+def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage], settings: Settings, dba: Dba) -> None:
+    run, fates = many_tasks()
+    stage, world = make_stage(), run.world()
+    stage.submit(run.workstreams, run.tasks, run.gates)
+    worker = stage.worker()
+    stage.client.fire(stage.run, "start", by="test")
+    read = play_together(settings, stage.run, worker, fates, players=4)
+    play_the_model(world, fates)
+    states = dba.execute(STATES, (stage.run,)).fetchall()
+    assert {name.replace("~", "#"): state for name, state in states} == {each.name: each.state for each in world.things()}
+    assert broken_rules(dba, stage.run) == []
+    assert dba.execute(REFUSED).fetchall() == []
+    assert [sum(read)] == [*dba.execute(SIGNALLED, (stage.run, stage.run)).fetchone()]  # each was read once
+    assert min(read) > 0
+
+
+def play_the_model(world: World, fates: Fates) -> None:
+    """Let the same be said to the model as the players say."""
+    world.told(world.run, "start")
+    world.settle()
+    while opened := world.open():
+        for thing in opened:
+            world.told(thing, fates.trigger(thing.name, thing.state, getattr(thing, "retries", 0)))
+        world.settle()
+    assert world.run.ended

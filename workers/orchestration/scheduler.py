@@ -90,7 +90,13 @@ class Pass:
         """Kind -> what the moves may have made due for something."""
         looked_at = moved.looked_at
         failed = scheduling.facts(self.connection, "test_gate", moved.failed_gates)
-        lost = scheduling.lose_gates(self.connection, [gate["id"] for gate in failed if owed.gate(gate) is None])
+        lost = scheduling.lose_gates(
+            self.connection,
+            failed=[gate["id"] for gate in failed if owed.gate(gate) is None],
+            ended=moved.ended_workstreams,
+            worked=moved.worked,
+            moved=looked_at["test_gate"],
+        )
         moved.judged |= lost
         ended = moved.ended | dict.fromkeys(lost, False)
         looked_at["task"] |= scheduling.release_tasks(self.connection, ended)
@@ -100,14 +106,14 @@ class Pass:
         return {kind: looked_at[kind] for kind in OWED if looked_at[kind]}
 
     def _carried_out(self, facts: Facts, due: Owed) -> bool:
-        """Is what is owed no trigger? Then it is done here: a gate is run again, a workstream's changes land."""
+        """Is what is owed no trigger? Then it is done here: a gate is run again (or not yet), changes land."""
         if due.trigger == "rerun":
             self._run_again(facts)
         elif due.trigger == "land":
             wanted = landing.intent(self.connection, facts["id"], facts["version"])
             self.effects_due += effects.intend(self.connection, [wanted])
         else:
-            return False
+            return due.trigger == "hold"
         return True
 
     def _run_again(self, facts: Facts) -> None:

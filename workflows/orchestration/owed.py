@@ -52,9 +52,14 @@ def task(facts: Facts) -> Owed | None:
 
 
 def gate(facts: Facts) -> Owed | None:
-    """What a gate is owed (SSOT 2.3.4, 2.3.6); `rerun` is no trigger: a failed gate is run again as a new one."""
+    """What a gate is owed (SSOT 2.3.4, 2.3.6).
+
+    `rerun` and `hold` are no triggers: a failed gate is run again as a new one, once all that depend on it are blocked.
+    """
     if facts["state"] == "FAILED":
-        return Owed("rerun") if facts["reruns_left"] > 0 and not _over(facts) else None
+        if facts["reruns_left"] == 0 or _over(facts):
+            return None
+        return Owed("hold" if facts["dependents_waiting"] else "rerun")
     if facts["state"] == "BLOCKED":
         return Owed("dependency_passed") if facts["dependencies_open"] == 0 else None
     if facts["state"] != "PENDING" or _over(facts):
