@@ -40,7 +40,7 @@ def _guarded(runtime: Runtime, claim: Claim) -> Report:
     tool, seconds = claim.context["tool"], claim.timeout_seconds + TRIAL_GRACE_SECONDS
     with breakers.calling(runtime, claim.project_id, tool, by="crew", lease_seconds=seconds) as call:
         ended = _labour(runtime, claim)
-        if ended.trigger != "execution_completed":
+        if ended.trigger != "execution_completed" and claims.still_held(runtime, claim.token):
             call.failed(str(ended.says["error"]))
         return ended
 
