@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
-from time import sleep
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -98,7 +98,7 @@ def hold_the_trial(told: Crowd, _: int, lease_seconds: float) -> None:
     with calling(Runtime(told.settings), told.project, TOOL, lease_seconds=lease_seconds):
         told.said.put(os.getpid())
         while True:
-            sleep(WAIT_SECONDS)  # until it is killed
+            Event().wait(WAIT_SECONDS)  # until it is killed
 
 
 def kill(process_id: int) -> None:

@@ -33,7 +33,7 @@ def refused(answers: Sequence[Answer], *naming: str) -> None:
 
 def test_an_unknown_type_is_refused_with_those_there_are(terminal: Terminal) -> None:
     commands = [("create", "saga", "X", "--project", PROJECT), ("definitions", "show", "saga")]
-    refused(terminal.all([*commands, ("definitions", "graph", "saga")]), "saga", "story, ticket")
+    refused(terminal.all([*commands, ("definitions", "graph", "saga")]), "saga", "story, ", "ticket, ")
     refused([terminal.run("definitions", "show", "story", "--version", "9.9.9")], "9.9.9", "1.0.0")
 
 

@@ -181,6 +181,20 @@ def test_a_task_that_left_before_its_start_was_applied_is_let_go(
     assert dba.execute("SELECT count(*) FROM task_claims WHERE ended_at IS NULL").fetchone() == (0,)
 
 
+def test_a_claim_keeps_others_off_from_its_first_moment(runtime: Runtime, site: Site) -> None:
+    """Before it is committed by its lock, before its start is applied by its row."""
+    first, second, third = site.queue(3)
+    one, two, three = (hand(runtime, name) for name in "abc")
+    with transaction(runtime.database) as connection, transaction(runtime.database) as other:
+        begun, beside = crew.claim(connection, one), crew.claim(other, two)
+    with transaction(runtime.database) as connection:
+        after = crew.claim(connection, three)
+    assert begun
+    assert beside
+    assert after
+    assert [begun["task_id"], beside["task_id"], after["task_id"]] == [first, second, third]
+
+
 # Who gets what ------------------------------------------------------------------------------------------------------
 
 
