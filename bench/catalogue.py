@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import accept, adr, bulk, decide, dispatch, history, latency, memory, single
+from bench import accept, adr, bulk, decide, dispatch, history, latency, memory, scheduler, single
 from bench.effort import Effort
 from bench.finding import Finding
 from bench.progress import Rounds
@@ -18,6 +18,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "history": history.measure,
     "dispatch": dispatch.measure,
     "memory": memory.measure,
+    "scheduler": scheduler.measure,
     "decide": decide.measure,
     "accept": accept.measure,
 }

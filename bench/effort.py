@@ -17,6 +17,7 @@ class Effort:
     timers: int
     crowd: int  # instances that must cost no Python object each
     decisions: int
+    run_tasks: int  # of the small run; the large one has ten times as many
 
 
 FULL = Effort(
@@ -30,6 +31,7 @@ FULL = Effort(
     timers=100_000,
     crowd=100_000,
     decisions=100_000,
+    run_tasks=1_000,
 )
 QUICK = Effort(
     rounds=2,
@@ -42,4 +44,5 @@ QUICK = Effort(
     timers=100_000,
     crowd=10_000,
     decisions=20_000,
+    run_tasks=200,
 )

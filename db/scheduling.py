@@ -66,6 +66,12 @@ def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
     return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), given)}
 
 
+def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:
+    """The gates that a gate depends on now."""
+    query = "SELECT target_id FROM workflow_links WHERE source_id = %s AND role = 'depends_on' ORDER BY target_id"
+    return [str(row.target_id) for row in connection.exec_driver_sql(query, (gate_id,))]
+
+
 def relink_gate(connection: Connection, old: UUID, new: UUID) -> None:
     """Let everything that names a failed gate name the one that is run in its place."""
     connection.exec_driver_sql(sql("relink_gate"), {"old": old, "new": new})

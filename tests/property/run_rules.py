@@ -1,14 +1,15 @@
-"""What must hold of a run in PostgreSQL at any moment at which nothing is due, by SQL: each finds what breaks a rule."""
+"""What must hold of a run in PostgreSQL whenever nothing is due, as SQL: each finds what breaks a rule."""
 
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 
-RULES = {
+RULES: dict[str, LiteralString] = {
     "1.3.7 (1) a workstream is where its tasks are": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id WHERE w.run_id = %(run)s
-           AND (w.state IN ('planned', 'ready', 'blocked') AND t.state IN ('running', 'validating', 'completed', 'failed')
+           AND (w.state IN ('planned', 'ready', 'blocked')
+                   AND t.state IN ('running', 'validating', 'completed', 'failed')
                 OR w.state = 'validating' AND t.state <> 'completed'
                 OR w.state IN ('completed', 'failed', 'cancelled', 'skipped')
                    AND t.state NOT IN ('completed', 'failed', 'cancelled'))""",
@@ -126,5 +127,5 @@ RULES = {
 
 def broken_rules(dba: "psycopg.Connection[Any]", run: UUID) -> list[tuple[str, Any]]:
     """Each rule that is broken, with what breaks it."""
-    found = {name: dba.execute(rule, {"run": run}).fetchall() for name, rule in RULES.items()}  # type: ignore[call-overload]
+    found = {name: dba.execute(rule, {"run": run}).fetchall() for name, rule in RULES.items()}
     return [(name, row) for name, rows in found.items() for row in rows]

@@ -1,5 +1,6 @@
 """Random runs: what plans can say, as sketches for the stage and as worlds for the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.property.players import Fates
-from tests.property.run_model import Gate, Task, Workstream, World
+from tests.property.run_model import World
+from tests.property.run_things import Gate, Task, Workstream
 from workflows.plan.moments import moments
 from workflows.plan.outline import outline
 from workflows.plan.plan import Plan
 from workflows.plan.waits import Waits
 
+MOST = st.sampled_from([1, 2, 3, 4] + [5] * 28)  # shrinks to the left
 Sketches = dict[str, dict[str, Any]]
 
 
@@ -49,9 +52,17 @@ class Run:
         return World(workstreams=[*homes.values()], tasks=[*tasks.values()], gates=[*gates.values()])
 
 
-def runs() -> st.SearchStrategy[Run]:
-    """Runs of any plan without circles: up to five workstreams of up to five tasks, with gates at every moment."""
-    return _plans().filter(lambda plan: next(Waits(outline(plan)).cycles(), None) is None).map(_sketched)
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Runs of any plan without circles: up to five workstreams of up to five tasks, with gates at every moment.
+
+    Hypothesis says how large, chance the rest: left to itself, Hypothesis draws plans in which little can happen.
+    """
+    chances = Random(draw(st.integers(0, 2**32 - 1)))
+    sizes = [chances.randint(1, draw(MOST)) for _ in range(chances.randint(1, draw(MOST)))]
+    while next(Waits(outline(plan := _plan(sizes, chances))).cycles(), None):
+        pass
+    return _sketched(plan)
 
 
 def many_tasks() -> tuple[Run, Fates]:
@@ -86,52 +97,57 @@ def many_tasks() -> tuple[Run, Fates]:
     return Run(workstreams, tasks, gates, ()), Fates(failing)
 
 
-@st.composite
-def _plans(draw: st.DrawFn) -> dict[str, Any]:
+def _plan(sizes: Sequence[int], chances: Random) -> dict[str, Any]:
     workstreams: list[dict[str, Any]] = []
     tasks: list[str] = []
-    gates: list[str] = []
-    for w in range(draw(st.integers(1, 5))):
+    gates: dict[str, list[str]] = {"start": [], "task": [], "final": []}
+    for w, size in enumerate(sizes):
         mine: list[str] = []
         made: list[dict[str, Any]] = []
-        for t in range(draw(st.integers(1, 5))):
-            made.append({"id": f"t{t}", "shell": "x", "retries": draw(st.integers(0, 2)), "critical": _rarely(draw)})
-            made[-1] |= {"depends_on": _some(draw, mine, 2) + _some(draw, tasks, 1), "gates": []}
+        for t in range(size):
+            critical, retries = chances.random() < 0.3, chances.choice([0, 0, 1, 2])
+            made.append({"id": f"t{t}", "shell": "x", "retries": retries, "critical": critical, "gates": []})
+            made[-1]["depends_on"] = _some(chances, mine, 2) + _some(chances, tasks, 1)
             mine.append(f"w{w}/t{t}")
         tasks += mine
-        checks: list[dict[str, Any]] = []
-        for g in range(draw(st.integers(0, 3))):
-            checks.append({"id": f"g{g}", "type": "UNIT", "shell": "x", "reruns": draw(st.integers(0, 1))})
-            checks[-1] |= {"depends_on": _some(draw, gates, 2), "blocks": []}
-            gates.append(f"w{w}/g{g}")
-            match draw(st.sampled_from(["start", "task", "task", "final"])):
-                case "start":
-                    checks[-1]["blocks"] = _some(draw, mine, 2)
-                case "task":
-                    for each in made:
-                        each["gates"] += [gates[-1]] if draw(st.booleans()) else []
-        workstreams.append({"id": f"w{w}", "tasks": made, "gates": checks, "critical": _rarely(draw)})
-        workstreams[-1]["depends_on"] = _some(draw, [each["id"] for each in workstreams[:-1]], 2)
-        workstreams[-1]["skip"] = draw(st.integers(0, 9)) == 9
-    _cross(draw, workstreams, tasks, gates)
+        checks = [_gate(chances, f"w{w}", f"g{g}", made, gates) for g in range(chances.randint(0, 3))]
+        after = _some(chances, [each["id"] for each in workstreams], 2)
+        workstreams.append({"id": f"w{w}", "tasks": made, "gates": checks, "depends_on": after})
+        workstreams[-1] |= {"critical": chances.random() < 0.2, "skip": chances.random() < 0.08}
+    if chances.random() < 0.3:
+        _cross(chances, workstreams, tasks, [name for names in gates.values() for name in names])
     return {"name": "random", "workstreams": workstreams}
 
 
-def _cross(draw: st.DrawFn, workstreams: list[dict[str, Any]], tasks: list[str], gates: list[str]) -> None:
-    """Now and then a gate stands before, or judges, a task of another workstream."""
+def _gate(
+    chances: Random, workstream: str, name: str, tasks: list[dict[str, Any]], gates: dict[str, list[str]]
+) -> dict[str, Any]:
+    """A gate before tasks, after tasks, or after all; it depends on such as may run before it."""
+    moment = chances.choice(["task", "start", "task", "final"])
+    earlier = gates["start"] + (gates["task"] if moment != "start" else []) + (gates["final"] * (moment == "final"))
+    after, reruns = _some(chances, earlier, 2), chances.randint(0, 1)
+    made = {"id": name, "type": "UNIT", "shell": "x", "reruns": reruns, "depends_on": after, "blocks": []}
+    chosen = [each for each in tasks if chances.random() < 0.6]
+    if moment == "start":
+        made["blocks"] = [f"{workstream}/{each['id']}" for each in chosen]
+    if moment == "task":
+        for each in chosen:
+            each["gates"].append(f"{workstream}/{name}")
+    gates[moment].append(f"{workstream}/{name}")
+    return made
+
+
+def _cross(chances: Random, workstreams: list[dict[str, Any]], tasks: list[str], gates: list[str]) -> None:
+    """Gates that stand before, or judge, tasks of another workstream."""
     for each in workstreams:
         for gate in each["gates"]:
-            gate["blocks"] += [name for name in _some(draw, tasks, 1) if _rarely(draw) and name not in gate["blocks"]]
+            gate["blocks"] += [name for name in _some(chances, tasks, 1) if name not in gate["blocks"]]
         for task in each["tasks"]:
-            task["gates"] += [name for name in _some(draw, gates, 1) if _rarely(draw) and name not in task["gates"]]
+            task["gates"] += [name for name in _some(chances, gates, 1) if name not in task["gates"]]
 
 
-def _some(draw: st.DrawFn, names: list[str], most: int) -> list[str]:
-    return draw(st.lists(st.sampled_from(names), unique=True, max_size=most)) if names else []
-
-
-def _rarely(draw: st.DrawFn) -> bool:
-    return draw(st.integers(0, 4)) == 4
+def _some(chances: Random, names: list[str], most: int) -> list[str]:
+    return chances.sample(names, chances.randint(0, min(most, len(names))))
 
 
 def _sketched(raw: dict[str, Any]) -> Run:

@@ -119,12 +119,14 @@ class Pass:
     def _run_again(self, facts: Facts) -> None:
         """A failed gate's successor: a new instance that is named wherever the old one was (ruling 1)."""
         old = instances.find(self.connection, str(facts["id"]))
+        needs = scheduling.gates_needed(self.connection, old["id"])  # those run again meanwhile, not those first named
         again = births.Birth(
             definition=self.gate,
             entity_id=f"{old['entity_id'].partition('~')[0][:90]}~{facts['reruns_left']}",
             project_id=old["project_id"],
             created_by="scheduler",
-            context=dict(old["context"]) | {"reruns_left": facts["reruns_left"] - 1, "retry_of": str(old["id"])},
+            context=dict(old["context"])
+            | {"reruns_left": facts["reruns_left"] - 1, "retry_of": str(old["id"]), "depends_on": needs},
         )
         if births.deliver(self.connection, [again]).new:
             scheduling.relink_gate(self.connection, old["id"], again.id)

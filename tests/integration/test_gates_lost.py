@@ -1,0 +1,105 @@
+"""A gate that can never pass holds nothing up for ever (ruling 5), and one that is run again only until then."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.running import Stage
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+BAD, GOOD = {"exit_code": 1}, {"exit_code": 0}
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba) -> Stage:
+    return Stage(runtime, dba)
+
+
+def test_a_task_does_not_wait_for_a_gate_of_a_skipped_workstream(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}, "b": {}},
+        {"a1": {"workstream": "a"}, "b1": {"workstream": "b", "blocked_by_gates": ["g"]}, "b2": {"workstream": "b"}},
+        {"g": {"workstream": "a"}},
+    )
+    stage.settle()
+    stage.fire("a", "skip")
+    stage.start()
+    assert stage.states("b1", "b2") == {"b1": "cancelled", "b2": "queued"}
+    stage.work("b2")
+    assert stage.states("b", "run") == {"b": "failed", "run": "failed"}
+
+
+def test_a_task_does_not_wait_for_a_gate_that_nothing_is_left_for_to_judge(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {
+            "t": {"workstream": "a", "max_retries": 0, "gates": ["lint"]},
+            "u": {"workstream": "a", "gates": ["unit"]},
+        },
+        {
+            "lint": {"workstream": "a", "moment": "task"},
+            "unit": {"workstream": "a", "moment": "task", "depends_on": ["lint"]},
+        },
+    )
+    stage.start()
+    stage.work("u")
+    assert stage.state("u") == "validating"
+    stage.work("t", exit_code=1)
+    assert stage.states("t", "u", "a", "run") == {"t": "failed", "u": "failed", "a": "failed", "run": "failed"}
+
+
+def test_a_workstream_does_not_wait_for_a_final_gate_of_one_that_failed(stage: Stage) -> None:
+    stage.submit(
+        {"a": {"gates": ["f"]}, "b": {"gates": ["g"]}},
+        {"a1": {"workstream": "a", "max_retries": 0}, "b1": {"workstream": "b"}},
+        {"f": {"workstream": "a", "moment": "final"}, "g": {"workstream": "b", "moment": "final", "depends_on": ["f"]}},
+    )
+    stage.start()
+    stage.work("b1")
+    assert stage.states("b", "g") == {"b": "validating", "g": "PENDING"}
+    stage.work("a1", exit_code=1)
+    assert stage.states("a", "b", "run") == {"a": "failed", "b": "failed", "run": "failed"}
+
+
+def test_a_gate_is_blocked_until_the_failed_one_before_it_passes_when_run_again(stage: Stage) -> None:
+    _submit_chain(stage)  # SSOT 2.3.7, "blocked then unblocked"
+    stage.fire("g1", "gate_failed", **BAD)
+    assert stage.states("g1", "g2", "t") == {"g1": "FAILED", "g2": "BLOCKED", "t": "blocked"}
+    stage.fire(_again(stage, "g1"), "gate_passed", **GOOD)
+    assert stage.states("g2", "t") == {"g2": "RUNNING", "t": "blocked"}
+    stage.fire("g2", "gate_passed", **GOOD)
+    assert stage.state("t") == "queued"
+    refused = "SELECT trigger FROM trigger_requests WHERE triggered_by = 'scheduler' AND status = 'rejected'"
+    assert stage.dba.execute(refused).fetchall() == []
+
+
+def test_a_gate_run_again_depends_on_the_gate_that_was_run_again_before_it(stage: Stage) -> None:
+    _submit_chain(stage)
+    stage.fire("g1", "gate_failed", **BAD)
+    stage.fire(_again(stage, "g1"), "gate_passed", **GOOD)
+    stage.fire("g2", "gate_failed", **BAD)
+    stage.fire(_again(stage, "g2"), "gate_passed", **GOOD)
+    assert stage.state("t") == "queued"
+
+
+def _submit_chain(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "blocked_by_gates": ["g2"]}},
+        {
+            "g1": {"workstream": "a", "reruns_left": 1},
+            "g2": {"workstream": "a", "reruns_left": 1, "depends_on": ["g1"]},
+        },
+    )
+    stage.start()
+
+
+def _again(stage: Stage, gate: str) -> Any:
+    """The gate that is run in the place of a failed one."""
+    query = "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'retry_of'"
+    found = stage.dba.execute(query, (stage.ids[gate],)).fetchone()
+    assert found, f"{gate} should have been run again"
+    return found[0]

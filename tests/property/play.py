@@ -1,0 +1,188 @@
+"""A run and its model side by side: what happens to one happens to the other, and both must agree each time."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from hypothesis import note
+
+from db import requests
+from db.connect import transaction
+from tests.property.run_model import World
+from tests.property.run_things import Gate, Task, Thing, Workstream
+from tests.running import Stage
+from workers.firing import Firing
+from workers.orchestration.scheduler import schedule
+
+T = TypeVar("T")
+
+REPORTS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # what may be said of a thing in a state, the best first
+    "queued": [("worker_started", {})],
+    "running": [
+        ("execution_completed", {"exit_code": 0}),
+        ("execution_failed", {"exit_code": 1, "error": "no"}),
+        ("timeout_exceeded", {}),
+        ("execution_failed", {"reason": "its worker was lost"}),
+    ],
+    "RUNNING": [("gate_passed", {"exit_code": 0}), ("gate_failed", {"exit_code": 1, "stderr": "no"})],
+    "validating": [("validation_passed", {}), ("validation_failed", {"reason": "conflict"})],
+}
+REFUSABLE: list[tuple[type[Thing], str, dict[str, Any]]] = [
+    *((Task, trigger, data) for state in ("queued", "running") for trigger, data in REPORTS[state]),
+    (Task, "retry_delay_elapsed", {}),
+    *((Gate, trigger, data) for trigger, data in REPORTS["RUNNING"]),
+    *((Workstream, trigger, data) for trigger, data in REPORTS["validating"]),
+]
+
+
+class Theatre(Stage):
+    """A stage that looks only where something is due, and puts up with being told the same twice."""
+
+    def settle(self) -> int:
+        total = 0
+        while True:
+            with transaction(self.runtime.database) as connection:
+                lanes = [row["lane"] for row in requests.lanes_due(connection)]
+            done = sum(self.runtime.applier.apply_lane(lane).taken for lane in lanes)
+            total += done
+            if schedule(self.runtime, self.run) + done == 0:
+                return total
+
+
+@dataclass
+class Play:
+    """A run on the stage and its model. What is said to one is said to the other, and both must agree each time."""
+
+    stage: Stage
+    world: World
+    well: int = 6  # of ten reports, those that are good whatever the chances say
+    said: dict[str, bool] = field(default_factory=dict)
+    firings: list[Firing] = field(default_factory=list)
+    spoken: list[Thing] = field(default_factory=list)
+
+    def say(self, thing: Thing, trigger: str, **data: Any) -> None:
+        """Fire a trigger, once the step is over."""
+        if thing in self.spoken:
+            return
+        self.spoken.append(thing)
+        request_id = f"{self.stage.run}/{len(self.said)}"
+        if trigger == "worker_started":
+            data = {"worker_id": str(self.stage.worker()), "capabilities": []}
+        self.said[request_id] = self.world.told(thing, trigger)
+        note(f"{thing.name}: {trigger} {'' if self.said[request_id] else '(to be refused)'}")
+        self.firings.append(Firing(self.stage.ids[thing.name], trigger, "test", request_id, data))
+
+    def let_time_pass(self, thing: Thing) -> None:
+        """The deadline of whatever state the thing is in runs out."""
+        if thing in self.spoken:
+            return
+        self.spoken.append(thing)
+        note(f"{thing.name}: its time is over")
+        self.stage.dba.execute(
+            "UPDATE trigger_requests SET not_before = now() WHERE status = 'scheduled' AND workflow_id = %s",
+            (self.stage.ids[thing.name],),
+        )
+        with transaction(self.stage.runtime.database) as connection:
+            requests.wake(connection, limit=1_000)
+        self.world.told(thing, {"running": "timeout_exceeded", "retrying": "retry_delay_elapsed"}.get(thing.state, ""))
+
+    def end_step(self) -> None:
+        """Let both settle, and compare."""
+        fired = [firing.request_id for firing in self.firings]
+        self.stage.client.fire_many(self.firings)
+        self.firings, self.spoken = [], []
+        self.stage.settle()
+        self.world.settle()
+        self._meet_reruns()
+        states = self.stage.states(*(thing.name for thing in self.world.things()))
+        assert states == {thing.name: thing.state for thing in self.world.things()}
+        with transaction(self.stage.runtime.database) as connection:
+            statuses = {name: row["status"] for name, row in requests.by_ids(connection, fired).items()}
+        assert statuses == {name: "applied" if self.said[name] else "rejected" for name in fired}
+
+    def late(self) -> Iterator[tuple[Thing, str, dict[str, Any]]]:
+        """Reports that are a second one of the same, or too late."""
+        for thing in self.world.things():
+            for kind, trigger, data in REFUSABLE:
+                if isinstance(thing, kind) and self.world.answer(thing, trigger) is None:
+                    yield thing, trigger, data
+
+    def _meet_reruns(self) -> None:
+        """Find the gates that were run again: they go by the name of the first and a number."""
+        ids = self.stage.ids
+        for name in (gate.name for gate in self.world.gates if gate.name not in ids):
+            base, _, number = name.partition("#")
+            before = ids[base if number == "1" else f"{base}#{int(number) - 1}"]
+            found = self.stage.dba.execute(
+                "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'retry_of'", (before,)
+            ).fetchall()
+            assert len(found) == 1, f"{name} should have been run again"
+            ids[name] = found[0][0]
+
+
+def take(play: Play, verb: str, chances: Random) -> None:
+    """One thing happens, by chance to one of those that it can happen to."""
+    world = play.world
+
+    def one_of(things: Iterable[T]) -> T | None:
+        found = [*things]
+        return chances.choice(found) if found else None
+
+    match verb:
+        case "answer" if thing := one_of(world.open()):
+            answer(play, thing, chances)
+        case "time_passes" if thing := one_of(world.tasks):
+            play.let_time_pass(thing)
+        case "late" if late := one_of(play.late()):
+            play.say(late[0], late[1], **late[2])
+        case "again" if play.firings:
+            play.firings.append(chances.choice(play.firings))
+        case "pause" if each := one_of(each for each in world.workstreams if each.state == "executing"):
+            play.say(each, "pause")
+        case "resume" if each := one_of(each for each in world.workstreams if each.state == "paused"):
+            play.say(each, "resume")
+        case "interfere":
+            interfere(play, chances)
+
+
+def interfere(play: Play, chances: Random) -> None:
+    """A person does not want something any more: now and then the whole run."""
+    world, what = play.world, chances.randrange(20)
+    if what == 0:
+        play.say(world.run, "cancel", reason="enough")
+    elif what < 4:
+        play.say(chances.choice(world.workstreams), "user_cancelled")
+    elif what < 8:
+        play.say(chances.choice(world.workstreams), "skip", reason="not wanted")
+    else:
+        play.say(chances.choice(world.tasks), "user_cancelled")
+
+
+def answer(play: Play, thing: Thing, chances: Random) -> None:
+    """Whoever works for an open thing reports."""
+    if thing.state == "retrying":
+        play.let_time_pass(thing)
+        return
+    reports = REPORTS[thing.state]
+    trigger, data = reports[0] if chances.randrange(10) < play.well else chances.choice(reports)
+    play.say(thing, trigger, **data)
+
+
+def finish(play: Play, chances: Random) -> None:
+    """Answer whatever is open until the run has ended; then what still runs, which nobody waits for."""
+    world = play.world
+    for _ in range(12 * len(world.things())):
+        if world.run.ended and not world.open():
+            return
+        paused = [each for each in world.workstreams if each.state == "paused"]
+        opened = world.open()
+        assert world.run.state == "pending" or paused or opened, "it waits for ever"
+        if world.run.state == "pending":
+            play.say(world.run, "start")
+        for each in paused:
+            play.say(each, "resume")
+        for thing in chances.sample(opened, chances.randint(min(1, len(opened)), len(opened))):
+            answer(play, thing, chances)
+        play.end_step()
+    raise AssertionError("it does not end")
