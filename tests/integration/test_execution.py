@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.waiting import eventually
+from tests.wardens import warden, wardens
 from workers.execution.command import INHERITED, Command
 from workers.execution.finished import Finished
 from workers.execution.run import run
@@ -28,9 +29,9 @@ MIB = 1 << 20
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     """No child of ours, running or waiting to be reaped, and no file descriptor."""
-    before = set(psutil.Process().children(recursive=True)), psutil.Process().num_fds()
+    before = psutil.Process().num_fds()
     yield
-    assert (set(psutil.Process().children(recursive=True)), psutil.Process().num_fds()) == before
+    assert (wardens(), psutil.Process().num_fds()) == ([], before)
 
 
 def done(cwd: Path, *argv: str, **asked: Any) -> Finished:
@@ -202,8 +203,8 @@ os.write(1, b'x' * 900_000)
 def test_what_still_lies_in_the_pipe_at_the_end_is_kept(tmp_path: Path) -> None:
     def tick_until_it_is_over() -> None:
         (tmp_path / "go").touch()
-        warden = next(each for each in psutil.Process().children() if "execution.warden" in " ".join(each.cmdline()))
-        eventually(lambda: warden.status() == psutil.STATUS_ZOMBIE)
+        watching = warden()
+        eventually(lambda: watching.status() == psutil.STATUS_ZOMBIE)
 
     command = Command((sys.executable, "-I", "-S", "-c", WRITES_A_LOT_AND_ENDS), tmp_path, timeout_seconds=20)
     ended = run(command, on_tick=tick_until_it_is_over, tick_seconds=0.2)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.waiting import eventually
+from tests.wardens import warden, wardens
 from workers.execution.command import Command
 from workers.execution.finished import Finished
 from workers.execution.run import run
@@ -68,15 +69,14 @@ class Marked:
 
 @pytest.fixture
 def marked(tmp_path: Path) -> Iterator[Marked]:
-    """Its processes must be gone when the test is over, and so must every child of this process."""
+    """Its processes must be gone when the test is over, and so must every warden of this process."""
     made = Marked(tmp_path)
-    before = psutil.Process().children(recursive=True)
     yield made
     left = made.alive()
     for process in left:
         process.kill()
     assert left == []
-    assert psutil.Process().children(recursive=True) == before
+    assert wardens() == []
 
 
 def test_a_timeout_ends_the_whole_tree_with_its_daemons(marked: Marked) -> None:
@@ -130,7 +130,7 @@ def test_an_orphan_that_ended_is_reaped_while_the_command_runs(marked: Marked) -
     seen: list[list[str]] = []
 
     def look() -> None:
-        seen.append([child.status() for child in psutil.Process().children(recursive=True)])
+        seen.append([child.status() for each in wardens() for child in each.children(recursive=True)])
 
     run(marked.command("(true & true &); sleep 0.6"), on_tick=look, tick_seconds=0.2)
     assert seen
@@ -148,14 +148,14 @@ def test_a_cancel_ends_the_tree_after_the_grace(marked: Marked) -> None:
 def test_a_cancel_that_comes_too_late_does_not_hide_the_end(marked: Marked) -> None:
     with running(marked.command("touch up; exec sleep 300")) as begun:
         eventually((marked.directory / "up").exists)
-        warden = psutil.Process().children()[0]
-        command = warden.children()[0]
-        warden.suspend()
+        watching = warden()
+        command = watching.children()[0]
+        watching.suspend()
         begun.cancel()
         begun.cancel()
         command.kill()
         eventually(lambda: command.status() == psutil.STATUS_ZOMBIE)
-        warden.resume()
+        watching.resume()
         begun.tend(5)
         assert begun.finished().signal == signal.SIGKILL
 
@@ -259,7 +259,8 @@ def test_a_ctrl_c_for_who_asked_ends_the_tree_through_its_exception(
 
 def test_a_warden_that_is_asked_to_end_cancels_its_command(marked: Marked) -> None:
     def ask() -> None:
-        psutil.Process().children()[0].terminate()
+        for each in wardens():
+            each.terminate()
 
     ended = run(marked.command("sleep 300"), on_tick=ask, tick_seconds=0.3)
     assert (ended.cancelled, ended.signal) == (True, signal.SIGTERM)
@@ -268,7 +269,8 @@ def test_a_warden_that_is_asked_to_end_cancels_its_command(marked: Marked) -> No
 def test_a_warden_that_is_killed_takes_the_command_along_and_is_a_fault(marked: Marked) -> None:
     def murder() -> None:
         if (marked.directory / "up").exists():
-            psutil.Process().children()[0].kill()
+            for each in wardens():
+                each.kill()
 
     with pytest.raises(WardenLost, match="hello"):
         run(marked.command("echo hello; sleep 300 & touch up; sleep 301"), on_tick=murder, tick_seconds=0.05)

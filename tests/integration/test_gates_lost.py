@@ -85,6 +85,34 @@ def test_a_gate_run_again_depends_on_the_gate_that_was_run_again_before_it(stage
     assert stage.state("t") == "queued"
 
 
+def test_a_gate_run_again_when_its_last_task_was_given_up_holds_nothing_up(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "gates": ["lint"]}, "u": {"workstream": "a", "gates": ["unit"]}},
+        {
+            "lint": {"workstream": "a", "moment": "task", "reruns_left": 1},
+            "unit": {"workstream": "a", "moment": "task", "depends_on": ["lint"]},
+        },
+    )
+    stage.start()
+    stage.work("u")
+    stage.work("t")
+    stage.client.fire(stage.ids["lint"], "gate_failed", by="test", data=BAD)  # both in one pass
+    stage.fire("t", "user_cancelled")
+    assert stage.states("t", "u", "a", "run") == {"t": "cancelled", "u": "failed", "a": "failed", "run": "failed"}
+
+
+def test_work_that_became_free_during_a_pause_goes_on_after_it(stage: Stage) -> None:
+    stage.submit({"a": {}}, {"t": {"workstream": "a"}, "u": {"workstream": "a", "depends_on": ["t"]}})
+    stage.start()
+    stage.begin("t")
+    stage.fire("a", "pause")
+    stage.fire("t", "execution_completed", exit_code=0)
+    assert stage.states("t", "u") == {"t": "completed", "u": "pending"}
+    stage.fire("a", "resume")
+    assert stage.state("u") == "queued"
+
+
 def _submit_chain(stage: Stage) -> None:
     stage.submit(
         {"a": {}},

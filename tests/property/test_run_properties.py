@@ -26,7 +26,7 @@ Dba = psycopg.Connection[Any]
 
 EXAMPLES = 70
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
-VERBS = ["answer"] * 12 + ["time_passes"] * 2 + ["late", "again", "pause", "resume", "resume", "interfere"]
+VERBS = ["answer"] * 12 + ["time_passes"] * 2 + ["late", "again", "pause", "pause", "resume", "interfere"]
 STEPS = st.lists(st.lists(st.sampled_from(VERBS), min_size=1, max_size=4), max_size=12)
 STATES = """
 SELECT entity_id, current_state FROM workflow_instances WHERE workflow_type NOT IN ('worker', 'approval')"""
