@@ -1,6 +1,7 @@
 """`scheduler`: what a task costs to submit, schedule and apply, in a run of a thousand and in one of ten thousand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from bench.carrying import Carrier, Spent
@@ -10,7 +11,8 @@ from bench.progress import Rounds
 from bench.stage import Stage
 
 GROWTH = 10
-CHAINED = 300  # tasks of a chain that are carried out: each takes several rounds, whatever the length of the chain
+ROUNDS = 3  # at most: each takes a minute
+CHAINED = 100  # tasks of a chain that are carried out: each takes several rounds, whatever the length of the chain
 Task = dict[str, Any]
 Carried = list[tuple[Spent, Spent]]
 
@@ -20,10 +22,11 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     carrier, small = Carrier(stage, stage.side("scheduler")), effort.run_tasks
     large = small * GROWTH
     chained = min(CHAINED, small)
-    carrier.carry_out(wide(small))  # warm-up
+    carrier.carry_out(wide(large))  # warm-up, on tables that are empty as they never are again
     wides: Carried = []
     deeps: Carried = []
-    for _ in rounds:
+    for _ in replace(rounds, number=min(rounds.number, ROUNDS)):
+        carrier.analyze()
         wides.append((carrier.carry_out(wide(large)), carrier.carry_out(wide(small))))
         deeps.append((carrier.carry_out(deep(large), only=chained), carrier.carry_out(deep(small), only=chained)))
     carrier.close()
