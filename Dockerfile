@@ -31,7 +31,7 @@ RUN groupadd --system --gid 10001 interlock \
  && useradd --system --uid 10001 --gid interlock --home-dir /srv/interlock --shell /usr/sbin/nologin interlock
 COPY --from=build /opt/interlock /opt/interlock
 WORKDIR /srv/interlock
-RUN mkdir work && chown interlock:interlock work
+RUN mkdir work audit && chown interlock:interlock work audit
 COPY examples ./examples
 
 ENV PATH=/opt/interlock/bin:$PATH \

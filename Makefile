@@ -1,6 +1,8 @@
 # Everything a person or CI runs. Only Python >= 3.11 (with pip) and make are assumed.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests wait for servers more than they compute: three processes, each with servers of its own, keep two cores busy.
+PYTEST_ARGS ?= -n 3
 
 .PHONY: setup up demo test check bench lock clean
 
@@ -26,6 +28,7 @@ check: setup  ## format, lint, strict types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/interlock definitions check
 
 bench: setup  ## ratios from one interleaved run, into bench/results/
 	$(BIN)/python -m bench

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping
 from db import crew, crew_requests, requests, roster
 
 SILENT_BATCH = 500
-GONE = "max_timeout_exceeded"
+GONE, RESUME = "max_timeout_exceeded", "resume"
 
 Hints = Sequence[Mapping[str, Any]]
 
@@ -19,10 +19,14 @@ def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: f
 
     Args:
         connection: the sweep's transaction.
-        silent_seconds: how long a busy worker may be silent (SSOT 1.5.6: two heartbeats).
-        gone_seconds: after how long an unresponsive or idle one is shut down.
+        silent_seconds: how long a busy worker may be silent (SSOT 1.5.6: two heartbeats), and one of the execution
+            engine in whatever state (SSOT 2.1.3), which then has crashed.
+        gone_seconds: after how long an unresponsive, idle or suspended one is shut down.
     """
-    found = roster.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH)
+    found = [
+        *roster.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH),
+        *roster.silent_uet(connection, silent_seconds=silent_seconds, limit=SILENT_BATCH),
+    ]
     return len(found), relieve(connection, found, "fell silent") if found else []
 
 
@@ -52,7 +56,9 @@ def _request(worker_id: UUID, version: int, trigger: str, reason: str) -> dict[s
 
 
 def _owed(row: RowMapping, certain: bool) -> list[str]:
-    return [row["owed"], GONE] if certain and row["owed"] != GONE else [row["owed"]]
+    # A suspended worker has no other way out of its state than to be idle for a moment.
+    ends = row["owed"] == RESUME or (certain and row["owed"] != GONE)
+    return [row["owed"], GONE] if ends else [row["owed"]]
 
 
 def told(accepted: Mapping[str, RowMapping]) -> Hints:

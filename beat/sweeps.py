@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, requests, supervision
+from db import effects, metrics, requests, supervision
 
 WAKE_BATCH = 5_000
 LEASE_BATCH = 500
@@ -26,8 +26,9 @@ def dispatch(connection: Connection) -> tuple[int, Sequence[RowMapping], Sequenc
 def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]:
     """Take back effects whose lease ran out; those that can be run again. The others' instances are told."""
     expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH)
+    metrics.note_each(connection, metrics.LEASE_EXPIRIES, ((effect["name"],) for effect in expired))
     told = [
-        effects.telling(effect, effect["failed_trigger"], error=effect["error"])
+        effects.telling(effect, effect["failed_trigger"], error=effect["error"], trace=effect["trace"])
         for effect in expired
         if effect["status"] == "dead" and effect["failed_trigger"]
     ]
@@ -35,10 +36,17 @@ def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]
     return [effect for effect in expired if effect["status"] == "pending"]
 
 
-def prune(connection: Connection, *, keep_days: float) -> int:
-    """Delete a batch of what is finished and past its keeping time; how many rows went, 0 when none are left."""
+def prune(connection: Connection, *, keep_days: float, keep_effects_days: float | None = None) -> int:
+    """Delete a batch of what is finished and past its keeping time; how many rows went, 0 when none are left.
+
+    Args:
+        connection: the sweep's transaction.
+        keep_days: how long finished requests are kept, and their ids known.
+        keep_effects_days: how long effects are that are done; None: as long.
+    """
+    effects_days = keep_days if keep_effects_days is None else keep_effects_days
     return requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH) + effects.prune(
-        connection, keep_days=keep_days, limit=PRUNE_BATCH
+        connection, keep_days=effects_days, limit=PRUNE_BATCH
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from bench import accept, adr, bulk, decide, dispatch, history, latency, memory, scheduler, single
+from bench import accept, adr, audit, bulk, decide, dispatch, heartbeats, history, latency, memory, scheduler, single
 from bench.effort import Effort
 from bench.finding import Finding
 from bench.progress import Rounds
@@ -19,6 +19,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "dispatch": dispatch.measure,
     "memory": memory.measure,
     "scheduler": scheduler.measure,
+    "heartbeats": heartbeats.measure,
     "decide": decide.measure,
     "accept": accept.measure,
+    "audit": audit.measure,
 }

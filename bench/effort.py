@@ -18,6 +18,7 @@ class Effort:
     crowd: int  # instances that must cost no Python object each
     decisions: int
     run_tasks: int  # of the small run; the large one has ten times as many
+    workers: int  # that are all alive
 
 
 FULL = Effort(
@@ -32,6 +33,7 @@ FULL = Effort(
     crowd=100_000,
     decisions=100_000,
     run_tasks=1_000,
+    workers=100_000,
 )
 QUICK = Effort(
     rounds=2,
@@ -45,4 +47,5 @@ QUICK = Effort(
     crowd=10_000,
     decisions=20_000,
     run_tasks=200,
+    workers=20_000,
 )

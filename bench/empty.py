@@ -33,11 +33,12 @@ def empty() -> None:
 @app.task(ignore_result=True)
 def stamp(slot: int) -> None:
     """Nothing but to note, in shared memory, the instant it runs."""
-    SLOT.pack_into(_slots(), slot * SLOT.size, time.monotonic_ns())
+    SLOT.pack_into(slots(), slot * SLOT.size, time.monotonic_ns())
 
 
 @cache
-def _slots() -> mmap.mmap:
+def slots() -> mmap.mmap:
+    """This process's shared memory, as its environment names it."""
     return open_slots(Path(os.environ[SLOTS]))
 
 

@@ -1,9 +1,8 @@
 """`latency`: from the call of `fire` to the commit, against the empty task from `delay` to its run, at 20/s each.
 
-Both sides take turns within a round, 25 ms apart, so that they meet the same machine. Ours ends when the event bus
-message of the move arrives here: the worker sends it after its commit, so the figure is later than the commit, against
-us. Theirs ends when the task body runs: it notes the instant (`CLOCK_MONOTONIC`, one clock for all processes) in shared
-memory, which takes a microsecond.
+Both sides take turns within a round, 25 ms apart, so that they meet the same machine. Ours ends when COMMIT has
+returned to the worker, theirs when the task body runs: each notes the instant (`CLOCK_MONOTONIC`, one clock for all
+processes) in shared memory, which takes a microsecond. Our move's event bus message says that it was this commit.
 """
 
 import json
@@ -34,19 +33,18 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     """p50 and p99 of each round."""
     ours, theirs = stage.side("latency"), stage.side("latency_empty", empty=True)
     each_round = round(effort.latency_seconds / PERIOD_SECONDS)
-    slots = stage.home.path / "slots"
+    slots, notes = stage.home.path / "slots", stage.home.path / "notes"
     slots.write_bytes(bytes(SLOT.size * each_round * rounds.number))
-    with interlock_node(stage, ours), plain_node(stage, "bench.empty", theirs, slots):
+    notes.write_bytes(bytes(SLOT.size))
+    with interlock_node(stage, ours, notes=notes), plain_node(stage, "bench.empty", theirs, slots):
         plant, empty = Plant(stage, ours), Empty(theirs.broker_url)
         plant.populate()
         plant.single(WARM_UP)
         empty.single(WARM_UP)
-        applied, ran = _in_turns(plant, slots, rounds, each_round)
+        applied, ran = _in_turns(plant, slots, notes, rounds, each_round)
         plant.close()
         empty.close()
-    note = (
-        f"{each_round} a round and side at 20/s; ours until the event bus message, theirs until the task's first line"
-    )
+    note = f"{each_round} a round and side at 20/s; ours until COMMIT has returned, theirs until the task's first line"
     return [
         Finding(
             "latency.p50", "enqueue to commit : to empty task's run", "ms", *_p50(applied, ran), Bar("≤", 2.0), note
@@ -55,10 +53,10 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     ]
 
 
-def _in_turns(plant: Plant, slots: Path, rounds: Rounds, each_round: int) -> tuple[Figures, Figures]:
+def _in_turns(plant: Plant, slots: Path, notes: Path, rounds: Rounds, each_round: int) -> tuple[Figures, Figures]:
     ours: Figures = []
     theirs: Figures = []
-    with Listener(plant) as listener, open_slots(slots) as memory:
+    with open_slots(notes) as commits, Listener(plant, commits) as listener, open_slots(slots) as memory:
         for number in rounds:
             applied, sent = [], []
             due = time.perf_counter()
@@ -75,10 +73,11 @@ def _in_turns(plant: Plant, slots: Path, rounds: Rounds, each_round: int) -> tup
 
 
 class Listener:
-    """Fires a trigger and waits for its event on the bus."""
+    """Fires a trigger, waits for its event on the bus, and reads when it was committed."""
 
-    def __init__(self, plant: Plant) -> None:
+    def __init__(self, plant: Plant, commits: mmap) -> None:
         self._plant = plant
+        self._commits = commits
         self._bus = Redis.from_url(plant.client.runtime.settings.resolved_broker_url())
         self._heard = self._bus.pubsub(ignore_subscribe_messages=True)
 
@@ -92,12 +91,12 @@ class Listener:
         self._bus.close()
 
     def fire(self) -> float:
-        """Milliseconds from the call to the event."""
+        """Milliseconds from the call to the commit."""
         instance_id, trigger = self._plant.next()
-        began = time.perf_counter()
+        began = time.monotonic_ns()
         self._plant.client.fire(instance_id, trigger, by="bench")
         self._hear(instance_id)
-        return (time.perf_counter() - began) * 1e3
+        return float(SLOT.unpack_from(self._commits)[0] - began) / 1e6
 
     def _hear(self, instance_id: UUID) -> None:
         until = time.perf_counter() + PATIENCE_SECONDS

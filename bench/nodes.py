@@ -24,10 +24,18 @@ BROKER, DATABASE, SLOTS = "BENCH_BROKER_URL", "BENCH_DATABASE_URL", "BENCH_SLOTS
 
 
 @contextmanager
-def interlock_node(stage: Stage, servers: Servers) -> Iterator[Child]:
-    """The trigger node of `interlock up`: `celery -A workers.main:app worker -Q triggers,sweeps -c 2 -E`."""
+def interlock_node(stage: Stage, servers: Servers, *, notes: Path | None = None) -> Iterator[Child]:
+    """The trigger node of `interlock up`: `celery -A workers.main:app worker -Q triggers,sweeps -c 2 -E`.
+
+    With `notes`, shared memory in which it notes when it last committed (`bench.noting`).
+    """
     parts = table.celery_parts(stage.home, stage.settings(servers), servers)
     node = next(part for part in parts if part.name == "triggers1")
+    if notes:
+        command = ["bench.noting:app" if word == "workers.main:app" else word for word in node.command]
+        node = replace(
+            node, command=tuple(command), environment={**node.environment, SLOTS: str(notes)}, directory=ROOT
+        )
     with _running(stage, node) as child:
         yield child
 

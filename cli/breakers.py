@@ -9,9 +9,10 @@ import typer
 from cli.output import AsJson, console, print_json, print_table
 from db import breakers
 from db.connect import transaction
-from workers.breakers import known
+from workers.breakers import configure, known
 from workers.breakers import reset as reset_breaker
 from workers.client import Client
+from workers.operators import os_user
 from workers.runtime import Runtime
 from workflows.errors import AmbiguousInstance, UnknownInstance
 
@@ -20,6 +21,13 @@ app = typer.Typer(no_args_is_help=True, help="Circuit breakers: tools that faile
 Tool = Annotated[str, typer.Argument(help="The tool's name, as plans say it.")]
 Project = Annotated[UUID | None, typer.Option(help="The project, where several have a breaker of that name.")]
 NEWEST = 5
+
+CONFIGURE_HELP = """Change when TOOL's breaker opens and closes: at once, until a plan that names the tool is submitted.
+
+\b
+Example:
+  interlock breaker configure pytest --failure-threshold 10 --cooldown 300
+"""
 
 RESET_HELP = """Close TOOL's breaker at once, whatever its cooldown; kept in its history with who did it and why.
 
@@ -59,10 +67,7 @@ def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
         print_json(found | {"history": events})
         return
     console.print(f"[bold]{tool}[/] is [bold]{found['state']}[/], {_says(found)}")
-    console.print(
-        f"opens after {found['failure_threshold']} failures in a row, for {found['cooldown_seconds']:g} s; "
-        f"closes after {found['success_threshold']} successful trials; project {found['project_id']}"
-    )
+    console.print(f"{_configured(found)}; project {found['project_id']}")
     if events:
         print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
 
@@ -70,7 +75,9 @@ def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
 @app.command(help=RESET_HELP)
 def reset(
     tool: Tool,
-    by: Annotated[str, typer.Option(help="Who resets it.")],
+    by: Annotated[
+        str, typer.Option(help="Who resets it, an operator.", default_factory=os_user, show_default="the OS user")
+    ],
     reason: Annotated[str, typer.Option(help="Why: what was wrong, and is no longer.")],
     project: Project = None,
     as_json: AsJson = False,
@@ -83,6 +90,32 @@ def reset(
         print_json(closed)
     else:
         console.print(f"[bold]{tool}[/] is [bold]{closed['state']}[/] (was {found['state']})")
+
+
+@app.command("configure", help=CONFIGURE_HELP)
+def configure_(
+    tool: Tool,
+    failure_threshold: Annotated[int | None, typer.Option(min=1, help="Failures in a row that open it.")] = None,
+    cooldown: Annotated[float | None, typer.Option(min=0.001, help="Seconds that it stays open.")] = None,
+    success_threshold: Annotated[int | None, typer.Option(min=1, help="Trials that must succeed to close it.")] = None,
+    project: Project = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a tool's breaker."""
+    with Client() as client:
+        found = _one(client.runtime, tool, project)
+        changed = configure(
+            client.runtime,
+            found["project_id"],
+            tool,
+            failure_threshold=failure_threshold,
+            cooldown_seconds=cooldown,
+            success_threshold=success_threshold,
+        )
+    if as_json:
+        print_json(asdict(changed))
+    else:
+        console.print(f"[bold]{tool}[/] {_configured(asdict(changed))}")
 
 
 def _breakers(runtime: Runtime, project: UUID | None, tool: str | None, limit: int) -> list[breakers.Breaker]:
@@ -99,6 +132,13 @@ def _one(runtime: Runtime, tool: str, project: UUID | None) -> dict[str, Any]:
         projects = ", ".join(str(each.project_id) for each in found)
         raise AmbiguousInstance(f"{tool!r} has a breaker in several projects: {projects}. Say --project.")
     return asdict(found[0])
+
+
+def _configured(found: dict[str, Any]) -> str:
+    return (
+        f"opens after {found['failure_threshold']} failures in a row, for {found['cooldown_seconds']:g} s; "
+        f"closes after {found['success_threshold']} successful trials"
+    )
 
 
 def _says(found: dict[str, Any]) -> str:

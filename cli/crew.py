@@ -14,6 +14,7 @@ from db.connect import transaction
 from workers.client import Client
 from workers.crew import member
 from workers.crew.agent import Agent
+from workers.crew.agent import heartbeat as say_alive
 from workers.crew.settling import settle
 
 app = typer.Typer(no_args_is_help=True, help="Workers: who takes tasks. External agents register and claim here.")
@@ -114,9 +115,9 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def heartbeat(name: Name, as_json: AsJson = False) -> None:
-    """Say that NAME is alive; the state it is in. Exit code 2: it is shut down, and must register anew."""
+    """Say that NAME is alive, also a `uet_worker`; the state it is in. Exit code 2: it is shut down for good."""
     with Client() as client:
-        state = Agent.called(name, client.runtime).heartbeat()
+        state = say_alive(name, client.runtime)
     _say({"name": name, "state": state}, f"worker {name} is {state}", as_json)
 
 

@@ -1,19 +1,29 @@
 """`interlock definitions`: list, show, check, graph and export the machines."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from cli.output import AsJson, console, print_json, print_table
+from cli import changes, deprecated
+from cli.output import REFUSED, AsJson, console, print_json, print_table
+from workers import released
+from workers.deprecations import says
 from workers.settings import settings
 from workflows.catalogue import Catalogue, catalogue
 from workflows.definition import Definition
 from workflows.errors import BadInput
-from workflows.export import checksum, mermaid, public, recorded
+from workflows.export import checksum, mermaid, public, recorded, spoken
 
-app = typer.Typer(help="The machines: list, show, check, draw and export them. Needs no server.", no_args_is_help=True)
+app = typer.Typer(
+    help="The machines: list, show, check, draw and export them, which needs no server; and change them.",
+    no_args_is_help=True,
+)
+changes.register(app)
+deprecated.register(app)
 
 TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]
 VERSION = Annotated[str, typer.Option("--version", help="Its version; the newest unless given.")]
@@ -25,7 +35,8 @@ def _known() -> Catalogue:
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List every definition with its size and checksum."""
+    """List every definition with its size and checksum, and what of it is deprecated."""
+    marks = deprecated.known()
     rows = [
         {
             "type": definition.type,
@@ -33,6 +44,7 @@ def list_(as_json: AsJson = False) -> None:
             "states": len(definition.states),
             "transitions": sum(len(move.sources) for move in definition.transitions),
             "checksum": checksum(definition),
+            "deprecated": _deprecated(definition, marks),
             "summary": definition.summary,
         }
         for definition in _known()
@@ -40,25 +52,66 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
     else:
-        shown = [row | {"checksum": str(row["checksum"])[:12]} for row in rows]
-        print_table("definitions", shown, ("type", "version", "states", "transitions", "checksum", "summary"))
+        shown = [row | {"checksum": str(row["checksum"])[:12], "deprecated": _count(row["deprecated"])} for row in rows]
+        print_table(
+            "definitions", shown, ("type", "version", "states", "transitions", "checksum", "deprecated", "summary")
+        )
 
 
 @app.command()
 def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
-    """Show a definition: states, moves, guards, approvals, deadlines.
+    """Show a definition: states, moves, guards, approvals, deadlines, and what contexts and events must say.
 
     Example: interlock definitions show pr_review
     """
     definition = _known().get(type_, version or None)
+    warnings = _deprecated(definition, deprecated.known())
     if as_json:
-        print_json(recorded(definition) | {"checksum": checksum(definition)})
+        print_json(recorded(definition) | {"checksum": checksum(definition), "deprecated": warnings})
         return
     console.print(f"[bold]{definition.type} {definition.version}[/]  {definition.summary}")
-    console.print(f"begins in {definition.initial}, ends in {', '.join(sorted(definition.terminal))}")
-    for state, deadline in definition.deadlines.items():
-        console.print(f"{state} is left by {deadline.trigger} after {deadline.seconds / 3600:g} h")
+    for warning in warnings:
+        console.print(f"[yellow]deprecated[/] {escape(warning)}", soft_wrap=True)
+    for line in _lines(definition):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     print_table("moves", _moves(definition), ("trigger", "source", "dest", "guards", "approval", "then", "severity"))
+    if definition.fields:
+        print_table("its context", _fields(definition), ("field", "required", "must_be"))
+
+
+def _lines(definition: Definition) -> Iterator[str]:
+    ends = [state for state in definition.states if state in definition.terminal]
+    yield f"begins in {definition.initial}, " + (f"ends in {', '.join(ends)}" if ends else "never ends")
+    for effect in definition.birth_effects:
+        yield f"its birth asks for the effect {effect.name}"
+    for state, deadline in definition.deadlines.items():
+        own = f", or after what its {deadline.context_key} says" if deadline.context_key else ""
+        yield f"{state} is left by {deadline.trigger} after {spoken(deadline)}{own}"
+    for link in definition.links:
+        yield f"{link.context_key} names a {link.type}: its {link.role}, which knows this one among its {link.inverse}"
+    if definition.required_metadata:
+        yield f"each event says: {', '.join(definition.required_metadata)}"
+
+
+def _fields(definition: Definition) -> list[dict[str, str]]:
+    return [
+        {"field": each.name, "required": "yes" if each.required else "", "must_be": each.says}
+        for each in definition.fields
+    ]
+
+
+def _count(told: object) -> str:
+    return f"{len(told)} paths" if isinstance(told, list) and told else ""
+
+
+def _deprecated(definition: Definition, known: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    """What is deprecated of a definition: as the database has it, or as the code marks it where there is none."""
+    if known is None:
+        return [f"state {state}: {why}" for state, why in definition.deprecated.items()] + [
+            f"trigger {move.trigger}: {move.deprecated}" for move in definition.transitions if move.deprecated
+        ]
+    key = (definition.type, definition.version)
+    return [says(row) for row in known if (row["type"], row["version"]) == key]
 
 
 def _moves(definition: Definition) -> list[dict[str, str]]:
@@ -82,14 +135,22 @@ def _moves(definition: Definition) -> list[dict[str, str]]:
 
 @app.command()
 def check(as_json: AsJson = False) -> None:
-    """Check every definition: reachable states, no dead ends, terminal states final, deadlines that can fire."""
+    """Check every definition: reachable states, no dead ends, terminal states final, deadlines that can fire; and that
+    none was changed since it was released (`interlock definitions lock`). Exit code 2: one was.
+    """
     known = _known()  # refuses with every fault named
+    changed = released.complaints(settings().definitions)
     if as_json:
-        print_json({"ok": True, "definitions": len(list(known)), "warnings": known.warnings})
-        return
-    for warning in known.warnings:
-        console.print(f"[yellow]warning[/] {warning}")
-    console.print(f"[green]ok[/] {len(list(known))} definitions")
+        listed = {"definitions": len(list(known)), "warnings": known.warnings, "changed": changed}
+        print_json({"ok": not changed} | listed)
+    else:
+        for warning in known.warnings:
+            console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+        for each in changed:
+            console.print(f"[bold red]changed[/] {escape(each)}", soft_wrap=True)
+        if not changed:
+            console.print(f"[green]ok[/] {len(list(known))} definitions")
+    raise typer.Exit(REFUSED if changed else 0)
 
 
 @app.command()

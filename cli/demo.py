@@ -19,10 +19,10 @@ from db.connect import transaction
 from workers.client import Client
 from workers.doctor import examine
 from workers.pull_requests import Journey, read
-from workers.relay import STREAM
 from workers.replay import REVIEWER, Replayed
 from workers.runtime import Runtime
 from workers.settings import Settings, settings
+from workers.stream import STREAM
 from workflows.errors import RequestConflict
 
 HELP = """Start everything in a directory of its own, drive 40 real pull requests through, show what happened, stop.

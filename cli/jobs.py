@@ -10,10 +10,24 @@ from rich.tree import Tree
 
 from cli.output import AsJson, console, print_json
 from cli.reading import json_object
-from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, simple
+from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, recovered, simple
 from workers.client import Client
 from workers.supervision.acting import SUPERVISOR, Order
 from workers.supervision.jobs import Jobs
+from workers.supervision.recovery import JobError, recover_job
+
+RECOVER_HELP = """Do about a job's error what the MVP's table says (seed 002, section 4.2).
+
+\b
+worker_crash          the crashed --worker fails, a new one starts in its place
+validation            it fails; before it ran it is canceled
+timeout               cancel it
+resource_unavailable  it waits; its workers are asked for again by themselves
+
+\b
+Example:
+  interlock job recover j_1a2b worker_crash --worker w_3c4d --error "signal 9"
+"""
 
 app = typer.Typer(no_args_is_help=True, help="Jobs: they run with all the workers they ask for, or wait.")
 
@@ -65,6 +79,22 @@ def fail_job(
     """Say that a running job failed."""
     order = Order(by, reason or None, request_id)
     answer(lambda c: Jobs(c).fail(ref, order, error=error or None), as_json)
+
+
+@app.command("recover", help=RECOVER_HELP)
+def recover(
+    ref: Ref,
+    kind: Annotated[JobError, typer.Argument(help="What went wrong.")],
+    worker: Annotated[str, typer.Option(help="Which of its workers crashed.")] = "",
+    error: Error = "",
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Recover from a job's error."""
+    order = Order(by, reason or None, request_id)
+    recovered(lambda c: recover_job(c, ref, kind, order, error=error or None, worker=worker or None), as_json)
 
 
 @app.command("show")

@@ -12,7 +12,29 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from cli import audit, breakers, crew, definitions, jobs, operations, patches, runs, servers, supervision, triggers
+from cli import (
+    archive,
+    audit,
+    backups,
+    breakers,
+    compensation,
+    crew,
+    definitions,
+    jobs,
+    metrics,
+    operations,
+    operators,
+    overrides,
+    patches,
+    playbooks,
+    quarantine,
+    regression,
+    runs,
+    servers,
+    stuck,
+    supervision,
+    triggers,
+)
 from cli.output import FAILED, REFUSED, fail
 from workers import logs
 from workflows.errors import InterlockError
@@ -30,13 +52,23 @@ servers.register(app)
 triggers.register(app)
 operations.register(app)
 runs.register(app)
+stuck.register(app)
+backups.register(app)
 app.add_typer(definitions.app, name="definitions")
 app.add_typer(audit.app, name="audit")
+app.add_typer(archive.app, name="archive")
+app.add_typer(playbooks.app, name="playbook")
 app.add_typer(patches.app, name="patch")
 app.add_typer(breakers.app, name="breaker")
 app.add_typer(crew.app, name="worker")
 app.add_typer(supervision.supervise, name="supervise")
 app.add_typer(jobs.app, name="job")
+app.add_typer(overrides.app, name="override")
+app.add_typer(operators.app, name="operator")
+app.add_typer(compensation.app, name="compensation")
+app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(regression.app, name="regression")
+app.add_typer(metrics.app, name="metrics")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from cli.reading import as_uuids
 from cli.replaying import with_bars
 from db import definitions, effects, migrate, requests
 from db.connect import transaction
+from workers import operators
 from workers.client import Client
 from workers.doctor import examine
 from workers.replay import REVIEWER
@@ -27,6 +28,13 @@ Examples:
   interlock replay examples/pull_requests.jsonl
   interlock replay pull_requests.jsonl --json
 """
+REDRIVE_HELP = """Give dead requests and effects a new set of attempts: those named, or --all. Who did it is kept with
+them, and in the events they lead to (`redriven_by`).
+
+\b
+Example:
+  interlock dead; interlock redrive --all
+"""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +44,7 @@ def register(app: typer.Typer) -> None:
         doctor
     )
     app.command("dead", help="List requests and effects whose attempts are used up, with what went wrong.")(dead)
-    app.command("redrive", help="Give dead requests and effects a new set of attempts: those named, or --all.")(redrive)
+    app.command("redrive", help=REDRIVE_HELP)(redrive)
     app.command("migrate", help="Bring the database to the newest schema and record the definitions.")(migrate_)
     app.command("demo", help=demo.HELP)(demo.demo)
 
@@ -85,6 +93,9 @@ def dead(
 
 
 def redrive(
+    by: Annotated[
+        str, typer.Option(help="Who does it; kept.", default_factory=operators.os_user, show_default="the OS user")
+    ],
     ids: Annotated[list[str] | None, typer.Argument(help="Ids that `interlock dead` shows.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     as_json: AsJson = False,
@@ -94,8 +105,8 @@ def redrive(
         raise BadInput("name the ids to redrive (`interlock dead` lists them), or say --all")
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            triggers = [dict(row) for row in requests.redrive(connection, ids)]
-            acts = effects.redrive(connection, as_uuids(ids) if ids else None)
+            triggers = [dict(row) for row in requests.redrive(connection, ids, by=by)]
+            acts = effects.redrive(connection, as_uuids(ids) if ids else None, by=by)
         client.runtime.hints.lanes(triggers)
         client.runtime.hints.effects(acts)
     if ids and not triggers and not acts:
@@ -115,8 +126,11 @@ def migrate_(as_json: AsJson = False) -> None:
             recorded = [
                 f"{each.type} {each.version}" for each in definitions.record(connection, client.runtime.catalogue)
             ]
+            granted = operators.first(connection, client.runtime.settings.operators)
             revision, _ = migrate.revision(connection)
     if as_json:
-        print_json({"revision": revision, "recorded": recorded})
+        print_json({"revision": revision, "recorded": recorded, "operators": granted})
     else:
         console.print(f"schema at revision {revision}; recorded: {', '.join(recorded) or 'nothing new'}")
+        if granted:
+            console.print(f"operators: {', '.join(granted)}", highlight=False, markup=False)

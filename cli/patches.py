@@ -1,27 +1,30 @@
 """`interlock patch`: look at the ledger, drop what is quarantined, roll back what was committed."""
 
-import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from cli.output import REFUSED, AsJson, console, fail, print_json, print_table
-from cli.reading import json_object
-from db import instances, patches, plans, requests
+from cli.compensation import PlanFile, read_plan_file
+from cli.output import AsJson, console, print_json, print_table
+from db import instances, patches, plans
 from db.connect import transaction
-from db.requests import lane_of
 from workers.client import Client
-from workers.lanes import Drain
+from workers.operators import os_user
+from workers.orchestration.material import PATCH_BYTES
+from workers.orchestration.patches import create
 from workers.orchestration.rollback import compensation_plan, roll_back
-from workers.repository.plan import CompensationPlan
+from workers.overrides.operation import Order
+from workers.overrides.others import drop_patch
 from workflows.errors import BadInput
-from workflows.orchestration.patch_ledger import PATCH_LEDGER
+from workflows.orchestration.patch_ledger import PATCH_LEDGER_1_1
 
 Ref = Annotated[str, typer.Argument(help="Ledger entry: its name, patch_ledger/NAME or its UUID.")]
-By = Annotated[str, typer.Option(help="Who answers for it.")]
+By = Annotated[
+    str, typer.Option(help="The operator who answers for it.", default_factory=os_user, show_default="the OS user")
+]
 Reason = Annotated[str, typer.Option(help="Why.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest.")]
 
@@ -45,6 +48,12 @@ PLAN_HELP = """Print a compensation plan to begin with: revert the commit, and l
 Example:
   interlock patch plan demo-1/api/fix^1 > plan.json
 """
+CREATE_HELP = """Put a mended patch into the ledger, for one that was set aside; the old one stays as it is (drop it).
+
+\b
+Example:
+  interlock patch create --based-on night-7/api/fix^1 --file mended.diff --workstream night-8/api
+"""
 DROP_HELP = """Discard a patch that is quarantined, or that could not be applied. A mended one is a new patch.
 
 \b
@@ -63,8 +72,8 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List entries."""
-    if state and state not in PATCH_LEDGER.states:
-        raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER.states)}.")
+    if state and state not in PATCH_LEDGER_1_1.states:
+        raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
     found = _page(run, (state,) if state else (), limit)
     if as_json:
         print_json(found)
@@ -98,10 +107,30 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     for name in ("commit_sha", "quarantine_reason", "rollback_reason"):
         if entry[name]:
             console.print(f"{name.replace('_', ' ')}: {entry[name]}", highlight=False, markup=False, soft_wrap=True)
+    if output := (entry["quarantine_metadata"] or {}).get("output"):
+        console.print(output, highlight=False, markup=False, soft_wrap=True)
     passed = {name: entry[f"validation_{name}_passed"] for name in ("format", "scope", "constraints", "tests")}
     console.print("passed:", ", ".join(name for name, well in passed.items() if well) or "nothing yet", highlight=False)
-    print_table("its way", entry["state_history"], ("at", "trigger", "state", "reason"))
+    print_table("its way", entry["state_history"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
     console.print(entry["body"], highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command("create", help=CREATE_HELP)
+def create_(
+    based_on: Annotated[str, typer.Option(metavar="ENTRY", help="The ledger entry that was set aside.")],
+    by: Annotated[str, typer.Option(help="Who made it.", default_factory=os_user, show_default="the OS user")],
+    file: Annotated[Path | None, typer.Option(help="The mended diff; `-`: standard input; default: as it was.")] = None,
+    workstream: Annotated[str, typer.Option(help="Where it is to land; default: where the old one was to.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a patch of one that was set aside."""
+    text = _text(file) if file else None
+    with Client() as client:
+        made = dict(create(client.runtime, based_on, text, by=by, workstream=workstream or None))
+    if as_json:
+        print_json(made)
+    else:
+        console.print(f"[green]{made['entity_id']}[/] is on its way ({made['id']})", highlight=False, soft_wrap=True)
 
 
 @app.command("plan", help=PLAN_HELP)
@@ -116,12 +145,12 @@ def roll_back_(
     ref: Ref,
     by: By,
     reason: Reason,
-    plan: Annotated[Path | None, typer.Option(help="The compensation plan, JSON; default: as `patch plan`.")] = None,
+    plan: PlanFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Roll a patch back."""
     with Client() as client:
-        done = roll_back(client.runtime, ref, _read(plan) if plan else None, by=by, reason=reason)
+        done = roll_back(client.runtime, ref, read_plan_file(plan) if plan else None, by=by, reason=reason)
     if as_json:
         print_json(asdict(done))
         return
@@ -133,20 +162,22 @@ def roll_back_(
 def drop(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
     """Drop a patch."""
     with Client() as client:
-        receipt = client.fire(ref, "drop", by=by, data={"authorized_by": by, "reason": reason})
-        Drain(client.runtime).lane(lane_of(receipt.workflow_id))
-        with transaction(client.runtime.database) as connection:
-            settled = dict(requests.by_ids(connection, [receipt.request_id])[receipt.request_id])
-    if settled["status"] not in ("applied", "pending"):
-        raise typer.Exit(fail("Refused", f"{ref}: {_why(settled)}", REFUSED, as_json=as_json))
+        done = drop_patch(client.runtime, ref, Order(by, reason))
     if as_json:
-        print_json(settled | {"fingerprint": None})
+        print_json(asdict(done))
     else:
         console.print(f"[green]dropped[/] {ref}", highlight=False)
 
 
-def _why(settled: dict[str, Any]) -> str:
-    return str(settled["error"] or (settled["result"] or {}).get("message") or settled["status"])
+def _text(file: Path) -> str:
+    try:
+        raw = sys.stdin.buffer.read(PATCH_BYTES + 1) if str(file) == "-" else file.read_bytes()
+        text = raw.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--file {file} cannot be read as UTF-8 text: {error}") from error
+    if not text.strip() or len(raw) > PATCH_BYTES or "\0" in text:
+        raise BadInput(f"--file {file} must be a diff of at most {PATCH_BYTES:,} bytes without NUL")
+    return text
 
 
 def _row(action: dict[str, Any]) -> dict[str, Any]:
@@ -157,12 +188,3 @@ def _page(run: str, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]
     with Client() as client, transaction(client.runtime.database) as connection:
         run_id = plans.find_run(connection, run)["id"] if run else None
         return [dict(row) for row in patches.page(connection, run=run_id, states=states, limit=limit)]
-
-
-def _read(file: Path) -> CompensationPlan:
-    said = json_object("--plan", f"@{file}")
-    try:
-        return CompensationPlan.model_validate_json(json.dumps(said))
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'plan'}: {each['msg']}" for each in error.errors())
-        raise BadInput(f"{file}: {wrong}") from error

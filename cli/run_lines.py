@@ -77,6 +77,7 @@ def of_task(row: Row, patches: list[Row], now: datetime) -> list[Text]:
         (f"  retry {row['retry_count']} of {row['max_retries']}" if row["retry_count"] else "", "yellow"),
         *((f"  {_patch(each)}", LOOKS.get(each["state"], ("", "magenta"))[1]) for each in patches),
         (f"  {row['reason']}" if row["reason"] else "", "dim"),
+        ("  left out by an operator" if row["left_out"] else "", "yellow"),
     ]
     name = _own(row)
     lines = [line(*_begin(row["state"], name, "dim" if ended else "", critical=row["is_critical"]), *said)]
@@ -135,7 +136,8 @@ def _begin(state: str, name: str, style: str, *, critical: bool = False) -> tupl
     return (f"{sign} ", colour), (name, style), (" !" if critical else "", "red"), ("  ", ""), styled(state)
 
 
-def _bar(tasks: list[Row]) -> tuple[Words, ...]:
+def _bar(every: list[Row]) -> tuple[Words, ...]:
+    tasks = [row for row in every if not row["left_out"]]  # by an operator, or another is in its place
     total = len(tasks)
     done = sum(row["state"] == "completed" for row in tasks)
     lost = sum(row["state"] in ("failed", "cancelled") for row in tasks)

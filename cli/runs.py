@@ -52,7 +52,10 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON; `-` is
 Ref = Annotated[str, typer.Argument(metavar="RUN", help="The run's name, or its UUID.")]
 By = Annotated[str, typer.Option(help="Who runs it.")]
 Name = Annotated[str | None, typer.Option(help="The run's name, unique in its project; default: made from the plan's.")]
-Detach = Annotated[bool, typer.Option("--detach", "-d", help="Return once it is accepted.")]
+Detach = Annotated[
+    bool,
+    typer.Option("--detach/--watch", "-d/-w", help="Return once it is accepted, or show it live until it ends."),
+]
 Timeout = Annotated[float, typer.Option(min=0, help="Stop watching after so many seconds; 0: never. The run goes on.")]
 
 

@@ -19,7 +19,7 @@ from workflows.errors import BadInput
 
 PREPARE = (sys.executable, "-m", "cli.main", "migrate")
 COLOURS = {"ready": "green", "starting": "yellow", "restarting": "yellow", "stopped": "dim", "failed": "red"}
-UP_HELP = """Start PostgreSQL, Valkey, the workers, beat and Flower, and keep them running.
+UP_HELP = """Start PostgreSQL, Valkey, the workers, beat, Flower and the exporter of metrics, and keep them running.
 
 A part that dies is started again. Ctrl-C (or `interlock down`, from elsewhere) stops them all in order.
 With DATABASE_URL or BROKER_URL set, that server is yours and is not started here.
@@ -40,7 +40,8 @@ Examples:
 """
 STATUS_HELP = """Show every part: whether it runs, since when, how often it was restarted.
 
-PostgreSQL, Valkey and Flower are asked, the others' processes looked for. Exit code 0: all parts are ready, else 1.
+PostgreSQL, Valkey, Flower and the exporter are asked, the others' processes looked for.
+Exit code 0: all parts are ready, else 1.
 
 \b
 Examples:
@@ -147,6 +148,8 @@ def _summary(chosen: Settings, console: Console) -> None:
     }
     if not any(part["name"] == "flower" for part in found.parts):
         del lines["Flower"]
+    if any(part["name"] == "metrics" for part in found.parts):
+        lines["Metrics"] = known.metrics_url
     if known.postgres_data and Path(known.postgres_data).parent != home.path:
         lines["Data"] = (
             f"{places.outside(home)}, because user {chosen.run_as} may not enter {home.path}; "

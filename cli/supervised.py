@@ -9,6 +9,7 @@ from rich.markup import escape
 from cli.output import REFUSED, AsJson, console, errors, print_json, print_table
 from workers.client import Client
 from workers.supervision.acting import SUPERVISOR, Answer, Order
+from workers.supervision.recovery import RETRIES, Recovery
 from workflows.errors import BadInput, IllegalTransition
 
 Ref = Annotated[str, typer.Argument(help="Its entity id or UUID.")]
@@ -46,6 +47,21 @@ def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
     console.print(f"{came.subject['entity_id']}: [bold]{moved}[/]{again}")
     if "message" in said:
         console.print(f"  {escape(said['message'])}", highlight=False, soft_wrap=True)
+
+
+def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:
+    """Recover and say what was done; a refusal as in `answer`."""
+    with Client() as client:
+        try:
+            came = act(client)
+        except IllegalTransition as refusal:
+            raise typer.Exit(_refused(refusal, as_json)) from refusal
+    if as_json:
+        print_json(came)
+        return
+    how = f" ({came.attempt} of {RETRIES})" if came.attempt else ""
+    how += f", {came.replacement['entity_id']} in its worker's place" if came.replacement else ""
+    console.print(f"{came.subject['entity_id']}: {came.action}{how}, now [bold]{came.subject['status']}[/]")
 
 
 def _refused(refusal: IllegalTransition, as_json: bool) -> int:

@@ -6,11 +6,25 @@ from uuid import UUID
 import typer
 
 from cli.output import AsJson
-from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, simple
+from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, recovered, simple
 from workers.supervision.acting import SUPERVISOR, Order
+from workers.supervision.recovery import WorkerError, recover_worker
 from workers.supervision.supervisor import Supervisor
 
 Resources = Annotated[list[str] | None, typer.Option("--resource", help="What it holds while it runs; repeatable.")]
+
+RECOVER_HELP = """Do about a worker's error what the MVP's table says (seed 002, section 4.1).
+
+\b
+transient_network    try again, three times; then it fails
+resource_exhaustion  pause it; it gives back what it holds
+unrecoverable        it fails
+supervisor_timeout   terminate it
+
+\b
+Example:
+  interlock supervise worker recover w_1a2b transient_network --error "reset by peer" --request-id try-1
+"""
 
 supervise = typer.Typer(no_args_is_help=True, help="A supervisor's hand on its workers; `job` is its hand on jobs.")
 app = typer.Typer(no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED and their three ends.")
@@ -70,6 +84,21 @@ def fail_worker(
     """Say that a running worker met an error that cannot be retried."""
     order = Order(by, reason or None, request_id)
     answer(lambda c: Supervisor(c).fail(ref, order, error=error or None), as_json)
+
+
+@app.command("recover", help=RECOVER_HELP)
+def recover(
+    ref: Ref,
+    kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")],
+    error: Error = "",
+    reason: Reason = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Recover from a worker's error."""
+    order = Order(by, reason or None, request_id)
+    recovered(lambda c: recover_worker(c, ref, kind, order, error=error or None), as_json)
 
 
 simple(app, "pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order))

@@ -12,6 +12,7 @@ from cli.reading import json_object, when
 from db import instances
 from db.connect import transaction
 from workers.client import Client, Receipt
+from workflows.catalogue import WORKFLOWS
 from workflows.errors import BadInput
 from workflows.ids import event_name
 
@@ -20,6 +21,7 @@ Ref = Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID where that i
 POLL_SECONDS = 0.25
 EXIT = {"rejected": REFUSED, "superseded": REFUSED, "dead": FAILED}
 
+TYPES = ", ".join(dict.fromkeys(type_ for type_, _ in WORKFLOWS))
 CREATE_HELP = """Create an instance of a workflow TYPE for an entity.
 
 \b
@@ -57,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def create(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="story, sprint, pr_review, approval, or your own.")],
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help=f"{TYPES}, or your own.")],
     entity_id: Annotated[str, typer.Argument(help="Its name within the project.")],
     project: Annotated[UUID, typer.Option(help="The project's UUID.")],
     context: Annotated[str, typer.Option(help="JSON object, or @FILE.")] = "{}",
@@ -141,6 +143,8 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
         f"[bold]{found['workflow_type']}/{found['entity_id']}[/] is in [bold]{found['current_state']}[/] after "
         f"{found['version']} moves, under {found['definition_version']} ({found['id']})"
     )
+    if found["archived_at"]:
+        console.print(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
     console.print(f"project {found['project_id']}; legal now: {', '.join(found['legal']) or 'nothing, it is finished'}")
     if found["error"]:
         console.print(f"[red]error[/] ({found['retry_count']} attempts): {escape(found['error'])}")

@@ -1,23 +1,37 @@
 """Prove that nothing was rewritten: read every instance and event once, in constant memory, and compute it anew."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Row, select, text
+from sqlalchemy import Engine
 
-from db import definitions
+from db import legality
 from db.connect import sql
-from db.tables import definition_transitions
-from workflows.chain import digest
-from workflows.export import canonical_checksum
+from db.snapshot import AHEAD, Snapshot
+from workflows.chain import digest, digest_bytes
 
-ROWS_AT_ONCE = 2_000
 KEPT_PROBLEMS = 1_000  # of any number; past this, counting is enough
 
-Legal = Mapping[tuple[str, str], frozenset[tuple[str, str, str]]]
+Event = tuple[Any, ...]  # the columns of audit_events.sql
+Progress = Callable[[int], None]
+
+
+class Instance(NamedTuple):
+    """The columns of audit_instances.sql."""
+
+    id: UUID
+    workflow_type: str
+    definition_version: str
+    current_state: str
+    version: int
+    entity_id: str
+    project_id: str
+    created_by: str
+    born_micros: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,7 @@ class Verdict:
 
     instances: int = 0
     transitions: int = 0
+    anchors: int = 0
     found: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -50,7 +65,7 @@ class Verdict:
             self.problems.append(Problem(str(instance), seq, says))
 
 
-def verify(engine: Engine, progress: Callable[[int], None] = lambda _: None) -> Verdict:
+def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
     """Check, in one snapshot, that every chain is whole, gap-free and legal, and every state what its history says.
 
     Args:
@@ -59,87 +74,73 @@ def verify(engine: Engine, progress: Callable[[int], None] = lambda _: None) -> 
 
     Returns:
         The verdict; `problems` names the instance and the event each time.
+
+    Raises:
+        DBAPIError: the database is away.
     """
     verdict = Verdict()
-    with engine.connect() as connection:
-        connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-        legal = _legal_moves(connection, verdict)
-        events = groupby(_stream(connection, "audit_events"), key=lambda event: event.workflow_id)
-        owner, history = next(events, (None, iter(())))
-        for instance in _stream(connection, "audit_instances"):
-            verdict.instances += 1
-            while owner is not None and owner < instance.id:
-                _orphans(verdict, owner, history)
-                owner, history = next(events, (None, iter(())))
-            if owner == instance.id:
-                _check(verdict, legal, instance, history)
-                owner, history = next(events, (None, iter(())))
-            else:
-                _check(verdict, legal, instance, iter(()))
-            if verdict.instances % ROWS_AT_ONCE == 0:
-                progress(verdict.transitions)
-        while owner is not None:
-            _orphans(verdict, owner, history)
-            owner, history = next(events, (None, iter(())))
-    progress(verdict.transitions)
+    with Snapshot(engine) as snapshot:
+        with engine.connect() as connection:
+            rules = legality.recorded(connection)
+            for name, says in legality.changed(connection, rules):
+                verdict.note(name, None, says)
+        read(verdict, rules, snapshot, progress)
     return verdict
 
 
-def _check(verdict: Verdict, legal: Legal, instance: Row[Any], history: Iterator[Row[Any]]) -> None:
-    seq, state = 0, None
-    previous = digest(b"", instance[-6:])
+def read(verdict: Verdict, rules: dict[str, legality.Rules], snapshot: Snapshot, progress: Progress) -> None:
+    """Walk through instances and their events side by side, both in the instances' order."""
+    events = groupby(snapshot.rows(sql("audit_events")), key=itemgetter(0))
+    nobody: tuple[None, Iterator[Event]] = (None, iter(()))
+    owner, history = next(events, nobody)
+    for row in snapshot.rows(sql("audit_instances")):
+        instance = Instance(*row)
+        verdict.instances += 1
+        while owner is not None and owner < instance.id:
+            _orphans(verdict, owner, history)
+            owner, history = next(events, nobody)
+        known = rules.get(instance.workflow_type, legality.NO_RULES)
+        if owner == instance.id:
+            _check(verdict, known, instance, history)
+            owner, history = next(events, nobody)
+        else:
+            _check(verdict, known, instance, iter(()))
+        if verdict.instances % AHEAD == 0:
+            progress(verdict.transitions)
+    while owner is not None:
+        _orphans(verdict, owner, history)
+        owner, history = next(events, nobody)
+    progress(verdict.transitions)
+
+
+def _check(verdict: Verdict, rules: legality.Rules, instance: Instance, history: Iterator[Event]) -> None:
+    last, state, under = 0, None, None
+    named = str(instance.id).encode()
+    previous = digest(b"", (named.decode(), instance.workflow_type, *instance[5:]))
+    for _, seq, prev_hash, hashed, id_, version, source, dest, trigger, by, request, severity, said, at in history:
+        verdict.transitions += 1
+        if seq != last + 1:
+            verdict.note(instance.id, seq, f"gap: event {last + 1} is missing")
+        elif prev_hash != previous:
+            verdict.note(instance.id, seq, "chain broken: it does not follow the event before it")
+        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, by, request, severity, said, at)
+        if hashed != digest_bytes(prev_hash, fields):
+            verdict.note(instance.id, seq, "changed: its hash is not that of its content")
+        if state is not None and source != state:
+            verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
+        if says := rules.broken(under, version, (source, trigger, dest), said):
+            verdict.note(instance.id, seq, says)
+        last, state, previous, under = seq, dest, hashed, version
+    if instance.version != last:
+        verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
+    if state is not None and state.decode() != instance.current_state:
+        verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state.decode()!r}")
+    if under is not None and under.decode() != instance.definition_version:
+        says = f"is under {instance.definition_version}, but history ends under {under.decode()}"
+        verdict.note(instance.id, None, says)
+
+
+def _orphans(verdict: Verdict, owner: UUID, history: Iterator[Event]) -> None:
     for event in history:
         verdict.transitions += 1
-        if event.seq != seq + 1:
-            verdict.note(instance.id, event.seq, f"gap: event {seq + 1} is missing")
-        elif bytes(event.prev_hash) != previous:
-            verdict.note(instance.id, event.seq, "chain broken: it does not follow the event before it")
-        if bytes(event.hash) != _hash(event):
-            verdict.note(instance.id, event.seq, "changed: its hash is not that of its content")
-        if state is not None and event.from_state != state:
-            verdict.note(instance.id, event.seq, f"leaves {event.from_state!r}, but {state!r} was entered before")
-        move = (event.from_state, event.trigger, event.to_state)
-        if move not in legal.get((instance.workflow_type, event.definition_version), frozenset()):
-            verdict.note(instance.id, event.seq, f"illegal: {event.from_state} → {event.to_state} by {event.trigger}")
-        seq, state, previous = event.seq, event.to_state, bytes(event.hash)
-    if instance.version != seq:
-        verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {seq}")
-    if state is not None and state != instance.current_state:
-        verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state!r}")
-
-
-def _hash(event: Row[Any]) -> bytes:
-    fields = (
-        event.f1, event.f2, event.f3, event.definition_version, event.from_state, event.to_state, event.trigger,
-        event.f8, event.f9, event.f10, event.f11, event.f12,
-    )  # fmt: skip
-    return digest(bytes(event.prev_hash), fields)
-
-
-def _orphans(verdict: Verdict, owner: UUID, history: Iterator[Row[Any]]) -> None:
-    for event in history:
-        verdict.transitions += 1
-        verdict.note(owner, event.seq, "belongs to an instance that does not exist")
-
-
-def _legal_moves(connection: Connection, verdict: Verdict) -> Legal:
-    legal: dict[tuple[str, str], frozenset[tuple[str, str, str]]] = {}
-    enforced: dict[tuple[str, str], set[tuple[str, str, str]]] = {}
-    for row in connection.execute(select(definition_transitions)):
-        enforced.setdefault((row.type, row.version), set()).add((row.source, row.trigger, row.dest))
-    for definition in definitions.listed(connection):
-        key = (definition["type"], definition["version"])
-        name = f"definition {key[0]} {key[1]}"
-        if canonical_checksum(definition["body"]) != definition["checksum"]:
-            verdict.note(name, None, "changed: its checksum is not that of its content")
-        legal[key] = frozenset(
-            (move["source"], move["trigger"], move["dest"]) for move in definition["body"]["transitions"]
-        )
-        if frozenset(enforced.get(key, ())) != legal[key]:
-            verdict.note(name, None, "changed: the moves PostgreSQL enforces are not those it recorded")
-    return legal
-
-
-def _stream(connection: Connection, name: str) -> Iterator[Row[Any]]:
-    streamed = connection.execution_options(stream_results=True, yield_per=ROWS_AT_ONCE)
-    yield from streamed.exec_driver_sql(sql(name))
+        verdict.note(owner, event[1], "belongs to an instance that does not exist")

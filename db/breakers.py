@@ -4,7 +4,7 @@ States are the engine's; here is only what leads to a trigger. The count that re
 trigger are written in one transaction, so that neither is ever without the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -73,6 +73,11 @@ def succeeded(statements: Engine, breaker_id: UUID) -> None:
     first_row(statements, sql("breaker_succeeded"), {"breaker_id": breaker_id})
 
 
+def forget_failures(connection: Connection, breaker_id: UUID) -> None:
+    """Let a closed breaker count anew, in the caller's transaction."""
+    connection.exec_driver_sql(sql("breaker_succeeded"), {"breaker_id": breaker_id})
+
+
 def failed(connection: Connection, breaker_id: UUID, version: int) -> Count | None:
     """A call of a closed breaker failed; None where it is not closed any more, or was not all the time."""
     return _count(connection, "breaker_failed", {"breaker_id": breaker_id, "version": version})
@@ -95,6 +100,17 @@ def give_back(connection: Connection, breaker_id: UUID, token: UUID) -> None:
         .where(circuit_breakers.c.breaker_id == breaker_id, circuit_breakers.c.trial_token == token)
         .values(trial_token=None, trial_until=None)
     )
+
+
+def configure(connection: Connection, project_id: UUID, configuration: Mapping[str, Any]) -> None:
+    """Let a tool's breaker have this configuration from now on; one that has it already is not touched.
+
+    Args:
+        connection: the caller's transaction; until it commits, whoever counts a call of the tool waits.
+        project_id: whose breaker.
+        configuration: `tool_id`, `failure_threshold`, `cooldown_seconds`, `success_threshold`.
+    """
+    connection.exec_driver_sql(sql("breaker_configure"), {"project_id": project_id} | dict(configuration))
 
 
 def wake(connection: Connection, request_id: str) -> None:

@@ -61,6 +61,11 @@ def retryable(error: BaseException) -> bool:
     return bool(state.startswith(RETRYABLE))
 
 
+def collided(error: BaseException) -> bool:
+    """Did PostgreSQL stop this one of several transactions that were in each other's way (deadlock, serialization)?"""
+    return isinstance(error, DBAPIError) and str(getattr(error.orig, "sqlstate", None)).startswith("40")
+
+
 @cache
 def sql(name: str) -> str:
     """The text of `db/sql/NAME.sql`, with psycopg's `%(name)s` parameters."""

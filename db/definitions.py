@@ -4,15 +4,17 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, RowMapping, func, insert, select, text
 
+from db import deprecations
 from db.tables import definition_states, definition_transitions, definitions
 from workflows.catalogue import Catalogue
+from workflows.compare import compare
 from workflows.definition import Definition
 from workflows.errors import DefinitionChanged
-from workflows.export import checksum, recorded, verdict
+from workflows.export import checksum, recorded
 
 
 def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
-    """Record the definitions that are new; those recorded.
+    """Record the definitions that are new, and announce what the code marks as deprecated; those recorded.
 
     Raises:
         DefinitionChanged: a version that is recorded now has other content; the message says which part of the
@@ -27,10 +29,12 @@ def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
             _insert(connection, definition)
             new.append(definition)
         elif row["checksum"] != checksum(definition):
+            difference = compare(row["body"], recorded(definition))
             raise DefinitionChanged(
                 f"{definition.type} {definition.version} is recorded with other content; give the changed definition "
-                f"a new version. The difference is {verdict(row['body'], recorded(definition))}."
+                f"a new version, {difference.wanted}. The difference is {difference.verdict}."
             )
+    deprecations.record_marks(connection, catalogue)
     return new
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy import Connection, RowMapping, Text, cast, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from db.connect import sql
@@ -93,6 +93,7 @@ def telling(
     result: Mapping[str, Any] | None = None,
     error: str | None = None,
     says: Mapping[str, Any] | None = None,
+    trace: str | None = None,
 ) -> dict[str, Any]:
     """The request that tells an effect's outcome to its instance, for `requests.accept` in the commit that ends it.
 
@@ -104,6 +105,7 @@ def telling(
         result: what the effect returned.
         error: why it is dead; guards that ask for a reason or an exit code get them from it.
         says: the trigger's metadata, where the effect chose it itself.
+        trace: the traceparent of what tells it.
     """
     request_id = f"{effect['id']}:{effect['token']}"
     return {
@@ -115,6 +117,7 @@ def telling(
         "origin": "follow_up",
         "bound_version": effect["version"],
         "metadata": {"effect": effect["name"]} | (_told(result, error) if says is None else dict(says)),
+        "trace": trace,
     }
 
 
@@ -141,12 +144,24 @@ def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
     return connection.execute(query).mappings().all()
 
 
-def redrive(connection: Connection, effect_ids: Sequence[UUID] | None = None) -> Sequence[RowMapping]:
-    """Give dead effects a new set of attempts: all of them, or those named; (id, name) of those revived."""
+def redrive(
+    connection: Connection, effect_ids: Sequence[UUID] | None = None, *, by: str = "system"
+) -> Sequence[RowMapping]:
+    """Give dead effects a new set of attempts: all of them, or those named; (id, name) of those revived.
+
+    Their payload says who did it: `redriven_by`.
+    """
     query = (
         update(effects)
         .where(effects.c.status == "dead")
-        .values(status="pending", attempts=0, error=None, finished_at=None, not_before=func.now())
+        .values(
+            status="pending",
+            attempts=0,
+            error=None,
+            finished_at=None,
+            not_before=func.now(),
+            payload=effects.c.payload.op("||")(func.jsonb_build_object("redriven_by", cast(by, Text))),
+        )
         .returning(effects.c.id, effects.c.name)
     )
     if effect_ids is not None:

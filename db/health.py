@@ -12,6 +12,11 @@ PROTECTED = (
     "workflow_definitions",
     "definition_states",
     "definition_transitions",
+    "anchors",
+    "anchor_heads",
+    "audit_exports",
+    "deprecations",
+    "definition_removals",
 )
 
 

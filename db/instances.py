@@ -6,18 +6,33 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, select, true, update
+from psycopg.errors import ForeignKeyViolation
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, func, or_, select, true, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import Select
 
+from db.archive import archived_instances
 from db.connect import sql
 from db.run import Rows, among, returning
 from db.tables import instances
-from workflows.errors import AmbiguousInstance, UnknownInstance
+from workflows.errors import AmbiguousInstance, Archived, BadInput, UnknownInstance
 
 
 def create(connection: Connection, births: Rows) -> set[UUID]:
-    """Insert instances; the ids of those that are new (the others' entities exist already, and stay as they are)."""
-    return {row["id"] for row in returning(connection, "create", births)}
+    """Insert instances; the ids of those that are new (the others' entities exist already, and stay as they are).
+
+    Raises:
+        UnknownInstance: a context names something that does not exist; nothing is inserted.
+        BadInput: PostgreSQL refuses what a context says, as a CHECK of its typed row.
+    """
+    try:
+        return {row["id"] for row in returning(connection, "create", births)}
+    except IntegrityError as refused:
+        told = getattr(refused.orig, "diag", None)
+        says = "; ".join(each for each in (told and told.message_primary, told and told.message_detail) if each)
+        if isinstance(refused.orig, ForeignKeyViolation):
+            raise UnknownInstance(f"{says}; create that first") from refused
+        raise BadInput(says) from refused
 
 
 def link(connection: Connection, wanted: Rows) -> None:
@@ -57,14 +72,31 @@ def find(connection: Connection, ref: str, project_id: UUID | None = None) -> Ro
     """
     if re.search("[\x00\ud800-\udfff]", ref):  # no text of PostgreSQL's, so nobody's name
         raise UnknownInstance(f"no instance answers to {ref!r}.")
-    in_project: ColumnElement[bool] = instances.c.project_id == project_id if project_id else true()
-    found = connection.execute(select(instances).where(_named(ref), in_project).limit(6)).mappings().all()
+    found = _called(connection, instances, ref, project_id)
+    if not found and (gone := _called(connection, archived_instances, ref, project_id)):
+        raise Archived(
+            f"{gone[0]['workflow_type']}/{gone[0]['entity_id']} has ended ({gone[0]['current_state']}) and is archived "
+            f"since {gone[0]['archived_at']:%Y-%m-%d}: it moves no more. `interlock history {ref}` shows its way."
+        )
     if not found:
         raise UnknownInstance(f"no instance answers to {ref!r}. `interlock list` shows those there are.")
     if len(found) > 1:
         names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in found)
         raise AmbiguousInstance(f"{ref!r} names several instances: {names}. Say TYPE/ENTITY_ID or the UUID.")
     return found[0]
+
+
+def find_kept(connection: Connection, ref: str, project_id: UUID | None = None) -> Mapping[Any, Any]:
+    """The instance a REF names, be it in the archive; `archived_at` of it, None where it is not. Raises like `find`."""
+    try:
+        return dict(find(connection, ref, project_id)) | {"archived_at": None}
+    except Archived:
+        return _called(connection, archived_instances, ref, project_id)[0]
+
+
+def _called(connection: Connection, table: Table, ref: str, project_id: UUID | None) -> Sequence[RowMapping]:
+    in_project: ColumnElement[bool] = table.c.project_id == project_id if project_id else true()
+    return connection.execute(select(table).where(_named(table, ref), in_project).limit(6)).mappings().all()
 
 
 def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | UUID, RowMapping]:
@@ -76,13 +108,13 @@ def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | 
     return {ref: found.get(ref) or find(connection, str(ref)) for ref in refs}
 
 
-def _named(ref: str) -> ColumnElement[bool]:
-    names = [instances.c.entity_id == ref]
+def _named(table: Table, ref: str) -> ColumnElement[bool]:
+    names = [table.c.entity_id == ref]
     with suppress(ValueError):
-        names.append(instances.c.id == UUID(ref))
+        names.append(table.c.id == UUID(ref))
     type_, slash, entity_id = ref.partition("/")
     if slash:
-        names.append(and_(instances.c.workflow_type == type_, instances.c.entity_id == entity_id))
+        names.append(and_(table.c.workflow_type == type_, table.c.entity_id == entity_id))
     return or_(*names)
 
 

@@ -53,6 +53,28 @@ def uncommitted(connection: Connection, workstream_id: UUID) -> Sequence[str]:
     return connection.execute(query).scalars().all()
 
 
+def committed(
+    connection: Connection, *, run: UUID | None = None, workstream: UUID | None = None
+) -> Sequence[RowMapping]:
+    """ledger_id, entity_id, commit_sha, workstream_id, workstream (its name) of what is committed of one of the two."""
+    home = instances.alias()
+    query = (
+        select(
+            entries.c.ledger_id,
+            instances.c.entity_id,
+            entries.c.commit_sha,
+            entries.c.workstream_id,
+            home.c.entity_id.label("workstream"),
+        )
+        .join(instances, instances.c.id == entries.c.ledger_id)
+        .join(home, home.c.id == entries.c.workstream_id)
+        .where(entries.c.state == "committed")
+        .where(entries.c.run_id == run if run else entries.c.workstream_id == workstream)
+        .order_by(entries.c.updated_at)
+    )
+    return connection.execute(query).mappings().all()
+
+
 def page(
     connection: Connection, *, run: UUID | None = None, states: Iterable[str] = (), limit: int = 100
 ) -> Sequence[RowMapping]:

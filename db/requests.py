@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, RowMapping, func, null, select, update
+from sqlalchemy import Connection, Engine, RowMapping, Text, cast, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from db.connect import sql
@@ -51,7 +51,9 @@ def accept_one(statements: Engine, wanted: Mapping[str, Any]) -> Mapping[str, An
         UnknownInstance: it names an instance that does not exist.
     """
     with _unknown_refused():
-        return first_row(statements, sql("accept_one"), dict(wanted) | {"metadata": json.dumps(wanted["metadata"])})
+        return first_row(
+            statements, sql("accept_one"), {"trace": None, **wanted, "metadata": json.dumps(wanted["metadata"])}
+        )
 
 
 @contextmanager
@@ -60,7 +62,7 @@ def _unknown_refused() -> Iterator[None]:
         yield
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) == FOREIGN_KEY_VIOLATION:
-            raise UnknownInstance("a trigger was fired on an instance that does not exist") from error
+            raise UnknownInstance("a trigger was fired on an instance that does not exist, or is archived") from error
         raise
 
 
@@ -133,12 +135,25 @@ def wake(connection: Connection, *, limit: int) -> int:
     return connection.exec_driver_sql(sql("wake"), {"limit": limit}).rowcount
 
 
-def redrive(connection: Connection, request_ids: Sequence[str] | None = None) -> Sequence[RowMapping]:
-    """Give dead requests a new set of attempts: all of them, or those named; the requests revived."""
+def redrive(
+    connection: Connection, request_ids: Sequence[str] | None = None, *, by: str = "system"
+) -> Sequence[RowMapping]:
+    """Give dead requests a new set of attempts: all of them, or those named; the requests revived.
+
+    Who did it goes with them into the events they lead to: `redriven_by` in the metadata.
+    """
     query = (
         update(requests)
         .where(requests.c.status == "dead")
-        .values(status="pending", attempts=0, error=None, result=null(), finished_at=None, not_before=func.now())
+        .values(
+            status="pending",
+            attempts=0,
+            error=None,
+            result=null(),
+            finished_at=None,
+            not_before=func.now(),
+            metadata=requests.c.metadata.op("||")(func.jsonb_build_object("redriven_by", cast(by, Text))),
+        )
         .where(instances.c.id == requests.c.workflow_id)
         .returning(*_HINTED, instances.c.workflow_type, instances.c.entity_id)
     )

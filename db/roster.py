@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, or_, select, update
+from sqlalchemy import Connection, RowMapping, String, cast, func, or_, select, update
 
 from db.connect import sql
 from db.run import among
@@ -20,6 +20,12 @@ def heartbeat(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[Ro
     return connection.exec_driver_sql(sql("heartbeat"), given).mappings().all()
 
 
+def heartbeat_uet(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """As `heartbeat`, for workers of the execution engine (SSOT 2.1); one that is TERMINATED is left out."""
+    given = {"ids": list(worker_ids)}
+    return connection.exec_driver_sql(sql("heartbeat_uet"), given).mappings().all()
+
+
 def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float, limit: int) -> Sequence[RowMapping]:
     """Lock workers whose heartbeats stopped, but those that somebody else has locked.
 
@@ -34,6 +40,12 @@ def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float
     """
     given = {"silent_seconds": silent_seconds, "gone_seconds": gone_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("silent_workers"), given).mappings().all()
+
+
+def silent_uet(connection: Connection, *, silent_seconds: float, limit: int) -> Sequence[RowMapping]:
+    """Lock workers of the execution engine that are silent for longer (SSOT 2.1.3), at most `limit`; as `silent`."""
+    given = {"silent_seconds": silent_seconds, "limit": limit}
+    return connection.exec_driver_sql(sql("silent_uet_workers"), given).mappings().all()
 
 
 def of_node(connection: Connection, node: str) -> Sequence[RowMapping]:
@@ -59,6 +71,16 @@ def starving(
     """(name, last_took_at, task, seconds) of live workers with room that leave a fitting task waiting so long."""
     given = {"silent_seconds": silent_seconds, "waited_seconds": waited_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("starving"), given).mappings().all()
+
+
+def unservable(connection: Connection, *, waited_seconds: float, limit: int) -> Sequence[RowMapping]:
+    """(task, tasks, seconds, lacking) of what has waited so long and nobody registered could ever take.
+
+    Tasks that wait for the same are one row: the longest waiting, how many, and what nobody at all offers. Where
+    nothing is lacking, no single worker offers all of it, or affinity keeps away all who do.
+    """
+    given = {"waited_seconds": waited_seconds, "limit": limit}
+    return connection.exec_driver_sql(sql("unservable"), given).mappings().all()
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
@@ -94,7 +116,13 @@ def called(connection: Connection, name: str) -> RowMapping | None:
     """
     query = (
         select(workers)
-        .where(or_(func.split_part(workers.c.name, "#", 1) == name, workers.c.name == name))
+        .where(
+            or_(
+                func.split_part(workers.c.name, "#", 1) == name,
+                workers.c.name == name,
+                cast(workers.c.worker_id, String) == name,
+            )
+        )
         .order_by(workers.c.created_at.desc(), workers.c.worker_id.desc())
     )
     return connection.execute(query.limit(1)).mappings().first()

@@ -21,6 +21,11 @@ class Written:
     settled: int
 
 
+def lock(connection: Connection, lane: int) -> None:
+    """Be the only decider for a lane's instances until this transaction ends; waits for its turn."""
+    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane))
+
+
 def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None = None) -> Sequence[RowMapping]:
     """Lock a lane, and its due requests' instances, for this transaction; the requests, oldest first.
 

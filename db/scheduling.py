@@ -11,6 +11,7 @@ from db.run import Rows, execute, returning
 
 RUN_LOCK = 0x1E72  # the advisory locks' namespace
 
+RECOUNT_BORN = {"tasks": "recount_born_tasks", "workstreams": "recount_born_workstreams"}
 FACTS = {
     "task": "task_facts",
     "test_gate": "gate_facts",
@@ -38,6 +39,20 @@ def count_tasks(connection: Connection, changes: Rows) -> None:
 def count_workstreams(connection: Connection, changes: Rows) -> None:
     """Add to runs' counts; each row has `id` and a change for every count."""
     execute(connection, "count_workstreams", changes)
+
+
+def recount_born(connection: Connection, kind: str, born: Iterable[UUID], *, ending: Iterable[UUID]) -> None:
+    """Count anew what stands in the way of those just born: what ended before their birth is not told them any more.
+
+    Args:
+        connection: the pass's transaction; its signals are taken, and nobody is released yet.
+        kind: `tasks` or `workstreams`.
+        born: whose birth this pass takes notice of.
+        ending: what the signals of this pass end, so that they will be told.
+    """
+    given = {"born": list(born), "ending": list(ending)}
+    if given["born"]:
+        connection.exec_driver_sql(sql(RECOUNT_BORN[kind]), given)
 
 
 def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:

@@ -3,12 +3,14 @@
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
     Computed,
     DateTime,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
@@ -177,6 +179,7 @@ requests = Table(
     Column("result", JSONB),
     _now("accepted_at"),
     _instant("finished_at"),
+    Column("trace", String(55)),
     Index("trigger_requests_pending", "lane", "seq", postgresql_where=text("status = 'pending'")),
     Index("trigger_requests_scheduled", "not_before", postgresql_where=text("status = 'scheduled'")),
     Index(
@@ -189,6 +192,7 @@ requests = Table(
     Index("trigger_requests_held_by", "held_by", postgresql_where=text("held_by IS NOT NULL")),
     Index("trigger_requests_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     Index("trigger_requests_dead", "seq", postgresql_where=text("status = 'dead'")),
+    Index("trigger_requests_instance", "workflow_id"),
 )
 
 effects = Table(
@@ -212,6 +216,7 @@ effects = Table(
     Column("result", JSONB),
     _now("created_at"),
     _instant("finished_at"),
+    Column("trace", String(55)),
     CheckConstraint("(status = 'leased') = (lease_until IS NOT NULL)"),
     Index("effects_pending", "not_before", postgresql_where=text("status = 'pending'")),
     Index("effects_leased", "lease_until", postgresql_where=text("status = 'leased'")),
@@ -224,6 +229,57 @@ effects = Table(
     ),
     Index("effects_workflow", "workflow_id"),
     Index("effects_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
+    Index("effects_dead", "workflow_id", postgresql_where=text("status = 'dead'")),
+)
+
+operators = Table(
+    "operators",
+    metadata,
+    Column("grant_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", String(100), nullable=False),
+    _now("since"),
+    Column("granted_by", String(100), nullable=False),
+    _instant("until"),
+    Column("revoked_by", String(100)),
+    CheckConstraint("until >= since"),
+    Index("operators_name", "name"),
+)
+
+deprecations = Table(
+    "deprecations",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("type", String(50), nullable=False),
+    Column("version", String(20), nullable=False),
+    Column("kind", String(10), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("deprecated_by", String(100), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("guide", Text, nullable=False, server_default=text("''::text")),
+    _now("deprecated_at"),
+    Column("remove_after", DateTime(timezone=True), nullable=False),
+    UniqueConstraint("type", "version", "kind", "name"),
+    ForeignKeyConstraint(["type", "version"], ["workflow_definitions.type", "workflow_definitions.version"]),
+)
+
+deprecation_uses = Table(
+    "deprecation_uses",
+    metadata,
+    Column("deprecation_id", BigInteger, ForeignKey("deprecations.id"), primary_key=True),
+    Column("lane", SmallInteger, primary_key=True),
+    Column("uses", BigInteger, nullable=False),
+    Column("last_used_at", DateTime(timezone=True), nullable=False),
+)
+
+definition_removals = Table(
+    "definition_removals",
+    metadata,
+    Column("type", String(50), primary_key=True),
+    Column("version", String(20), primary_key=True),
+    Column("removed_by", String(100), nullable=False),
+    Column("reason", Text, nullable=False),
+    _now("removed_at"),
+    ForeignKeyConstraint(["type", "version"], ["workflow_definitions.type", "workflow_definitions.version"]),
 )
 
 sweeps = Table(
@@ -242,4 +298,73 @@ relay_cursors = Table(
     Column("name", String(50), primary_key=True),
     Column("xid", Xid8, nullable=False),
     Column("position", BigInteger, nullable=False),
+)
+
+stuck_entities = Table(
+    "stuck_entities",
+    metadata,
+    Column("workflow_id", Uuid, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("workflow_type", String(50), nullable=False),
+    Column("entity_id", String(100), nullable=False),
+    Column("project_id", Uuid, nullable=False),
+    Column("state", String(100), nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("command", Text, nullable=False),
+    _now("found_at"),
+)
+
+metric_values = Table(
+    "metric_values",
+    metadata,
+    Column("name", String(80), primary_key=True),
+    Column("labels", ARRAY(Text), primary_key=True),
+    Column("value", Double, nullable=False),
+)
+
+metric_deltas = Table(
+    "metric_deltas",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("name", String(80), nullable=False),
+    Column("labels", ARRAY(Text), nullable=False),
+    Column("value", Double, nullable=False),
+)
+
+anchors = Table(
+    "anchors",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("made_at", DateTime(timezone=True), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+
+anchor_heads = Table(
+    "anchor_heads",
+    metadata,
+    Column("workflow_id", Uuid, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("number", Integer, ForeignKey("anchors.number", deferrable=True, initially="DEFERRED"), nullable=False),
+    Index("anchor_heads_number", "number", "workflow_id", "seq"),
+)
+
+audit_exports = Table(
+    "audit_exports",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("made_at", DateTime(timezone=True), nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("manifest", CHAR(64), nullable=False),
+)
+
+restores = Table(
+    "restores",
+    metadata,
+    Column("first_xid", Xid8, primary_key=True),
+    _now("restored_at"),
+    Column("taken_at", DateTime(timezone=True), nullable=False),
+    Column("backup", Text, nullable=False),
 )

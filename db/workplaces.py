@@ -32,5 +32,5 @@ def at_work(connection: Connection, workstream_id: UUID) -> int:
 
 
 def remains(connection: Connection, workstream_id: UUID) -> RowMapping:
-    """What to write down of a workstream that failed: its last event, and its failed tasks, patches and gates."""
+    """What to write down of a workstream that failed or was cancelled: its last event, and what failed of it."""
     return connection.exec_driver_sql(sql("remains"), {"id": workstream_id}).mappings().one()

@@ -15,6 +15,7 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
 from docs.plan_reference import plan_reference
+from workers.metrics import METRICS
 from workers.settings import Settings
 from workflows.catalogue import catalogue
 from workflows.definition import Definition
@@ -62,6 +63,12 @@ def _diagram(definition: Definition) -> str:
     return f"**{definition.type}** {definition.version}: {definition.summary}\n\n```mermaid\n{drawn}\n```"
 
 
+def metrics_table() -> str:
+    """Every metric as a row: name, kind, labels, what it tells."""
+    rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{each}`' for each in m.labels)} | {m.says} |" for m in METRICS]
+    return "\n".join(["| metric | kind | labels | what it tells |", "|---|---|---|---|", *rows])
+
+
 def settings_table() -> str:
     """Every setting as a row: environment variable, default, what it is for."""
     rows = [(_variables(name, field), _default(field), _meaning(field)) for name, field in _fields()]
@@ -96,6 +103,7 @@ PARTS = (
     Part(ROOT / "README.md", "diagrams", diagrams),
     Part(ROOT / "docs" / "settings.md", "settings", settings_table),
     Part(ROOT / "docs" / "plans.md", "plan", plan_reference),
+    Part(ROOT / "docs" / "metrics.md", "metrics", metrics_table),
 )
 
 

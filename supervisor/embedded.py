@@ -9,7 +9,7 @@ from supervisor.home import home_of
 from supervisor.servers import Servers
 from workers.settings import Settings
 
-CELERY_PARTS = ("triggers", "effects", "gates", "work", "beat", "flower")
+CELERY_PARTS = ("triggers", "effects", "gates", "work", "beat", "flower", "metrics")
 
 
 @contextlib.contextmanager

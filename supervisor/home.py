@@ -12,6 +12,9 @@ from workflows.errors import InterlockError
 
 # What we make there, as glob patterns: `interlock down --purge` deletes these and nothing else.
 OWN_ENTRIES = (
+    ".state",
+    "audit",
+    "keys",
     "beat-schedule*",
     "lock",
     "logs",

@@ -92,6 +92,8 @@ def purge(home: Home) -> list[Path]:
     doomed = [*entries, *OUTSIDE.glob(f"{home.tag}*")]
     for entry in doomed:
         if entry.is_dir() and not entry.is_symlink():
+            for sealed in entry.glob("exports/export-*"):  # read-only, so that nothing changes them in passing
+                sealed.chmod(0o750)
             shutil.rmtree(entry)
         else:
             entry.unlink()

@@ -86,6 +86,14 @@ def _copy(package: Path, target: Path) -> None:
         shutil.copytree(libraries, target / libraries.name, symlinks=True)
 
 
+def programs() -> Path:
+    """The directory of the client programs (`pg_basebackup` and others), which run as whoever asks."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise InterlockError(f"the package {PACKAGE} is not installed; install Interlock again")
+    return Path(spec.submodule_search_locations[0]).resolve() / "pginstall18" / "bin"
+
+
 def check(data: Path) -> bool:
     """Whether a database is in `data` (False: none yet). Raises `DataUnusable` when it could not be started."""
     try:
@@ -130,22 +138,23 @@ def create(home: Home, data: Path, password: str, account: Account | None) -> No
         shutil.rmtree(abandoned)
     workshop = data.with_name(f"{data.name}.new-{secrets.token_hex(4)}")
     workshop.mkdir(mode=0o700)
-    run = partial(_run, account=account, environment={**ENVIRONMENT, strays.MARK: str(home.path)})
+    perform = partial(run, account=account, environment={**ENVIRONMENT, strays.MARK: str(home.path)})
     try:
         give(workshop, account)
         password_file, draft = workshop / "password", workshop / "data"
         password_file.touch(mode=0o600)
         give(password_file, account)
         password_file.write_text(password)
-        run([str(bin_dir / "initdb"), "-D", str(draft), f"--pwfile={password_file}", *INITDB_OPTIONS])
-        run([str(bin_dir / "postgres"), "--single", "-D", str(draft), "postgres"], stdin=CREATE_DATABASE)
+        perform([str(bin_dir / "initdb"), "-D", str(draft), f"--pwfile={password_file}", *INITDB_OPTIONS])
+        perform([str(bin_dir / "postgres"), "--single", "-D", str(draft), "postgres"], stdin=CREATE_DATABASE)
         (draft / "pg_hba.conf").write_text(HBA)
         draft.rename(data)
     finally:
         shutil.rmtree(workshop)
 
 
-def _run(command: list[str], account: Account | None, environment: dict[str, str], stdin: str = "") -> None:
+def run(command: list[str], account: Account | None, environment: dict[str, str], stdin: str = "") -> None:
+    """Run one of PostgreSQL's programs to its end. Raises `InterlockError` with its last words when it fails."""
     done = subprocess.run(  # type: ignore[call-overload]
         command,
         input=stdin,

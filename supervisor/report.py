@@ -29,6 +29,7 @@ class Status:
     broker_url: str | None
     redis_url: str | None
     flower_url: str | None
+    metrics_url: str | None
 
     @property
     def ready(self) -> bool:
@@ -49,7 +50,16 @@ def status(settings: Settings) -> Status:
     broker_url = settings.broker_url or known.broker_url or None
     redis_url = settings.redis_url or (broker_url if (broker_url or "").startswith("redis") else None)
     parts = [_seen(part, known) if running else _absent(part) for part in recorded(home)]
-    return Status(running, home.path, parts, database_url, broker_url, redis_url, known.flower_url or None)
+    return Status(
+        running,
+        home.path,
+        parts,
+        database_url,
+        broker_url,
+        redis_url,
+        known.flower_url or None,
+        known.metrics_url or None,
+    )
 
 
 def recorded(home: Home) -> list[dict[str, Any]]:
@@ -83,6 +93,8 @@ def _missing(part: dict[str, Any], known: Servers) -> str | None:
             return valkey.waits_for(known, part["pid"])
         case "flower":
             return answers(f"{known.flower_url}/healthcheck")
+        case "metrics":
+            return answers(known.metrics_url.removesuffix("/metrics") + "/healthcheck")
         case _:
             return None
 

@@ -20,7 +20,7 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, 
 class Servers:
     """The content of `servers.json`.
 
-    The three URLs are what this run uses; a port or directory is None until the embedded server it belongs to
+    The URLs are what this run uses; a port or directory is None until the embedded server it belongs to
     was needed once. Passwords are random and survive a run with the user's own servers.
     """
 
@@ -29,11 +29,13 @@ class Servers:
     flower_url: str = ""
     flower_user: str = FLOWER_USER
     flower_password: str = ""
+    metrics_url: str = ""
     postgres_password: str = ""
     redis_password: str = ""
     postgres_port: int | None = None
     redis_port: int | None = None
     flower_port: int | None = None
+    metrics_port: int | None = None
     postgres_data: str | None = None
     redis_data: str | None = None
 
@@ -76,6 +78,7 @@ def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]
     if settings.broker_url is None:
         servers = _embed_valkey(servers, settings, place)
     servers = replace(servers, flower_url="") if "flower" in without else _place_flower(servers, settings)
+    servers = replace(servers, metrics_url="") if "metrics" in without else _place_metrics(servers, settings)
     servers = replace(
         servers,
         database_url=settings.database_url or servers.database_url,
@@ -120,6 +123,17 @@ def _place_flower(servers: Servers, settings: Settings) -> Servers:
         promised={servers.postgres_port, servers.redis_port},
     )
     return replace(servers, flower_port=port, flower_url=f"http://{_reach(settings.host)}:{port}")
+
+
+def _place_metrics(servers: Servers, settings: Settings) -> Servers:
+    port = ports.settle(
+        "INTERLOCK_METRICS_PORT",
+        settings.metrics_port,
+        servers.metrics_port,
+        settings.host,
+        promised={servers.postgres_port, servers.redis_port, servers.flower_port},
+    )
+    return replace(servers, metrics_port=port, metrics_url=f"http://{_reach(settings.host)}:{port}/metrics")
 
 
 def _reach(host: str) -> str:

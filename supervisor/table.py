@@ -21,7 +21,7 @@ NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 
 
-KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower")
+KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics")
 
 
 def parts(
@@ -86,7 +86,7 @@ def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[s
 
 
 def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]:
-    """Worker nodes, beat and Flower."""
+    """Worker nodes, beat, Flower and the exporter of metrics."""
     base = part_environment(home, settings, servers)
     triggers = [
         _node(home, base, f"triggers{number}", "triggers,sweeps", settings.trigger_processes)
@@ -99,6 +99,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         _work(home, base, settings),
         _beat(home, base),
         _flower(base, settings, servers),
+        _metrics(home, base, settings, servers),
     ]
 
 
@@ -149,6 +150,17 @@ def _flower(base: dict[str, str], settings: Settings, servers: Servers) -> Part:
         command=(*CELERY, "flower", *options),
         environment={**base, "FLOWER_BASIC_AUTH": login},
         waits_for=lambda _pid: answers(f"{servers.flower_url}/healthcheck"),
+    )
+
+
+def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
+    ready, address = home.ready_file("metrics"), ("--host", settings.host, "--port", str(servers.metrics_port))
+    return Part(
+        name="metrics",
+        command=(sys.executable, "-m", "cli.main", "metrics", "serve", *address),
+        environment={**base, "INTERLOCK_READY_FILE": str(ready)},
+        waits_for=_touched(ready),
+        before=lambda: ready.unlink(missing_ok=True),
     )
 
 

@@ -1,8 +1,11 @@
 """Real servers once for each pytest process, a database of its own for each test, and nothing left behind."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -45,7 +48,14 @@ structlog.configure(  # plain lines: a failing test shows what the engine said, 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Forget the caller's own servers: tests must never touch them."""
+    """Forget the caller's own servers: tests must never touch them. And share no directory with another checkout's.
+
+    pytest keeps every session's files in one place for each user, and a session that ends removes what it takes for
+    left over there, also from under one that still runs.
+    """
+    if "PYTEST_DEBUG_TEMPROOT" not in os.environ and not config.option.basetemp:
+        own = os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="interlock-tests-")
+        config.add_cleanup(partial(shutil.rmtree, own, ignore_errors=True))
     # apprise still imports it for mail; Python 3.11 warns of its end in 3.13.
     config.addinivalue_line("filterwarnings", "ignore:'imghdr' is deprecated:DeprecationWarning")
     for name in list(os.environ):

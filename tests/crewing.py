@@ -83,15 +83,17 @@ def hand(runtime: Runtime, name: str = "hand", **said: Any) -> UUID:
 
 def row(dba: "psycopg.Connection[Any]", table: str, key: UUID) -> dict[str, Any]:
     """A typed row."""
-    column = {"tasks": "task_id", "workers": "worker_id"}[table]
+    column = {"tasks": "task_id", "workers": "worker_id", "uet_workers": "worker_id"}[table]
     cursor = dba.execute(f"SELECT * FROM {table} WHERE {column} = %s", (key,))
     assert cursor.description
     (found,) = cursor.fetchall()
     return dict(zip((each.name for each in cursor.description), found, strict=True))
 
 
-def silence(dba: "psycopg.Connection[Any]", worker: UUID, seconds: float) -> None:
+def silence(dba: "psycopg.Connection[Any]", worker: UUID, seconds: float, table: str = "workers") -> None:
     """Let a worker's last heartbeat be so long ago."""
     dba.execute(
-        "UPDATE workers SET last_heartbeat = now() - make_interval(secs => %s) WHERE worker_id = %s", (seconds, worker)
+        f"UPDATE {table} SET created_at = LEAST(created_at, now() - make_interval(secs => %(ago)s)),"
+        " last_heartbeat = now() - make_interval(secs => %(ago)s) WHERE worker_id = %(worker)s",
+        {"ago": seconds, "worker": worker},
     )

@@ -7,7 +7,7 @@ from secrets import token_hex
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from db import definitions, migrate
+from db import definitions, migrate, operators
 from db.connect import make_engine, transaction
 from workers.settings import Settings
 from workflows.catalogue import catalogue
@@ -28,6 +28,7 @@ def prepare(url: str) -> None:
         migrate.upgrade(engine)
         with transaction(engine) as connection:
             definitions.record(connection, catalogue())
+            operators.grant(connection, ["ann"], by="test")
     finally:
         engine.dispose()
 

@@ -64,6 +64,12 @@ class Stage:
         with transaction(self.runtime.database) as connection:
             births.deliver(connection, made)  # all at once: gates name workstreams, and workstreams name gates
 
+    def add(self, kind: str, name: str, **sketch: Any) -> None:
+        """Make one more instance of a run that is there already; nothing settles."""
+        self.ids[name] = uuid7()
+        with transaction(self.runtime.database) as connection:
+            births.deliver(connection, [self._birth(kind, name, self.ids[name], self._context(sketch))])
+
     def fire(self, name: str | UUID, trigger: str, **data: Any) -> str:
         """Fire a trigger as whoever would, and let everything settle; its status."""
         ref = self.ids.get(name, self.run) if isinstance(name, str) else name

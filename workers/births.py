@@ -47,7 +47,7 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
     new = {each for part in _parts(births) for each in instances.create(connection, [_row(birth) for birth in part])}
     born = [birth for birth in births if birth.id in new]
     for part in _parts(born):  # once all are there, so that each may name any other
-        instances.link(connection, [link for birth in part for link in _links(birth)])
+        instances.link(connection, [link for birth in part for link in links(birth)])
     requests.accept(connection, [timer(birth.id, 0, deadline) for birth in born if (deadline := _deadline(birth))])
     wanted = [
         intent(effect, workflow_id=birth.id, version=0, says=_says(birth))
@@ -61,8 +61,8 @@ def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
     return (births[start : start + PART] for start in range(0, len(births), PART))
 
 
-def timer(instance_id: UUID, version: int, deadline: Deadline) -> dict[str, Any]:
-    """The request that fires a state's deadline, bound to this entry of the state."""
+def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | None = None) -> dict[str, Any]:
+    """The request that fires a state's deadline, bound to this entry of the state; `trace` is its cause's."""
     request_id = f"{instance_id}:{version}:{deadline.trigger}"
     return {
         "request_id": request_id,
@@ -73,10 +73,13 @@ def timer(instance_id: UUID, version: int, deadline: Deadline) -> dict[str, Any]
         "origin": "timer",
         "bound_version": version,
         "delay_seconds": deadline.seconds,
+        "trace": trace,
     }
 
 
-def intent(effect: Effect, *, workflow_id: UUID, version: int, says: Mapping[str, Any]) -> dict[str, Any]:
+def intent(
+    effect: Effect, *, workflow_id: UUID, version: int, says: Mapping[str, Any], trace: str | None = None
+) -> dict[str, Any]:
     """The row of an effect to be run after the commit; `says` is what it is told of the move that asked for it."""
     return {
         "id": uuid7(),
@@ -87,6 +90,7 @@ def intent(effect: Effect, *, workflow_id: UUID, version: int, says: Mapping[str
         "done_trigger": effect.done,
         "failed_trigger": effect.failed,
         "exclusive": _key(effect, workflow_id, says),
+        "trace": trace,
     }
 
 
@@ -110,7 +114,8 @@ def _row(birth: Birth) -> dict[str, Any]:
     }
 
 
-def _links(birth: Birth) -> list[dict[str, Any]]:
+def links(birth: Birth) -> list[dict[str, Any]]:
+    """The rows of the links that a context names, as its definition declares them."""
     return [
         {
             "source_id": birth.id,

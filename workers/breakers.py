@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
-from uuid_utils.compat import uuid7
 
 from db import breakers, requests
 from db.breakers import Breaker, Count
@@ -25,13 +25,15 @@ from workers import births
 from workers.births import Birth
 from workers.firing import named
 from workers.lanes import Drain
+from workers.overrides.operation import Order
+from workers.overrides.others import reset_breaker
 from workers.runtime import Runtime
+from workers.settings import Settings
 from workflows.definition import Deadline
 from workflows.errors import InterlockError, UnknownInstance
 
 LOOKS = 4  # CLOSED → OPEN → HALF_OPEN → CLOSED may all be owed; one who found more of them would be spinning
 ERROR_LIMIT = 2_000
-ABOVE = {"OPEN": ("cooldown_expires", "success"), "HALF_OPEN": ("success",)}  # what leads to CLOSED
 
 
 class BreakerOpen(InterlockError):
@@ -57,10 +59,15 @@ class Call:
     breaker: Breaker
     token: UUID | None = None
     error: str | None = None
+    learnt: bool = True
 
     def failed(self, why: str) -> None:
         """Say that the tool failed, where that is no exception."""
         self.error = why[:ERROR_LIMIT] or "failed"
+
+    def void(self) -> None:
+        """Say that nothing was learnt of the tool, as when the call was broken off: it counts neither way."""
+        self.learnt = False
 
 
 @contextmanager
@@ -77,7 +84,7 @@ def calling(
             setting `breaker_trial_seconds`.
 
     Yields:
-        The call, whose `failed` tells a failure that is no exception.
+        The call, whose `failed` tells a failure that is no exception, and `void` that it shall not count.
 
     Raises:
         BreakerOpen: the breaker is OPEN, or HALF_OPEN and another caller has the trial; the block was not run.
@@ -95,7 +102,10 @@ def calling(
     except BaseException:  # interrupted: nothing was learnt of the tool
         _give_up(runtime, call)
         raise
-    _report(runtime, call, by)
+    if call.learnt:
+        _report(runtime, call, by)
+    else:
+        _give_up(runtime, call)
 
 
 def known(runtime: Runtime, project_id: UUID, tool_id: str) -> Breaker:
@@ -110,44 +120,58 @@ def known(runtime: Runtime, project_id: UUID, tool_id: str) -> Breaker:
 
 
 def reset(runtime: Runtime, project_id: UUID, tool_id: str, *, by: str, reason: str) -> Breaker:
-    """Close a breaker by hand (SSOT 5.3.3): it takes the machine's own way, so an open one is half-open for an instant.
+    """Close a tool's breaker by hand (SSOT 5.3.3); the breaker, closed, with no failures.
 
     Args:
         runtime: this process's connections.
         project_id, tool_id: whose breaker.
-        by: the operator, kept in the events' metadata.
-        reason: why, kept there too.
-
-    Returns:
-        The breaker, CLOSED, with no failures.
+        by, reason: the operator, and why.
 
     Raises:
         UnknownInstance: the tool has no breaker.
-        BadInput: `by` is no name.
+        NotAnOperator: `by` is none.
     """
-    says = {"operator": named("by", by), "reason": reason, "manual": True}
-    breaker = _standing(runtime, project_id, tool_id)
-    for _ in range(LOOKS):
-        breakers.succeeded(runtime.statements, breaker.breaker_id)  # a closed one forgets its failures
-        with transaction(runtime.database) as connection:
-            steps = enumerate(ABOVE.get(breaker.state, ()))
-            rows = [_request(breaker, step, by, says, after=number) for number, step in steps]
-            requests.accept(connection, [row | {"request_id": str(uuid7())} for row in rows])
-        _apply(runtime, breaker)
-        breaker = _standing(runtime, project_id, tool_id)
-        if breaker.state == "CLOSED":
-            break
-    return breaker
-
-
-def _standing(runtime: Runtime, project_id: UUID, tool_id: str) -> Breaker:
-    """A tool's breaker, once what is owed has been applied."""
-    for _ in range(LOOKS):
-        breaker = known(runtime, project_id, tool_id)
-        if not breaker.owed:
-            return breaker
-        _apply_owed(runtime, breaker)
+    reset_breaker(runtime, known(runtime, project_id, tool_id).breaker_id, Order(by, reason))
     return known(runtime, project_id, tool_id)
+
+
+def configure(
+    runtime: Runtime,
+    project_id: UUID,
+    tool_id: str,
+    *,
+    failure_threshold: int | None = None,
+    cooldown_seconds: float | None = None,
+    success_threshold: int | None = None,
+) -> Breaker:
+    """Give a breaker another configuration (SSOT 2.4.4); what is None stays. It holds at once, also where it is open.
+
+    Returns:
+        The breaker as it stands then.
+
+    Raises:
+        UnknownInstance: the tool has no breaker.
+    """
+    before = known(runtime, project_id, tool_id)
+    wanted = {
+        "tool_id": tool_id,
+        "failure_threshold": failure_threshold or before.failure_threshold,
+        "cooldown_seconds": cooldown_seconds or before.cooldown_seconds,
+        "success_threshold": success_threshold or before.success_threshold,
+    }
+    with transaction(runtime.database) as connection:
+        breakers.configure(connection, project_id, wanted)
+    return known(runtime, project_id, tool_id)
+
+
+def configuration(chosen: Settings, said: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """A breaker's configuration: what is said of it, and what the settings say of any other (ruling 7)."""
+    otherwise = {
+        "failure_threshold": chosen.breaker_failure_threshold,
+        "cooldown_seconds": chosen.breaker_cooldown_seconds,
+        "success_threshold": chosen.breaker_success_threshold,
+    }
+    return otherwise | {name: value for name, value in said.items() if value is not None}
 
 
 def _admit(runtime: Runtime, project_id: UUID, tool_id: str, lease_seconds: float) -> Call:
@@ -199,9 +223,9 @@ def _give_up(runtime: Runtime, call: Call) -> None:
             breakers.give_back(connection, call.breaker.breaker_id, call.token)
 
 
-def _request(breaker: Breaker, trigger: str, by: str, says: Mapping[str, Any], *, after: int = 0) -> dict[str, Any]:
-    """A trigger bound to the breaker as it was seen (`after` so many moves): of two alike only one is ever accepted."""
-    request_id = _request_id(breaker, trigger, after=after)
+def _request(breaker: Breaker, trigger: str, by: str, says: Mapping[str, Any]) -> dict[str, Any]:
+    """A trigger bound to the breaker as it was seen: of two alike only one is ever accepted."""
+    request_id = _request_id(breaker, trigger)
     return {
         "request_id": request_id,
         "fingerprint": request_id.encode().hex(),
@@ -210,12 +234,12 @@ def _request(breaker: Breaker, trigger: str, by: str, says: Mapping[str, Any], *
         "triggered_by": by,
         "metadata": says,
         "origin": "agent",
-        "bound_version": breaker.version + after,
+        "bound_version": breaker.version,
     }
 
 
-def _request_id(breaker: Breaker, trigger: str, *, after: int = 0) -> str:
-    timer = births.timer(breaker.breaker_id, breaker.version + after, Deadline(0.0, trigger))
+def _request_id(breaker: Breaker, trigger: str) -> str:
+    timer = births.timer(breaker.breaker_id, breaker.version, Deadline(0.0, trigger))
     return str(timer["request_id"])
 
 
@@ -233,13 +257,7 @@ def _apply(runtime: Runtime, breaker: Breaker) -> None:
 
 def _create(runtime: Runtime, project_id: UUID, tool_id: str) -> None:
     """Two at once are harmless: a project has one breaker of a name."""
-    chosen = runtime.settings
-    context = {
-        "tool_id": tool_id,
-        "failure_threshold": chosen.breaker_failure_threshold,
-        "cooldown_seconds": chosen.breaker_cooldown_seconds,
-        "success_threshold": chosen.breaker_success_threshold,
-    }
+    context = {"tool_id": tool_id} | configuration(runtime.settings)
     definition = runtime.catalogue.get("circuit_breaker")
     with transaction(runtime.database) as connection:
         births.deliver(connection, [Birth(definition, tool_id, project_id, "system", context)])

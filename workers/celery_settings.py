@@ -49,6 +49,7 @@ COMMON: dict[str, Any] = {
     # Flower lists what workers report; the sender's events would halve the rate of publishing and tell it nothing new.
     "worker_send_task_events": True,
     "task_send_sent_event": False,
+    "worker_consumer": "workers.consuming:Consumer",  # a task goes to its process before Flower is told of it
     "task_track_started": False,
     "task_create_missing_queues": False,
     "task_queues": [Queue(TRIGGERS), Queue(SWEEPS), Queue(EFFECTS), Queue(GATES), Queue(WORK)],

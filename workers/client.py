@@ -18,20 +18,22 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.orm import Session
 
-from db import effects, history, instances, requests
+from db import archive, effects, history, instances, metrics, requests
 from db.connect import transaction
 from workers import births
 from workers.births import Birth
 from workers.firing import Firing, checked, named, row
+from workers.orchestration.terms import with_terms
 from workers.runtime import Runtime
 from workers.runtime import runtime as process_runtime
+from workers.tracing import tracing
 from workers.unit import Unit, Units
-from workflows.errors import AlreadyExists, BadInput, InterlockError, RequestConflict, UnknownInstance
+from workflows.errors import AlreadyExists, BadInput, InterlockError, RequestConflict, UnknownInstance, UnknownTrigger
 from workflows.outcomes import FINISHED
 
 SETTLED = FINISHED | {"waiting"}  # nothing more happens to these without somebody else's doing
 BULK = 1_000  # rows of one statement
-KNOWN_LIMIT = 10_000  # identities remembered; they never change
+KNOWN_LIMIT = 10_000  # identities remembered; of them only the version can change, by a migration
 
 
 class NotSettled(InterlockError):
@@ -40,7 +42,7 @@ class NotSettled(InterlockError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What never changes of an instance."""
+    """What is known of an instance by its name."""
 
     id: UUID
     type: str
@@ -88,7 +90,7 @@ class Client:
         """Create one instance under the newest definition of its type.
 
         Args:
-            type_: `story`, `sprint`, `pr_review`, `approval`, or a type of your own.
+            type_: `story`, `run`, `task` or another of `interlock definitions list`, or a type of your own.
             entity_id: its name within the project, at most 100 characters.
             project_id: the project, also the event bus channel.
             context: what its guards may look at; a `story_id` links a pull request to its story.
@@ -138,7 +140,8 @@ class Client:
     ) -> Birth:
         """An instance to be, checked, for `create_many`."""
         definition = self.runtime.catalogue.get(type_)
-        kept = checked("context", context or {}, self.runtime.settings.context_limit_bytes)
+        chosen = self.runtime.settings
+        kept = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
         if wrong := definition.wrong_fields(kept):
             raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
         return Birth(definition, named("entity id", entity_id), project_id, named("by", by), kept)
@@ -196,11 +199,15 @@ class Client:
     def show(self, ref: str | UUID) -> dict[str, Any]:
         """An instance, what is linked to it, its newest requests and its effects."""
         with self._reading() as connection:
-            found = instances.find(connection, str(ref))
+            found = instances.find_kept(connection, str(ref))
             definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
+            archived = found["archived_at"] is not None
+            linked = (
+                archive.linked(connection, found["id"]) if archived else instances.linked(connection, [found["id"]])
+            )
             return dict(found) | {
-                "legal": list(definition.legal(found["current_state"])),
-                "links": [dict(each) for each in instances.linked(connection, [found["id"]])],
+                "legal": [] if archived else list(definition.legal(found["current_state"])),
+                "links": [dict(each) for each in linked],
                 "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
                 "effects": [dict(each) for each in effects.of_instance(connection, found["id"])],
             }
@@ -208,12 +215,20 @@ class Client:
     def history(self, ref: str | UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
         """An instance's events, oldest first."""
         with self._reading() as connection:
-            found = instances.find(connection, str(ref))
-            return history.of_instance(connection, found["id"], after_seq=after_seq)
+            found = instances.find_kept(connection, str(ref))
+            of_instance = history.of_instance if found["archived_at"] is None else archive.history
+            return of_instance(connection, found["id"], after_seq=after_seq)
 
     def _accept(self, firings: Sequence[Firing], session: Session | None) -> list[Receipt]:
-        known = self._identify([firing.ref for firing in firings], session)
-        rows = [self._row(firing, known[firing.ref]) for firing in firings]
+        rows = self._rows(firings, session)
+        if (at_work := tracing()) is None:
+            return self._accept_rows(firings, rows, session)
+        with at_work.accepting(rows):
+            return self._accept_rows(firings, rows, session)
+
+    def _accept_rows(
+        self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Session | None
+    ) -> list[Receipt]:
         if session is None and len(rows) == 1 and firings[0].after is None and (alone := self._accept_alone(rows[0])):
             return [alone]
         fingerprints = _fingerprints(rows)
@@ -226,6 +241,7 @@ class Client:
             old = {each: sign for each, sign in fingerprints.items() if each not in new}
             receipts = {each: _receipt(found) for each, found in new.items()}
             if old:
+                metrics.note(unit.connection, {(metrics.IDEMPOTENCY_HITS, ()): len(old)})
                 for each, found in requests.recorded(unit.connection, old).items():
                     receipts[each] = _receipt(found, replayed=True)
             return receipts
@@ -244,6 +260,20 @@ class Client:
         }
         accepted = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), hint)
         return _receipt(accepted) if accepted else None
+
+    def _rows(self, firings: Sequence[Firing], session: Session | None) -> list[dict[str, Any]]:
+        refs = [firing.ref for firing in firings]
+        remembered = self._known.keys() & set(refs)
+        known = self._identify(refs, session)
+        try:
+            return [self._row(firing, known[firing.ref]) for firing in firings]
+        except UnknownTrigger:
+            if not remembered:
+                raise
+        for ref in remembered:  # it may have moved to another version, which is the one thing that can change
+            del self._known[ref]
+        known = self._identify(refs, session)
+        return [self._row(firing, known[firing.ref]) for firing in firings]
 
     def _row(self, firing: Firing, identity: Identity) -> dict[str, Any]:
         self.runtime.catalogue.get(identity.type, identity.version).require_trigger(firing.trigger)

@@ -64,18 +64,22 @@ class Courier:
     def _carry(self) -> None:
         while True:
             found = [self._queue.get()]
-            if monotonic() - self._last < CROWDED_SECONDS:
+            crowd = monotonic() - self._last < CROWDED_SECONDS
+            if crowd:
                 sleep(LINGER_SECONDS)
             while not self._queue.empty():
                 found.append(self._queue.get())
             if hints := [hint for part in found if not isinstance(part, Event) for hint in part]:
-                self._send(hints)
+                self._send(hints, ahead=not crowd and len(hints) == 1)
             for part in found:
                 if isinstance(part, Event):
                     part.set()
 
-    def _send(self, hints: list[Hint]) -> None:
+    def _send(self, hints: list[Hint], *, ahead: bool = False) -> None:
         try:
-            self._hints.lanes(hints)
+            if ahead:
+                self._hints.ahead(hints[0])
+            else:
+                self._hints.lanes(hints)
         except Exception:  # whatever it is, those behind it must not wait for ever
             log.exception("hints_not_sent", hints=len(hints))

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redis.exceptions import RedisError
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import DBAPIError
 
 from beat.schedule import BY_NAME, OVERDUE_PERIODS, OVERDUE_SECONDS
-from db import definitions, health, migrate, roster, sweeps
+from db import anchors, definitions, deprecations, health, invariants, migrate, roster, stuck, sweeps, versions
 from db.connect import transaction
+from workers.crew.member import AGENT, EXECUTE
+from workers.deprecations import says as told
+from workers.journal_health import inspect
 from workers.runtime import Runtime
 from workflows.errors import NotRunning
 from workflows.export import checksum
@@ -19,7 +22,9 @@ OLDEST_SUPPORTED_POSTGRES = 150_000
 OLDEST_SUPPORTED_REDIS = (6, 2)
 LATE_SECONDS = 10.0  # a due trigger older than this is not on its way any more
 PING_SECONDS = 1.0
-STARVING = 10  # workers named at most
+CONTRADICTIONS = 10  # entities named at most
+OVERDUE_ANCHORS = 3  # periods
+STARVING = 10  # workers, and tasks, named at most
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -84,6 +89,25 @@ def _recorded(connection: Connection, runtime: Runtime) -> Finding:
     return Finding("definitions", "ok", f"{len(recorded)} recorded")
 
 
+def _changes(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        announced = deprecations.listed(connection)
+        lost = [
+            f"{type_} {version} ({live} live)"
+            for type_, version, live in versions.live_versions(connection)
+            if (type_, version) not in runtime.catalogue
+        ]
+    if lost:
+        says = f"instances live under versions that this process does not know: {', '.join(lost)}"
+        yield Finding("changes", "fail", says, "INTERLOCK_DEFINITIONS; or interlock definitions migrate")
+    used = [row for row in announced if row["live"] and not row["removed_at"]]
+    for row in used[:STARVING]:
+        says = f"{told(dict(row))}; {row['live']} instances are there, used {row['uses']} times since"
+        yield Finding("changes", "warn", says, row["guide"] or "interlock definitions deprecated")
+    if not (used or lost):
+        yield Finding("changes", "ok", f"{len(announced)} deprecations, none of them in use")
+
+
 def _backlog(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
         waits = health.backlog(connection)
@@ -104,6 +128,9 @@ def _backlog(runtime: Runtime) -> Iterator[Finding]:
             f"{waits['dead_effects']} effects used up their attempts",
             "interlock dead; interlock redrive",
         )
+    if (untaken := waits["oldest_untaken_effect_seconds"] or 0.0) > LATE_SECONDS:
+        says = f"an effect has been due for {untaken:.0f} s, and none of its kind is at work"
+        yield Finding("effects", "fail", says, "interlock status: are the nodes `effects` and `gates` up?")
     if waits["expired_leases"]:
         yield Finding(
             "leases", "warn", f"{waits['expired_leases']} leases ran out and were not taken back", "is beat up?"
@@ -174,22 +201,83 @@ def _crew(runtime: Runtime) -> Iterator[Finding]:
             waited_seconds=chosen.starving_seconds,
             limit=STARVING,
         )
+        unservable = roster.unservable(connection, waited_seconds=LATE_SECONDS, limit=STARVING)
     for row in starving:
         says = f"worker {row['name']} is alive but takes nothing: {row['task']} has waited {row['seconds']:.0f} s"
         yield Finding("crew", "warn", says, "restart it, or `interlock worker shutdown` it")
     if states.get("unresponsive"):
         says = f"{states['unresponsive']} workers do not answer; what they held was given back"
         yield Finding("crew", "warn", says, "interlock worker list --state unresponsive")
-    if not starving:
+    for row in unservable:
+        more = f" (and {row['tasks'] - 1:,} more)" if row["tasks"] > 1 else ""
+        says = f"no worker could ever take {row['task']}{more}, queued for {row['seconds']:.0f} s: {_wanting(row)}"
+        cure = "INTERLOCK_CAPABILITIES, `interlock worker register NAME --can …`, or mend the plan"
+        yield Finding("crew", "warn", says, cure)
+    if not (starving or unservable):
         known = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         yield Finding("crew", "ok", known or "no worker is registered")
 
 
+def _wanting(row: RowMapping) -> str:
+    """What keeps everybody from a task."""
+    lacking = list(row["lacking"])
+    if EXECUTE in lacking:
+        return "no worker process is registered"
+    if AGENT in lacking:
+        return "no agent is registered"
+    if lacking:
+        return f"nobody offers {', '.join(lacking)}"
+    return "nobody offers all it requires and may take it (affinity)"
+
+
+def _journal(runtime: Runtime) -> Iterator[Finding]:
+    if not runtime.settings.journal:
+        yield Finding("journal", "ok", "not kept (INTERLOCK_JOURNAL)")
+        return
+    with transaction(runtime.database) as connection:
+        yield from (Finding("journal", *trouble) for trouble in inspect(connection, runtime.settings.state_directory))
+
+
+def _anchors(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        seconds = anchors.uncovered_seconds(connection)
+    if seconds > OVERDUE_ANCHORS * runtime.settings.anchor_seconds:
+        says = f"no anchor for {seconds / 3600:.1f} h, though history went on: a tail that is cut would not show"
+        yield Finding("anchors", "warn", says, "interlock audit anchor says what is in the way")
+    else:
+        yield Finding("anchors", "ok", f"the newest event waits for one since {seconds:.0f} s")
+
+
+def _invariants(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        found = invariants.broken(connection, limit=CONTRADICTIONS)
+    for row in found:
+        says = f"{row['workflow_type']} {row['entity_id']} {row['says']} ({row['rule']})"
+        yield Finding("invariants", "fail", says, "interlock audit verify; interlock playbook show invalid-state")
+    if not found:
+        yield Finding("invariants", "ok", "no entity contradicts another")
+
+
+def _stuck(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        found = stuck.kept(connection)
+    says = ", ".join(f"{count} {type_}" for type_, count in sorted(found.items()))
+    if says:
+        yield Finding("stuck", "warn", f"stand still for too long: {says}", "interlock stuck")
+    else:
+        yield Finding("stuck", "ok", "nothing stands still")
+
+
 CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("database", _database),
+    ("changes", _changes),
     ("backlog", _backlog),
     ("beat", _beat),
     ("redis", _redis),
     ("workers", _workers),
     ("crew", _crew),
+    ("journal", _journal),
+    ("anchors", _anchors),
+    ("stuck", _stuck),
+    ("invariants", _invariants),
 )

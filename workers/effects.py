@@ -9,6 +9,7 @@ An effect returns a mapping, and its definition says which trigger tells that; o
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,12 +19,14 @@ from sqlalchemy import RowMapping
 from sqlalchemy.exc import DBAPIError
 from uuid_utils.compat import uuid7
 
-from db import effects, requests
+from db import effects, metrics, requests
 from db.connect import retryable, transaction
 from workers import notice
+from workers.logs import about
 from workers.orchestration import gates, landing, patches
 from workers.runtime import Runtime
 from workers.told import Told
+from workers.tracing import current, tracing
 from workflows.errors import StaleLease
 
 log = structlog.get_logger()
@@ -57,14 +60,23 @@ def run(runtime: Runtime, effect_id: UUID) -> None:
         )
     if claimed is None:
         return
+    at_work = tracing()
+    with about(claimed), at_work.performing(claimed) if at_work else nullcontext():
+        _perform(runtime, claimed)
+
+
+def _perform(runtime: Runtime, claimed: RowMapping) -> None:
     try:
         outcome = EFFECTS[claimed["name"]](runtime, claimed)
     except StaleLease as stale:
         _say_stale(claimed, stale)
     except Exception as error:
-        log.warning("effect_failed", effect=str(effect_id), name=claimed["name"], error=str(error))
+        log.warning("effect_failed", name=claimed["name"], error=str(error))
+        if at_work := tracing():
+            at_work.failed(error)
         _report_failure(runtime, claimed, error)
     else:
+        log.info("effect_done", name=claimed["name"], token=claimed["token"])
         _report_done(runtime, claimed, outcome)
 
 
@@ -99,7 +111,13 @@ def _report(
     def settle() -> tuple[Iterable[RowMapping], Iterable[RowMapping]]:
         with transaction(runtime.database) as connection:
             effects.finish(connection, claimed, status=status, result=result, error=error, delay_seconds=delay_seconds)
-            telling = [effects.telling(claimed, trigger, result=result, error=error, says=says)] if trigger else []
+            if status == "pending":
+                metrics.note(connection, {(metrics.RETRIES, ("effect", claimed["name"])): 1})
+            telling = (
+                [effects.telling(claimed, trigger, result=result, error=error, says=says, trace=current())]
+                if trigger
+                else []
+            )
             told = requests.accept(connection, telling).values()
             return told, effects.next_of(connection, claimed["exclusive"])
 
@@ -127,7 +145,7 @@ def _persistently(settle: Callable[[], T], seconds: float) -> T:
 
 
 def _say_stale(claimed: RowMapping, stale: StaleLease) -> None:
-    log.warning("stale_lease", effect=str(claimed["id"]), token=claimed["token"], error=str(stale))
+    log.warning("stale_lease", token=claimed["token"], error=str(stale))
 
 
 def _holder() -> str:

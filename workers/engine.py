@@ -5,23 +5,31 @@ Tasks, sweeps, the CLI and effects all reach state through `apply_lane`; Postgre
 
 import random
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Engine, RowMapping
+from sqlalchemy import Connection, Engine, RowMapping
 
 from db import rounds
 from db.connect import retryable, transaction
+from workers.deprecations import Deprecations
 from workers.ledger import Ledger
+from workers.logs import about, ids
 from workers.standing import Standing, take
+from workers.tracing import tracing
 from workflows.backoff import full_jitter
 from workflows.catalogue import Catalogue
 from workflows.decide import decide
 from workflows.errors import UnknownWorkflow
 from workflows.outcomes import Applied, Failed, Waiting
 
+if TYPE_CHECKING:
+    from workers.spans import Applying
+
 log = structlog.get_logger()
 
+NAMED = 20  # requests that the line about a round names
 BATCH = 500  # requests of one commit: past this, a bigger batch gains nothing and holds its locks longer
 
 
@@ -53,6 +61,8 @@ class Round:
     moves: list[tuple[Standing, str]] = field(default_factory=list)
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
+    settled: list[dict[str, Any]] = field(default_factory=list)
+    spans: "Applying | None" = None
 
     @property
     def runs(self) -> set[str]:
@@ -75,6 +85,7 @@ class Applier:
     database: Engine
     catalogue: Catalogue
     policy: RetryPolicy = RetryPolicy()
+    deprecations: Deprecations = field(default_factory=Deprecations)
 
     def apply_lane(self, lane: int, *, limit: int = BATCH) -> Round:
         """Apply what is due in a lane, oldest first, in one commit.
@@ -90,7 +101,7 @@ class Applier:
             DBAPIError: the infrastructure failed; nothing was written, and the same call may be made again.
         """
         try:
-            return self._round(lane, limit)
+            return self._alone(lane, limit)
         except Exception as error:
             if retryable(error):
                 raise
@@ -98,19 +109,46 @@ class Applier:
             log.exception("round_failed", lane=lane)
             return self._one_by_one(lane, limit)
 
-    def _round(self, lane: int, limit: int, only: UUID | None = None) -> Round:
-        with transaction(self.database) as connection:
-            due = rounds.gather(connection, lane, limit=limit, only=only)
-            if not due:
-                return Round()
-            standings = take(connection, self.catalogue, due)
-            ledger = Ledger()
-            for request in due:
+    def round(self, connection: Connection, lane: int, *, limit: int = BATCH, only: UUID | None = None) -> Round:
+        """Apply what is due in a lane in the caller's transaction, whose commit it is then a part of.
+
+        Args:
+            connection: the transaction; the lane's lock is held until it ends.
+            lane, limit: see `apply_lane`.
+            only: the requests of one instance.
+
+        Raises:
+            DBAPIError: PostgreSQL refuses something, or the infrastructure failed; the transaction is lost.
+        """
+        due = rounds.gather(connection, lane, limit=limit, only=only)
+        if not due:
+            return Round()
+        standings = take(connection, self.catalogue, due)
+        spans = at_work.applying(due) if (at_work := tracing()) else None
+        ledger = Ledger(traces=spans.traces) if spans else Ledger()
+        for request in due:
+            with about(request):
                 self._judge(ledger, standings[request["workflow_id"]], request)
-            ledger.write(connection)
-        log.info("applied", lane=lane, requests=len(due), moves=len(ledger.events), failed=len(ledger.failures))
+        self.deprecations.refresh(connection)
+        self.deprecations.tell(connection, lane, ledger.events, ledger.settled)
+        ledger.write(connection)
+        log.info(
+            "applied",
+            lane=lane,
+            requests=len(due),
+            moves=len(ledger.events),
+            failed=len(ledger.failures),
+            of=[ids(request) for request in due[:NAMED]],
+        )
         left = any(standing.halted and standing.id not in ledger.failures for standing in standings.values())
-        return Round(len(due), left, ledger.announced, ledger.woken, ledger.effects_due)
+        return Round(len(due), left, ledger.announced, ledger.woken, ledger.effects_due, ledger.settled, spans)
+
+    def _alone(self, lane: int, limit: int, only: UUID | None = None) -> Round:
+        with transaction(self.database) as connection:
+            done = self.round(connection, lane, limit=limit, only=only)
+        if done.spans:
+            done.spans.end(done.settled)
+        return done
 
     def _judge(self, ledger: Ledger, standing: Standing, request: RowMapping) -> None:
         standing.halted |= standing.is_stale(request["trigger"])
@@ -119,7 +157,7 @@ class Applier:
         try:
             outcome = decide(standing.definition, standing.case(request))
         except Exception as error:
-            log.exception("guard_failed", instance=str(standing.id), trigger=request["trigger"])
+            log.exception("guard_failed", trigger=request["trigger"])
             standing.halted = True
             self._fail(ledger, request, error)
             return
@@ -136,7 +174,7 @@ class Applier:
         done = Round()
         for instance_id in (row["workflow_id"] for row in due):  # one request at a time: the fault is its own
             try:
-                done += self._round(lane, 1, instance_id)
+                done += self._alone(lane, 1, instance_id)
             except UnknownWorkflow as error:  # a newer process knows it: leave the request to that one
                 log.warning("definition_unknown", instance=str(instance_id), error=str(error))
             except Exception as error:

@@ -13,6 +13,7 @@ from uuid_utils.compat import uuid7
 
 from workflows.errors import BadInput
 
+RESERVED = ("operator", "override")  # in metadata: what overrides say, and nobody else
 NAME_LIMIT = 100
 REQUEST_ID_LIMIT = 200
 LONGEST = timedelta(days=36_525)
@@ -48,6 +49,8 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
         BadInput: a name is empty or too long, or the data is not a JSON object of acceptable size.
     """
     request_id = firing.request_id or str(uuid7())
+    if reserved := [key for key in RESERVED if key in firing.data]:
+        raise BadInput(f"data.{reserved[0]} is what overrides say (`interlock override --help`); use another name")
     body = {
         "workflow_id": str(workflow_id),
         "trigger": named("trigger", firing.trigger),

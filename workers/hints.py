@@ -5,7 +5,8 @@ was committed by then. A flag in Redis tells. It is raised after the trigger's c
 last look, so a trigger that saw the flag up is always seen.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -50,6 +51,20 @@ class Hints:
         try:
             for lane in self._raise_flags({lane: _flag(lane) for lane in oldest}):
                 self._send(oldest[lane])
+        except (RedisError, OperationalError, OSError) as error:
+            self._quieten(error)
+
+    def ahead(self, hint: Hint) -> None:
+        """Send the hint of a trigger that is being committed, whether or not one waits for its lane; never raises.
+
+        The flag goes up without waiting for the answer: a round trip less on the trigger's way. Should the worker be
+        quicker than the flag after all, the flag runs out, and the dispatch sweep finds what it held back.
+        """
+        if self._redis is None or monotonic() < self._quiet_until:
+            return
+        try:
+            with _unanswered(self._redis, "SET", _flag(hint["lane"]), 1, "PX", FLAG_MILLISECONDS):
+                self._send(hint)
         except (RedisError, OperationalError, OSError) as error:
             self._quieten(error)
 
@@ -151,6 +166,22 @@ class Hints:
         # The trigger is in PostgreSQL: the dispatch sweep sends the hint once the broker is back.
         self._quiet_until = monotonic() + QUIET_SECONDS
         log.warning("broker_unreachable", error=str(error), consequence="triggers are accepted and applied later")
+
+
+@contextmanager
+def _unanswered(redis: "Redis", *command: str | int) -> Iterator[None]:
+    """Send a command, and read its answer only after the block."""
+    pool = redis.connection_pool
+    connection = pool.get_connection()
+    try:
+        connection.send_command(*command)  # type: ignore[no-untyped-call]
+        yield
+        connection.read_response()
+    except BaseException:
+        connection.disconnect()  # type: ignore[no-untyped-call]  # its answer may still come, and must not be taken for another's
+        raise
+    finally:
+        pool.release(connection)
 
 
 def task_id(request_id: str) -> UUID:

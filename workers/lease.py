@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from time import monotonic
 
 import structlog
@@ -60,7 +61,9 @@ def kept(runtime: Runtime, claimed: RowMapping) -> Iterator[None]:
     One that is lost is not renewed again; the work goes on, which is harmless, and its report is refused.
     """
     lease, done = Lease(runtime, claimed), threading.Event()
-    keeper = threading.Thread(target=_keep, args=(lease, done), name=f"lease-{claimed['id']}", daemon=True)
+    keeper = threading.Thread(
+        target=copy_context().run, args=(_keep, lease, done), name=f"lease-{claimed['id']}", daemon=True
+    )
     keeper.start()
     try:
         yield

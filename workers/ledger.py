@@ -1,6 +1,7 @@
 """What one round of deciding leads to, gathered as rows and written in one transaction."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -8,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, instances, requests, rounds
+from db import effects, instances, metrics, requests, rounds
 from workers import births
 from workers.births import intent, timer
 from workers.standing import Standing
@@ -36,6 +37,8 @@ class Ledger:
     released: list[dict[str, Any]] = field(default_factory=list)
     closed: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[UUID, str] = field(default_factory=dict)
+    happened: Counter[metrics.Series] = field(default_factory=Counter)
+    traces: Mapping[int, str] = field(default_factory=dict)
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
 
@@ -45,8 +48,10 @@ class Ledger:
         standing.state, standing.version = outcome.dest, standing.version + 1
         self.moved[standing.id] = standing
         self.announced.append((standing, outcome.dest))
-        event_id = str(uuid7())
-        result = {"from": source, "to": outcome.dest, "seq": standing.version, "event_id": event_id}
+        event_id, trace = str(uuid7()), self.traces.get(request["seq"])
+        result: dict[str, Any] = {"from": source, "to": outcome.dest, "seq": standing.version, "event_id": event_id}
+        if outcome.passed_over is not None:
+            result["passed_over"] = list(outcome.passed_over)
         self._settle(request, "applied", result)
         self.events.append(
             {
@@ -60,8 +65,8 @@ class Ledger:
                 "trigger": move.trigger,
                 "triggered_by": request["triggered_by"],
                 "request_id": request["request_id"],
-                "severity": move.severity,
-                "metadata": request["metadata"],
+                "severity": outcome.severity,
+                "metadata": _told(request, outcome),
             }
         )
         self.follow_ups += (
@@ -71,6 +76,7 @@ class Ledger:
                 "role": follow_up.role,
                 "trigger": follow_up.trigger,
                 "triggered_by": request["triggered_by"],
+                "trace": trace,
             }
             for follow_up in move.then
         )
@@ -87,11 +93,12 @@ class Ledger:
                     "by": request["triggered_by"],
                     "context": standing.context,
                 },
+                trace=trace,
             )
             for effect in move.effects
         )
         if outcome.deadline:
-            self.timers.append(timer(standing.id, standing.version, outcome.deadline))
+            self.timers.append(timer(standing.id, standing.version, outcome.deadline, trace=trace))
         if source in standing.definition.voting_states:
             self.closed.append({"workflow_id": standing.id, "trigger": move.trigger, "result": result})
         if move.settles:
@@ -103,6 +110,8 @@ class Ledger:
 
     def enter_refused(self, request: RowMapping, outcome: Rejected | Superseded) -> None:
         """No move; the request records why."""
+        if isinstance(outcome, Rejected):
+            self.happened[metrics.FAILED_TRANSITIONS, (request["workflow_type"], outcome.reason["code"])] += 1
         self._settle(request, "rejected" if isinstance(outcome, Rejected) else "superseded", outcome.reason)
 
     def enter_waiting(self, standing: Standing, request: RowMapping, outcome: Waiting) -> None:
@@ -121,6 +130,10 @@ class Ledger:
         """A fault: try again after the delay, or (None: out of attempts) leave it dead for an operator to redrive."""
         self.failures[request["workflow_id"]] = outcome.error
         status = "dead" if delay_seconds is None else "scheduled"
+        if status == "dead":
+            self.happened[metrics.FAILED_TRANSITIONS, (request["workflow_type"], "dead")] += 1
+        else:
+            self.happened[metrics.RETRIES, ("request", request["workflow_type"])] += 1
         self._settle(request, status, None, error=outcome.error, delay_seconds=delay_seconds)
 
     def write(self, connection: Connection) -> None:
@@ -140,9 +153,15 @@ class Ledger:
         requests.close_votes(connection, self.closed)
         requests.accept(connection, self.timers)
         self.woken += requests.follow_up(connection, self.follow_ups)
-        self.woken += requests.release(connection, self.released)
+        self.woken += self._let_go(requests.release(connection, self.released))
         self.effects_due += effects.intend(connection, self.wanted_effects)
         instances.note_failure(connection, self.failures)
+        metrics.note(connection, self.happened)
+
+    def _let_go(self, released: Sequence[RowMapping]) -> Sequence[RowMapping]:
+        refused = (each["workflow_type"] for each in released if each["status"] == "rejected")
+        self.happened.update((metrics.FAILED_TRANSITIONS, (type_, "approval")) for type_ in refused)
+        return released
 
     def _settle(
         self,
@@ -164,6 +183,14 @@ class Ledger:
                 "held_by": held_by,
             }
         )
+
+
+def _told(request: RowMapping, outcome: Applied) -> Mapping[str, Any]:
+    """What the event says: what the request said, and of an override also what it did not ask."""
+    said: Mapping[str, Any] = request["metadata"]
+    if outcome.passed_over is None:
+        return said
+    return {**said, "override": {**said["override"], "passed_over": list(outcome.passed_over)}}
 
 
 def _approval(standing: Standing, request: RowMapping, point: ApprovalPoint) -> births.Birth:

@@ -2,7 +2,7 @@
 
 from celery import signals
 
-from workers import tasks
+from workers import tasks, tracing
 from workers.app import make_app
 from workers.crew import pool
 from workers.runtime import runtime
@@ -15,6 +15,12 @@ tasks.register(app)
 @signals.worker_process_init.connect
 def _start_clean(**_: object) -> None:
     runtime.cache_clear()
+    tracing.forget()
+
+
+@signals.worker_process_shutdown.connect
+def _send_spans(**_: object) -> None:
+    tracing.end()
 
 
 pool.connect()  # after `_start_clean`: what a process inherits is dropped before its worker begins

@@ -61,6 +61,8 @@ def _title(payload: dict[str, Any]) -> str:
 
 
 def _body(payload: dict[str, Any]) -> str:
+    if "says" in payload:
+        return str(payload["says"])
     context = payload["context"]
     if payload["type"] == "approval" and "subject" in context:
         return (

@@ -1,85 +1,87 @@
-"""The durable relay: history, in true commit order, into a capped Redis stream.
+"""The durable relay: history, in true commit order, to every destination, each with a cursor of its own.
 
-The cursor is in PostgreSQL and moves in the same transaction that read the events. A stream entry's id is the event's
-place in commit order (`xid-position`), and Redis refuses an id that is not greater than the last: so an event that was
-added before a crash is not added again after it.
+A cursor is in PostgreSQL and moves in the same transaction that read the events: what a destination writes through that
+transaction it has exactly once; one that writes elsewhere (Redis, a file) gets a batch again that was written but not
+committed, and says itself where it truly stands.
 """
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from contextlib import closing
 
-from redis import Redis
-from redis.exceptions import ResponseError
-from sqlalchemy import Engine, RowMapping
+import structlog
+from sqlalchemy import Connection, Engine, RowMapping
 
 from db import history
 from db.connect import transaction
-from workflows.ids import event_name
 
-STREAM = "interlock:events"
 BATCH = 1_000
-ALREADY_THERE = "The ID specified in XADD is equal or smaller"
+
+Place = tuple[int, int]  # in commit order: transaction id, position
+
+log = structlog.get_logger()
 
 
-def relay(database: Engine, redis: Redis, *, maxlen: int) -> int:
-    """Carry over every event that has become visible since the last call; how many.
+class Destination:
+    """Where events are carried to. A subclass has a `name`, which is its cursor's, and says how to `carry`."""
+
+    name: str
+
+    def stands_at(self, connection: Connection, cursor: Place) -> Place:
+        """Where it truly stands, given where its cursor does: for one that keeps its own account."""
+        return cursor
+
+    def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
+        """Take over a batch, in commit order, all of it or raise. Its cursor moves when `connection` commits.
+
+        Args:
+            connection: the transaction that holds the cursor; what is written through it is there exactly once.
+            events: rows of `relay_batch.sql`, at least one.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what it opened."""
+
+
+def relay(database: Engine, destinations: Sequence[Destination]) -> int:
+    """Carry over to each destination every event that has become visible since its last call.
 
     Args:
         database: where history is.
-        redis: where the stream `interlock:events` is.
-        maxlen: entries the stream keeps, about.
+        destinations: served one after the other; the failure of one does not hold up the others.
+
+    Returns:
+        How many events went to the destination that got most.
 
     Raises:
-        RedisError: Redis is away; the cursor has not moved past what it confirmed.
+        Exception: what the first of those that failed raised; its cursor has not moved past what it confirmed.
     """
+    most, failures = 0, []
+    for destination in destinations:
+        try:
+            with closing(destination):
+                most = max(most, _serve(database, destination))
+        except Exception as error:  # whatever it is, the others are served first
+            log.warning("relay_failed", destination=destination.name, error=str(error))
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return most
+
+
+def _serve(database: Engine, destination: Destination) -> int:
     carried = 0
     while True:
         with transaction(database) as connection:
-            after = history.cursor(connection, STREAM)
-            events = history.batch(connection, after, limit=BATCH)
+            cursor = history.cursor(connection, destination.name)
+            after = destination.stands_at(connection, cursor)
+            events = history.batch(connection, after, limit=BATCH, archived=after < cursor)
             if not events:
+                if after > cursor:  # it was killed before its cursor moved
+                    history.advance(connection, destination.name, after)
                 return carried
-            _add(redis, events, maxlen)
-            history.advance(connection, STREAM, (events[-1]["xid"], events[-1]["position"]))
+            destination.carry(connection, events)
+            history.advance(connection, destination.name, (events[-1]["xid"], events[-1]["position"]))
         carried += len(events)
         if len(events) < BATCH:
             return carried
-
-
-def _add(redis: Redis, events: Sequence[RowMapping], maxlen: int) -> None:
-    with redis.pipeline(transaction=False) as pipe:
-        for event in events:
-            pipe.xadd(
-                STREAM,
-                _fields(event),
-                id=f"{event['xid']}-{event['position']}",
-                maxlen=maxlen,
-                approximate=True,
-            )
-        for answer in pipe.execute(raise_on_error=False):
-            if isinstance(answer, Exception) and not _already_there(answer):
-                raise answer
-
-
-def _already_there(answer: Exception) -> bool:
-    return isinstance(answer, ResponseError) and ALREADY_THERE in str(answer)
-
-
-def _fields(event: RowMapping) -> dict[Any, Any]:
-    return {
-        "event_id": event_name(event["id"]),
-        "workflow_id": str(event["workflow_id"]),
-        "type": event["workflow_type"],
-        "entity_id": event["entity_id"],
-        "project_id": str(event["project_id"]),
-        "seq": event["seq"],
-        "from_state": event["from_state"],
-        "to_state": event["to_state"],
-        "trigger": event["trigger"],
-        "triggered_by": event["triggered_by"] or "",
-        "request_id": event["request_id"] or "",
-        "severity": event["severity"],
-        "metadata": json.dumps(event["metadata"]),
-        "created_at": event["created_at"].isoformat(),
-    }

@@ -41,10 +41,13 @@ class Settings(BaseSettings):
         description="Redis of the event bus, the stream and the lanes' flags; unset: the broker, where it speaks Redis",
     )
 
-    host: str = Field("127.0.0.1", description="address the embedded servers and Flower listen on")
+    host: str = Field("127.0.0.1", description="address the embedded servers, Flower and the exporter listen on")
     postgres_port: int | None = Field(None, description="unset: a free one, kept from then on")
     redis_port: int | None = Field(None, description="unset: a free one, kept from then on")
     flower_port: int | None = Field(None, description="unset: a free one, kept from then on")
+    metrics_port: int | None = Field(
+        None, description="unset: under `interlock up` a free one, kept from then on; alone, 9464"
+    )
     run_as: str = Field("nobody", description="the user PostgreSQL and Valkey run as when root starts them")
 
     trigger_nodes: int = Field(1, ge=1, description="Celery worker nodes that apply triggers")
@@ -73,6 +76,16 @@ class Settings(BaseSettings):
         (), description="apprise URLs that get notices (json://, slack://, mailto://), separated by commas"
     )
 
+    operators: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="who may override, beside who migrates a new database, separated by commas; read only then"
+    )
+
+    task_timeout_seconds: float = Field(
+        1800.0, gt=0, description="how long a task may run that says nothing of it when it is created"
+    )
+    task_retries: int = Field(
+        3, ge=0, le=100, description="how often a task is tried again that says nothing of it when it is created"
+    )
     max_attempts: int = Field(8, ge=1, description="attempts before a request that keeps failing is dead")
     backoff_base_seconds: float = Field(0.5, gt=0, description="first retry waits up to this; doubled each time")
     backoff_cap_seconds: float = Field(600.0, gt=0, description="no retry waits longer than this")
@@ -83,15 +96,38 @@ class Settings(BaseSettings):
     breaker_trial_seconds: float = Field(
         120.0, gt=0, description="a trial call that takes longer than this, or whose caller died, is given to another"
     )
+    stuck_task_seconds: float = Field(1800.0, ge=0, description="a task that runs this long is stuck; 0: never")
+    stuck_workstream_seconds: float = Field(
+        3600.0, ge=0, description="a workstream that executes this long is stuck; 0: never"
+    )
+    stuck_seconds: float = Field(
+        86_400.0, ge=0, description="anything else that is neither at an end nor at rest this long is stuck; 0: never"
+    )
     worktrees: Path | None = Field(None, description="where workstreams' worktrees stand; unset: HOME/worktrees")
     archive: Path | None = Field(None, description="where failed workstreams are kept; unset: HOME/archive")
+    state: Path | None = Field(None, description="where the journal `transitions.jsonl` is written; unset: HOME/.state")
+    journal: bool = Field(True, description="whether it is written at all")
+    journal_bytes: int = Field(67_108_864, ge=1, description="a part of the journal that gets larger is set aside")
+    journal_daily: bool = Field(True, description="each day (UTC) has a part of its own")
+    signing: Path | None = Field(
+        None, description="where the key that signs anchors lies, and public keys to believe; unset: HOME/keys"
+    )
+    audit: Path | None = Field(None, description="where anchors and exports are filed; unset: HOME/audit")
+    anchor_seconds: float = Field(3600.0, gt=0, description="the chains' heads are signed so often, if any changed")
+    export_seconds: float = Field(86_400.0, gt=0, description="history is exported so often, if there is more of it")
     stream_maxlen: int = Field(100_000, ge=1, description="events kept in the Redis stream (about)")
     keep_finished_days: float = Field(
         30.0, ge=0, description="finished requests and effects older than this are pruned; history never is"
     )
+    keep_effects_days: float | None = Field(
+        None, ge=0, description="effects done longer ago are pruned; unset: as finished requests"
+    )
+    archive_after_days: float = Field(
+        90.0, ge=0, description="what ended longer ago is moved into the archive, history and all; 0: never"
+    )
     context_limit_bytes: int = Field(262_144, ge=1, description="largest context or metadata, as JSON")
 
-    @field_validator("definitions", "notify_urls", "capabilities", mode="before")
+    @field_validator("definitions", "notify_urls", "capabilities", "operators", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -122,6 +158,21 @@ class Settings(BaseSettings):
     def archive_directory(self) -> Path:
         """Below which what a failed workstream left is kept, as RUN/WORKSTREAM."""
         return (self.archive or self.home / "archive").absolute()
+
+    @property
+    def state_directory(self) -> Path:
+        """Where the journal lies."""
+        return (self.state or self.home / ".state").absolute()
+
+    @property
+    def signing_directory(self) -> Path:
+        """Where the signing key lies."""
+        return (self.signing or self.home / "keys").absolute()
+
+    @property
+    def audit_directory(self) -> Path:
+        """Below which anchors and exports are filed."""
+        return (self.audit or self.home / "audit").absolute()
 
     def resolved_database_url(self) -> str:
         """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` where none is known."""

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import instances, requests, typed
-from workflows.case import Case, Linked
+from db import instances, operators, requests, typed
+from workflows.case import Case, Linked, Override
 from workflows.catalogue import Catalogue
 from workflows.definition import Definition
 
@@ -30,6 +30,7 @@ class Standing:
     votes: dict[str, set[str]] = field(default_factory=dict)
     linked: dict[str, tuple[Linked, ...]] = field(default_factory=dict)
     row: Mapping[str, Any] = field(default_factory=dict)
+    operators: frozenset[str] = frozenset()
     halted: bool = False
 
     @property
@@ -60,7 +61,12 @@ class Standing:
             linked=self.linked,
             votes=frozenset(self.votes.get(request["trigger"], ())),
             row=self.row,
+            override=self._override(request) if request["origin"] == "override" else None,
         )
+
+    def _override(self, request: RowMapping) -> Override:
+        by = request["triggered_by"]
+        return Override(str(request["metadata"]["override"].get("to")), by in self.operators)
 
 
 def take(connection: Connection, catalogue: Catalogue, due: Sequence[RowMapping]) -> dict[UUID, Standing]:
@@ -104,6 +110,12 @@ def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Se
         standings[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])
     for instance_id, columns in typed.rows(connection, _by_type(standings, wanted["row"])).items():
         standings[instance_id].row = dict(columns)
+    overrides = [request for request in due if request["origin"] == "override"]
+    if not overrides:
+        return
+    allowed = operators.among_them(connection, {each["triggered_by"] for each in overrides})
+    for request in overrides:
+        standings[request["workflow_id"]].operators = allowed
 
 
 def _by_type(standings: Mapping[UUID, Standing], ids: set[UUID]) -> dict[str, list[UUID]]:

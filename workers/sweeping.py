@@ -1,14 +1,22 @@
 """Run a sweep in a worker: once per period whoever asks, then publish what it found."""
 
+import time
 from collections.abc import Callable, Mapping
 
 from beat import silence, sweeps
 from beat.schedule import BY_NAME
-from db import requests, roster, scheduling
+from db import archive, metrics, requests, roster, scheduling
 from db import sweeps as runs
 from db.connect import transaction
+from workers.archiving import archive_ended, rules_of
+from workers.auditing import anchors, exports
+from workers.destinations import destinations
 from workers.relay import relay
 from workers.runtime import Runtime
+from workers.stuck.sweep import report
+
+PRUNE_SECONDS = 30.0  # of one run: longer than a sweep may take it would be killed in the middle of a batch
+ARCHIVE_SECONDS = 30.0  # of one run; the next goes on where it stopped
 
 
 def run(runtime: Runtime, name: str) -> int | None:
@@ -71,9 +79,17 @@ def _leases(runtime: Runtime) -> int:
 
 
 def _relay(runtime: Runtime) -> int:
-    if runtime.redis is None:
-        return 0
-    return relay(runtime.database, runtime.redis, maxlen=runtime.settings.stream_maxlen)
+    return relay(runtime.database, destinations(runtime))
+
+
+def _metrics(runtime: Runtime) -> int:
+    folded = 0
+    while True:
+        with transaction(runtime.database) as connection:
+            batch = metrics.fold(connection)
+        folded += batch
+        if batch < metrics.FOLD_BATCH:
+            return folded
 
 
 def _jobs(runtime: Runtime) -> int:
@@ -84,13 +100,42 @@ def _jobs(runtime: Runtime) -> int:
     return asked
 
 
+def _stuck(runtime: Runtime) -> int:
+    found, effects_due = report(runtime)
+    runtime.hints.effects(effects_due)
+    return found
+
+
+def _anchor(runtime: Runtime) -> int:
+    return anchors.anchor(runtime) if anchors.due(runtime) else 0
+
+
+def _export(runtime: Runtime) -> int:
+    done = exports.export(runtime) if exports.due(runtime) else None
+    return done.events if done else 0
+
+
+def _archive(runtime: Runtime) -> int:
+    rules = rules_of(runtime.settings)
+    if rules is None:
+        return 0
+    with transaction(runtime.database) as connection:
+        after = archive.place(connection)
+    done = archive_ended(runtime.database, rules, after=after, budget_seconds=ARCHIVE_SECONDS)
+    with transaction(runtime.database) as connection:
+        archive.note_place(connection, done.after)
+    return done.instances
+
+
 def _prune(runtime: Runtime) -> int:
-    pruned = 0
+    chosen, pruned, until = runtime.settings, 0, time.monotonic() + PRUNE_SECONDS
     while True:  # a transaction a batch: nothing waits for long behind it
         with transaction(runtime.database) as connection:
-            batch = sweeps.prune(connection, keep_days=runtime.settings.keep_finished_days)
+            batch = sweeps.prune(
+                connection, keep_days=chosen.keep_finished_days, keep_effects_days=chosen.keep_effects_days
+            )
         pruned += batch
-        if batch == 0:
+        if batch == 0 or time.monotonic() > until:
             return pruned
 
 
@@ -101,6 +146,11 @@ SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "heartbeats": _heartbeats,
     "leases": _leases,
     "relay": _relay,
+    "metrics": _metrics,
     "jobs": _jobs,
+    "stuck": _stuck,
+    "anchor": _anchor,
+    "export": _export,
+    "archive": _archive,
     "prune": _prune,
 }

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from random import random
+from time import sleep
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, RowMapping, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from db.connect import retryable
+from db.connect import collided, retryable
 from workers.runtime import Runtime
+from workflows.backoff import full_jitter
 
 T = TypeVar("T")
+
+FAULTS, COLLISIONS = 2, 10  # attempts
 
 
 @dataclass(slots=True)
@@ -37,7 +43,7 @@ class Units:
             done = work(unit)
             _after_commit(session, lambda: self._publish(unit))
             return done
-        return _twice(lambda: self._once(work))
+        return _again(lambda: self._once(work))
 
     def do_alone(self, statement: Callable[[Engine], T | None], hint: Mapping[str, Any]) -> T | None:
         """Run a statement that is a transaction of its own, and hint at what it accepted.
@@ -47,7 +53,7 @@ class Units:
             hint: what to hint at.
         """
         self._runtime.courier.head_start(hint)
-        done = _twice(lambda: statement(self._runtime.statements))
+        done = _again(lambda: statement(self._runtime.statements))
         if done is not None:
             self._runtime.courier.hand([hint])
         return done
@@ -67,14 +73,21 @@ class Units:
             self._runtime.hints.effects(unit.effects)
 
 
-def _twice(work: Callable[[], T]) -> T:
-    """Connections of before a restart are found dead on use; the work carries ids, so once more is harmless."""
-    try:
-        return work()
-    except DBAPIError as error:
-        if not retryable(error):
-            raise
-        return work()
+def _again(work: Callable[[], T]) -> T:
+    """Do it again after a fault that may pass: the work carries ids, so that is harmless.
+
+    Once, since connections of before a restart are found dead on use. Often where it collided: callers that fire the
+    same requests in different orders wait for each other in a circle, of which PostgreSQL stops one at a time.
+    """
+    for attempt in count(1):
+        try:
+            return work()
+        except DBAPIError as error:
+            if not retryable(error) or attempt == (COLLISIONS if collided(error) else FAULTS):
+                raise
+            if collided(error):
+                sleep(full_jitter(attempt, base_seconds=0.05, cap_seconds=1.0, chance=random()))  # noqa: S311 - no secret
+    raise AssertionError
 
 
 def _after_commit(session: Session, publish: Callable[[], None]) -> None:

@@ -15,6 +15,19 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """An operator takes a move whatever its guards say (SSOT 5.2). The machine's moves bind operators too.
+
+    Attributes:
+        to: the state it must lead to.
+        allowed: who fires it is an operator now.
+    """
+
+    to: str
+    allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A trigger, the instance it is meant for, and the facts its guards asked for.
 
@@ -27,6 +40,7 @@ class Case:
         linked: role -> the instances linked in that role.
         votes: who else already fired this trigger here and is still held.
         row: the instance's typed row (SSOT 6) as it is before the move: its counts, its worker, its limits.
+        override: where an operator wants it to go; None for anybody else's trigger.
     """
 
     state: str
@@ -40,3 +54,4 @@ class Case:
     linked: Mapping[str, tuple[Linked, ...]] = field(default_factory=dict)
     votes: frozenset[str] = frozenset()
     row: Mapping[str, Any] = field(default_factory=dict)
+    override: Override | None = None

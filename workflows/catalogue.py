@@ -17,7 +17,7 @@ from workflows.lineage.task_0_2 import TASK_0_2
 from workflows.lineage.workstream_0_1 import WORKSTREAM_0_1
 from workflows.lineage.workstream_0_2 import WORKSTREAM_0_2
 from workflows.orchestration.circuit_breaker import CIRCUIT_BREAKER
-from workflows.orchestration.patch_ledger import PATCH_LEDGER
+from workflows.orchestration.patch_ledger import PATCH_LEDGER_1_0, PATCH_LEDGER_1_1
 from workflows.orchestration.run import RUN_1_0, RUN_1_1
 from workflows.orchestration.task import TASK_1_0, TASK_1_1
 from workflows.orchestration.test_gate import TEST_GATE
@@ -46,7 +46,8 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
         ("worker", "1.0.0"): WORKER_1_0,
         ("worker", "1.1.0"): WORKER_1_1,
         ("uet_worker", "1.0.0"): UET_WORKER,
-        ("patch_ledger", "1.0.0"): PATCH_LEDGER,
+        ("patch_ledger", "1.0.0"): PATCH_LEDGER_1_0,
+        ("patch_ledger", "1.1.0"): PATCH_LEDGER_1_1,
         ("test_gate", "1.0.0"): TEST_GATE,
         ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
         ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
@@ -67,6 +68,10 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[Definition]:
         return iter(self._by_key.values())
+
+    def __contains__(self, key: object) -> bool:
+        """Is (type, version) among them?"""
+        return key in self._by_key
 
     @cached_property
     def newest(self) -> Mapping[str, Definition]:

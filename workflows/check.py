@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from workflows import progress
 from workflows.definition import Definition, Effect, Transition
 from workflows.errors import InvalidDefinition
 
@@ -16,7 +17,8 @@ def check(definition: Definition) -> list[str]:
     Raises:
         InvalidDefinition: naming everything that is plainly wrong.
     """
-    if wrong := [*_names(definition), *_shape(definition), *_reach(definition), *_bindings(definition)]:
+    parts = (_names, _shape, _reach, _bindings, progress.faults)
+    if wrong := [says for part in parts for says in part(definition)]:
         raise InvalidDefinition(f"{definition.type} {definition.version}: " + "; ".join(wrong))
     return list(_doubts(definition))
 
@@ -37,6 +39,8 @@ def _shape(definition: Definition) -> Iterator[str]:
         yield f"the initial state {definition.initial!r} is not among the states"
     for state in sorted(definition.terminal - known):
         yield f"the terminal state {state!r} is not among the states"
+    for state in sorted(definition.deprecated.keys() - known):
+        yield f"{state!r} is deprecated, which is no state"
     for move in definition.transitions:
         for state in sorted({*move.sources, move.dest} - known):
             yield f"{move.trigger!r} names the unknown state {state!r}"
@@ -105,6 +109,7 @@ def _effect(definition: Definition, effect: Effect, asked_by: str, state: str) -
 
 
 def _doubts(definition: Definition) -> Iterator[str]:
+    yield from progress.doubts(definition)
     for move in definition.transitions:
         if any(guard.wait for guard in move.when):
             for source in move.sources:

@@ -9,7 +9,7 @@ from typing import Any
 
 from transitions import EventData, Machine
 
-from workflows.case import Case
+from workflows.case import Case, Override
 from workflows.definition import Deadline, Definition, Guard, Transition
 from workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
 
@@ -41,6 +41,8 @@ def decide(definition: Definition, case: Case) -> Outcome:
     candidates = definition.moves.get((case.trigger, case.state))
     if candidates is None:
         return _no_such_transition(definition, case)
+    if case.override is not None:
+        return _overridden(definition, case, case.override, candidates)
     probe = Probe(case.state)
     moved = machine_of(definition).events[case.trigger].trigger(probe, case=case)
     if not moved:
@@ -81,6 +83,43 @@ def _all_hold(move: Transition, case: Case) -> bool:
     return not move.when or all(guard.holds(case) for guard in move.when)
 
 
+def _overridden(
+    definition: Definition, case: Case, wanted: Override, candidates: tuple[Transition, ...]
+) -> Applied | Rejected:
+    if not wanted.allowed:
+        return Rejected(
+            {
+                "code": "not_an_operator",
+                "message": f"{case.by!r} is no operator. `interlock operator list` names them; one may grant it",
+                "state": case.state,
+            }
+        )
+    leading_there = [move for move in candidates if move.dest == wanted.to]
+    if len(leading_there) != 1:
+        return _leads_elsewhere(definition, case, wanted, candidates)
+    move = leading_there[0]
+    if move.exceptional and not _all_hold(move, case):  # who leaves a terminal state answers for it (SSOT 8.2.3)
+        return _refused(definition, case, [guard for guard in move.when if not guard.holds(case)])
+    passed_over = () if move.exceptional else tuple(guard.name for guard in move.when)
+    if move.approval and not case.granted:
+        passed_over = (*passed_over, "approval")
+    return Applied(move, move.dest, _deadline(definition, move.dest, case), passed_over)
+
+
+def _leads_elsewhere(
+    definition: Definition, case: Case, wanted: Override, candidates: tuple[Transition, ...]
+) -> Rejected:
+    dests = ", ".join(dict.fromkeys(move.dest for move in candidates))
+    return Rejected(
+        {
+            "code": "leads_elsewhere",
+            "message": f"{case.trigger!r} leads from {case.state!r} to {dests}, not by one move to {wanted.to!r}",
+            "state": case.state,
+            "legal": list(definition.legal(case.state)),
+        }
+    )
+
+
 def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None:
     declared = definition.deadlines.get(state)
     return declared and declared.resolved(case.context, case.row)
@@ -102,7 +141,10 @@ def _held_or_refused(definition: Definition, case: Case, candidates: tuple[Trans
     false = [guard for move in candidates for guard in move.when if not guard.holds(case)]
     if all(guard.wait for guard in false):
         return Waiting({"code": "held", "message": "; ".join(guard.says for guard in false), "state": case.state})
-    refusing = [guard for guard in false if not guard.wait]
+    return _refused(definition, case, [guard for guard in false if not guard.wait])
+
+
+def _refused(definition: Definition, case: Case, refusing: list[Guard]) -> Rejected:
     return Rejected(
         {
             "code": "guard",

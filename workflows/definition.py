@@ -11,6 +11,7 @@ from workflows.case import Case
 from workflows.errors import UnknownTrigger
 
 Severity = Literal["info", "warning", "error", "critical"]
+Back = Literal["retry", "blocked", "rework"]
 Fact = Literal["linked", "votes", "row"]
 
 HOUR_SECONDS = 3600.0
@@ -19,6 +20,8 @@ HOUR_SECONDS = 3600.0
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A named condition of a transition.
+
+    One that `bounds` holds only so many times for an instance: a loop through it comes to an end.
 
     `holds` must be pure. `says` is what an operator reads when it is false. A guard that is false refuses the
     trigger; with `wait=True` it holds it instead, until others of its kind complete it (a vote below its quorum).
@@ -30,6 +33,7 @@ class Guard:
     says: str
     wait: bool = False
     needs: frozenset[Fact] = frozenset()
+    bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,9 @@ class Field:
 class Transition:
     """One row of a machine's table; several sources where the same rule holds for each of them.
 
-    An `exceptional` one may leave a terminal state (SSOT 8.2.3); its guards say under whose authority.
+    An `exceptional` one may leave a terminal state (SSOT 8.2.3); its guards say under whose authority. One that goes
+    `back` to an earlier level of the definition's order says why it may (SSOT 8.1.2). `deprecated` says what to fire
+    instead; it changes nothing but that whoever fires it is told.
     """
 
     trigger: str
@@ -134,6 +140,8 @@ class Transition:
     settles: Literal["granted", "refused"] | None = None
     severity: Severity = "info"
     exceptional: bool = False
+    back: Back | None = None
+    deprecated: str = ""
 
 
 def T(
@@ -148,6 +156,8 @@ def T(
     settles: Literal["granted", "refused"] | None = None,
     severity: Severity = "info",
     exceptional: bool = False,
+    back: Back | None = None,
+    deprecated: str = "",
 ) -> Transition:
     """Declare a transition. Sources are listed, never `*`: that would include the destination and terminal states.
 
@@ -162,9 +172,13 @@ def T(
         settles: this move gives or refuses the approval that the instance stands for.
         severity: of the event (SSOT 7.2.2).
         exceptional: it may leave a terminal state, and must be guarded (SSOT 8.2.3).
+        back: why it may lead to an earlier level (SSOT 8.1.2); a `retry` must be bounded by a guard.
+        deprecated: why it is not to be fired any more, and what instead (SSOT 9.1.3).
     """
     listed = (sources,) if isinstance(sources, str) else tuple(sources)
-    return Transition(trigger, listed, dest, when, then, effects, approval, settles, severity, exceptional)
+    return Transition(
+        trigger, listed, dest, when, then, effects, approval, settles, severity, exceptional, back, deprecated
+    )
 
 
 @dataclass(frozen=True, eq=False)  # one object per version: identity is equality, and hashing is free
@@ -172,6 +186,9 @@ class Definition:
     """A machine: its states in reading order, where it begins and ends, and every legal move.
 
     `required_metadata` names what each of its events must say (SSOT 7.2.3); whoever writes the event fills it in.
+    `order` has the states in levels, from first to last: a move to an earlier one must say why it goes back (SSOT 8.1).
+    `deprecated` names states that are not to be entered any more, each with why and what instead. Neither is behaviour:
+    both stay out of the checksum.
     """
 
     type: str
@@ -186,6 +203,8 @@ class Definition:
     fields: tuple[Field, ...] = ()
     birth_effects: tuple[Effect, ...] = ()
     required_metadata: tuple[str, ...] = ()
+    order: tuple[tuple[str, ...], ...] = ()
+    deprecated: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
     def triggers(self) -> tuple[str, ...]:

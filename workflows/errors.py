@@ -35,6 +35,10 @@ class UnknownInstance(Refused):
     """No instance answers to that name."""
 
 
+class Archived(UnknownInstance):
+    """It has ended and is in the archive: it can be looked at, and never moves again. Make a new instance."""
+
+
 class AmbiguousInstance(Refused):
     """Several instances answer to that name; say TYPE/ENTITY_ID or the UUID."""
 

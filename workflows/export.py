@@ -83,30 +83,6 @@ def canonical_checksum(body: dict[str, Any]) -> str:
     return sha256(canonical.encode()).hexdigest()
 
 
-def verdict(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Which part of the version a change asks for (SSOT 9.1.4), and why.
-
-    Args:
-        old, new: two `recorded` forms.
-
-    Returns:
-        `MAJOR: …`, `MINOR: …` or `PATCH: …`.
-    """
-    states = set(old["states"]) ^ set(new["states"])
-    if states:
-        return f"MAJOR: states added or removed: {', '.join(sorted(states))}"
-    moves = [{(each["trigger"], each["source"], each["dest"]) for each in form["transitions"]} for form in (old, new)]
-    if gone := moves[0] - moves[1]:
-        return f"MAJOR: transitions removed: {_arrows(gone)}"
-    if added := moves[1] - moves[0]:
-        return f"MINOR: transitions added: {_arrows(added)}"
-    return "MINOR: guards, follow-ups, effects, deadlines or fields differ" if old != new else "PATCH: words only"
-
-
-def _arrows(moves: set[tuple[str, str, str]]) -> str:
-    return ", ".join(f"{trigger} ({source} → {dest})" for trigger, source, dest in sorted(moves))
-
-
 def mermaid(definition: Definition) -> str:
     """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard."""
     lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
@@ -114,12 +90,13 @@ def mermaid(definition: Definition) -> str:
         marks = (" ‖ approval" if move.approval else "") + "".join(f" ? {guard.name}" for guard in move.when)
         lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
     for state, deadline in definition.deadlines.items():
-        lines.append(f"    note right of {state}: {deadline.trigger} after {_spoken(deadline)}")
+        lines.append(f"    note right of {state}: {deadline.trigger} after {spoken(deadline)}")
     lines += [f"    {state} --> [*]" for state in definition.states if state in definition.terminal]
     return "\n".join(lines)
 
 
-def _spoken(deadline: Deadline) -> str:
+def spoken(deadline: Deadline) -> str:
+    """How long a state may be left alone, for people: `72 h`, `30 min`, `2 s, growing`."""
     hours, minutes = deadline.seconds / HOUR_SECONDS, deadline.seconds / 60
     first = f"{hours:g} h" if hours >= 1 else f"{minutes:g} min" if minutes >= 1 else f"{deadline.seconds:g} s"
     return first + (", growing" if deadline.growth else "")

@@ -9,3 +9,14 @@ def event_name(event_id: UUID) -> str:
     """`evt_` followed by 26 characters; sorts as the UUIDv7 it is made of does."""
     bits = event_id.int
     return "evt_" + "".join(CROCKFORD[bits >> shift & 31] for shift in range(125, -1, -5))
+
+
+def event_uuid(name: str) -> UUID:
+    """The UUID of an event's public id. Raises `ValueError` where it is none."""
+    digits = name.removeprefix("evt_")
+    if len(digits) != 26 or not name.startswith("evt_"):
+        raise ValueError(f"{name!r} is no event id: evt_ and 26 characters")
+    bits = 0
+    for digit in digits:
+        bits = bits << 5 | CROCKFORD.index(digit)
+    return UUID(int=bits)

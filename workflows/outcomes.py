@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workflows.definition import ApprovalPoint, Deadline, Transition
+from workflows.definition import ApprovalPoint, Deadline, Severity, Transition
 
 Status = Literal["scheduled", "pending", "waiting", "applied", "rejected", "superseded", "dead"]
 
@@ -22,11 +22,21 @@ FINISHED: frozenset[Status] = frozenset({"applied", "rejected", "superseded", "d
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The move is legal: go to `dest`, and do what the transition says. `deadline` has this instance's seconds."""
+    """The move is legal: go to `dest`, and do what the transition says. `deadline` has this instance's seconds.
+
+    `passed_over`: what an override did not ask, its guards' names and `approval`; None of any other move.
+    """
 
     transition: Transition
     dest: str
     deadline: Deadline | None
+    passed_over: tuple[str, ...] | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """Of the event: an override is a warning (SSOT 7.2.2), unless it leaves a terminal state, and tells its own."""
+        overridden = self.passed_over is not None and not self.transition.exceptional
+        return "warning" if overridden else self.transition.severity
 
 
 @dataclass(frozen=True, slots=True)

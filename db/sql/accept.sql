@@ -1,12 +1,12 @@
 -- Accept requests: durable once this commits. One whose request_id is known already is left as it is.
 INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, origin,
-                              bound_version, status, not_before)
+                              bound_version, status, not_before, trace)
 SELECT n.request_id, decode(n.fingerprint, 'hex'), n.workflow_id, n.trigger, n.triggered_by,
        COALESCE(n.metadata, '{}'), n.origin, n.bound_version,
-       CASE WHEN due.at > now() THEN 'scheduled' ELSE 'pending' END, due.at
+       CASE WHEN due.at > now() THEN 'scheduled' ELSE 'pending' END, due.at, n.trace
   FROM json_to_recordset(%(rows)s::json) AS n (
            request_id text, fingerprint text, workflow_id uuid, trigger text, triggered_by text, metadata jsonb,
-           origin text, bound_version integer, not_before timestamptz, delay_seconds double precision),
+           origin text, bound_version integer, not_before timestamptz, delay_seconds double precision, trace text),
        LATERAL (SELECT GREATEST(now(), COALESCE(n.not_before, now() + make_interval(secs => n.delay_seconds), now()))
                        AS at) due
     ON CONFLICT (request_id) DO NOTHING

@@ -1,6 +1,8 @@
--- Every event with its fields as they were hashed, an instance's together and in order.
-SELECT t.workflow_id, t.seq, t.prev_hash, t.hash, t.definition_version, t.from_state, t.to_state, t.trigger,
-       t.id::text AS f1, t.workflow_id::text AS f2, t.seq::text AS f3, t.triggered_by AS f8, t.request_id AS f9,
-       t.severity AS f10, t.metadata::text AS f11, interlock_micros(t.created_at) AS f12
-  FROM workflow_transitions t
+-- Every event with its fields as they were hashed, in UTF-8, an instance's together and in order.
+SELECT t.workflow_id, t.seq, t.prev_hash, t.hash, convert_to(t.id::text, 'UTF8'),
+       convert_to(t.definition_version, 'UTF8'), convert_to(t.from_state, 'UTF8'), convert_to(t.to_state, 'UTF8'),
+       convert_to(t.trigger, 'UTF8'), convert_to(t.triggered_by, 'UTF8'), convert_to(t.request_id, 'UTF8'),
+       convert_to(t.severity, 'UTF8'), convert_to(t.metadata::text, 'UTF8'),
+       convert_to(interlock_micros(t.created_at), 'UTF8')
+  FROM every_transition t
  ORDER BY t.workflow_id, t.seq

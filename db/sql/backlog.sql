@@ -9,6 +9,12 @@ SELECT (SELECT count(*) FROM trigger_requests WHERE status = 'pending') AS pendi
        (SELECT count(*) FROM trigger_requests WHERE status = 'dead') AS dead,
        (SELECT count(*) FROM effects WHERE status = 'dead') AS dead_effects,
        (SELECT count(*) FROM effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
+       -- Due, and nobody is at any of its kind: gates have a node of their own.
+       (SELECT extract(epoch FROM now() - min(e.not_before))
+          FROM effects e
+         WHERE e.status = 'pending' AND e.not_before <= now()
+           AND NOT EXISTS (SELECT FROM effects l WHERE l.status = 'leased' AND l.lease_until > now()
+                              AND (l.name = 'run_gate') = (e.name = 'run_gate'))) AS oldest_untaken_effect_seconds,
        (SELECT extract(epoch FROM now() - min(t.created_at))
           FROM workflow_transitions t
          WHERE (t.xid, t.position) > (COALESCE((SELECT xid FROM relay_cursors WHERE name = 'interlock:events'), '0'),

@@ -5,4 +5,4 @@ UPDATE effects e
        lease_until = now() + make_interval(secs => %(lease_seconds)s)
  WHERE id = %(id)s AND status = 'pending' AND not_before <= now()
    AND NOT EXISTS (SELECT FROM effects o WHERE o.exclusive = e.exclusive AND o.status = 'leased')
-RETURNING id, workflow_id, version, name, payload, done_trigger, failed_trigger, exclusive, token, attempts
+RETURNING id, workflow_id, version, name, payload, done_trigger, failed_trigger, exclusive, token, attempts, trace

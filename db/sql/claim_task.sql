@@ -29,7 +29,9 @@ WITH me AS MATERIALIZED (
                         WHEN (SELECT count(*) FROM task_claims c
                                WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) > 0
                              THEN false
-                        WHEN NOT (SELECT w.state IN ('ready', 'executing') AND (w.affinity = '{}' OR w.affinity && me.called)
+                        WHEN NOT (SELECT w.state IN ('ready', 'executing')
+                                     AND CASE t.affinity WHEN '{}' THEN w.affinity = '{}' OR w.affinity && me.called
+                                                         ELSE t.affinity && me.called END
                                     FROM workstreams w WHERE w.ws_id = t.workstream_id) THEN false
                         ELSE me.drawn_to = '{}' OR t.workstream_id::text = ANY (me.drawn_to)
                              OR (SELECT ARRAY[i.entity_id::text, i.context->>'name'] && me.drawn_to

@@ -9,4 +9,4 @@ UPDATE effects e
        finished_at = CASE WHEN e.attempts >= %(max_attempts)s THEN now() END
   FROM expired x
  WHERE e.id = x.id
-RETURNING e.id, e.workflow_id, e.version, e.name, e.status, e.token, e.failed_trigger, e.error
+RETURNING e.id, e.workflow_id, e.version, e.name, e.status, e.token, e.failed_trigger, e.error, e.trace

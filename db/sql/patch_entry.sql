@@ -1,5 +1,5 @@
 -- A ledger entry, with the text of its patch and who made it.
-SELECT p.*, i.entity_id, i.context, b.body, r.entity_id AS run, t.entity_id AS task
+SELECT p.*, i.entity_id, i.project_id, i.context, b.body, r.entity_id AS run, t.entity_id AS task
   FROM patch_ledger_entries p
   JOIN workflow_instances i ON i.id = p.ledger_id
   JOIN patches b ON b.patch_id = p.patch_id

@@ -1,4 +1,4 @@
--- What a failed workstream leaves, for whoever asks why.
+-- What a failed or cancelled workstream leaves, for whoever asks why.
 SELECT i.entity_id AS workstream, r.entity_id AS run, w.state,
        (SELECT jsonb_build_object('trigger', t.trigger, 'by', t.triggered_by, 'at', t.created_at, 'metadata', t.metadata)
           FROM workflow_transitions t WHERE t.workflow_id = w.ws_id ORDER BY t.seq DESC LIMIT 1) AS last_event,

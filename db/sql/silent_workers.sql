@@ -5,11 +5,12 @@ SELECT w.worker_id, w.name, w.state, i.version, owed.trigger AS owed
   FROM workers w
   JOIN workflow_instances i ON i.id = w.worker_id
  CROSS JOIN LATERAL (
-        SELECT CASE w.state WHEN 'busy' THEN 'health_check_timeout' ELSE 'max_timeout_exceeded' END AS trigger) owed
+        SELECT CASE w.state WHEN 'busy' THEN 'health_check_timeout' WHEN 'suspended' THEN 'resume'
+                            ELSE 'max_timeout_exceeded' END AS trigger) owed
  WHERE w.last_heartbeat < (SELECT now() - make_interval(secs => LEAST(%(silent_seconds)s, %(gone_seconds)s)))
    AND w.last_heartbeat < CASE w.state WHEN 'busy' THEN now() - make_interval(secs => %(silent_seconds)s)
-                                       WHEN 'idle' THEN now() - make_interval(secs => %(gone_seconds)s)
-                                       WHEN 'unresponsive' THEN now() - make_interval(secs => %(gone_seconds)s) END
+                                       WHEN 'initializing' THEN NULL WHEN 'shutdown' THEN NULL
+                                       ELSE now() - make_interval(secs => %(gone_seconds)s) END
    AND NOT EXISTS (SELECT FROM trigger_requests r
                     WHERE r.request_id = w.worker_id || ':' || i.version || ':' || owed.trigger)
  LIMIT %(limit)s

@@ -11,7 +11,9 @@ SELECT w.name, w.last_took_at, waiting.entity_id AS task, waiting.seconds
            AND i.updated_at < now() - make_interval(secs => %(waited_seconds)s)
            AND t.required_capabilities <@ w.capabilities
            AND CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END = ANY (w.capabilities)
-           AND (s.affinity = '{}' OR s.affinity && ARRAY[split_part(w.name, '#', 1), w.worker_type::text])
+           AND (s.affinity = '{}' AND t.affinity = '{}'
+                OR CASE t.affinity WHEN '{}' THEN s.affinity ELSE t.affinity END
+                    && ARRAY[split_part(w.name, '#', 1), w.worker_type::text])
            AND (interlock_texts(w.affinity->'workstreams') = '{}'
                 OR ARRAY[t.workstream_id::text, named.entity_id::text, named.context->>'name']
                     && interlock_texts(w.affinity->'workstreams'))

@@ -1,6 +1,6 @@
 -- A run's tasks: where each stands, who has it, what went wrong last.
 SELECT t.task_id AS id, t.workstream_id, i.context->>'name' AS name, i.entity_id, i.version,
-       i.context->>'title' AS title, t.kind, t.state, t.is_critical, k.name AS worker, t.retry_count, t.max_retries,
+       i.context->>'title' AS title, t.kind, t.state, t.is_critical, k.name AS worker, t.retry_count, t.max_retries, t.left_out,
        t.exit_code, t.last_error, e.reason, t.created_at, t.started_at, t.completed_at
   FROM workstreams w
   JOIN tasks t ON t.workstream_id = w.ws_id

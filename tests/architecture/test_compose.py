@@ -21,6 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 WORKERS = ("triggers", "effects", "work")
+OBSERVERS = ("prometheus", "grafana")
 LONG_RUNNING = sorted(set(SERVICES) - {"migrate"})
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
 CELERY = celery_settings("redis://redis")
@@ -49,14 +50,17 @@ def networks(service: str) -> set[str]:
 
 
 def test_every_service_of_the_design_is_there() -> None:
-    assert set(SERVICES) == {"postgres", "redis", "migrate", "triggers", "effects", "work", "beat", "flower"}
+    ours = {"migrate", "triggers", "effects", "work", "beat", "flower", "metrics"}
+    assert set(SERVICES) == {"postgres", "redis", *ours, *OBSERVERS}
+    assert {name for name, service in SERVICES.items() if "profiles" in service} == set(OBSERVERS)
+    assert all(SERVICES[name]["profiles"] == ["observe"] for name in OBSERVERS)
 
 
 def test_every_image_is_ours_or_pinned_to_a_version() -> None:
     images = {service["image"] for name, service in SERVICES.items() if name in OURS}
     assert images == {f"interlock:{PROJECT['project']['version']}"}, "one image for all services"
     for name in set(SERVICES) - set(OURS):
-        assert re.fullmatch(r"[a-z]+(/[a-z]+)?:\d+(\.\d+)*", SERVICES[name]["image"]), name
+        assert re.fullmatch(r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+)*", SERVICES[name]["image"]), name
 
 
 def test_postgres_is_the_newest_major_with_its_volume_where_that_image_keeps_data() -> None:
@@ -87,6 +91,7 @@ def test_each_health_check_asks_the_part_itself() -> None:
     directory, _, file = options("beat")["--schedule"].rpartition("/")
     assert f"find {directory} -name '{file}*' -mmin" in asked["beat"]
     assert "/healthcheck" in asked["flower"]
+    assert f":{options('metrics')['--port']}/healthcheck" in asked["metrics"]
 
 
 def test_migrate_runs_once_and_everything_waits_for_what_it_needs() -> None:
@@ -95,6 +100,7 @@ def test_migrate_runs_once_and_everything_waits_for_what_it_needs() -> None:
     assert migrate["restart"] == "no"
     assert "healthcheck" not in migrate
     assert migrate["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert SERVICES["metrics"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
     for name in (*WORKERS, "beat"):
         waits = SERVICES[name]["depends_on"]
         assert waits["migrate"]["condition"] == "service_completed_successfully"
@@ -117,7 +123,8 @@ def test_dependencies_have_no_cycle() -> None:
         assert name not in seen, f"cycle: {' → '.join((*seen, name))}"
         return 1 + max((depth(other, (*seen, name)) for other in SERVICES[name].get("depends_on", {})), default=0)
 
-    assert max(map(depth, SERVICES)) == 3  # postgres, migrate, the rest
+    assert max(map(depth, set(SERVICES) - set(OBSERVERS))) == 3  # postgres, migrate, the rest
+    assert depth("grafana") == 5
 
 
 @pytest.mark.parametrize("kind", ["volumes", "networks", "configs"])
@@ -210,15 +217,24 @@ def test_flower_is_read_only_behind_a_password_on_loopback() -> None:
     assert not any("unauthenticated" in word.lower() for word in [*flower["command"], *flower["environment"]])
 
 
-def test_only_flower_is_reachable_and_the_servers_have_no_way_out() -> None:
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["flower"]
+def test_only_what_people_look_at_is_reachable_from_this_machine_and_the_servers_have_no_way_out() -> None:
+    reachable = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert set(reachable) == {"flower", *OBSERVERS}
+    assert all(port.startswith("127.0.0.1:") for ports in reachable.values() for port in ports)
     assert COMPOSE["networks"]["backend"]["internal"] is True
     assert all("backend" in networks(name) for name in SERVICES)
-    assert {name for name in SERVICES if "outside" in networks(name)} == {"effects", "work", "flower"}
+    assert {name for name in SERVICES if "outside" in networks(name)} == {
+        *("effects", "work", "flower"),
+        *OBSERVERS,
+    }
 
 
 def test_who_needs_no_database_password_has_none() -> None:
-    assert {name for name in OURS if "DATABASE_URL" in SERVICES[name]["environment"]} == {"migrate", *WORKERS}
+    assert {name for name in OURS if "DATABASE_URL" in SERVICES[name]["environment"]} == {
+        "migrate",
+        "metrics",
+        *WORKERS,
+    }
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -244,3 +260,35 @@ def test_compose_accepts_it() -> None:
     command = [docker, "compose", "--env-file", os.devnull, "--file", str(ROOT / "docker-compose.yml"), "config", "-q"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# What observes -----------------------------------------------------------------------------------------------------
+
+
+def mounted(service: str) -> dict[str, Path]:
+    """Where a service finds files of ours: its path -> ours."""
+    binds = [use for use in SERVICES[service]["volumes"] if isinstance(use, dict)]
+    assert all(use["read_only"] for use in binds)
+    return {use["target"]: ROOT / use["source"] for use in binds}
+
+
+def test_prometheus_scrapes_the_exporter_and_flower_and_has_the_rules() -> None:
+    there = mounted("prometheus")["/etc/prometheus"]
+    config = yaml.safe_load((there / "prometheus.yml").read_text())
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]}
+    assert targets == {
+        "interlock": [f"metrics:{options('metrics')['--port']}"],
+        "flower": [f"flower:{options('flower')['--port']}"],
+    }
+    assert all((there / Path(file).name).is_file() for file in config["rule_files"])
+
+
+def test_grafana_finds_prometheus_and_the_dashboard() -> None:
+    files = mounted("grafana")
+    provisioning = files["/etc/grafana/provisioning"]
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "interlock.yml").read_text())["providers"]
+    dashboard = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert dashboard.startswith(provider["options"]["path"])
+    assert files[dashboard].is_file()

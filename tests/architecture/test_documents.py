@@ -119,7 +119,7 @@ def test_every_command_that_is_named_exists_with_its_options() -> None:
         command: Any = get_command(app)
         for word in shlex.split(line, comments=True)[1:]:
             if word.startswith("-"):
-                known = {option for parameter in command.params for option in parameter.opts}
+                known = {"--help"} | {option for parameter in command.params for option in parameter.opts}
                 assert word.split("=")[0] in known, f"{document}: {line}"
             elif hasattr(command, "commands"):
                 word = word if word in command.commands else getattr(command, "default", word)  # noqa: PLW2901

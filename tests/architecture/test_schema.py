@@ -93,7 +93,7 @@ def test_the_statuses_of_an_effect_are_those_the_code_writes(dba: Dba) -> None:
 def test_the_origins_of_a_request_are_those_the_code_writes(dba: Dba) -> None:
     written = {
         origin
-        for file in [*(ROOT / "workers").glob("*.py"), *(ROOT / "db" / "sql").glob("*.sql")]
+        for file in [*(ROOT / "workers").rglob("*.py"), *(ROOT / "db" / "sql").glob("*.sql")]
         for origin in re.findall(r"""["']origin["']: ["'](\w+)["']|, '(follow_up)'""", file.read_text())
     }
     allowed = check_of(dba, "trigger_requests", r"'agent'")

@@ -165,7 +165,7 @@ CHECKS = [
     (
         "ruling 9",
         "run",
-        "state = 'failed', started_at = now() + interval '1 h', completed_at = now()",
+        "state = 'failed', started_at = now(), completed_at = created_at",
         "completed_at >= started_at",
         "state = 'failed', started_at = now(), completed_at = now()",
     ),
@@ -193,6 +193,13 @@ CHECKS = [
         "updated_at = created_at - interval '1 s'",
         "updated_at >= created_at",
         "updated_at = created_at",
+    ),
+    (
+        "8.3.2",
+        "workstream",
+        "state = 'completed', completed_at = updated_at - interval '1 s'",
+        "completed_at >= updated_at",
+        "state = 'completed', completed_at = updated_at",
     ),
     *(
         ("6.3; 1.4.5 (3)", "task", f"state = '{state}', worker_id = <worker>", "worker_id", f"state = '{state}'")
@@ -228,7 +235,7 @@ CHECKS = [
     (
         "1.4.5 (5)",
         "task",
-        "state = 'failed', started_at = now() + interval '1 h', completed_at = now()",
+        "state = 'failed', started_at = now(), completed_at = created_at",
         "completed_at >= started_at",
         "state = 'failed', started_at = now(), completed_at = now()",
     ),
@@ -238,6 +245,13 @@ CHECKS = [
         "state = 'cancelled', completed_at = created_at - interval '1 s'",
         "completed_at >= created_at",
         "state = 'cancelled', completed_at = created_at",
+    ),
+    (
+        "1.4.4",
+        "task",
+        "blocked_by = ARRAY[<task>]::uuid[]",
+        "blocked_by = ",
+        "state = 'blocked', blocked_by = ARRAY[<task>]::uuid[]",
     ),
     ("1.4.5 (7)", "task", "timeout_sec = 0", "timeout_sec > ", "timeout_sec = 1"),
     (
@@ -250,6 +264,20 @@ CHECKS = [
     ("6.4; 1.5.7 (5)", "worker", "state = 'idle', shutdown_at = now()", "shutdown_at", "state = 'idle'"),
     ("6.4; 1.5.7 (3)", "worker", "current_load = 2", "current_load <= max_concurrent_tasks", "current_load = 1"),
     ("1.5.7 (3)", "worker", "current_load = -1", "current_load >= 0", "current_load = 0"),
+    (
+        "8.3.1",
+        "worker",
+        "last_heartbeat = created_at - interval '1 s'",
+        "last_heartbeat >= created_at",
+        "last_heartbeat = created_at",
+    ),
+    (
+        "8.3.1",
+        "worker",
+        "state = 'shutdown', shutdown_at = created_at - interval '1 s'",
+        "shutdown_at >= created_at",
+        "state = 'shutdown', shutdown_at = created_at",
+    ),
     (
         "2.1.3 (4)",
         "uet_worker",
@@ -279,6 +307,17 @@ CHECKS = [
         "updated_at >= created_at",
         "updated_at = created_at",
     ),
+    *(
+        (
+            "8.3.1",
+            "patch_ledger",
+            f"{when} = created_at - interval '1 s'",
+            f"{when} >= created_at",
+            f"{when} = created_at",
+        )
+        for when in ("quarantined_at", "rolled_back_at")
+    ),
+    ("ruling 2", "patch_ledger", "apply_retries = 4", "apply_retries <= 3", "apply_retries = 3"),
     *(
         ("6.6; 2.3.6", "test_gate", f"state = '{end}'{so_far}", words, f"state = '{end}', {GATE}")
         for GATE in ("exit_code = 0, completed_at = now(), stdout = '', stderr = ''",)

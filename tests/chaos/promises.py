@@ -1,13 +1,17 @@
 """What must be true after anything: nothing lost, nothing twice, in order, nothing rewritten, no stale report."""
 
+import json
 from collections.abc import Mapping
 from itertools import groupby
+from pathlib import Path
 from uuid import UUID
 
 from db import audit
 from tests.chaos.installation import Installation
 from tests.waiting import eventually
-from workers.relay import STREAM
+from workers.auditing.logs import validate
+from workers.journal import files
+from workers.stream import STREAM
 
 SETTLE_SECONDS = 90.0
 
@@ -46,6 +50,7 @@ SELECT e.id::text, e.token, array_agg(r.request_id) FILTER (WHERE r.request_id I
   FROM effects e LEFT JOIN trigger_requests r
     ON r.workflow_id = e.workflow_id AND starts_with(r.request_id, e.id::text)
  WHERE e.done_trigger IS NOT NULL GROUP BY e.id"""
+COMMIT_ORDER = "(context->>'xid')::bigint, (context->>'position')::bigint"
 NEWEST_EVENT = "SELECT xid::text || '-' || position FROM workflow_transitions ORDER BY xid DESC, position DESC LIMIT 1"
 
 
@@ -59,6 +64,7 @@ def assert_promises_kept(installation: Installation, accepted: Mapping[str, UUID
     assert_history_whole(installation)
     assert_no_stale_report(installation)
     assert_relayed(installation)
+    assert_journaled(installation)
 
 
 def assert_nothing_lost(installation: Installation, accepted: Mapping[str, UUID]) -> None:
@@ -104,3 +110,19 @@ def assert_relayed(installation: Installation) -> None:
         eventually(lambda: redis.xrevrange(STREAM, count=1)[0][0].decode() == newest, timeout=SETTLE_SECONDS)
         events = [fields[b"event_id"] for _, fields in redis.xrange(STREAM)]
     assert len(events) == len(set(events))
+
+
+def assert_journaled(installation: Installation) -> None:
+    """The journal has every event exactly once, in commit order, and nothing in it is wrong."""
+    with installation.client() as client:
+        directory = client.runtime.settings.state_directory
+        history = [row[0] for row in installation.sql("SELECT hash FROM events ORDER BY " + COMMIT_ORDER)]
+        eventually(lambda: len(journaled(directory)) >= len(history), timeout=SETTLE_SECONDS)
+        assert journaled(directory)[: len(history)] == history
+        wrong = [each for each in validate(files(directory), client.runtime.catalogue) if not isinstance(each, int)]
+    assert wrong == []
+
+
+def journaled(directory: Path) -> list[str]:
+    """The hashes of the journal's events, in its order."""
+    return [json.loads(line)["hash"] for path in files(directory) for line in path.read_bytes().splitlines()]

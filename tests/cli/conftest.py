@@ -21,6 +21,7 @@ ROOT = HERE.parents[1]
 ENVIRONMENT = {
     "INTERLOCK_DEFINITIONS": "tests.chaos.machines_of_chaos",
     "INTERLOCK_MAX_ATTEMPTS": "1",
+    "INTERLOCK_OPERATORS": "ann",
     "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
 }
 

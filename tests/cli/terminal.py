@@ -1,11 +1,17 @@
 """The real `interlock`, run as somebody at a terminal (or a program) runs it."""
 
+import contextlib
+import fcntl
 import json
 import multiprocessing
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,6 +23,9 @@ from workers.settings import Settings
 
 ANSWER_SECONDS = 90.0
 AT_ONCE = 4
+LINES, COLUMNS = 30, 120  # of a screen
+COLOUR = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]")
+SCREEN = re.compile(r"(?:\x1b\[[0-9]*[A-Z])+")  # the cursor goes back to where it draws anew
 # A process of its own for each command, forked from one that has imported `cli.main` already: importing takes a second
 # each time, and there are hundreds. `execute` is the whole thing, for the tests that start from nothing.
 FORKS = multiprocessing.get_context("forkserver")
@@ -75,7 +84,7 @@ class Terminal:
         """Start a command."""
         return subprocess.Popen(
             [sys.executable, "-m", "cli.main", *words],
-            env=self._environment,
+            env=self.variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,11 +97,32 @@ class Terminal:
             out, err = process.communicate(timeout=ANSWER_SECONDS)
         return Answer(tuple(map(os.fsdecode, words)), process.returncode, out, err)
 
+    def seen(self, *words: str) -> tuple[int, list[str]]:
+        """Run a command as somebody in front of a screen does; its exit code, and what the screen showed, each time."""
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli.main", *words],
+            env={**self.variables, "TERM": "xterm"},
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+        )
+        os.close(follower)
+        written = bytearray()
+        with (
+            os.fdopen(leader, "rb", buffering=0) as screen,
+            contextlib.suppress(OSError),
+        ):  # EIO: nobody writes any more
+            while part := screen.read(65_536):
+                written += part
+        return process.wait(ANSWER_SECONDS), SCREEN.split(COLOUR.sub("", written.decode()).replace("\r", ""))
+
     def run(self, *words: str | bytes) -> Answer:
         """Run a command to its end, in a fork."""
         with tempfile.TemporaryDirectory() as directory:
             out, err = Path(directory) / "out", Path(directory) / "err"
-            process = FORKS.Process(target=_command, args=(words, self._environment, out, err))
+            process = FORKS.Process(target=_command, args=(words, self.variables, out, err))
             process.start()
             process.join(ANSWER_SECONDS)
             code = process.exitcode
@@ -107,7 +137,7 @@ class Terminal:
             return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
 
     @property
-    def _environment(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
         return {**environment(Settings(home=self.home)), **self.env}
 
     def ok(self, *words: str) -> Any:

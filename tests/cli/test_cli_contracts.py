@@ -1,6 +1,7 @@
 """What each command promises to those who call it: exit codes, JSON, references, repetition."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,22 @@ from workflows.catalogue import catalogue
 EXAMPLES_PROMISED = (
     ("up",), ("down",), ("status",), ("create",), ("fire",), ("watch",), ("replay",), ("demo",),
     ("definitions", "show"), ("definitions", "graph"),
+    ("operator", "grant"), ("operator", "revoke"), ("operator", "list"), ("quarantine", "list"), ("quarantine", "show"),
+    ("compensation", "plan"), ("regression", "find"), ("patch", "create"), ("redrive",),
+    *(("override", name) for name in (
+        "complete-task", "fail-task", "reset-task", "unblock-task", "skip-step", "fail-workstream",
+        "validate-workstream", "rollback-patch", "drop-patch", "reset-breaker",
+    )),
+    ("definitions", "diff"), ("definitions", "lock"), ("definitions", "migrate"),
+    ("definitions", "deprecate"), ("definitions", "remove"),
+    *(("audit", name) for name in ("verify", "anchor", "export", "validate", "rebuild", "key")),
+    ("metrics", "serve"), ("metrics", "show"),
 )  # fmt: skip
 OTHERS = (
-    (), ("show",), ("history",), ("list",), ("doctor",), ("dead",), ("redrive",), ("migrate",),
+    (), ("show",), ("history",), ("list",), ("doctor",), ("dead",), ("migrate",),
     ("definitions",), ("definitions", "list"), ("definitions", "check"), ("definitions", "export"),
-    ("audit",), ("audit", "verify"),
+    ("definitions", "deprecated"),
+    ("audit",),
 )  # fmt: skip
 
 
@@ -33,6 +45,8 @@ def test_every_command_explains_itself_with_examples_where_words_are_not_enough(
         if answer.words[:-1] in EXAMPLES_PROMISED:
             assert "Example" in answer.out, answer.out
             assert "interlock " + " ".join(answer.words[:-1]) in answer.out.partition("Example")[2], answer.out
+        if answer.words[0] == "create":
+            assert {definition.type for definition in catalogue()} <= set(re.findall(r"\w+", answer.out))
 
 
 def test_the_command_as_installed_tells_by_its_exit_code_what_became_of_it(terminal: Terminal, story: str) -> None:
@@ -277,3 +291,19 @@ def test_definitions_are_listed_shown_checked_and_drawn_without_a_server(tmp_pat
     assert checked.json["ok"] is True
     assert drawn.json["mermaid"].startswith("stateDiagram-v2")
     assert not here.home.exists()
+
+
+def test_a_definition_is_shown_with_all_that_its_contexts_and_events_must_say(tmp_path: Path) -> None:
+    here = Terminal(tmp_path / "never")
+    task, breaker, patch = here.all(
+        [("definitions", "show", each) for each in ("task", "circuit_breaker", "patch_ledger")]
+    )
+    said = "each event says: worker_id, duration_seconds, retry_count, exit_code, timeout_occurred"
+    assert said in task.out
+    assert "ends in completed, failed, cancelled" in task.out
+    assert "running is left by timeout_exceeded after 30 min, or after what its timeout_sec says" in task.out
+    assert "depends_on names a task: its depends_on, which knows this one among its dependents" in task.out
+    assert re.search(r"workstream_id *│ yes *│ the UUID of its workstream", task.out)
+    assert "never ends" in breaker.out
+    assert "each event says" not in breaker.out
+    assert "its birth asks for the effect validate_patch" in patch.out

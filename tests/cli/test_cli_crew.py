@@ -63,3 +63,14 @@ def test_nobody_of_that_name_is_refused_in_one_line(terminal: Terminal) -> None:
         answer = terminal.run("worker", *words, "no-such-worker")
         assert answer.code == 2
         answer.is_one_clear_line("no worker is called 'no-such-worker'")
+
+
+def test_a_worker_of_the_execution_engine_is_kept_alive_by_its_heartbeats(
+    terminal: Terminal, project: str, name: str
+) -> None:
+    made = terminal.ok("create", "uet_worker", name, "--project", project)["id"]
+    assert terminal.ok("worker", "heartbeat", name) == {"name": name, "state": "SPAWNING"}
+    terminal.ok("fire", made, "spawn_failed", "--by", "engine", "--wait")
+    gone = terminal.run("worker", "heartbeat", name)
+    assert gone.code == 2
+    gone.is_one_clear_line(name, "is shut down")

@@ -1,6 +1,7 @@
 """`interlock run` and `runs`: plans, runs and how they end, as somebody at a terminal meets them."""
 
 import json
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,22 @@ def test_hello_succeeds_and_says_what_happened(terminal: Terminal) -> None:
     assert done.out.splitlines()[-1].endswith(" succeeded")
 
 
+def test_in_a_terminal_a_run_is_a_tree_that_lives(terminal: Terminal, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "plan.yaml"
+    tasks = "{id: first, shell: sleep 1}, {id: second, command: [echo, done], depends_on: [first]}"
+    file.write_text(f"name: {name}\nworkstreams: [{{id: build, tasks: [{tasks}]}}]\n")
+    code, screens = terminal.seen("run", str(file), "--timeout", "80")
+    assert code == 0, screens
+    assert any(re.search(r"▶ first {2}running {2}\d\.\ds {2}on \S+", screen) for screen in screens)
+    assert any("second  pending" in screen for screen in screens), "what waits is shown as well"
+    assert any(re.search(r"build {2}executing {2}─{20} 0/2", screen) for screen in screens)
+    last = screens[-1]
+    assert re.search(rf"✓ {name}\S* {{2}}succeeded .*━{{20}} 2/2 .*2 completed {{2}}\d", last)
+    for task in ("first", "second"):
+        assert re.search(rf"✓ {task} {{2}}completed {{2}}\d\.\ds", last)
+    assert re.search(rf"run {name}\S* succeeded$", last.strip())
+
+
 def test_a_run_of_one_failing_task_ends_with_1_and_its_exit_code(terminal: Terminal, tmp_path: Path, name: str) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(f"name: {name}\nworkstreams: [{{id: w, tasks: [{{id: t, command: [/bin/false], retries: 0}}]}}]\n")
@@ -80,8 +97,9 @@ def test_a_detached_run_is_listed_shown_and_known_by_its_names(terminal: Termina
         assert word in text
 
 
-def test_watching_stops_in_time_and_the_run_goes_on(terminal: Terminal, plan: Path) -> None:
-    stopped = terminal.run("run", str(plan), "--timeout", "1")
+@pytest.mark.parametrize("words", [(), ("--watch",), ("--detach", "-w")], ids=" ".join)
+def test_watching_stops_in_time_and_the_run_goes_on(terminal: Terminal, plan: Path, words: tuple[str, ...]) -> None:
+    stopped = terminal.run("run", str(plan), "--timeout", "1", *words)
     assert stopped.code == 124, stopped.said
     assert "goes on" in stopped.err
     assert "interlock run cancel" in stopped.err

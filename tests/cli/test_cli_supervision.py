@@ -75,6 +75,24 @@ def test_a_job_waits_for_workers_runs_with_them_and_ends(terminal: Terminal, pro
     assert terminal.run("job", "cancel", job, "--json").json["status_code"] == 409
 
 
+def test_errors_are_recovered_from_by_the_seeds_tables(terminal: Terminal, project: str, worker: str) -> None:
+    supervise(terminal, "start", worker)
+    tried = [terminal.run("supervise", "worker", "recover", worker, "transient_network") for _ in range(4)]
+    assert [each.code for each in tried] == [0] * 4
+    assert "retry (3 of 3), now RUNNING" in tried[2].out
+    assert "fail, now FAILED" in tried[3].out
+    refused = terminal.run("supervise", "worker", "recover", worker, "resource_exhaustion", "--json")
+    assert (refused.code, refused.json["status_code"]) == (2, 409)
+    supervise(terminal, "create", "--project", project)
+    job = terminal.run("job", "submit", "build", "--project", project, "--json").json["subject"]["entity_id"]
+    terminal.run("job", "validate", job)
+    terminal.run("job", "allocate", job)  # or the sweep was faster, and this is refused
+    (lost,) = terminal.run("job", "show", job, "--json").json["workers"]
+    again = terminal.run("job", "recover", job, "worker_crash", "--worker", lost["entity_id"], "--json").json
+    assert (again["action"], again["subject"]["status"]) == ("respawn", "RUNNING")
+    assert again["replacement"]["entity_id"] != lost["entity_id"]
+
+
 def test_a_tree_of_jobs_is_shown_and_canceled(terminal: Terminal, project: str) -> None:
     root = terminal.run("job", "submit", "the root", "--project", project, "--json").json["subject"]["entity_id"]
     child = terminal.run("job", "submit", "a child", "--parent", root, "--json").json["subject"]
@@ -124,6 +142,9 @@ def test_a_breaker_is_shown_listed_and_reset_with_who_and_why(terminal: Terminal
     assert 3500 < shown["seconds_until_reset"] <= 3600
     (listed,) = terminal.run("breaker", "list", "--project", project, "--json").json
     assert listed["tool_id"] == tool
+    configured = terminal.run("breaker", "configure", tool, "--cooldown", "7200", "--json").json
+    assert (configured["cooldown_seconds"], configured["failure_threshold"]) == (7200, 5)
+    assert configured["seconds_until_reset"] > 7000
     closed = terminal.run("breaker", "reset", tool, "--by", "ann", "--reason", "mended")
     assert closed.code == 0
     assert "CLOSED" in closed.out

@@ -26,9 +26,9 @@ from tests.nodes import node
 from tests.waiting import eventually
 from workers import sweeping
 from workers.client import Client
-from workers.relay import STREAM
 from workers.runtime import Runtime
 from workers.settings import Settings
+from workers.stream import STREAM
 
 pytestmark = pytest.mark.compat
 HOST = "127.0.0.1"

@@ -15,7 +15,7 @@ from tests.callers import TOOL, crowd, fail_often, hold_the_trial, kill, let_the
 from tests.driving import drain_all
 from tests.waiting import eventually
 from workers import sweeping
-from workers.breakers import BreakerOpen, _request, calling, known, reset
+from workers.breakers import BreakerOpen, _request, calling, configure, known, reset
 from workers.client import Client
 from workers.runtime import Runtime
 from workers.settings import Settings
@@ -84,6 +84,63 @@ def test_a_tools_own_configuration_holds(runtime: Runtime, project: UUID) -> Non
     Client(runtime).create("circuit_breaker", TOOL, project_id=project, context=context)
     fail(runtime, project)
     assert 3590 < refuses(runtime, project).seconds <= 3600
+
+
+def test_another_configuration_holds_at_once_also_where_it_is_open(
+    runtime: Runtime, settings: Settings, project: UUID, opened: Breaker
+) -> None:
+    changed = configure(runtime, project, TOOL, cooldown_seconds=3600)
+    assert (changed.failure_threshold, changed.success_threshold) == (5, 1)
+    assert 3590 < refuses(runtime, project).seconds <= 3600
+    sweeping.run(runtime, "dispatch")
+    assert known(runtime, project, TOOL).state == "OPEN"
+    configure(runtime, project, TOOL, cooldown_seconds=0.001, failure_threshold=2)
+    call(runtime, project)  # the trial
+    assert known(runtime, project, TOOL).state == "CLOSED"
+    fail(runtime, project, 2)
+    configure(runtime, project, TOOL, cooldown_seconds=60)
+    assert 50 < refuses(runtime, project).seconds <= 60
+
+
+def test_a_breaker_that_opens_again_does_so_for_the_new_cooldown(
+    runtime: Runtime, project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    call(runtime, project)
+    configure(runtime, project, TOOL, cooldown_seconds=3600)
+    fail(runtime, project, 5)
+    (left,) = (
+        dba.execute(
+            "SELECT extract(epoch FROM not_before - now()) FROM trigger_requests WHERE trigger = 'cooldown_expires'"
+        ).fetchone()
+        or ()
+    )
+    assert 3590 < left <= 3600
+
+
+def test_a_lower_threshold_waits_for_the_next_failure(runtime: Runtime, project: UUID) -> None:
+    fail(runtime, project, 4)
+    configure(runtime, project, TOOL, failure_threshold=2)
+    assert known(runtime, project, TOOL).state == "CLOSED"
+    fail(runtime, project)
+    refuses(runtime, project)
+
+
+def test_a_tool_nobody_called_cannot_be_configured(runtime: Runtime, project: UUID) -> None:
+    with pytest.raises(UnknownInstance, match="nobody called it yet"):
+        configure(runtime, project, TOOL, failure_threshold=2)
+
+
+def test_a_call_that_is_void_counts_neither_way(
+    runtime: Runtime, settings: Settings, project: UUID, half_open: Breaker
+) -> None:
+    with calling(runtime, project, TOOL) as trial:
+        trial.void()
+    assert known(runtime, project, TOOL).state == "HALF_OPEN"
+    call(runtime, project)  # the trial was given back
+    fail(runtime, project, 2)
+    with calling(runtime, project, TOOL) as again:
+        again.void()
+    assert known(runtime, project, TOOL).failure_count == 2
 
 
 def test_projects_and_tools_do_not_share_a_breaker(runtime: Runtime, project: UUID, opened: Breaker) -> None:

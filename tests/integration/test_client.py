@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from random import Random
+from threading import Barrier
 from typing import Any
 from uuid import UUID
 
@@ -125,6 +127,31 @@ def test_many_processes_firing_the_same_request_have_it_accepted_once(
         replayed = pool.starmap(_fire_elsewhere, [(database_url, story)] * 6)
     assert sorted(replayed) == [False] + [True] * 5
     assert drain_all(client.runtime) == 1
+
+
+def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_answered(
+    make_runtime: Callable[..., Runtime], story: UUID
+) -> None:
+    """They wait for each other in circles, and PostgreSQL stops one after the other."""
+    callers, bursts, size = 8, 6, 40
+    together = Barrier(callers)
+
+    def fire(number: int) -> list[int]:
+        chances, client, new = Random(number), Client(make_runtime()), []
+        for burst in range(bursts):
+            firings = [Firing(story, "block", "a", f"{burst}-{each}") for each in range(size)]
+            chances.shuffle(firings)
+            together.wait(60)
+            try:
+                new.append(sum(not receipt.replayed for receipt in client.fire_many(firings)))
+            except Exception:
+                together.abort()
+                raise
+        return new
+
+    with ThreadPoolExecutor(callers) as pool:
+        accepted = list(pool.map(fire, range(callers)))
+    assert [sum(burst) for burst in zip(*accepted, strict=True)] == [size] * bursts
 
 
 def test_what_is_enqueued_in_the_callers_session_commits_with_its_data(

@@ -38,6 +38,9 @@ class Recorded:
         if self._fault:
             raise self._fault
 
+    def ahead(self, hint: Hint) -> None:
+        self.lanes([hint])
+
 
 @pytest.fixture
 def story(client: Client, project: UUID) -> UUID:
@@ -91,6 +94,24 @@ def test_a_head_start_in_time_makes_the_second_hint_needless(client: Client, sto
     client.fire(story, "start_coding", by="a")
     client.runtime.courier.flush()
     assert queued(valkey) == 1
+
+
+def test_a_head_start_that_could_not_be_sent_takes_no_answer_of_another(
+    client: Client, story: UUID, valkey: "Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints, answers = client.runtime.hints, client.runtime.redis
+    assert answers is not None
+
+    def away(*_: object, **__: object) -> None:
+        raise OSError("broken pipe")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(client.runtime.app, "send_task", away)
+        hints.ahead(hint_of(story))
+    assert queued(valkey) == 0
+    assert answers.get("interlock:nothing") is None  # not the OK of the flag
+    hints.lanes([hint_of(story)])
+    assert queued(valkey) == 0, "after a fault the broker is left alone for a moment"
 
 
 def test_the_first_trigger_and_a_crowd_get_no_head_start() -> None:

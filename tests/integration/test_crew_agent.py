@@ -1,6 +1,7 @@
 """External agents: register, claim, heartbeat, finish, leave; and what labour makes of a claimed task."""
 
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import psycopg
@@ -8,12 +9,14 @@ import pytest
 
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state
+from tests.waiting import eventually
+from workers import breakers
 from workers.client import Client
 from workers.crew import shift
 from workers.crew.agent import Agent, NotRegistered, ShutDown
 from workers.crew.claims import StaleClaim
 from workers.runtime import Runtime
-from workflows.errors import BadInput
+from workflows.errors import BadInput, UnknownInstance
 
 pytestmark = pytest.mark.integration
 
@@ -152,3 +155,29 @@ def test_a_tool_left_alone_fails_the_task_at_once(
     assert (state(client, failing), state(client, spared)) == ("failed", "failed")
     assert row(dba, "tasks", failing)["exit_code"] == 1
     assert "BreakerOpen" in row(dba, "tasks", spared)["last_error"]
+
+
+@pytest.mark.parametrize("context", [{"command": [""]}, {"kind": "patch"}], ids=str)
+def test_what_never_ran_a_tool_tells_nothing_of_it(
+    runtime: Runtime, client: Client, site: Site, context: dict[str, Any]
+) -> None:
+    reached, _ = carried_out(runtime, client, site, tool="linter", **context)
+    assert reached == "retrying"
+    with pytest.raises(UnknownInstance, match="nobody called it yet"):
+        breakers.known(runtime, site.project, "linter")
+
+
+def test_a_task_taken_away_meanwhile_counts_neither_as_failure_nor_as_success_of_its_tool(
+    runtime: Runtime, client: Client, site: Site, tmp_path: Path
+) -> None:
+    site.queue(2, command=["false"], tool="linter", max_retries=0)
+    assert shift.work(runtime, hand(runtime)) == 2
+    begun = tmp_path / "begun"
+    (task,) = site.queue(1, command=["sh", "-c", f"touch {begun}; sleep 60"], tool="linter")
+    worker = Thread(target=shift.work, args=(runtime, hand(runtime, "another")))
+    worker.start()
+    eventually(begun.exists)
+    client.fire(task, "user_cancelled", by="ann")
+    drain_all(runtime)
+    worker.join()
+    assert breakers.known(runtime, site.project, "linter").failure_count == 2

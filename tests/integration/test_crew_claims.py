@@ -232,6 +232,14 @@ def test_a_workstreams_affinity_names_its_workers_or_their_type(runtime: Runtime
     take(runtime, hand(runtime, "anybody", worker_type="gpu"))
 
 
+def test_a_tasks_own_affinity_stands_for_its_workstreams(runtime: Runtime, site: Site) -> None:
+    workstream = site.workstream(site.run(), affinity=["chosen"])
+    own, theirs = site.task(workstream, affinity=["gpu"]), site.task(workstream)
+    assert take(runtime, hand(runtime, "chosen")).task_id == theirs
+    assert claims.take(runtime, hand(runtime, "other")) is None
+    assert take(runtime, hand(runtime, "anybody", worker_type="gpu")).task_id == own
+
+
 def test_a_paused_workstream_gives_nothing(runtime: Runtime, client: Client, site: Site) -> None:
     workstream = site.workstream(site.run())
     site.tasks(workstream, 2)

@@ -127,6 +127,20 @@ def test_an_idle_worker_is_never_unresponsive_but_shut_down_after_five_minutes(
     assert trail(client, worker) == ["registration_complete", "max_timeout_exceeded"]
 
 
+def test_a_suspended_worker_that_fell_silent_is_shut_down_by_way_of_idle(
+    runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+) -> None:
+    worker = hand(runtime)
+    client.fire(worker, "suspend", by="ann")
+    drain_all(runtime)
+    silence(dba, worker, GONE - 2)
+    sweep()
+    assert state(client, worker) == "suspended"
+    silence(dba, worker, GONE)
+    sweep()
+    assert trail(client, worker) == ["registration_complete", "suspend", "resume", "max_timeout_exceeded"]
+
+
 def test_a_half_loaded_idle_worker_gives_its_tasks_back_when_it_is_shut_down(
     runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
 ) -> None:
@@ -230,6 +244,40 @@ def test_a_worker_that_answers_but_takes_nothing_is_reported(
     assert crew_says(runtime) == [], "silence is another matter"
 
 
+def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
+    runtime: Runtime, site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    def says() -> set[str]:
+        return {each.partition(" s: ")[2] for each in crew_says(runtime)}
+
+    site.queue(3, required_capabilities=["python", "gpu", "cuda"])
+    site.queue(1, kind="agent")
+    site.task(site.workstream(site.run(), affinity=["chosen"]))
+    site.queue(1, affinity=["chosen"])
+    site.task(site.workstream(site.run(), name="fine"))
+    assert crew_says(runtime) == [], "they have only just been queued"
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '11 s' WHERE workflow_type = 'task'")
+    assert says() == {"no worker process is registered", "no agent is registered"}
+    hand(runtime, "picky", affinity={"workstreams": ["elsewhere"]})
+    affinity = "nobody offers all it requires and may take it (affinity)"
+    assert says() == {"nobody offers cuda, gpu", "no agent is registered", affinity}
+    hand(runtime)
+    (gpu,) = [each for each in crew_says(runtime) if "cuda" in each]
+    assert gpu.startswith("no worker could ever take T-")
+    assert " (and 2 more), queued for 1" in gpu
+    assert sum(affinity in each for each in crew_says(runtime)) == 2, "the workstream's, and the task's own"
+    assert says() == {"nobody offers cuda, gpu", "no agent is registered", affinity}
+    hand(runtime, "chosen")
+    enlist(runtime, Enlistment("agent", ("interlock:agent",)))
+    for half in ("gpu", "cuda"):
+        hand(runtime, half, capabilities=("python", half))
+    assert says() == {affinity}, "each offers a part of it"
+    last = hand(runtime, "whole", capabilities=("python", "gpu", "cuda"))
+    assert says() == set()
+    member.drain(runtime, last)
+    assert says() == {affinity}
+
+
 def test_the_work_sweep_counts_free_hands_that_fit(
     runtime: Runtime, site: Site, dba: "psycopg.Connection[Any]"
 ) -> None:
@@ -247,3 +295,27 @@ def test_the_work_sweep_counts_free_hands_that_fit(
     assert free() == 1
     claims.take(runtime, hands[1])
     assert free() == 0
+
+
+def test_the_work_sweep_sends_nobody_to_tasks_that_affinity_keeps_for_others(
+    runtime: Runtime, site: Site, dba: "psycopg.Connection[Any]"
+) -> None:
+    def free() -> int | None:
+        dba.execute("DELETE FROM sweeps")
+        return sweeping.run(runtime, "work")
+
+    workstream = site.workstream(site.run(), affinity=["chosen"])
+    (kept,) = site.tasks(workstream)
+    site.task(workstream, affinity=["special"])
+    hand(runtime, "other")
+    assert free() == 0
+    chosen = hand(runtime, "chosen")
+    assert free() == 1
+    claimed = claims.take(runtime, chosen)
+    assert claimed is not None
+    assert claimed.task_id == kept
+    assert free() == 0
+    hand(runtime, "by-type", worker_type="special", affinity={"workstreams": ["elsewhere"]})
+    assert free() == 0
+    hand(runtime, "drawn", worker_type="special", affinity={"workstreams": [str(workstream)]})
+    assert free() == 1

@@ -18,7 +18,7 @@ from db.connect import transaction
 from tests.driving import drain_all, outcome, state
 from tests.waiting import eventually
 from tests.webhooks import Webhook, webhook
-from workers import effects, sweeping
+from workers import doctor, effects, sweeping
 from workers.client import Client
 from workers.runtime import Runtime
 from workflows.catalogue import catalogue
@@ -261,3 +261,22 @@ def test_an_approvals_notice_says_how_to_decide(own: Client, world: Webhook) -> 
     assert body["message"] == (
         f"ann asks to start sprint/P-1. Decide with: interlock fire approval/{name} approve --by YOU (or reject)"
     )
+
+
+def test_an_effect_that_nobody_takes_is_reported_unless_its_kind_is_at_work(
+    own: Client, announcing: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    def says() -> list[str]:
+        return [each.says for each in doctor.examine(own.runtime) if each.check == "effects"]
+
+    assert says() == [], "it has only just become due"
+    dba.execute("UPDATE effects SET not_before = now() - interval '30 s'")
+    (said,) = says()
+    assert said.startswith("an effect has been due for 30 s")
+    other: UUID = own.create("announcement", "A-2", project_id=uuid7())["id"]
+    own.fire(other, "announce", by="ann", request_id="r-2")
+    drain_all(own.runtime)
+    claim(own, other)
+    assert says() == [], "the node is busy with another"
+    dba.execute("UPDATE effects SET name = 'run_gate' WHERE workflow_id = %s", (other,))
+    assert len(says()) == 1, "gates have a node of their own"

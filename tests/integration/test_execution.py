@@ -202,8 +202,8 @@ os.write(1, b'x' * 900_000)
 
 def test_what_still_lies_in_the_pipe_at_the_end_is_kept(tmp_path: Path) -> None:
     def tick_until_it_is_over() -> None:
-        (tmp_path / "go").touch()
         watching = warden()
+        (tmp_path / "go").touch()
         eventually(lambda: watching.status() == psutil.STATUS_ZOMBIE)
 
     command = Command((sys.executable, "-I", "-S", "-c", WRITES_A_LOT_AND_ENDS), tmp_path, timeout_seconds=20)

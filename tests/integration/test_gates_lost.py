@@ -51,6 +51,31 @@ def test_a_task_does_not_wait_for_a_gate_that_nothing_is_left_for_to_judge(stage
     assert stage.states("t", "u", "a", "run") == {"t": "failed", "u": "failed", "a": "failed", "run": "failed"}
 
 
+@pytest.mark.parametrize("exit_code", [1, 70])
+def test_a_task_whose_gate_failed_says_which_how_and_what_it_printed_last(stage: Stage, exit_code: int) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "gates": ["lint", "unit"]}},
+        {
+            "lint": {"workstream": "a", "moment": "task"},
+            "unit": {"workstream": "a", "moment": "task", "depends_on": ["lint"]},  # lost with it, but not to blame
+        },
+    )
+    stage.start()
+    stage.work("t")
+    printed = "x" * 5_000 + "\nE501 line too long"
+    stage.fire("lint", "gate_failed", exit_code=exit_code, stdout=printed, stderr="")
+    asked = "SELECT state, last_error, exit_code FROM tasks WHERE task_id = %s"
+    state, error, own = stage.dba.execute(asked, (stage.ids["t"],)).fetchall()[0]
+    assert (state, own) == ("failed", 0)
+    first, _, rest = error.partition("\n")
+    assert first == f"gate lint failed with exit code {exit_code}"
+    assert rest.endswith("xxx\nE501 line too long")
+    assert len(rest) == 1_000
+    said = stage.client.history(stage.ids["t"])[-1]["metadata"]
+    assert (said["reason"], said["gate"], said["exit_code"]) == (first, "lint", None)
+
+
 def test_a_workstream_does_not_wait_for_a_final_gate_of_one_that_failed(stage: Stage) -> None:
     stage.submit(
         {"a": {"gates": ["f"]}, "b": {"gates": ["g"]}},

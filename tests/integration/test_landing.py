@@ -9,6 +9,7 @@ import pytest
 from tests.driving import state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import everything, git, put
+from workers import effects
 from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
@@ -17,7 +18,8 @@ Dba = "psycopg.Connection[Any]"
 
 @pytest.fixture
 def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Landscape:
-    return Landscape(make_runtime(max_attempts=3), dba, tmp_path)
+    slowly = make_runtime(max_attempts=3, backoff_base_seconds=600.0)  # tried again when a test says so
+    return Landscape(slowly, dba, tmp_path)
 
 
 def test_a_validated_workstream_is_merged_into_its_base_branch_and_its_worktree_closed(land: Landscape) -> None:
@@ -123,6 +125,74 @@ def test_a_workstream_cancelled_before_it_landed_is_not_merged(land: Landscape) 
     land.settle()
     assert land.effect(land.workstream, "land_workstream")["result"] == {"left_alone": "cancelled"}
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+
+
+def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: Landscape) -> None:
+    land.committed_patch()
+    land.validate()
+    landing = land.land()
+    land.client.fire(land.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
+    effects.run(land.runtime, landing)
+    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+    assert "was not merged" in land.effect(land.workstream, "land_workstream")["error"]
+    land.settle()
+    assert state(land.client, land.workstream) == "cancelled"
+    land.make_due()
+    land.settle()
+    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+
+
+def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(land: Landscape) -> None:
+    land.committed_patch()
+    land.validate()
+    effects.run(land.runtime, land.land())
+    assert state(land.client, land.workstream) == "completed"
+    land.client.fire(land.workstream, "cancel", by="ann")
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+    assert land.effect(land.workstream, "land_workstream")["status"] == "done"
+    moves = [event["trigger"] for event in land.client.history(land.workstream)]
+    assert moves.count("validation_passed") == 1
+
+
+@pytest.mark.parametrize("trigger", ["cancel", "user_cancelled"])
+def test_a_cancelled_workstream_is_kept_with_its_files_and_leaves_no_worktree(land: Landscape, trigger: str) -> None:
+    land.applied_patch()
+    land.fire(land.workstream, "all_tasks_created")
+    land.fire(land.workstream, trigger, reason="no longer wanted")
+    land.settle()
+    kept = json.loads((land.place.archive / "reason.json").read_text())
+    assert kept["reason"]["last_event"]["metadata"]["reason"] == "no longer wanted"
+    assert git(land.checkout, "show", f"{kept['ref']}:app.py") == ONE_LINE["app.py"]
+    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+    assert not land.place.path.exists()
+
+
+def test_a_workstream_that_is_skipped_after_its_first_gate_is_kept_and_leaves_no_worktree(land: Landscape) -> None:
+    land.fire(land.workstream, "all_tasks_created")
+    gate = land.gate(["sh", "-c", "echo seen > left"])
+    land.settle()
+    assert state(land.client, gate) == "PASSED"
+    assert land.place.path.exists()
+    land.fire(land.workstream, "skip", reason="no longer wanted")
+    land.settle()
+    kept = json.loads((land.place.archive / "reason.json").read_text())
+    assert kept["reason"]["last_event"]["trigger"] == "skip"
+    assert git(land.checkout, "show", f"{kept['ref']}:left") == "seen\n"
+    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+    assert not land.place.path.exists()
+
+
+@pytest.mark.parametrize("trigger", ["cancel", "skip"])
+@pytest.mark.parametrize("began", [False, True])
+def test_a_cancelled_or_skipped_workstream_that_left_nothing_leaves_no_archive(
+    land: Landscape, began: bool, trigger: str
+) -> None:
+    if began:
+        land.fire(land.workstream, "all_tasks_created")
+    land.fire(land.workstream, trigger, reason="no longer wanted")
+    land.settle()
+    assert not land.place.archive.exists()
 
 
 def test_a_workstream_that_fails_is_kept_with_its_files_and_why(land: Landscape) -> None:

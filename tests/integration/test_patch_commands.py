@@ -51,7 +51,7 @@ def test_entries_are_listed_by_run_and_state_and_shown_with_their_way(land: Land
     (set_aside,) = answer(land, "quarantined")
     assert "does not take it for a diff" in set_aside["quarantine_reason"]
     shown = answer(land, "show", "demo/w/good^1")
-    assert [each["state"] for each in shown["state_history"]][-1] == "committed"
+    assert [each["to_state"] for each in shown["state_history"]][-1] == "committed"
     words = interlock(land, "show", str(good))
     assert "format, scope, constraints, tests" in words
     assert "-one\n+1" in words
@@ -71,7 +71,8 @@ def test_a_patch_is_rolled_back_by_the_plan_that_was_printed(land: Landscape, tm
     assert done["compensation"]["plan"]["actions"][0]["action"] == "git_revert"
     assert state(land.client, entry) == "rolled_back"
     assert (land.place.path / "app.py").read_text() == FILES["app.py"]
-    assert answer(land, "roll-back", str(entry), *WHY) == done, "asked again, it does nothing"
+    again = answer(land, "roll-back", str(entry), *WHY)
+    assert again == done | {"moves": []}, "asked again, it does nothing"
 
 
 def test_a_roll_back_that_fails_says_why_and_changes_nothing(land: Landscape, tmp_path: Path) -> None:

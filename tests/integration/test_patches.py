@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import diff, git, put
 from workers import effects
 from workers.orchestration import patches
+from workers.orchestration.scheduler import schedule
 from workers.runtime import Runtime
 from workflows.errors import BadInput
 
@@ -116,6 +118,30 @@ def test_a_patch_whose_tests_fail_is_taken_out_of_the_worktree(land: Landscape) 
     assert git(land.place.path, "status", "--porcelain", "--ignored") == ""
 
 
+def test_a_gate_that_fails_quarantines_its_patch_with_its_name_its_code_and_its_output(land: Landscape) -> None:
+    gate = land.gate(["sh", "-c", "echo 3 failed; exit 1"])
+    entry = land.patch(dict(ONE_LINE), gates=[str(gate)])
+    land.settle()
+    land.fire(entry, "accept")
+    land.settle()
+    schedule(land.runtime, land.run)
+    land.settle()
+    row = land.entry(entry)
+    assert row["quarantine_reason"] == "gate demo/w/g failed with exit code 1"
+    assert row["quarantine_metadata"]["output"] == "3 failed\n"
+
+
+def test_a_patch_that_is_given_up_is_quarantined_with_the_words_of_its_last_try(land: Landscape) -> None:
+    entry = land.patch(diff(land.checkout, {"app.py": "x\n"}).replace("-one", "-never"))
+    for _ in range(10):
+        land.settle()
+        schedule(land.runtime, land.run)
+    row = land.entry(entry)
+    assert (row["state"], row["apply_retries"]) == ("quarantined", 3)
+    assert row["quarantine_reason"].startswith("it could not be applied in 4 tries: conflict in app.py: three_way")
+    assert "patch failed: app.py:1" in row["quarantine_metadata"]["output"]
+
+
 def test_the_next_patch_clears_away_what_the_last_one_left_and_is_not_cleared_with_it(land: Landscape) -> None:
     first, second = land.applied_patch(name="a"), land.patch({"other": "o\n"}, "b")
     land.settle()
@@ -164,6 +190,40 @@ def test_a_worktree_that_somebody_removed_is_made_again_with_what_was_verified(l
     land.settle()
     sha = land.entry(entry)["commit_sha"]
     assert git(land.checkout, "show", f"{sha}:app.py") == ONE_LINE["app.py"]
+
+
+def test_a_patch_whose_commit_cannot_be_made_is_quarantined_with_the_reason(
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    slowly = make_runtime(max_attempts=2, backoff_base_seconds=600.0)  # tried again when the test says so
+    land = Landscape(slowly, dba, tmp_path)
+    entry = land.applied_patch()
+    git(land.place.path, "reset", "-q", "--hard")
+    put(land.place.path, {"app.py": "somebody else's\n"})
+    git(land.place.path, "commit", "-qam", "By hand")
+    land.fire(entry, "tests_passed")
+    land.settle()
+    assert state(land.client, entry) == "verified"
+    assert land.effect(entry, "commit_patch")["error"].startswith("PatchLost")
+    land.make_due()
+    land.settle()
+    assert land.entry(entry)["state"] == "quarantined"
+    assert "conflict in app.py" in land.entry(entry)["quarantine_reason"]
+    assert (land.place.path / "app.py").read_text() == "somebody else's\n"
+
+
+def test_a_verified_patch_of_a_workstream_that_ended_is_quarantined_and_opens_no_worktree_again(
+    land: Landscape,
+) -> None:
+    entry = land.applied_patch()
+    land.fire(entry, "tests_passed")
+    land.fail()
+    archive = land.effect(land.workstream, "archive_workstream")["id"]
+    effects.run(land.runtime, archive)
+    land.settle()
+    assert land.entry(entry)["quarantine_reason"] == "workstream demo/w is failed"
+    assert not land.place.path.exists()
+    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
 
 
 def test_a_task_submits_its_patch_once_until_nothing_comes_of_it(land: Landscape) -> None:

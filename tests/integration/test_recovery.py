@@ -66,6 +66,22 @@ def test_a_repeated_request_is_the_retry_it_was(client: Client, running: UUID) -
     assert [each.attempt for each in done] == [1, 2, 1, 3, 2]
 
 
+def test_a_repeated_request_is_answered_alike_when_the_worker_has_moved_on(client: Client, running: UUID) -> None:
+    def told(name: str) -> tuple[str, int]:
+        done = recover_worker(client, running, WorkerError.TRANSIENT_NETWORK, Order(request_id=name), error="reset")
+        return done.action, done.attempt
+
+    first = [told("a")]
+    Supervisor(client).pause(running)
+    assert told("a") == first[0]
+    Supervisor(client).resume(running)
+    first += [told(name) for name in ("b", "c", "d", "e")]
+    assert first == [("retry", 1), ("retry", 1), ("retry", 2), ("retry", 3), ("fail", 0)]
+    events = len(client.history(running))
+    assert [told(name) for name in "abcde"] == first
+    assert len(client.history(running)) == events
+
+
 def test_resource_exhaustion_pauses_the_worker_and_gives_back_what_it_holds(client: Client, running: UUID) -> None:
     assert Supervisor(client).show(running)["resources"] == ["gpu-1"]
     done = recover_worker(client, running, WorkerError.RESOURCE_EXHAUSTION, error="out of memory")
@@ -141,6 +157,33 @@ def test_a_validation_error_ends_the_job_at_once(
     done = recover_job(client, made, JobError.VALIDATION, error="no such branch")
     assert done.subject["status"] == became
     assert client.history(made)[-1]["metadata"]["error"] == "no such branch"
+
+
+@pytest.mark.parametrize(
+    ("way", "became"), [((), "CANCELED"), (("validate",), "CANCELED"), (("validate", "allocate"), "FAILED")]
+)
+def test_a_validation_error_told_again_is_answered_alike(
+    client: Client, jobs: Jobs, job: UUID, project: UUID, way: tuple[str, ...], became: str
+) -> None:
+    made = jobs.submit("malformed", project_id=project).subject["id"]
+    for action in way:
+        getattr(jobs, action)(made)
+    order = Order(request_id="bad")
+    done = [recover_job(client, made, JobError.VALIDATION, order, error="no such branch") for _ in range(2)]
+    assert done[0] == done[1]
+    assert done[0].subject["status"] == became
+
+
+def test_a_crash_told_again_after_the_job_has_ended_is_answered_alike(client: Client, jobs: Jobs, job: UUID) -> None:
+    lost = jobs.allocate(job).subject["workers"][0]["id"]
+    order = Order(request_id="crash-1")
+    first = recover_job(client, job, JobError.WORKER_CRASH, order, worker=lost)
+    jobs.succeed(job)
+    again = recover_job(client, job, JobError.WORKER_CRASH, order, worker=lost)
+    assert first.replacement is not None
+    assert again.replacement is not None
+    assert (again.action, again.replacement["id"]) == ("respawn", first.replacement["id"])
+    assert again.subject["status"] == "COMPLETED"
 
 
 def test_a_timeout_cancels_the_job_and_its_workers(client: Client, jobs: Jobs, job: UUID) -> None:

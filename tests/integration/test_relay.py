@@ -1,6 +1,6 @@
 """The relay: every event, in commit order, at least once in reading and once in the stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,13 +8,15 @@ import psycopg
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from workers.client import Client
 from workers.firing import Firing
-from workers.relay import STREAM, relay
+from workers.relay import Destination, relay
 from workers.runtime import Runtime
+from workers.stream import STREAM, Stream
 from workflows.ids import event_name
 
 pytestmark = pytest.mark.integration
@@ -36,7 +38,7 @@ def stories(client: Client, project: UUID) -> list[UUID]:
 
 def carried(runtime: Runtime, maxlen: int = 1_000) -> int:
     assert runtime.redis is not None
-    return relay(runtime.database, runtime.redis, maxlen=maxlen)
+    return relay(runtime.database, [Stream(runtime.redis, maxlen=maxlen)])
 
 
 def stream(valkey: "Redis") -> list[str]:
@@ -181,3 +183,44 @@ def test_the_order_within_an_instance_is_its_historys(client: Client, stories: l
 def test_history_of_nobody_is_no_reason_to_stop(client: Client) -> None:
     assert carried(client.runtime) == 0
     assert client.create("story", "S-9", project_id=uuid7())["version"] == 0
+
+
+class Collected(Destination):
+    """Keeps what it is given, unless it is told to fail, or that it already has something."""
+
+    def __init__(self, name: str, *, fails: bool = False, has: tuple[int, int] | None = None) -> None:
+        self.name, self.fails, self.has = name, fails, has
+        self.seen: list[str] = []
+        self.closed = False
+
+    def stands_at(self, connection: Connection, cursor: tuple[int, int]) -> tuple[int, int]:
+        return self.has or cursor
+
+    def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
+        if self.fails:
+            raise OSError("disk full")
+        self.seen += [event["entity_id"] for event in events]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_destination_that_fails_holds_up_no_other_and_loses_nothing(client: Client, stories: list[UUID]) -> None:
+    applied(client, stories[0], "block")
+    broken, sound = Collected("broken", fails=True), Collected("sound")
+    with pytest.raises(OSError, match="disk full"):
+        relay(client.runtime.database, [broken, sound])
+    assert sound.seen == ["S-0"]
+    assert broken.closed
+    broken.fails = False
+    applied(client, stories[1], "block")
+    assert relay(client.runtime.database, [sound, broken]) == 2
+    assert (sound.seen, broken.seen) == (["S-0", "S-1"], ["S-0", "S-1"])
+
+
+def test_a_destination_says_itself_where_it_stands(client: Client, stories: list[UUID]) -> None:
+    applied(client, stories[0], "block")
+    (event,) = client.history(stories[0])
+    ahead = Collected("ahead", has=(int(event["xid"]), event["position"]))  # it was killed before its cursor moved
+    assert relay(client.runtime.database, [ahead]) == 0
+    assert ahead.seen == []

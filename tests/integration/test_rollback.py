@@ -143,6 +143,30 @@ def test_only_a_committed_patch_can_be_rolled_back(land: Landscape, until: str) 
     assert (everything(land.checkout), ledger(land, entry)) == before
 
 
+@pytest.mark.parametrize("named", ["earlier", "later", "not required", "nothing"])
+def test_a_plan_that_does_not_take_this_patch_back_is_refused(land: Landscape, named: str) -> None:
+    earlier = land.committed_patch({"earlier": "e\n"}, "earlier")
+    entry = land.committed_patch()
+    later = land.committed_patch({"later": "l\n"}, "later")
+    land.validate()
+    land.land()
+    land.settle()
+    action = revert(land, {"earlier": earlier, "later": later}.get(named, entry))
+    action |= {"not required": {"required": False}, "nothing": {"commit_sha": "f" * 40}}.get(named, {})
+    before = everything(land.checkout), ledger(land, entry)
+    with pytest.raises(CannotRollBack, match=f"it is commit {land.entry(entry)['commit_sha']}"):
+        roll_back(land.runtime, entry, plan(land, entry, actions=[action]), by="ann", reason="regression")
+    assert (everything(land.checkout), ledger(land, entry)) == before
+
+
+def test_a_patch_is_taken_back_with_the_merge_that_brought_it(land: Landscape) -> None:
+    entry = landed(land)
+    action = revert(land, entry) | {"commit_sha": git(land.checkout, "rev-parse", "main").strip()}
+    roll_back(land.runtime, entry, plan(land, entry, actions=[action]), by="ann", reason="regression")
+    assert (land.checkout / "app.py").read_text() == FILES["app.py"]
+    assert state(land.client, entry) == "rolled_back"
+
+
 def test_asked_again_it_does_nothing_twice(land: Landscape) -> None:
     entry = landed(land)
     wanted = plan(land, entry)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -87,6 +88,27 @@ def test_hello_is_born_whole_and_started(submitted: Submit, client: Client, dba:
     assert state(client, run.id) == "running"
 
 
+def test_a_task_that_is_told_no_terms_gets_those_of_the_settings_at_its_birth(
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path, project: UUID
+) -> None:
+    """Ruling 7: both are settings. A plan's task and one that is created alone are filled in alike, and say so."""
+    chosen = make_runtime(task_retries=1, task_timeout_seconds=7.5)
+    said = "tasks: [{id: told, shell: x, retries: 0, timeout: 9}, {id: left, shell: x}]"
+    plan = plan_of(f"id: w, {said}, gates: [{{id: g, type: LINT, shell: x}}]")
+    submit(chosen, read_plan(plan), by="ann", directory=tmp_path)
+    workstream = rows(dba, "workstream")["w"]["id"]
+    create = partial(Client(chosen).create, "task", project_id=project)
+    create("alone", context={"name": "alone", "workstream_id": workstream, "timeout_sec": None})
+    create("own", context={"name": "own", "workstream_id": workstream, "max_retries": 5, "timeout_sec": 2})
+    expected = {"w/told": (0, 9.0), "w/left": (1, 7.5), "alone": (1, 7.5), "own": (5, 2.0)}
+    found = rows(dba, "task")
+    assert {name: (each["max_retries"], each["timeout_sec"]) for name, each in found.items()} == expected
+    typed = dba.execute("SELECT task_id::text, max_retries, timeout_sec FROM tasks").fetchall()
+    assert {id_: terms for id_, *terms in typed} == {found[name]["id"]: [*terms] for name, terms in expected.items()}
+    (gate,) = rows(dba, "test_gate").values()
+    assert (gate["timeout_sec"], "max_retries" in gate) == (1800, False)
+
+
 def test_delivery_says_everything_where_tables_guards_and_workers_look(
     submitted: Submit, dba: Dba, tmp_path: Path
 ) -> None:
@@ -99,7 +121,7 @@ def test_delivery_says_everything_where_tables_guards_and_workers_look(
     fix, document = workstreams["fix"], workstreams["document"]
     assert (fix["is_critical"], fix["task_count"], fix["title"]) == (True, 2, "The fix itself")
     assert fix["gates"] == [gates["fix/audit"]["id"]]
-    assert (document["depends_on"], document["affinity"]) == ([fix["id"]], ["writer"])
+    assert (document["depends_on"], document["affinity"]) == ([fix["id"]], [])
     install = found["fix/install"]
     assert (install["max_retries"], install["tool"], install["timeout_sec"]) == (5, "package-index", 600)
     assert install["backoff"] == {"base": 2.0, "factor": 2.0, "cap": 60.0}
@@ -116,6 +138,7 @@ def test_delivery_says_everything_where_tables_guards_and_workers_look(
     explain = found["document/explain"]
     assert explain["agent"]["inputs"] == {"audience": "accountants", "longest_words": 600}
     assert explain["required_capabilities"] == ["prose", "interlock:agent"]
+    assert explain["affinity"] == ["writer", "agent"]
     spell = found["document/spell"]
     assert (spell["expected_exit_codes"], spell["limits"]) == ([0, 65], {"memory": 512 * 1024**2, "cpu_seconds": 60})
     announce = found["document/announce"]
@@ -163,21 +186,37 @@ def test_long_names_are_shortened_and_stay_apart(submitted: Submit, dba: Dba) ->
     assert all(len(each) <= LONGEST_ENTITY and each.startswith(run.name[:40]) for each in found)
 
 
-def test_two_runs_share_patches_and_the_breakers_that_the_first_one_made(
+def test_two_runs_share_patches_and_breakers_which_are_as_the_last_plan_says(
     submitted: Submit, dba: Dba, tmp_path: Path
 ) -> None:
     repositories.make(tmp_path / "code")
     (tmp_path / "a.patch").write_text("diff --git a/x b/x\n")
-    first, second = (
+    plans = [
         plan_of(
             "id: w, tasks: [{id: a, patch: a.patch, tool: net}]",
-            more=f"repository: {{path: code}}\ntools: {{net: {{failure_threshold: {threshold}}}}}",
+            more=f"repository: {{path: code}}\ntools: {{net: {configuration}}}",
         )
-        for threshold in (2, 9)
-    )
-    assert submitted(first).name != submitted(second).name
+        for configuration in ("{failure_threshold: 2}", "{cooldown_seconds: 3m, success_threshold: 4}")
+    ]
+    names, found = set(), []
+    for plan in plans:
+        names.add(submitted(plan).name)
+        found += dba.execute(
+            "SELECT failure_threshold, cooldown_seconds, success_threshold FROM circuit_breakers"
+        ).fetchall()
+    assert len(names) == 2
     assert dba.execute("SELECT count(*) FROM patches").fetchone() == (1,)
-    assert dba.execute("SELECT failure_threshold FROM circuit_breakers").fetchall() == [(2,)]
+    assert found == [(2, 60, 1), (5, 180, 4)]
+
+
+def test_what_a_plan_leaves_out_of_a_tool_is_as_the_settings_say(
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    runtime = make_runtime(breaker_failure_threshold=2, breaker_cooldown_seconds=7.5, breaker_success_threshold=3)
+    plan = plan_of(f"id: w, {tasks('a')}", more="tools: {net: {cooldown_seconds: 9}}")
+    submit(runtime, read_plan(plan), by="ann", directory=tmp_path)
+    row = dba.execute("SELECT failure_threshold, cooldown_seconds, success_threshold FROM circuit_breakers").fetchone()
+    assert row == (2, 9, 3)
 
 
 def test_ten_thousand_tasks_are_submitted_in_seconds(submitted: Submit, dba: Dba) -> None:

@@ -95,7 +95,7 @@ def test_what_it_holds_is_told_by_its_history_and_given_back_at_its_end(supervis
     assert supervisor.complete(worker).subject["resources"] == []
 
 
-@pytest.mark.parametrize("ref", ["no-such-worker", str(uuid7())])
+@pytest.mark.parametrize("ref", ["no-such-worker", str(uuid7())], ids=["a name", "a UUID"])
 def test_a_worker_nobody_made_is_unknown(supervisor: Supervisor, ref: str) -> None:
     with pytest.raises(UnknownInstance):
         supervisor.start(ref)

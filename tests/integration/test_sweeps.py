@@ -163,17 +163,31 @@ def test_prune_is_bounded(
         assert [sweeps.prune(connection, keep_days=30) for _ in range(4)] == [4, 4, 1, 0]
 
 
+def test_effects_that_are_done_have_a_keeping_time_of_their_own(
+    make_runtime: Callable[..., Runtime], project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    runtime = make_runtime(keep_finished_days=30.0, keep_effects_days=1.0)
+    client = Client(runtime)
+    applied(client, client.create("approval", "A-1", project_id=project)["id"], "reject")
+    dba.execute("UPDATE effects SET status = 'done', finished_at = now() - interval '2 days'")
+    dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '2 days' WHERE finished_at IS NOT NULL")
+    (effects,) = dba.execute("SELECT count(*) FROM effects").fetchone() or (0,)
+    assert sweeping.run(runtime, "prune") == effects > 0
+    assert dba.execute("SELECT count(*) FROM trigger_requests WHERE status = 'applied'").fetchone() == (1,)
+
+
 def test_a_timer_not_yet_due_is_left_alone(client: Client, project: UUID) -> None:
     client.create("approval", "A-1", project_id=project)
     assert sweeping.run(client.runtime, "dispatch") == 0
 
 
-def test_the_relay_sweep_carries_events_and_without_redis_carries_none(
+def test_the_relay_sweep_carries_events_and_without_redis_none_to_the_stream(
     client: Client, story: UUID, make_runtime: Callable[..., Runtime], valkey: "Redis", dba: "psycopg.Connection[Any]"
 ) -> None:
     applied(client, story, "block")
-    without = make_runtime(broker_url="amqp://guest@127.0.0.1:1//")
-    assert sweeping.run(without, "relay") == 0
+    without = make_runtime(broker_url="amqp://guest@127.0.0.1:1//", journal=False)
+    assert sweeping.run(without, "relay") == 1  # they are counted all the same
+    assert valkey.xlen("interlock:events") == 0
     backdate(dba, BY_NAME["relay"].every_seconds)
     assert sweeping.run(client.runtime, "relay") == 1
     assert valkey.xlen("interlock:events") == 1

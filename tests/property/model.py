@@ -61,11 +61,17 @@ ASK_FIRST = {("sprint", "start"), ("sprint", "complete"), ("pr_review", "merge")
 DEADLINES = {("approval", "pending"): "expire", ("turnstile", "open"): "push"}
 FINISHED = {"applied", "rejected", "superseded", "dead"}
 ATTEMPTS = 3
+OPERATORS = {"ann"}
 
 
 def triggers(type_: str) -> list[str]:
     """Every trigger of a machine."""
     return sorted({trigger for _, trigger in MOVES[type_]})
+
+
+def states(type_: str) -> list[str]:
+    """Every state of a machine."""
+    return sorted({state for state, _ in MOVES[type_]} | {*MOVES[type_].values()})
 
 
 @dataclass(eq=False)
@@ -99,6 +105,7 @@ class Asked:
     attempts: int = 0
     granted: bool = False
     approval: Thing | None = None
+    to: str | None = None  # where an override is to lead
 
 
 @dataclass
@@ -152,7 +159,8 @@ class Model:
     def _due(self, lane: int) -> list[Asked]:
         def in_the_way(asked: Asked) -> bool:
             return any(
-                other.thing is asked.thing
+                asked.to is None
+                and other.thing is asked.thing
                 and other.status == "scheduled"
                 and other.attempts > 0
                 and other.place < asked.place
@@ -171,6 +179,11 @@ class Model:
         dest = MOVES[thing.type].get((thing.state, asked.trigger))
         if dest is None:
             asked.status = "rejected"
+            return True
+        if asked.to is not None:  # guards and approvals are passed over, the machine is not
+            asked.status = "applied" if asked.by in OPERATORS and asked.to == dest else "rejected"
+            if asked.status == "applied":
+                self._move(asked, dest, ended)
             return True
         if asked.trigger == "coin" and asked.by in self.broken:
             asked.attempts += 1

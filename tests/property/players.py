@@ -1,21 +1,24 @@
 """Processes that carry out one run together: each is scheduler, applier and worker at once, in an order of its own."""
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from db.connect import transaction
+from db.connect import retryable, transaction
 from db.requests import LANES
 from workers.client import Client
 from workers.firing import Firing
 from workers.orchestration.scheduler import schedule
 from workers.runtime import Runtime
 from workers.settings import Settings
+
+T = TypeVar("T")
 
 FORKS = multiprocessing.get_context("forkserver")  # never a fork of pytest itself, with its connections
 PATIENCE_SECONDS = 120.0
@@ -85,8 +88,8 @@ def _carry_out(settings: Settings, run: UUID, worker: UUID, fates: Fates, seed: 
     ready.wait(PATIENCE_SECONDS)
     while True:
         for lane in chances.sample(range(LANES), LANES):
-            runtime.applier.apply_lane(lane)
-        read += (seen := schedule(runtime, run))
+            _insisting(lambda lane=lane: runtime.applier.apply_lane(lane))
+        read += (seen := _insisting(lambda: schedule(runtime, run)))
         with transaction(runtime.database) as connection:
             found = [dict(row) for row in connection.execute(text(OPEN), {"run": run}).mappings()]
             state = connection.execute(text(STATE), {"run": run}).scalar_one()
@@ -95,6 +98,16 @@ def _carry_out(settings: Settings, run: UUID, worker: UUID, fates: Fates, seed: 
         client.fire_many([*_reports(chances.sample(found, min(len(found), 10)), worker, fates)])
     runtime.close()
     return read
+
+
+def _insisting(work: Callable[[], T]) -> T:
+    """As Celery's tasks do: what collided with another's work is done again."""
+    while True:
+        try:
+            return work()
+        except DBAPIError as error:
+            if not retryable(error):
+                raise
 
 
 def _reports(found: list[dict[str, Any]], worker: UUID, fates: Fates) -> Iterator[Firing]:

@@ -110,22 +110,24 @@ class World:
     def _do(self, thing: Thing, what: str) -> None:
         if what == "again":
             assert isinstance(thing, Gate)
-            self._run_again(thing)
+            self.run_again(thing, reruns=thing.reruns - 1)
         elif what == "land":
             assert isinstance(thing, Workstream)
             thing.landing = True
         else:
             thing.state = what
+            if isinstance(thing, Task) and what == "cancelled":
+                thing.given_up = True
 
-    def _over(self, home: Workstream) -> bool:
+    def over(self, home: Workstream) -> bool:
         return home.ended or self.run.ended
 
     def _task_due(self, task: Task) -> str | None:  # noqa: PLR0911 - a line for each rule
         if task.ended:
             return None
-        if self._over(task.home):
+        if self.over(task.home):
             return "cancelled"
-        never = any(each.state in ("failed", "cancelled") for each in task.after) or any(map(self._never, task.before))
+        never = any(each.state in ("failed", "cancelled") for each in task.after) or any(map(self.never, task.before))
         now = all(each.state == "completed" for each in task.after) and all(g.state == "PASSED" for g in task.before)
         match task.state:
             case "pending" if never or any(gate.state in ("FAILED", "BLOCKED") for gate in task.before):  # 3.1.2, 2
@@ -136,7 +138,7 @@ class World:
                 return "cancelled"
             case "blocked" if now:
                 return "pending"
-            case "validating" if any(map(self._never, task.gates)):
+            case "validating" if any(map(self.never, task.gates)):
                 return "failed"
             case "validating" if all(gate.state == "PASSED" for gate in task.gates):  # 3.1.2, 1
                 return "completed"
@@ -146,10 +148,10 @@ class World:
         match gate.state:
             case "FAILED" if self._may_run_again(gate) and not gate.replaced:
                 waiting = [each for each in self.gates if gate in each.after and each.state == "PENDING"]
-                return "again" if all(self._over(each.home) for each in waiting) else None  # they are blocked first
+                return "again" if all(self.over(each.home) for each in waiting) else None  # they are blocked first
             case "BLOCKED" if all(each.state == "PASSED" for each in gate.after):
                 return "PENDING"
-            case "PENDING" if not self._over(gate.home):
+            case "PENDING" if not self.over(gate.home):
                 if any(each.state in ("FAILED", "BLOCKED") for each in gate.after):
                     return "BLOCKED"
                 if all(each.state == "PASSED" for each in gate.after) and self._its_moment(gate):
@@ -157,7 +159,7 @@ class World:
         return None
 
     def _may_run_again(self, gate: Gate) -> bool:
-        return gate.reruns > 0 and not self._over(gate.home)
+        return gate.reruns > 0 and not self.over(gate.home)
 
     def _its_moment(self, gate: Gate) -> bool:
         if gate.moment == "start":
@@ -170,14 +172,14 @@ class World:
     def _judged(self, gate: Gate) -> list[Task]:
         return [task for task in self.tasks if gate in task.gates]
 
-    def _never(self, gate: Gate) -> bool:
+    def never(self, gate: Gate) -> bool:
         """Can this gate never pass any more? (Ruling 5: what depends on it can never be satisfied.)"""
         if gate.state == "FAILED":
             return not self._may_run_again(gate)
         if gate.state not in ("PENDING", "BLOCKED"):
             return False
         nothing_to_judge = gate.moment == "task" and all(task.ended for task in self._judged(gate))
-        return self._over(gate.home) or nothing_to_judge or any(map(self._never, gate.after))
+        return self.over(gate.home) or nothing_to_judge or any(map(self.never, gate.after))
 
     def _workstream_due(self, workstream: Workstream) -> str | None:  # noqa: PLR0911 - a line for each rule
         if workstream.ended or self.run.state == "pending":
@@ -190,6 +192,8 @@ class World:
                 return self._may_open(workstream)
             case "ready" if WORKED.intersection(states):
                 return "executing"
+            case "ready" if not states:  # an operator left every one out
+                return "skipped"
             case "ready" if all(state == "cancelled" for state in states):
                 return "cancelled"
             case "executing" if any(task.critical and task.state == "failed" for task in workstream.tasks):
@@ -198,7 +202,7 @@ class World:
                 return "validating"
             case "executing" if all(task.ended for task in workstream.tasks):  # ruling 5
                 return "failed"
-            case "validating" if any(map(self._never, workstream.final)):
+            case "validating" if any(map(self.never, workstream.final)):
                 return "failed"
             case "validating" if all(gate.state == "PASSED" for gate in workstream.final):
                 return None if workstream.landing else "land"
@@ -224,10 +228,10 @@ class World:
         well = all(each.state in ("completed", "skipped") for each in self.workstreams)
         return "succeeded" if well else "failed"
 
-    def _run_again(self, old: Gate) -> None:
+    def run_again(self, old: Gate, *, reruns: int) -> None:
         """Ruling 1: a new one takes the place of the failed one wherever that was named."""
         base, _, number = old.name.partition("#")
-        again = Gate(f"{base}#{int(number or 0) + 1}", home=old.home, moment=old.moment, reruns=old.reruns - 1)
+        again = Gate(f"{base}#{int(number or 0) + 1}", home=old.home, moment=old.moment, reruns=reruns)
         again.after, old.replaced = list(old.after), True
         self.gates.append(again)
         named_in = [each.after for each in self.gates if each is not again]

@@ -7,7 +7,9 @@ import psycopg
 
 RULES: dict[str, LiteralString] = {
     "1.3.7 (1) a workstream is where its tasks are": """
-        SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id WHERE w.run_id = %(run)s
+        SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
+         WHERE w.run_id = %(run)s AND NOT t.left_out AND NOT EXISTS (
+               SELECT FROM workflow_transitions m WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')
            AND (w.state IN ('planned', 'ready', 'blocked')
                    AND t.state IN ('running', 'validating', 'completed', 'failed')
                 OR w.state = 'validating' AND t.state <> 'completed'
@@ -15,20 +17,27 @@ RULES: dict[str, LiteralString] = {
                    AND t.state NOT IN ('completed', 'failed', 'cancelled'))""",
     "1.3.7 (2) completed is when all tasks are": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
-         WHERE w.run_id = %(run)s AND w.state = 'completed' AND t.state <> 'completed'""",
+         WHERE w.run_id = %(run)s AND w.state = 'completed' AND t.state <> 'completed' AND NOT t.left_out
+           AND NOT EXISTS (SELECT FROM workflow_transitions m
+                            WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
     "1.3.7 (3) a critical failure fails the workstream": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
-         WHERE w.run_id = %(run)s AND t.is_critical AND t.state = 'failed'
-           AND w.state NOT IN ('failed', 'cancelled', 'paused')""",
+         WHERE w.run_id = %(run)s AND t.is_critical AND t.state = 'failed' AND NOT t.left_out
+           AND w.state NOT IN ('failed', 'cancelled', 'paused')
+           AND NOT EXISTS (SELECT FROM workflow_transitions m
+                            WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
     "1.3.7 (5) only what completed is merged": """
         SELECT w.ws_id FROM workstreams w JOIN effects e ON e.workflow_id = w.ws_id
           JOIN tasks t ON t.workstream_id = w.ws_id
-         WHERE w.run_id = %(run)s AND e.name = 'land_workstream' AND t.state <> 'completed'""",
+         WHERE w.run_id = %(run)s AND e.name = 'land_workstream' AND t.state <> 'completed' AND NOT t.left_out
+           AND NOT EXISTS (SELECT FROM workflow_transitions m
+                            WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
     "1.3.7 (6) no workstream begins before those it depends on have completed": """
         SELECT w.ws_id FROM workstreams w JOIN workstreams o ON o.ws_id = ANY (w.depends_on)
          WHERE w.run_id = %(run)s AND o.state <> 'completed'
            AND EXISTS (SELECT FROM workflow_transitions t
-                        WHERE t.workflow_id = w.ws_id AND t.to_state IN ('ready', 'executing'))""",
+                        WHERE t.workflow_id = w.ws_id AND t.to_state IN ('ready', 'executing')
+                          AND NOT t.metadata ? 'override')""",
     "1.4.5 (3) who runs has a worker, and only who runs": """
         SELECT task_id FROM tasks WHERE run_id = %(run)s AND (state = 'running') <> (worker_id IS NOT NULL)""",
     "1.4.5 (4) no more retries than allowed": """
@@ -71,7 +80,7 @@ RULES: dict[str, LiteralString] = {
                                count(*) FILTER (WHERE t.state = 'cancelled') AS cancelled,
                                count(*) FILTER (WHERE t.state = 'blocked') AS blocked,
                                count(*) FILTER (WHERE t.state = 'failed' AND t.is_critical) AS critical
-                          FROM tasks t WHERE t.workstream_id = w.ws_id) f,
+                          FROM tasks t WHERE t.workstream_id = w.ws_id AND NOT t.left_out) f,
                LATERAL (SELECT count(*) FILTER (WHERE o.state NOT IN ('completed', 'failed', 'cancelled', 'skipped'))
                                    AS unfinished,
                                count(*) FILTER (WHERE o.state = 'skipped') AS skipped,

@@ -48,3 +48,5 @@ class Task(Thing):
     after: list["Task"] = field(default_factory=list)
     before: list[Gate] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
+    given_up: bool = False  # cancelled, and not by a person
+    left_out: bool = False  # by an operator: it counts no more

@@ -24,7 +24,7 @@ from db import audit, definitions, requests
 from db.connect import transaction
 from db.requests import LANES, lane_of
 from tests import machines
-from tests.property.model import ATTEMPTS, FINISHED, Asked, Model, Thing, triggers
+from tests.property.model import ATTEMPTS, FINISHED, MOVES, Asked, Model, Thing, states, triggers
 from workers.client import Client
 from workers.runtime import Runtime
 from workflows.catalogue import catalogue
@@ -41,6 +41,10 @@ picks = st.integers(0, 10_000)
 ALL_REQUESTS = """
 SELECT request_id, seq, workflow_id, trigger, triggered_by, origin, bound_version, status, attempts, granted, held_by
   FROM trigger_requests WHERE workflow_id = ANY(%s) ORDER BY seq"""
+OVERRIDES = """
+SELECT count(*) AS overrides, count(*) FILTER (WHERE t.severity <> 'warning' OR t.metadata->>'operator' <> 'ann'
+                                               OR NOT t.metadata->'override' ? 'passed_over') AS silent
+  FROM workflow_transitions t JOIN trigger_requests r USING (request_id) WHERE r.origin = 'override'"""
 ALL_INSTANCES = "SELECT id, current_state, version FROM workflow_instances WHERE project_id = %s"
 ALL_EVENTS = """
 SELECT workflow_id, seq, from_state, to_state, trigger, triggered_by FROM workflow_transitions
@@ -84,6 +88,17 @@ class EngineAndModel(RuleBasedStateMachine):
         legal = self.client.show(self.ids[thing])["legal"]
         if legal:
             self._fire(thing, known.index(legal[which % len(legal)]), by)
+
+    @rule(which=picks, trigger=picks, by=st.sampled_from(("ann", "ann", "bob")), to=picks)
+    def override(self, which: int, trigger: int, by: str, to: int) -> None:
+        thing = self._thing(which)
+        self._override(thing, self._one_of(triggers(thing.type), trigger), by, self._one_of(states(thing.type), to))
+
+    @rule(which=picks, by=st.sampled_from(("ann", "ann", "bob")))
+    def override_what_is_legal(self, which: int, by: str) -> None:
+        thing = self._thing(which)
+        if legal := [(trigger, to) for (state, trigger), to in MOVES[thing.type].items() if state == thing.state]:
+            self._override(thing, legal[which % len(legal)][0], by, legal[which % len(legal)][1])
 
     @rule(latest=st.booleans(), voters=st.lists(agents, min_size=2, max_size=4), reject=st.integers(0, 5))
     def vote(self, latest: bool, voters: list[str], reject: int) -> None:
@@ -216,6 +231,18 @@ class EngineAndModel(RuleBasedStateMachine):
         self.model.asked.append(asked)
         self._agree_on_new([])
 
+    def _override(self, thing: Thing, trigger: str, by: str, to: str) -> None:
+        name = uuid7().hex
+        said = {"operator": by, "reason": "as drawn", "override": {"to": to}}
+        wanted = {
+            "request_id": name, "fingerprint": name, "workflow_id": self.ids[thing], "trigger": trigger,
+            "triggered_by": by, "metadata": said, "origin": "override",
+        }  # fmt: skip
+        with transaction(self.client.runtime.database) as connection:
+            requests.accept(connection, [wanted])
+        self.model.asked.append(Asked(thing, trigger, by, "pending", name=name, origin="override", to=to))
+        self._agree_on_new([])
+
     def _round(self, lane: int, limit: int) -> None:
         due = [asked for asked in self.model.asked if asked.status == "pending" and asked.thing.lane == lane]
         done = self.client.runtime.applier.apply_lane(lane, limit=limit)
@@ -294,3 +321,6 @@ def test_the_engine_does_what_the_plain_model_says(
     verdict = audit.verify(engine.runtime.database)
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 100  # they did move
+    (told,) = watching.execute(OVERRIDES).fetchall()
+    assert told["overrides"] > 20
+    assert told["silent"] == 0

@@ -1,6 +1,7 @@
 """Runs against a plain model: random plans, workers, gates and people; every run ends as the rules say (SSOT 1-3)."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -11,9 +12,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from db import audit
+from tests.property.crews import Crew
 from tests.property.play import Play, Theatre, finish, take
 from tests.property.players import Fates, play_together
 from tests.property.run_model import World
+from tests.property.run_overrides import override, override_blindly
 from tests.property.run_rules import broken_rules
 from tests.property.run_things import ENDED
 from tests.property.runs import Run, many_tasks, runs
@@ -26,10 +29,23 @@ Dba = psycopg.Connection[Any]
 
 EXAMPLES = 70
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
-VERBS = ["answer"] * 12 + ["time_passes"] * 2 + ["late", "again", "pause", "pause", "resume", "interfere"]
+VERBS = (
+    ["answer"] * 12
+    + ["time_passes"] * 2
+    + ["late", "again", "pause", "pause", "resume", "interfere"]
+    + ["override"] * 4
+)
 STEPS = st.lists(st.lists(st.sampled_from(VERBS), min_size=1, max_size=4), max_size=12)
+CREWS = 30
+DEEDS = (
+    *["hire"] * 2 + ["claim"] * 8 + ["finish"] * 4 + ["others"] * 4,
+    *["silent", "killed", "killed", "heard_of", "leave", "drain", "time_passes", "interfere"],
+)
+TAKEN_AWAY = """
+SELECT count(*) FROM trigger_requests WHERE request_id LIKE 'claim:%:given_back:%' AND status = 'applied'"""
 STATES = """
 SELECT entity_id, current_state FROM workflow_instances WHERE workflow_type NOT IN ('worker', 'approval')"""
+BY_HAND = "SELECT to_state, count(*) FROM workflow_transitions WHERE metadata ? 'operator' GROUP BY to_state"
 REFUSED = "SELECT trigger, result FROM trigger_requests WHERE status NOT IN ('applied', 'superseded', 'scheduled')"
 SIGNALLED = """
 SELECT (SELECT count(*) FROM workflow_instances WHERE workflow_type IN ('workstream', 'task', 'test_gate'))
@@ -53,27 +69,70 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
         seed=st.integers(0, 2**32 - 1),  # Hypothesis's own chances would nearly always let everything go well
     )
     def play_it(run: Run, steps: list[Any], unstarted: int, well: int, seed: int) -> None:
-        play, chances = Play(make_stage(), run.world(), well), Random(seed)
-        play.stage.submit(run.workstreams, run.tasks, run.gates)
-        play.stage.ids["run"] = play.stage.run
-        for each in play.world.workstreams:
-            if each.name in run.skipped:
-                play.say(each, "skip", reason="left out")
-        play.end_step()
+        play, chances = begun(make_stage(), run, well), Random(seed)
         for number, step in enumerate(steps):
             if number == unstarted:
                 play.say(play.world.run, "start")
             for verb in step:
+                if verb == "override":
+                    override(play, chances)
+                else:
+                    take(play, verb, chances)
+            play.end_step()
+        for _ in range(chances.randrange(8)):  # in the thick of it
+            override(play, chances)
+            for verb in ("answer", "answer", "pause" if chances.random() < 0.1 else "answer"):
                 take(play, verb, chances)
             play.end_step()
         finish(play, chances)
-        assert all(each.state in ENDED for each in (play.world.run, *play.world.workstreams, *play.world.tasks))
+        assert not_ended(play) == []
         assert broken_rules(dba, play.stage.run) == []
 
     play_it()
     verdict = audit.verify(make_stage().runtime.database)
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 10 * EXAMPLES  # they did move
+    by_hand = dict(dba.execute(BY_HAND).fetchall())
+    assert {"completed", "failed", "cancelled", "pending"} <= by_hand.keys(), by_hand
+    assert sum(by_hand.values()) > EXAMPLES  # operators too
+
+
+def test_every_run_ends_whoever_of_its_crew_is_killed(make_stage: Callable[[], Stage], dba: Dba) -> None:
+    @hypothesis_settings(max_examples=CREWS, report_multiple_bugs=False, phases=PHASES)
+    @given(run=runs(), deeds=st.sampled_from([0, 10, 20, *[30] * 8]), seed=st.integers(0, 2**32 - 1))
+    def play_it(run: Run, deeds: int, seed: int) -> None:
+        play, chances = begun(make_stage(), run, 8), Random(seed)
+        crew = Crew(play, chances)
+        play.say(play.world.run, "start")
+        play.end_step()
+        for deed in ["hire", "claim", "killed", *chances.choices(DEEDS, k=deeds), "hire", "claim", "killed"]:
+            crew.take(deed)
+        crew.carry_on()
+        assert not_ended(play) == []
+        assert broken_rules(dba, play.stage.run) == []
+
+    play_it()
+    assert dba.execute(TAKEN_AWAY).fetchone() > (CREWS // 3,)  # it did come to that
+    assert audit.verify(make_stage().runtime.database).ok
+
+
+def begun(stage: Stage, run: Run, well: int) -> Play:
+    """A run that was submitted, beside its model; what it leaves out is skipped."""
+    play = Play(stage, run.world(), well)
+    stage.submit(run.workstreams, run.tasks, run.gates)
+    stage.ids["run"] = stage.run
+    for each in play.world.workstreams:
+        if each.name in run.skipped:
+            play.say(each, "skip", reason="left out")
+    play.end_step()
+    return play
+
+
+def not_ended(play: Play) -> list[str]:
+    """What of a run has not ended."""
+    return [
+        each.name for each in (play.world.run, *play.world.workstreams, *play.world.tasks) if each.state not in ENDED
+    ]
 
 
 def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage], settings: Settings, dba: Dba) -> None:
@@ -103,3 +162,24 @@ def play_the_model(world: World, fates: Fates) -> None:
             world.told(thing, fates.trigger(thing.name, thing.state, getattr(thing, "retries", 0)))
         world.settle()
     assert world.run.ended
+
+
+def test_overrides_among_busy_schedulers_break_no_rule(
+    make_stage: Callable[[], Stage], settings: Settings, dba: Dba
+) -> None:
+    run, fates = many_tasks()
+    stage, chances = make_stage(), Random(2026)
+    stage.submit(run.workstreams, run.tasks, run.gates)
+    worker = stage.worker()
+    stage.client.fire(stage.run, "start", by="test")
+    with ThreadPoolExecutor(1) as pool:
+        played = pool.submit(play_together, settings, stage.run, worker, fates, players=3)
+        done = 0
+        while not played.done():
+            done += override_blindly(stage, [*run.tasks], chances)
+        assert min(played.result()) > 0
+    assert done > 10
+    assert stage.state("run") in ENDED
+    assert broken_rules(dba, stage.run) == []
+    verdict = audit.verify(stage.runtime.database)
+    assert verdict.ok, verdict.problems

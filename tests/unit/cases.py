@@ -10,7 +10,7 @@ from workflows.outcomes import Applied, Rejected
 
 GOOD_METADATA = {
     "exit_code": 0,
-    "worker_id": "w-1",
+    "worker_id": "01890000-0000-7000-8000-000000000001",
     "capabilities": ["git", "python"],
     "reason": "because",
     "authorized_by": "ann",
@@ -38,6 +38,8 @@ CONTRARY: dict[tuple[str, str], dict[str, Any]] = {
     ("task", "dependency_check_failed"): {"depends_on": "running", "gates": "FAILED"},
     ("workstream", "dependency_check_failed"): {"depends_on": "executing"},
     ("workstream", "step_fails"): {"steps": "S_FAILED"},
+    ("workstream", "patch_set_aside"): {"patches": "quarantined"},
+    ("workstream", "tasks_lost"): {"row": {"completed_tasks": 1}},
     ("test_gate", "dependency_failed"): {"depends_on": "FAILED"},
     ("step", "failure"): {"metadata": {"exit_code": 1}},
     ("workstream", "max_retries_exceeded"): {"row": {"retry_count": 3}},

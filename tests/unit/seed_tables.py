@@ -50,7 +50,7 @@ RUN = table(
     """,
 )
 WORKSTREAM = table(
-    "SSOT 1.3, with the triggers of seed 001",
+    "SSOT 1.3 and 3.2.1, with the triggers of seed 001",
     "planned ready blocked executing validating completed failed cancelled skipped",
     "completed failed cancelled skipped",
     """
@@ -63,7 +63,7 @@ WORKSTREAM = table(
     ready -> skipped ! warning
     ready -> cancelled : user_cancelled ! warning
     executing -> validating : all_tasks_completed
-    executing -> failed : critical_task_failed ! critical
+    executing -> failed : critical_task_failed patch_set_aside ! critical
     executing -> cancelled : user_cancelled ! warning
     validating -> completed : validation_passed
     validating -> failed : validation_failed ! error
@@ -74,6 +74,7 @@ WORKSTREAM_1_1 = table(
     "paused",
     "",
     """
+    executing -> failed : critical_task_failed patch_set_aside tasks_lost ! critical
     executing -> paused ! warning
     paused -> executing ! warning
     blocked -> skipped ! warning
@@ -176,6 +177,9 @@ PATCH_LEDGER = table(
     committed -> rolled_back ! critical
     quarantined -> dropped ! warning
     """,
+)
+PATCH_LEDGER_1_1 = table(
+    "SSOT 2.2.3's diagram, ruling 5", "", "", "verified -> quarantined ! warning", and_all_of=PATCH_LEDGER
 )
 TEST_GATE = table(
     "SSOT 2.3",
@@ -303,6 +307,7 @@ TABLES: dict[tuple[str, str], Table] = {
     ("worker", "1.1.0"): WORKER_1_1,
     ("uet_worker", "1.0.0"): UET_WORKER,
     ("patch_ledger", "1.0.0"): PATCH_LEDGER,
+    ("patch_ledger", "1.1.0"): PATCH_LEDGER_1_1,
     ("test_gate", "1.0.0"): TEST_GATE,
     ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
     ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
@@ -310,7 +315,9 @@ TABLES: dict[tuple[str, str], Table] = {
 }
 
 # Moves along a pair of the table by another trigger than the one that gives the pair its severity.
-MORE_SEVERE = {
+OTHERWISE_SEVERE = {
+    ("workstream", "patch_set_aside", "executing"): "error",  # SSOT 3.2.1, rule 2; nothing critical failed
+    ("workstream", "tasks_lost", "executing"): "error",
     ("worker", "max_timeout_exceeded", "idle"): "error",
     ("uet_worker", "worker_crashed", "IDLE"): "error",
     ("uet_worker", "worker_crashed", "DRAINING"): "error",

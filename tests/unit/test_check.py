@@ -19,6 +19,7 @@ SOUND = Definition(
     states=("off", "on", "broken"),
     initial="off",
     terminal=frozenset({"broken"}),
+    order=(("off", "on"), ("broken",)),
     transitions=(T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")),
 )
 WAITS = Guard("patient", lambda case: False, "held", wait=True)
@@ -78,6 +79,54 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+BOUND = Guard("so_often", lambda case: True, "used up", bounds=True)
+FORWARD = (("off",), ("on",), ("broken",))
+
+
+def test_a_move_to_an_earlier_level_says_why_it_may() -> None:
+    with pytest.raises(InvalidDefinition, match=r"'release' goes back from 'on' to 'off' and does not say why"):
+        check(replace(SOUND, order=FORWARD))
+    press, release, fall = SOUND.transitions
+    sent_back = (press, replace(release, back="rework"), fall)
+    assert check(replace(SOUND, order=FORWARD, transitions=sent_back)) == []
+    with pytest.raises(InvalidDefinition, match="'press' says that it goes back, and goes on"):
+        check(replace(SOUND, order=FORWARD, transitions=(replace(press, back="rework"), *sent_back[1:])))
+
+
+def test_a_retry_is_bounded_by_a_guard_somewhere_on_its_way_round() -> None:
+    press, release, fall = SOUND.transitions
+    again = replace(release, back="retry")
+    with pytest.raises(InvalidDefinition, match="'release' tries again from 'on', and no guard bounds how often"):
+        check(replace(SOUND, order=FORWARD, transitions=(press, again, fall)))
+    for moves in ((press, replace(again, when=(BOUND,)), fall), (replace(press, when=(BOUND,)), again, fall)):
+        assert check(replace(SOUND, order=FORWARD, transitions=moves)) == []
+    with pytest.raises(InvalidDefinition, match="no guard bounds"):  # there is another way round
+        check(
+            replace(
+                SOUND, order=FORWARD, transitions=(replace(press, when=(BOUND,)), T("turn", "off", "on"), again, fall)
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        ((("off", "on"),), "do not agree on 'broken'"),
+        ((("off", "on"), ("broken", "lost")), "do not agree on 'lost'"),
+        ((("off", "on"), ("broken", "off")), "has a state twice"),
+    ],
+)
+def test_an_order_has_every_state_once(order: Any, says: str) -> None:
+    with pytest.raises(InvalidDefinition, match=says):
+        check(replace(SOUND, order=order))
+
+
+def test_a_machine_that_goes_round_without_an_order_is_doubtful() -> None:
+    (doubt,) = check(replace(SOUND, order=()))
+    assert doubt.startswith("it can come back to 'off', and declares no order of its states")
+    assert check(replace(SOUND, order=(), transitions=(SOUND.transitions[0], SOUND.transitions[2]))) == []
+
+
 def test_a_sound_definition_has_nothing_to_say() -> None:
     assert check(SOUND) == []
 
@@ -101,12 +150,18 @@ def test_a_wait_without_a_deadline_is_doubtful_but_not_wrong() -> None:
 
 
 def test_an_exception_that_is_guarded_may_leave_a_terminal_state() -> None:
-    assert check(replace(SOUND, **with_move(T("mend", "broken", "off", when=(ALLOWED,), exceptional=True)))) == []
+    assert (
+        check(replace(SOUND, **with_move(T("mend", "broken", "off", when=(ALLOWED,), exceptional=True, back="rework"))))
+        == []
+    )
 
 
 def test_a_machine_may_never_end() -> None:
     for_ever = SOUND.transitions[:2]
-    assert check(replace(SOUND, states=("off", "on"), terminal=frozenset(), transitions=for_ever)) == []
+    assert (
+        check(replace(SOUND, states=("off", "on"), order=(("off", "on"),), terminal=frozenset(), transitions=for_ever))
+        == []
+    )
 
 
 def test_a_deadline_may_be_said_by_a_field() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from workflows.case import Case, Linked
+from workflows.case import Case, Linked, Override
 from workflows.catalogue import catalogue
 from workflows.decide import decide
-from workflows.definition import Deadline, Definition, Guard, T
+from workflows.definition import ApprovalPoint, Deadline, Definition, Guard, T
 from workflows.outcomes import Applied, Rejected, Superseded, Waiting
+from workflows.route import route
 
 STORY, PR_REVIEW, APPROVAL, SPRINT = (catalogue().get(type_) for type_ in ("story", "pr_review", "approval", "sprint"))
 MERGED = Linked("pr_review", "PR-1", "merged")
@@ -151,3 +152,87 @@ def test_deciding_twice_gives_the_same_and_changes_nothing() -> None:
     asked = case("analysis", "design_complete", context={"a": 1})
     assert decide(STORY, asked) == decide(STORY, asked)
     assert asked == case("analysis", "design_complete", context={"a": 1})
+
+
+def overridden(definition: Definition, state: str, trigger: str, to: str, *, allowed: bool = True, **facts: Any) -> Any:
+    return decide(definition, case(state, trigger, override=Override(to, allowed), **facts))
+
+
+def test_an_override_asks_no_guard_and_no_approval_and_says_which() -> None:
+    refusing = Guard("refusing", lambda asked: asked.context["missing"], "never")
+    door = guarded(T("push", "shut", "open", when=(refusing,), severity="info", approval=ApprovalPoint()))
+    outcome = overridden(door, "shut", "push", "open")
+    assert isinstance(outcome, Applied)
+    assert (outcome.dest, outcome.passed_over, outcome.severity) == ("open", ("refusing", "approval"), "warning")
+
+
+def test_an_override_takes_the_move_that_leads_where_it_says_not_the_first() -> None:
+    door = guarded(T("push", "shut", "open", severity="error"), T("push", "shut", "ajar"))
+    for to in ("open", "ajar"):
+        outcome = overridden(door, "shut", "push", to)
+        assert isinstance(outcome, Applied)
+        assert (outcome.dest, outcome.severity) == (to, "warning")
+
+
+@pytest.mark.parametrize(
+    ("moves", "state", "trigger", "code"),
+    [
+        ((T("push", "shut", "ajar"),), "shut", "push", "leads_elsewhere"),
+        ((T("push", "shut", "ajar"), T("push", "shut", "ajar")), "shut", "push", "leads_elsewhere"),
+        ((T("push", "shut", "open"),), "ajar", "push", "no_such_transition"),
+        ((T("push", "shut", "open"),), "shut", "pull", "no_such_transition"),
+    ],
+)
+def test_an_override_never_leaves_the_machine_and_is_told_what_is_legal(
+    moves: Any, state: str, trigger: str, code: str
+) -> None:
+    door = guarded(*moves)
+    outcome = overridden(door, state, trigger, "open" if code != "leads_elsewhere" or len(moves) == 1 else "ajar")
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["code"] == code
+    assert outcome.reason["legal"] == list(door.legal(state))
+
+
+def test_who_is_no_operator_overrides_nothing() -> None:
+    outcome = overridden(guarded(T("push", "shut", "open")), "shut", "push", "open", allowed=False)
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["code"] == "not_an_operator"
+
+
+def test_what_leaves_a_terminal_state_asks_its_guards_of_operators_too_and_keeps_its_severity() -> None:
+    ledger = catalogue().get("patch_ledger")
+    outcome = overridden(ledger, "committed", "roll_back", "rolled_back", metadata={"reason": "x"})
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["missing"] == ["authorized", "compensated"]
+    said = {"reason": "x", "authorized_by": "ann", "compensation": {"actions": []}}
+    outcome = overridden(ledger, "committed", "roll_back", "rolled_back", metadata=said)
+    assert isinstance(outcome, Applied)
+    assert (outcome.severity, outcome.passed_over) == ("critical", ())
+
+
+def test_an_override_of_a_state_since_left_is_superseded() -> None:
+    assert isinstance(overridden(STORY, "analysis", "block", "blocked", bound_version=0), Superseded)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    sorted(catalogue(), key=lambda each: (each.type, each.version)),
+    ids=lambda each: f"{each.type}-{each.version}",
+)
+def test_a_route_is_the_shortest_way_of_legal_moves_and_never_out_of_a_terminal_state(definition: Definition) -> None:
+    distances = {state: {state: 0} for state in definition.states}
+    for _ in definition.states:  # Bellman and Ford's way, which shares nothing with the one tried
+        for known in distances.values():
+            for move in definition.transitions:
+                for source in (each for each in move.sources if each in known and not move.exceptional):
+                    known[move.dest] = min(known.get(move.dest, len(definition.states)), known[source] + 1)
+    for state in definition.states:
+        for to in definition.states:
+            way = route(definition, state, to)
+            assert (None if way is None else len(way)) == distances[state].get(to)
+            here = state
+            for move in way or ():
+                assert here in move.sources
+                assert not move.exceptional
+                here = move.dest
+            assert way is None or here == to

@@ -14,7 +14,6 @@ from workflows.orchestration.derive import (
     RunCounts,
     WorkstreamCounts,
     dead_task_trigger,
-    failure_reason,
     run_trigger,
     workstream_trigger,
 )
@@ -66,7 +65,6 @@ def case_of(counts: WorkstreamCounts, trigger: str) -> Case:
         context={} if counts.task_count is None else {"task_count": counts.task_count},
         trigger=trigger,
         by="scheduler",
-        metadata={"reason": failure_reason(counts)},
         linked={
             role: tuple(Linked("any", f"{state}{number}", state) for state, n in states.items() for number in range(n))
             for role, states in roles.items()
@@ -163,7 +161,7 @@ def test_an_executing_workstream_is_led_where_the_ssot_derives_it_to_be(counts: 
         assert trigger == "critical_task_failed"
     else:  # executing, or what it cannot go back to: ruling 5 once every task has ended
         ended = counts.completed + counts.failed + counts.cancelled
-        assert trigger == ("critical_task_failed" if ended == counts.total else None)
+        assert trigger == ("tasks_lost" if ended == counts.total else None)
 
 
 OWED: list[tuple[str, dict[str, Any], str | None]] = [
@@ -188,9 +186,10 @@ OWED: list[tuple[str, dict[str, Any], str | None]] = [
     ("executing", {"completed": 1, "retrying": 1}, None),
     ("executing", {"failed": 1, "pending": 1}, None),  # seed 001: without it, the others go on
     ("executing", {"failed": 1, "running": 1, "critical_failures": 1}, "critical_task_failed"),
-    ("executing", {"completed": 1, "failed": 1}, "critical_task_failed"),
-    ("executing", {"completed": 1, "cancelled": 1}, "critical_task_failed"),
-    ("executing", {"running": 1, "quarantined_patches": 1}, "critical_task_failed"),
+    ("executing", {"completed": 1, "failed": 1}, "tasks_lost"),
+    ("executing", {"completed": 1, "cancelled": 1}, "tasks_lost"),
+    ("executing", {"running": 1, "quarantined_patches": 1}, "patch_set_aside"),
+    ("executing", {"failed": 1, "critical_failures": 1, "quarantined_patches": 1}, "critical_task_failed"),
     ("validating", {"completed": 2}, None),
     ("validating", {"completed": 2, "quarantined_patches": 1}, "validation_failed"),
     ("paused", {"failed": 1, "critical_failures": 1}, None),
@@ -200,20 +199,6 @@ OWED: list[tuple[str, dict[str, Any], str | None]] = [
 @pytest.mark.parametrize(("state", "counts", "trigger"), OWED)
 def test_a_workstream_is_owed(state: str, counts: dict[str, Any], trigger: str | None) -> None:
     assert workstream_trigger(WorkstreamCounts(state, **counts)) == trigger
-
-
-@pytest.mark.parametrize(
-    ("counts", "reason"),
-    [
-        ({"failed": 1, "critical_failures": 1, "quarantined_patches": 1}, None),
-        ({"running": 1, "quarantined_patches": 1}, "quarantined_patch"),
-        ({"completed": 1, "cancelled": 1}, "tasks_can_never_run"),
-        ({"completed": 2}, None),
-        ({"running": 1}, None),
-    ],
-)
-def test_a_failing_workstream_says_why(counts: dict[str, Any], reason: str | None) -> None:
-    assert failure_reason(WorkstreamCounts("executing", **counts)) == reason
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from workflows.backoff import Growth
 from workflows.catalogue import catalogue
+from workflows.compare import compare
 from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Guard, T
-from workflows.export import canonical_checksum, checksum, mermaid, public, recorded, verdict
+from workflows.export import canonical_checksum, checksum, mermaid, public, recorded
 
 STORY, APPROVAL = catalogue().get("story"), catalogue().get("approval")
 RECORDED = {  # as released: an installation that has recorded these refuses to start with others
@@ -32,27 +33,30 @@ def last_move(**changed: object) -> Definition:
 CHANGES: dict[str, tuple[Definition, str]] = {
     "a state added": (
         replace(STORY, states=(*STORY.states, "archived"), terminal=STORY.terminal | {"archived"}),
-        "MAJOR: states added or removed: archived",
+        "MAJOR: state archived added",
     ),
     "a transition removed": (
         replace(STORY, transitions=STORY.transitions[:-1]),
-        "MAJOR: transitions removed: unblock (blocked → implementation)",
+        "MAJOR: transition unblock (blocked → implementation) removed",
     ),
-    "a transition redirected": (last_move(dest="analysis"), "MAJOR: transitions removed: unblock"),
+    "a transition redirected": (
+        last_move(dest="analysis"),
+        "MAJOR: transition unblock (blocked → implementation) removed",
+    ),
     "a transition added": (
         replace(STORY, transitions=(*STORY.transitions, T("abandon", "blocked", "done"))),
-        "MINOR: transitions added: abandon (blocked → done)",
+        "MINOR: transition abandon (blocked → done) added",
     ),
-    "a guard added": (last_move(when=(PASSES,)), "MINOR: guards"),
-    "an effect added": (last_move(effects=(Effect("notice"),)), "MINOR: guards"),
-    "an approval added": (last_move(approval=ApprovalPoint()), "MINOR: guards"),
-    "a severity changed": (last_move(severity="error"), "MINOR: guards"),
+    "a guard added": (last_move(when=(PASSES,)), 'MINOR: guards of unblock: none → ["passes"]'),
+    "an effect added": (last_move(effects=(Effect("notice"),)), "MINOR: effects of unblock"),
+    "an approval added": (last_move(approval=ApprovalPoint()), "MINOR: approval of unblock"),
+    "a severity changed": (last_move(severity="error"), "MINOR: severity of unblock"),
     "a deadline added": (
         replace(STORY, deadlines=MappingProxyType({"blocked": Deadline(60, "unblock")})),
-        "MINOR: guards",
+        "MINOR: deadline blocked added",
     ),
-    "metadata required": (replace(STORY, required_metadata=("points",)), "MINOR: guards"),
-    "an exception declared": (last_move(exceptional=True), "MINOR: guards"),
+    "metadata required": (replace(STORY, required_metadata=("points",)), "MINOR: required metadata points added"),
+    "an exception declared": (last_move(exceptional=True), "MINOR: exception of unblock"),
 }
 
 
@@ -86,14 +90,14 @@ def test_a_checksum_is_the_same_in_every_process() -> None:
 
 def test_prose_is_not_behaviour() -> None:
     assert checksum(replace(STORY, summary="Other words.")) == checksum(STORY)
-    assert verdict(recorded(STORY), recorded(STORY)) == "PATCH: words only"
+    assert compare(recorded(STORY), recorded(STORY)).verdict == "PATCH: words only"
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=[name.replace(" ", "-") for name in CHANGES])
 def test_every_change_of_behaviour_changes_the_checksum_and_asks_for_its_part_of_the_version(change: str) -> None:
     changed, says = CHANGES[change]
     assert checksum(changed) != checksum(STORY)
-    assert verdict(recorded(STORY), recorded(changed)).startswith(says)
+    assert compare(recorded(STORY), recorded(changed)).verdict.startswith(says)
 
 
 def test_what_an_earlier_release_recorded_still_has_its_checksum() -> None:

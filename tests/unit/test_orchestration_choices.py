@@ -10,7 +10,6 @@ from workflows.case import Linked
 from workflows.catalogue import catalogue
 from workflows.decide import decide
 from workflows.definition import Definition
-from workflows.orchestration.guards import NEVER_RUN, QUARANTINED_PATCH
 from workflows.outcomes import Applied, Rejected
 
 Facts = dict[str, Any]
@@ -48,20 +47,9 @@ LED: list[tuple[str, str, str, Facts, str]] = [
     ("task", "running", "timeout_exceeded", {"row": {"retry_count": 3}}, "failed"),
     ("task", "validating", "validation_passed", {"linked": {"patches": "committed"}}, "completed"),
     ("workstream", "planned", "all_tasks_created", {"context": {"task_count": 2}}, "ready"),
-    (
-        "workstream",
-        "executing",
-        "critical_task_failed",
-        {"row": {"critical_failures": 0}, "metadata": {"reason": QUARANTINED_PATCH}},
-        "failed",
-    ),
-    (
-        "workstream",
-        "executing",
-        "critical_task_failed",
-        {"row": {"critical_failures": 0, "completed_tasks": 1}, "metadata": {"reason": NEVER_RUN}},
-        "failed",
-    ),
+    ("workstream", "executing", "patch_set_aside", {"linked": {"patches": "dropped"}}, "failed"),
+    ("workstream", "executing", "patch_set_aside", {"linked": {"patches": "rolled_back"}}, "failed"),
+    ("workstream", "executing", "tasks_lost", {"row": {"critical_failures": 0, "completed_tasks": 0}}, "failed"),
     ("run", "running", "complete", {"row": {"completed_workstreams": 2, "skipped_workstreams": 0}}, "succeeded"),
     ("run", "running", "fail", {"row": {"critical_failures": 0, "completed_workstreams": 0}}, "failed"),
     ("worker", "idle", "shutdown_requested", {"row": {"current_load": 1}}, "shutdown"),

@@ -7,29 +7,39 @@ import pytest
 from workflows.catalogue import catalogue
 
 Facts = dict[str, Any]
+W = "01890000-0000-7000-8000-000000000000"
 NEWEST = {each.type: each for each in catalogue().newest.values()}
 
 CONTEXTS: list[tuple[str, Facts, str]] = [
     ("task", {}, "workstream_id"),
-    ("task", {"workstream_id": "w", "max_retries": -1}, "max_retries"),
-    ("task", {"workstream_id": "w", "max_retries": True}, "max_retries"),
-    ("task", {"workstream_id": "w", "timeout_sec": 0}, "timeout_sec"),
-    ("task", {"workstream_id": "w", "timeout_sec": float("inf")}, "timeout_sec"),
-    ("task", {"workstream_id": "w", "is_critical": "yes"}, "is_critical"),
-    ("task", {"workstream_id": "w", "required_capabilities": "git"}, "required_capabilities"),
-    ("task", {"workstream_id": "w", "expected_exit_codes": []}, "expected_exit_codes"),
-    ("task", {"workstream_id": "w", "expected_exit_codes": [True]}, "expected_exit_codes"),
-    ("task", {"workstream_id": "w", "priority": 1.5}, "priority"),
-    ("task", {"workstream_id": "w", "backoff": {"base": -1}}, "backoff"),
-    ("task", {"workstream_id": "w", "backoff": {"factor": 11}}, "backoff"),
-    ("task", {"workstream_id": "w", "backoff": {"cap": "1h"}}, "backoff"),
-    ("task", {"workstream_id": "w", "backoff": 5}, "backoff"),
+    ("task", {"workstream_id": W, "max_retries": -1}, "max_retries"),
+    ("task", {"workstream_id": W, "max_retries": True}, "max_retries"),
+    ("task", {"workstream_id": W, "timeout_sec": 0}, "timeout_sec"),
+    ("task", {"workstream_id": W, "timeout_sec": float("inf")}, "timeout_sec"),
+    ("task", {"workstream_id": W, "is_critical": "yes"}, "is_critical"),
+    ("task", {"workstream_id": W, "required_capabilities": "git"}, "required_capabilities"),
+    ("task", {"workstream_id": W, "expected_exit_codes": []}, "expected_exit_codes"),
+    ("task", {"workstream_id": W, "expected_exit_codes": [True]}, "expected_exit_codes"),
+    ("task", {"workstream_id": W, "priority": 1.5}, "priority"),
+    ("task", {"workstream_id": W, "backoff": {"base": -1}}, "backoff"),
+    ("task", {"workstream_id": W, "backoff": {"factor": 11}}, "backoff"),
+    ("task", {"workstream_id": W, "backoff": {"cap": "1h"}}, "backoff"),
+    ("task", {"workstream_id": W, "backoff": 5}, "backoff"),
+    ("task", {"workstream_id": "demo/w"}, "workstream_id"),
+    ("task", {"workstream_id": W, "depends_on": ["demo/w/t"]}, "depends_on"),
+    ("task", {"workstream_id": W, "depends_on": W}, "depends_on"),
+    ("task", {"workstream_id": W, "gates": ["lint"]}, "gates"),
+    ("task", {"workstream_id": W, "blocked_by_gates": [7]}, "blocked_by_gates"),
     ("workstream", {}, "run_id"),
-    ("workstream", {"run_id": "r", "task_count": -1}, "task_count"),
+    ("workstream", {"run_id": "demo"}, "run_id"),
+    ("workstream", {"run_id": W, "depends_on": ["w"]}, "depends_on"),
+    ("workstream", {"run_id": W, "task_count": -1}, "task_count"),
     ("worker", {"capabilities": ["git", ""]}, "capabilities"),
     ("worker", {"affinity": {"workstreams": "w"}}, "affinity"),
     ("worker", {"max_concurrent_tasks": 0}, "max_concurrent_tasks"),
     ("patch_ledger", {"patch_id": "p"}, "workstream_id"),
+    ("patch_ledger", {"patch_id": "p", "workstream_id": W, "task_id": "demo/w/t"}, "task_id"),
+    ("test_gate", {"gate_type": "LINT", "command": "ruff", "workstream_id": "w"}, "workstream_id"),
     ("test_gate", {"gate_type": "lint", "command": "ruff"}, "gate_type"),
     ("test_gate", {"gate_type": "LINT", "command": []}, "command"),
     ("circuit_breaker", {"tool_id": ""}, "tool_id"),
@@ -41,14 +51,15 @@ CONTEXTS: list[tuple[str, Facts, str]] = [
     ("job", {"depth": 0, "worker_count": 11}, "worker_count"),
     ("job", {"depth": 0, "worker_count": 0}, "worker_count"),
     ("job", {"depth": 0, "parent_job_id": 3}, "parent_job_id"),
+    ("job", {"depth": 1, "parent_job_id": "J-1"}, "parent_job_id"),
 ]
 SOUND_CONTEXTS: list[tuple[str, Facts]] = [
     ("run", {}),
-    ("workstream", {"run_id": "r", "is_critical": True, "task_count": 0}),
+    ("workstream", {"run_id": W, "is_critical": True, "task_count": 0}),
     (
         "task",
         {
-            "workstream_id": "w",
+            "workstream_id": W,
             "is_critical": False,
             "max_retries": 0,
             "timeout_sec": 0.5,
@@ -60,11 +71,11 @@ SOUND_CONTEXTS: list[tuple[str, Facts]] = [
     ),
     ("worker", {"capabilities": ["git"], "affinity": {"workstreams": ["w"]}, "max_concurrent_tasks": 1}),
     ("uet_worker", {}),
-    ("patch_ledger", {"patch_id": "p", "workstream_id": "w"}),
+    ("patch_ledger", {"patch_id": "p", "workstream_id": W}),
     ("test_gate", {"gate_type": "SECURITY", "command": ["bandit", "-r", "."]}),
     ("circuit_breaker", {"tool_id": "git", "failure_threshold": 5, "cooldown_seconds": 60, "success_threshold": 1}),
     ("supervised_worker", {}),
-    ("job", {"depth": 5, "worker_count": 10, "parent_job_id": None}),
+    ("job", {"depth": 5, "worker_count": 10, "parent_job_id": W}),
 ]
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.unit.cases import decided
 from workflows.catalogue import catalogue
-from workflows.orchestration.guards import NEVER_RUN
 from workflows.outcomes import Applied, Rejected
 
 Facts = dict[str, Any]
@@ -21,8 +20,8 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
     ("task", "blocked", "dependency_satisfied", "dependencies_completed", {"linked": {"blocked_by_gates": "FAILED"}}),
     ("task", "pending", "dependency_check_failed", "dependency_missing", {"linked": {"depends_on": "completed"}}),
     ("task", "queued", "dependency_check_failed", "gate_failed", {"linked": {"gates": "RUNNING"}}),
-    ("task", "queued", "worker_started", "worker_named", {"metadata": {"worker_id": None}}),
-    ("task", "queued", "worker_started", "worker_named", {"metadata": {"worker_id": ""}}),
+    ("task", "queued", "worker_started", "worker_identified", {"metadata": {"worker_id": None}}),
+    ("task", "queued", "worker_started", "worker_identified", {"metadata": {"worker_id": "w-1"}}),
     (
         "task",
         "queued",
@@ -61,14 +60,10 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
     ("workstream", "ready", "first_task_started", "task_started", {"row": {"started_tasks": 0}}),
     ("workstream", "executing", "all_tasks_completed", "tasks_all_completed", {"row": {"completed_tasks": 1}}),
     ("workstream", "executing", "all_tasks_completed", "patches_verified", {"linked": {"patches": "quarantined"}}),
-    ("workstream", "executing", "critical_task_failed", "workstream_lost", {"row": {"critical_failures": 0}}),
-    (
-        "workstream",
-        "executing",
-        "critical_task_failed",
-        "workstream_lost",
-        {"row": {"critical_failures": 0}, "metadata": {"reason": NEVER_RUN}},  # but all are completed
-    ),
+    ("workstream", "executing", "critical_task_failed", "critical_failure", {"row": {"critical_failures": 0}}),
+    ("workstream", "executing", "patch_set_aside", "patch_lost", {"linked": {"patches": "apply_failed"}}),
+    ("workstream", "executing", "tasks_lost", "tasks_ended_short", {"row": {"completed_tasks": 2}}),
+    ("workstream", "executing", "tasks_lost", "tasks_ended_short", {"row": {"ended_tasks": 1}}),
     ("workstream", "validating", "validation_passed", "gates_passed", {"linked": {"gates": "BLOCKED"}}),
     ("workstream", "validating", "validation_passed", "patches_verified", {"linked": {"patches": "created"}}),
     ("run", "running", "complete", "workstreams_succeeded", {"row": {"ended_workstreams": 1}}),
@@ -110,6 +105,7 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
     ("test_gate", "RUNNING", "gate_failed", "exit_code_given", {"metadata": {"exit_code": 1.0}}),
     ("test_gate", "RUNNING", "gate_failed", "exit_code_given", {"metadata": {"exit_code": True}}),
     ("test_gate", "RUNNING", "gate_failed", "exit_code_given", {"metadata": {"exit_code": None}}),
+    ("test_gate", "RUNNING", "gate_failed", "exit_code_given", {"metadata": {"exit_code": 2**31}}),
     ("step", "S_PENDING", "dependencies_met", "steps_before_succeeded", {"linked": {"depends_on": "S_FAILED"}}),
     ("step", "S_RUNNING", "success", "exit_code_expected", {"metadata": {"exit_code": 2}}),
     ("step", "S_RUNNING", "failure", "exit_code_unexpected", {"metadata": {"exit_code": 0}}),
@@ -126,8 +122,8 @@ REFUSED_OF_OLD: list[tuple[str, str, str, str, str, Facts]] = [
         "1.0.0",
         "executing",
         "critical_task_failed",
-        "workstream_critical",
-        {"row": {"critical_failures": 0, "completed_tasks": 1}, "metadata": {"reason": NEVER_RUN}},
+        "critical_failure",
+        {"row": {"critical_failures": 0, "completed_tasks": 1}},
     ),
     (
         "run",
@@ -137,6 +133,7 @@ REFUSED_OF_OLD: list[tuple[str, str, str, str, str, Facts]] = [
         "critical_failure",
         {"row": {"critical_failures": 0, "completed_workstreams": 0}},
     ),
+    ("task", "0.2.0", "queued", "worker_started", "worker_named", {"metadata": {"worker_id": ""}}),
     ("task", "0.2.0", "running", "execution_completed", "exit_code_zero", {"metadata": {"exit_code": 2}}),
 ]
 

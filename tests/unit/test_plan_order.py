@@ -112,7 +112,7 @@ def test_the_schema_knows_what_authors_write() -> None:
     assert schema["required"] == ["name", "workstreams"]
     parts = {name: part for name, part in schema["$defs"].items() if name != "JsonValue"}
     assert all(part["additionalProperties"] is False for part in parts.values())
-    assert {each["type"] for each in parts["Task"]["properties"]["timeout"]["anyOf"]} == {"integer", "string"}
+    assert {each["type"] for each in parts["Gate"]["properties"]["timeout"]["anyOf"]} == {"integer", "string"}
     assert {"type": "string"} in parts["Task"]["properties"]["patch"]["anyOf"]
     for part in (schema, *parts.values()):
         assert all("description" in each for each in part["properties"].values())

@@ -94,7 +94,7 @@ def test_what_is_no_size_is_refused(written: str) -> None:
     assert "limits.memory: should be" in refusal("command: [x]", f"limits: {{memory: {written}}}")
 
 
-@pytest.mark.parametrize("written", ["x", "1.5", "-1", "101", "true", "~", "1e400"])
+@pytest.mark.parametrize("written", ["x", "1.5", "-1", "101", "true", "1e400"])
 def test_what_is_no_count_is_refused(written: str) -> None:
     assert "workstreams[0].tasks[0].retries: should be" in refusal("command: [x]", f"retries: {written}")
 
@@ -149,10 +149,11 @@ def test_bytes_with_a_byte_order_mark_are_read() -> None:
 # Defaults ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_nothing_says_is_as_the_ssot_has_it() -> None:
+def test_what_nothing_says_is_as_the_ssot_has_it_and_terms_are_left_to_the_settings() -> None:
     read = task("command: [x]")
-    assert (read.critical, read.retries, read.timeout, read.expected_exit_codes) == (False, 3, 1800, (0,))
+    assert (read.critical, read.retries, read.timeout, read.expected_exit_codes) == (False, None, None, (0,))
     assert (read.priority, read.capabilities, read.depends_on, read.gates, read.tool) == (0, (), (), (), None)
+    assert task("command: [x]", "retries: ~", head="defaults: {retries: 1}\n").retries is None
 
 
 def test_defaults_hold_where_a_task_says_nothing() -> None:

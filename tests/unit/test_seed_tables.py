@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import pytest
 
 from tests.unit.cases import favourable
-from tests.unit.seed_tables import FORBIDDEN, FORBIDDEN_0_1, MORE_SEVERE, REQUIRED_METADATA, TABLES, Table
+from tests.unit.seed_tables import FORBIDDEN, FORBIDDEN_0_1, OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES, Table
 from workflows.catalogue import catalogue
 from workflows.decide import decide
 from workflows.definition import Definition
@@ -82,7 +82,7 @@ def test_a_move_answers_to_the_triggers_its_seed_names_and_to_one_where_it_names
 def test_a_move_is_as_severe_as_its_seed_says(definition: Definition, table: Table) -> None:
     for move in definition.transitions:
         for source in move.sources:
-            said = MORE_SEVERE.get((definition.type, move.trigger, source), table.severities[source, move.dest])
+            said = OTHERWISE_SEVERE.get((definition.type, move.trigger, source), table.severities[source, move.dest])
             assert move.severity == said, (move.trigger, source)
 
 
@@ -141,7 +141,7 @@ def test_a_terminal_state_is_left_only_by_an_exception_that_somebody_answers_for
         assert outcome.reason["missing"] == ["authorized"]
 
 
-@pytest.mark.parametrize("type_", ["task", "workstream", "worker", "run"])
+@pytest.mark.parametrize("type_", ["task", "workstream", "worker", "run", "patch_ledger"])
 def test_1_1_0_only_adds_to_1_0_0(type_: str) -> None:
     older, newer = (catalogue().get(type_, version) for version in ("1.0.0", "1.1.0"))
     assert set(pairs(older)) <= set(pairs(newer))

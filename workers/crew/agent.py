@@ -27,6 +27,28 @@ class ShutDown(Refused):
     """The worker is shut down: it was silent for too long, or somebody asked for it. Register again to go on."""
 
 
+def heartbeat(name: str, runtime: Runtime | None = None) -> str:
+    """Say that a worker is alive, whoever it is: an agent, a process, or one of the execution engine (SSOT 2.1).
+
+    Args:
+        name: the name it registered under (a `uet_worker`'s entity id, or `uet_worker/ID`), or its UUID.
+        runtime: this process's, unless given.
+
+    Returns:
+        The state it is in.
+
+    Raises:
+        UnknownInstance: no worker has that name.
+        ShutDown: it is shut down or TERMINATED.
+    """
+    chosen = runtime or process_runtime()
+    worker_id = member.find_any(chosen, name)
+    alive = member.heartbeat(chosen, [worker_id])
+    if not alive:
+        raise ShutDown(f"worker {name!r} is shut down; register again")
+    return str(alive[worker_id]["state"])
+
+
 class Agent:
     """A worker that is no Celery process. It claims tasks of kind `agent` that fit it, and reports under its claims."""
 

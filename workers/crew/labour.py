@@ -10,6 +10,7 @@ from workers import breakers
 from workers.crew import claims, report
 from workers.crew.claims import Claim
 from workers.crew.report import Report
+from workers.execution.command import Command
 from workers.execution.run import run
 from workers.orchestration import patches, workplace
 from workers.orchestration.commands import command_of
@@ -30,23 +31,10 @@ def carry_out(runtime: Runtime, claim: Claim) -> Report:
         DBAPIError: PostgreSQL went away before it began; the task can be given back.
     """
     try:
-        return _guarded(runtime, claim) if claim.context.get("tool") else _labour(runtime, claim)
+        return KINDS[claim.kind](runtime, claim)
     except (InterlockError, OSError, ValueError) as fault:
         log.warning("task_not_carried_out", task=claim.task, error=str(fault))
         return report.failure(f"{type(fault).__name__}: {fault}")
-
-
-def _guarded(runtime: Runtime, claim: Claim) -> Report:
-    tool, seconds = claim.context["tool"], claim.timeout_seconds + TRIAL_GRACE_SECONDS
-    with breakers.calling(runtime, claim.project_id, tool, by="crew", lease_seconds=seconds) as call:
-        ended = _labour(runtime, claim)
-        if ended.trigger != "execution_completed" and claims.still_held(runtime, claim.token):
-            call.failed(str(ended.says["error"]))
-        return ended
-
-
-def _labour(runtime: Runtime, claim: Claim) -> Report:
-    return KINDS[claim.kind](runtime, claim)
 
 
 def _command(runtime: Runtime, claim: Claim) -> Report:
@@ -56,6 +44,24 @@ def _command(runtime: Runtime, claim: Claim) -> Report:
     if isinstance(directory, Refusal):
         return report.failure(str(directory))
     command = command_of(claim.context, directory)
+    return _guarded(runtime, claim, command) if claim.context.get("tool") else _ran(runtime, claim, command)
+
+
+def _guarded(runtime: Runtime, claim: Claim, command: Command) -> Report:
+    """Run it through its tool's breaker. One that was taken away tells nothing of the tool, unless its time was up."""
+    tool, seconds = claim.context["tool"], claim.timeout_seconds + TRIAL_GRACE_SECONDS
+    with breakers.calling(runtime, claim.project_id, tool, by="crew", lease_seconds=seconds) as call:
+        ended = _ran(runtime, claim, command)
+        if ended.trigger == "execution_completed":
+            return ended
+        if ended.says["timeout_occurred"] or claims.still_held(runtime, claim.token):
+            call.failed(str(ended.says["error"]))
+        else:
+            call.void()
+        return ended
+
+
+def _ran(runtime: Runtime, claim: Claim, command: Command) -> Report:
     ended = run(command, cancelled=_revoked(runtime, claim), tick_seconds=TICK_SECONDS)
     return report.of_command(ended, claim.context)
 

@@ -5,6 +5,7 @@ called NAME#1, NAME#2, … in the roster. Affinity goes by the name without that
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -13,7 +14,7 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from beat.silence import told
-from db import crew, crew_requests, requests, roster
+from db import crew, crew_requests, instances, requests, roster
 from db.connect import transaction
 from workers import births
 from workers.crew.settling import settle
@@ -81,12 +82,16 @@ def enlist(runtime: Runtime, wanted: Enlistment, *, replaces: bool = False) -> U
 
 
 def heartbeat(runtime: Runtime, worker_ids: Iterable[UUID]) -> dict[UUID, RowMapping]:
-    """Say that workers are alive; (name, state, draining) of each. Who was given up for silent recovers.
+    """Say that workers are alive, also those of the execution engine; (name, state, draining) of each.
 
-    A worker that is shut down has no answer: it holds nothing any more, and may only enlist anew.
+    Who was given up for silent recovers. A worker that is shut down or TERMINATED has no answer: it holds nothing any
+    more, and may only enlist anew.
     """
+    ids = set(worker_ids)
     with transaction(runtime.database) as connection:
-        alive = {row["worker_id"]: row for row in roster.heartbeat(connection, worker_ids)}
+        alive = {row["worker_id"]: row for row in roster.heartbeat(connection, ids)}
+        if others := ids - alive.keys():
+            alive |= {row["worker_id"]: row for row in roster.heartbeat_uet(connection, others)}
         back = [each for each, row in alive.items() if row["state"] == "unresponsive"]
         fired = told(requests.accept(connection, _recovered(connection, back) if back else []))
     runtime.hints.lanes(fired)
@@ -138,8 +143,29 @@ def find(runtime: Runtime, name: str) -> RowMapping:
     with transaction(runtime.database) as connection:
         found = roster.called(connection, name)
     if found is None:
-        raise UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
+        raise _unknown(name)
     return found
+
+
+def find_any(runtime: Runtime, name: str) -> UUID:
+    """The latest worker of a name or a UUID, of the crew or else of the execution engine.
+
+    Raises:
+        UnknownInstance: there is none.
+        AmbiguousInstance: several projects have a worker of the execution engine of that name.
+    """
+    with transaction(runtime.database) as connection:
+        if found := roster.called(connection, name):
+            return UUID(str(found["worker_id"]))
+        with suppress(UnknownInstance):
+            instance = instances.find(connection, name)
+            if instance["workflow_type"] == "uet_worker":
+                return UUID(str(instance["id"]))
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> UnknownInstance:
+    return UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
 
 
 def _freed(connection: Connection, worker: RowMapping, says: str) -> list[dict[str, Any]]:

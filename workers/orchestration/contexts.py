@@ -9,8 +9,8 @@ from uuid import UUID
 
 from workers.orchestration.roster import Roster
 from workflows.plan.moments import Moments, moments
-from workflows.plan.plan import Plan, Tool, Workstream
-from workflows.plan.work import Gate, Process, Task
+from workflows.plan.plan import Plan, Workstream
+from workflows.plan.work import Gate, Task
 
 EXECUTE, AGENT = "interlock:execute", "interlock:agent"  # what a worker that runs commands, and an agent, offer
 Context = dict[str, Any]
@@ -78,14 +78,18 @@ class Contexts:
             "kind": task.kind,
             "is_critical": task.critical,
             "priority": task.priority,
-            "max_retries": task.retries,
             "backoff": task.backoff.model_dump(),
             "required_capabilities": [*task.capabilities, capability],
             "depends_on": _ids(self.roster.tasks, task.depends_on),
             "gates": _ids(self.roster.gates, self.moments.after.get(name, ())),
             "blocked_by_gates": _ids(self.roster.gates, self.blocking.get(name, ())),
         }
-        return context | _process(task) | _work(task, self.patch_ids.get(name)) | _given(tool=task.tool)
+        return (
+            context
+            | _process(task)
+            | _work(task, self.patch_ids.get(name))
+            | _given(max_retries=task.retries, tool=task.tool, affinity=list(task.affinity) or None)
+        )
 
     def gate(self, workstream: str, gate: Gate) -> Context:
         """A gate's: its command, and when it runs."""
@@ -108,18 +112,12 @@ class Contexts:
         return (f"{workstream.id}/{gate.id}" for gate in workstream.gates)
 
 
-def breaker(name: str, tool: Tool) -> Context:
-    """A circuit breaker's."""
-    return {"tool_id": name} | tool.model_dump()
-
-
-def _process(process: Process) -> Context:
+def _process(process: Task | Gate) -> Context:
     return {
-        "timeout_sec": process.timeout,
         "expected_exit_codes": list(process.expected_exit_codes),
         "env": dict(process.env),
         "limits": process.limits.model_dump(exclude_none=True),
-        **_given(cwd=process.cwd),
+        **_given(timeout_sec=process.timeout, cwd=process.cwd),
     }
 
 

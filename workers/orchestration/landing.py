@@ -1,13 +1,14 @@
 """How a workstream ends: merged into the base branch, or archived with what it left (SSOT 1.3.7, rules 4 and 5)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, RowMapping
 
-from db import patches, workplaces
+from db import effects, patches, requests, workplaces
 from db.connect import transaction
 from workers.lease import kept
 from workers.orchestration import workplace
@@ -69,14 +70,14 @@ def land_workstream(runtime: Runtime, claimed: RowMapping) -> Told | Mapping[str
         return Told("validation_passed", {"merged": False})
     try:
         with kept(runtime, claimed):
-            return _landed(runtime, place)
+            return _landed(runtime, claimed, place)
     except NotReadyToLand as waits:
         if claimed["attempts"] < runtime.settings.max_attempts:
             raise
         return Told("validation_failed", {"reason": str(waits)})
 
 
-def _landed(runtime: Runtime, place: Workplace) -> Told:
+def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
     with transaction(runtime.database) as connection:
         if pending := patches.uncommitted(connection, place.id):
             raise NotReadyToLand(f"patches of {place.name} are not committed yet: {', '.join(pending[:5])}")
@@ -84,15 +85,44 @@ def _landed(runtime: Runtime, place: Workplace) -> Told:
     if isinstance(tree, Refusal):
         raise NotReadyToLand(str(tree))
     message = f"Merge workstream {place.name}"
-    outcome = merge(tree, message, identity=COMMITTER, lock_seconds=place.patience_seconds)
+    outcome = merge(
+        tree,
+        message,
+        identity=COMMITTER,
+        lock_seconds=place.patience_seconds,
+        moving=lambda sha: _completing(runtime, claimed, place, sha),
+    )
     if isinstance(outcome, Conflict):
         return Told("validation_failed", {"reason": str(outcome), "files": list(outcome.files)})
     if isinstance(outcome, Merged):
         worktree.close(tree, lock_seconds=place.patience_seconds)
-        return Told("validation_passed", {"merged": True, "commit_sha": outcome.sha})
+        return Told("validation_passed", _says(outcome.sha))
     if _has_nothing(tree):
         return Told("validation_passed", {"merged": False})
     raise NotReadyToLand(str(outcome))
+
+
+@contextmanager
+def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, sha: str) -> Iterator[None]:
+    """A transaction in which the workstream completes, committed once its branch has moved.
+
+    Only what completes is merged (SSOT 1.3.7, 5): a cancel comes before both or after both. The effect's report then
+    finds its trigger told.
+    """
+    telling = effects.telling(claimed, "validation_passed", says=_says(sha))
+    with transaction(runtime.database) as connection:
+        requests.accept(connection, [telling])
+        done = runtime.applier.round(connection, requests.lane_of(place.id), only=place.id)
+        told = requests.by_ids(connection, [telling["request_id"]])[telling["request_id"]]
+        if told["status"] != "applied":
+            reason = (told["result"] or {}).get("message", told["status"])
+            raise NotReadyToLand(f"{place.name} does not complete, so it was not merged: {reason}")
+        yield
+    runtime.publish(done)
+
+
+def _says(sha: str) -> Mapping[str, Any]:
+    return {"merged": True, "commit_sha": sha}
 
 
 def _has_nothing(tree: Worktree) -> bool:
@@ -102,7 +132,10 @@ def _has_nothing(tree: Worktree) -> bool:
 
 
 def archive_workstream(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
-    """Effect: keep what a failed workstream left, and why it failed; then remove its worktree and branch.
+    """Effect: keep what a failed, cancelled or skipped workstream left, and why; then remove its worktree and branch.
+
+    Returns:
+        Where it is kept; of a cancelled or skipped one that left nothing: nothing is written.
 
     Raises:
         StillAtWork, GitFault, RepositoryBusy: it is tried again.
@@ -115,6 +148,8 @@ def archive_workstream(runtime: Runtime, claimed: RowMapping) -> Mapping[str, An
         raise StillAtWork(f"{at_work} still at work in {place.path}")
     with kept(runtime, claimed):
         archived = _archived(place, reason)
+    if archived is None and place.state in ("cancelled", "skipped"):
+        return {"archive": None}
     if archived is None:
         place.archive.mkdir(parents=True, exist_ok=True)
         records.write(place.archive / REASON, {"reason": reason, "branch": place.branch})

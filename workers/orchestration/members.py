@@ -5,7 +5,9 @@ from uuid import UUID
 
 from workers import firing
 from workers.births import Birth
-from workers.orchestration.contexts import Context, Contexts, breaker
+from workers.breakers import configuration
+from workers.orchestration.contexts import Context, Contexts
+from workers.orchestration.terms import with_terms
 from workers.runtime import Runtime
 from workflows.errors import BadInput
 
@@ -19,7 +21,9 @@ def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> 
     plan, roster = contexts.plan, contexts.roster
 
     def born(type_: str, id_: UUID, name: str, context: Context) -> Birth:
-        return _checked(runtime, Birth(runtime.catalogue.get(type_), name, plan.project_id, by, context, id_))
+        definition = runtime.catalogue.get(type_)
+        complete = with_terms(runtime.settings, definition, context)
+        return _checked(runtime, Birth(definition, name, plan.project_id, by, complete, id_))
 
     yield born("run", roster.run, roster.name, contexts.run(priority=priority))
     for each in plan.workstreams:
@@ -38,7 +42,8 @@ def breakers(runtime: Runtime, contexts: Contexts, *, by: str) -> Iterator[Birth
     """The circuit breakers of the plan's tools, in the same order for all: two submissions never wait in a circle."""
     definition, project_id = runtime.catalogue.get("circuit_breaker"), contexts.plan.project_id
     for name, tool in sorted(contexts.plan.tools.items()):
-        yield _checked(runtime, Birth(definition, name, project_id, by, breaker(name, tool)))
+        context = {"tool_id": name} | configuration(runtime.settings, tool.model_dump())
+        yield _checked(runtime, Birth(definition, name, project_id, by, context))
 
 
 def _checked(runtime: Runtime, birth: Birth) -> Birth:

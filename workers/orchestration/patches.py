@@ -10,12 +10,13 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import patches
+from db import instances, overrides, patches, plans
 from db.connect import transaction
 from workers import births
 from workers.births import Birth
 from workers.lease import kept
 from workers.orchestration import workplace
+from workers.orchestration.material import named
 from workers.orchestration.tenancy import clear, restore_after
 from workers.orchestration.workplace import Workplace
 from workers.repository.applying import Applied, Committed, apply, commit
@@ -26,14 +27,18 @@ from workers.repository.staging import TRIES
 from workers.repository.worktree import Worktree
 from workers.runtime import Runtime
 from workers.told import Told
-from workflows.errors import BadInput, InterlockError
+from workflows.errors import BadInput, InterlockError, Refused
 
 COMMITTER = Identity()
 
 
+class NotOver(Refused):
+    """A patch is mended by a new one, once it was set aside, in a workstream that goes on; nothing was written."""
+
+
 class PatchLost(InterlockError):
     """A patch that was verified is no longer in its worktree, and does not fit there any more; the message says why.
-    Mend the worktree that it names, then `interlock redrive` the effect."""
+    Mend the worktree that it names: it is tried again, and quarantined once its attempts are used up."""
 
 
 def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
@@ -57,6 +62,56 @@ def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
         delivered = births.deliver(connection, [birth := _birth(runtime, found)])
     runtime.hints.effects(delivered.effects_due)
     return birth.id if birth.id in delivered.new else submit(runtime, task)  # another was quicker
+
+
+def create(runtime: Runtime, based_on: str, text: str | None, *, by: str, workstream: str | None = None) -> RowMapping:
+    """Put a mended patch into the ledger, linked by `retry_of` to the one it is based on (SSOT 2.5.4).
+
+    Args:
+        runtime: whose database.
+        based_on: the ledger entry that was set aside, by name or id.
+        text: the mended diff; None: as it was, to be tried once more.
+        by: who made it.
+        workstream: where it is to land; None: where the old one was to.
+
+    Returns:
+        The new entry's instance; the scheduler has it checked, applied, tested and committed.
+
+    Raises:
+        NotOver: the old one may still be committed, or the workstream has ended.
+        BadInput: the text is empty or too large.
+        UnknownInstance, AmbiguousInstance: no such entry or workstream, or several.
+    """
+    with transaction(runtime.database) as connection:
+        old = patches.entry(connection, instances.find(connection, based_on)["id"])
+        if old["state"] not in patches.OVER:
+            raise NotOver(f"{old['entity_id']} is {old['state']}; a new patch is made of one that was set aside")
+        home = instances.find(connection, workstream or str(old["workstream_id"]))
+        if home["workflow_type"] != "workstream" or home["current_state"] in workplace.ENDED:
+            raise NotOver(
+                f"{home['entity_id']} is {home['current_state']}: name a workstream that has not ended (--workstream), "
+                f"or run the plan again (interlock run resume {old['run']})"
+            )
+        patch = named([("", text if text is not None else old["body"])])
+        plans.keep_patches(connection, patch.texts, created_by=by)
+        base = old["entity_id"].partition("~")[0][:90]
+        birth = Birth(
+            definition=runtime.catalogue.get("patch_ledger"),
+            entity_id=overrides.free_name(connection, old["project_id"], "patch_ledger", base),
+            project_id=old["project_id"],
+            created_by=by,
+            context={
+                "patch_id": patch.of_task[""],
+                "workstream_id": str(home["id"]),
+                "run_id": home["context"].get("run_id"),
+                "message": old["context"].get("message") or old["entity_id"],
+                "retry_of": str(old["ledger_id"]),
+            },
+        )
+        delivered = births.deliver(connection, [birth])
+        made = instances.find(connection, str(birth.id))
+    runtime.hints.effects(delivered.effects_due)
+    return made
 
 
 def _birth(runtime: Runtime, task: RowMapping) -> Birth:
@@ -133,10 +188,15 @@ def _applied(
 def commit_patch(runtime: Runtime, claimed: RowMapping) -> Told:
     """Effect: commit the verified patch to its workstream's branch, then put the worktree back (SSOT 2.2.4).
 
+    Returns:
+        `commit_succeeded` with the commit; `commit_failed` where its workstream has ended meanwhile.
+
     Raises:
         PatchLost, WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
+    if place.ended:  # its branch is gone, or goes: nothing that is committed there lands any more
+        return Told("commit_failed", {"reason": f"workstream {place.name} is {place.state}"})
     with kept(runtime, claimed):
         opened = place.opened()
         if isinstance(opened, Refusal):

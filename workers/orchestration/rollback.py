@@ -5,24 +5,23 @@ again: the reverts are found by their trailers.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import instances, patches, requests
+from db import instances, patches
 from db.connect import transaction
-from db.requests import lane_of
-from workers.client import Client
-from workers.lanes import Drain
 from workers.orchestration import workplace
 from workers.orchestration.means import means_of
 from workers.orchestration.patches import COMMITTER
 from workers.orchestration.workplace import Workplace
-from workers.repository import branches, place
+from workers.overrides.operation import Done, Move, Order, operating, require_operator
+from workers.repository import branches, place, reverting
 from workers.repository.compensation import Compensation, compensate
 from workers.repository.outcomes import Refusal
+from workers.repository.place import Repository
 from workers.repository.plan import CompensationPlan
 from workers.runtime import Runtime
 from workflows.errors import InterlockError, Refused
@@ -44,6 +43,7 @@ class RolledBack:
     ledger_id: UUID
     entity_id: str
     compensation: Mapping[str, Any]
+    moves: tuple[Move, ...] = field(default=(), compare=False)
 
 
 def roll_back(
@@ -55,20 +55,26 @@ def roll_back(
         runtime: whose database and settings.
         ledger_ref: the ledger entry, by name or id.
         plan: what to do (SSOT 2.5.3); None: as `compensation_plan` says.
-        by: who answers for it.
+        by: the operator who answers for it.
         reason: why.
 
     Raises:
-        CannotRollBack: it is not committed, or the plan names another branch; nothing was done.
+        CannotRollBack: it is not committed, the plan names another branch, or none of its required reverts takes this
+            patch back; nothing was done.
         CompensationFailed: a required action failed; nothing was changed.
+        NotAnOperator: `by` is none; nothing was done.
         UnknownInstance, AmbiguousInstance: no such entry, or several.
         RepositoryBusy, GitFault: try again.
     """
+    order = Order(by, reason)
     entry, where = _found(runtime, ledger_ref)
     if entry["state"] == "rolled_back":
         return RolledBack(entry["ledger_id"], entry["entity_id"], entry["rollback_compensation"])
     _require_committed(entry, where)
+    with transaction(runtime.database) as connection:
+        require_operator(connection, by)
     plan = plan or _generated(runtime, entry, where)
+    _require_its_own(plan, entry, where)
     done = compensate(
         where.checkout,
         plan,
@@ -83,8 +89,24 @@ def roll_back(
     if not done.success:
         raise CompensationFailed(f"{entry['entity_id']}: {done.error}")
     says = {"plan": plan.model_dump(mode="json"), **_told(done)}
-    _fire(runtime, entry, {"authorized_by": by, "reason": reason, "compensation": says}, by)
-    return RolledBack(entry["ledger_id"], entry["entity_id"], says)
+    told = _fire(runtime, entry, says, order)
+    return RolledBack(entry["ledger_id"], entry["entity_id"], says, tuple(told.moves))
+
+
+def override_roll_back(runtime: Runtime, ref: str, order: Order, plan: CompensationPlan | None = None) -> Done:
+    """`roll_back` as an override tells of it; a dry run only names what would be done. Raises as `roll_back`."""
+    if not order.dry_run:
+        rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason)
+        notes = [f"{each['action']}: {each['says']}" for each in rolled.compensation["actions"]]
+        return Done(dry_run=False, moves=list(rolled.moves), notes=notes)
+    entry, where = _found(runtime, ref)
+    _require_committed(entry, where)
+    plan = plan or _generated(runtime, entry, where)
+    _require_its_own(plan, entry, where)
+    done = _fire(runtime, entry, {"plan": plan.model_dump(mode="json")}, order)
+    done.notes += [f"first: {each.model_dump_json()}" for each in plan.actions]
+    done.notes += [f"first: gate {each} passes" for each in plan.validation.required_gates]
+    return done
 
 
 def compensation_plan(runtime: Runtime, ledger_ref: str | UUID) -> CompensationPlan:
@@ -134,18 +156,32 @@ def _require_committed(entry: RowMapping, where: Workplace) -> None:
         raise CannotRollBack(f"the plan of {entry['entity_id']} has no repository")
 
 
+def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> None:
+    """Else the ledger would say of this patch what was done to another."""
+    commit, git = entry["commit_sha"], _repository(where).git()
+    if plan.reverts and not any(reverting.takes_back(git, each, commit) for each in plan.reverts if each.required):
+        raise CannotRollBack(
+            f"no required git_revert of the plan takes {entry['entity_id']} back: it is commit {commit} "
+            f"(`interlock patch plan {entry['entity_id']}` makes a plan that does)"
+        )
+
+
 def _branch(plan: CompensationPlan, where: Workplace) -> str:
     return plan.reverts[0].branch if plan.reverts else where.base_branch
 
 
 def _carrying(entry: RowMapping, where: Workplace) -> str:
     """The branch with the patch's commit: the base branch once its workstream has landed, its own before."""
+    git = _repository(where).git()
+    base = branches.tip(git, where.base_branch)
+    return where.base_branch if base and branches.contains(git, base, entry["commit_sha"]) else where.branch
+
+
+def _repository(where: Workplace) -> Repository:
     found = place.find(where.checkout)
     if isinstance(found, Refusal):
         raise CannotRollBack(str(found))
-    git = found.git()
-    base = branches.tip(git, where.base_branch)
-    return where.base_branch if base and branches.contains(git, base, entry["commit_sha"]) else where.branch
+    return found
 
 
 def _told(done: Compensation) -> dict[str, Any]:
@@ -153,11 +189,11 @@ def _told(done: Compensation) -> dict[str, Any]:
     return {"actions": actions, "sha": done.sha, "already": done.already}
 
 
-def _fire(runtime: Runtime, entry: RowMapping, says: Mapping[str, Any], by: str) -> None:
-    receipt = Client(runtime).fire(entry["ledger_id"], "roll_back", by=by, data=says)
-    Drain(runtime).lane(lane_of(entry["ledger_id"]))
-    with transaction(runtime.database) as connection:
-        settled = requests.by_ids(connection, [receipt.request_id])[receipt.request_id]
-        state = patches.state_of(connection, entry["ledger_id"])
-    if state != "rolled_back" and settled["status"] not in ("pending", "scheduled"):
-        raise CannotRollBack(f"{entry['entity_id']}: {settled['error'] or settled['result']}")
+def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: Order) -> Done:
+    """Tell the ledger, whose guards are asked: this leaves a terminal state (SSOT 8.2.3)."""
+    with operating(runtime, order) as operation:
+        instance = operation.find(entry["ledger_id"])
+        if instance["current_state"] != "rolled_back":  # else another did the same meanwhile
+            says = {"authorized_by": order.by, "compensation": compensation}
+            operation.fire(operation.enter(entry["run_id"], instance), "roll_back", "rolled_back", says)
+    return operation.done

@@ -74,6 +74,10 @@ class Pass:
         self.signals, self.queued = len(found), moved.queued
         scheduling.count_tasks(self.connection, _rows(moved.tasks_counted))
         scheduling.count_workstreams(self.connection, _rows(moved.workstreams_counted))
+        scheduling.recount_born(self.connection, "tasks", moved.born["task"], ending=moved.ended)
+        scheduling.recount_born(
+            self.connection, "workstreams", moved.born["workstream"], ending=moved.ended_workstreams
+        )
         rows = [
             _request(kind, facts, due, moved.last)
             for kind, ids in self._concerned(moved).items()
@@ -147,7 +151,7 @@ def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:
         "triggered_by": "scheduler",
         "origin": "follow_up",
         "bound_version": facts["version"],
-        "metadata": {"reason": due.reason} if due.reason else {},
+        "metadata": ({"reason": due.reason} if due.reason else {}) | dict(due.says),
         "hint": {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"},
     }
 

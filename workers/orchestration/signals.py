@@ -17,7 +17,8 @@ Changes = dict[UUID, dict[str, int]]
 class Moved:
     """The moves of one pass, read once.
 
-    `looked_at` holds, by kind, whatever moved; the lists below it are the moves that concern others (`touched.sql`).
+    `born` and `looked_at` hold, by kind, what is new and whatever moved; the lists below them are the moves that
+    concern others (`touched.sql`).
     """
 
     run_id: UUID
@@ -29,6 +30,7 @@ class Moved:
     ended: dict[UUID, bool] = field(default_factory=dict)
     ended_workstreams: dict[UUID, str] = field(default_factory=dict)
     failed_gates: set[UUID] = field(default_factory=set)
+    born: defaultdict[str, set[UUID]] = field(default_factory=lambda: defaultdict(set))
     looked_at: defaultdict[str, set[UUID]] = field(default_factory=lambda: defaultdict(set))
     opened: set[UUID] = field(default_factory=set)
     closing: set[UUID] = field(default_factory=set)
@@ -57,6 +59,8 @@ def read(run_id: UUID, signals: Iterable[RowMapping]) -> Moved:
     for signal in signals:
         moved.last = signal["id"]
         READERS[signal["kind"]](moved, signal)
+        if signal["was"] is None:
+            moved.born[signal["kind"]].add(signal["entity_id"])
         if signal["kind"] != "run":
             moved.looked_at[signal["kind"]].add(signal["entity_id"])
     return moved

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from db import plans, requests
+from db.breakers import configure
 from db.connect import transaction
 from workers import births, firing
 from workers.firing import Firing
@@ -96,12 +97,14 @@ def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -
     run = list(members(runtime, contexts, by=by, priority=wanted.priority))
     tools = list(breakers(runtime, contexts, by=by))
     with transaction(runtime.database) as connection:
-        births.deliver(connection, tools)  # those that the project has already stay as they are
+        births.deliver(connection, tools)
         if len(births.deliver(connection, run).new) < len(run):
             raise AlreadyExists(f"project {project_id} has a run named {roster.name} already; choose another name")
         plans.keep(connection, roster.run, body=body, directory=str(wanted.directory))
         plans.keep_patches(connection, wanted.patches.texts, created_by=by)
         accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
+        for each in tools:  # those that the project had already; last, since whoever calls the tool waits for it
+            configure(connection, project_id, each.context)
     runtime.hints.lanes(accepted)
     return Run(roster.run, roster.name, project_id)
 

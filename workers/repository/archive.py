@@ -1,4 +1,4 @@
-"""A failed workstream is kept for whoever asks why (SSOT 1.3.7, 4): a ref, a bundle, and the reason."""
+"""A failed or cancelled workstream is kept for whoever asks why (SSOT 1.3.7, 4): a ref, a bundle, and the reason."""
 
 import contextlib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ BUNDLE = "workstream.bundle"
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """Where a failed workstream is kept."""
+    """Where a workstream that failed or was cancelled is kept."""
 
     ref: str
     sha: str
@@ -29,7 +29,7 @@ class Archived:
 def archive(
     failed: Worktree, directory: Path, reason: Mapping[str, Any], *, lock_seconds: float = LOCK_SECONDS
 ) -> Archived | Refusal:
-    """Keep a failed workstream's branch and working files (but ignored ones), then remove both. Again: the same answer.
+    """Keep a workstream's branch and working files (but ignored ones), then remove both. Again: the same answer.
 
     The files as they stand become a commit on top of the branch, under `refs/interlock/archive/`; `workstream.bundle`
     holds what the base branch has not (`git fetch workstream.bundle '+refs/*:refs/*'` brings it back), `reason.json`
@@ -68,7 +68,7 @@ def _snapshot(there: Git, own: Path, failed: Worktree) -> str:
     private.run("read-tree", "HEAD")
     private.run("add", "--all", "--ignore-errors", ".", accept=None)  # what cannot be read cannot be kept
     date = there.line("log", "-1", "--format=%cI", "HEAD", "--")
-    words = trailers.message("What a failed workstream left", {trailers.WORKSTREAM: failed.branch})
+    words = trailers.message("What the workstream left", {trailers.WORKSTREAM: failed.branch})
     dated = private.given(GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
     tree, head = private.line("write-tree"), there.line("rev-parse", "HEAD")
     return dated.run("commit-tree", tree, "-p", head, "-F", "-", given=words).out.decode().strip()

@@ -1,6 +1,8 @@
 """Merge a completed workstream into its base branch, one at a time (SSOT 1.3.7, 5: only completed ones)."""
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from workers.repository import branches, place, trailers
@@ -18,6 +20,14 @@ class BranchMoves(InterlockError):
     """The base branch was moved by somebody else each time we were about to. Try again when it is quieter."""
 
 
+class Hindered(Exception):
+    """The base branch could not be moved now: `by` says why."""
+
+    def __init__(self, by: Moved | Refusal) -> None:
+        super().__init__(str(by))
+        self.by = by
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The base branch contains the workstream's branch, since the commit `sha`."""
@@ -27,7 +37,12 @@ class Merged:
 
 
 def merge(
-    done: Worktree, message: str, *, identity: Identity, lock_seconds: float = LOCK_SECONDS
+    done: Worktree,
+    message: str,
+    *,
+    identity: Identity,
+    lock_seconds: float = LOCK_SECONDS,
+    moving: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> Merged | Conflict | Refusal:
     """Merge a workstream's branch into its base branch, with a merge commit of its own.
 
@@ -39,6 +54,8 @@ def merge(
         message: the merge commit's words; its trailer is `Interlock-Workstream: <branch>`.
         identity: its author and committer.
         lock_seconds: how long to wait for others at work in the repository.
+        moving: entered, with the merge commit, just before the base branch moves to it, and left once it has; what it
+            raises on entering keeps the branch where it is, and it is left by an exception if the branch stays there.
 
     Returns:
         `Merged`, also when an earlier call did it; `Conflict` with the files, nothing changed; `Refusal` if a branch is
@@ -50,13 +67,15 @@ def merge(
     """
     with place.hold(done.repository, identity, lock_seconds) as git:
         for _ in range(TRIES):
-            outcome = _merge_once(git, done, message)
+            outcome = _merge_once(git, done, message, moving)
             if not isinstance(outcome, Moved):
                 return outcome
     raise BranchMoves(f"{done.base_branch} moved {TRIES} times while {done.branch} was being merged into it")
 
 
-def _merge_once(git: Git, done: Worktree, message: str) -> Merged | Conflict | Refusal | Moved:
+def _merge_once(
+    git: Git, done: Worktree, message: str, moving: Callable[[str], AbstractContextManager[None]]
+) -> Merged | Conflict | Refusal | Moved:
     base, tip = branches.tip(git, done.base_branch), branches.tip(git, done.branch)
     if base is None:
         return Refusal(f"there is no branch {done.base_branch}", "Make it, or name the one to merge into")
@@ -67,7 +86,13 @@ def _merge_once(git: Git, done: Worktree, message: str) -> Merged | Conflict | R
         return tree
     words = trailers.message(message, {trailers.WORKSTREAM: done.branch})
     made = git.run("commit-tree", tree, "-p", base, "-p", tip, "-F", "-", given=words).out.decode().strip()
-    return branches.move(git, done.base_branch, made, base) or Merged(made)
+    try:
+        with moving(made):
+            if hindered := branches.move(git, done.base_branch, made, base):
+                raise Hindered(hindered)
+    except Hindered as stayed:
+        return stayed.by
+    return Merged(made)
 
 
 def _merged_before(git: Git, done: Worktree, base: str, tip: str | None) -> Merged | Refusal:

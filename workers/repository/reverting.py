@@ -65,6 +65,16 @@ def _reverts(git: Git, sha: str, ledger_id: str, tip: str) -> str | None:
     return carried if carried and both else None
 
 
+def takes_back(git: Git, action: GitRevert, commit_sha: str) -> bool:
+    """Whether reverting takes this commit back: it is the one reverted, or came with the merge that is."""
+    return _reached(git, action.commit_sha, commit_sha) and not _reached(git, f"{action.commit_sha}^1", commit_sha)
+
+
+def _reached(git: Git, revision: str, commit_sha: str) -> bool:
+    """Whether a commit lies behind a revision; one that does not exist reaches nothing."""
+    return git.run("merge-base", "--is-ancestor", commit_sha, revision, accept=(0, 1, 128)).status == 0
+
+
 def clean(there: Git, head: str) -> Verdict:
     """Whether HEAD and the tree are still what the reverts made them. Files that git does not know, tests may leave."""
     if (now := there.line("rev-parse", "HEAD")) != head:

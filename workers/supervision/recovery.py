@@ -1,11 +1,14 @@
 """What is done about an error of a worker or a job, row by row of the MVP's tables 4.1 and 4.2."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from db import instances, supervision
+from sqlalchemy import RowMapping
+
+from db import instances, requests, supervision
 from db.connect import transaction
 from workers.births import deliver
 from workers.client import Client
@@ -117,7 +120,7 @@ def recover_job(
     match error_kind:
         case JobError.WORKER_CRASH:
             return _respawn(jobs, ref, worker, order, error)
-        case JobError.VALIDATION if jobs.show(ref)["status"] in ("SUBMITTED", "PENDING"):
+        case JobError.VALIDATION if _has_not_run(jobs, ref, order):
             return Recovery("cancel", dict(jobs.cancel(ref, order, error=error).subject))
         case JobError.VALIDATION:
             return Recovery("fail", dict(jobs.fail(ref, order, error=error).subject))
@@ -128,33 +131,50 @@ def recover_job(
 
 
 def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: str | None) -> Recovery:
-    client = supervisor.client
-    worker = _standing(client, supervisor.show(ref), WORKER, "RUNNING")
-    attempt = _count_retry(client, worker["id"], order.request_id)
+    client, worker = supervisor.client, supervisor.show(ref)
+    attempt = _counted_before(worker, order.request_id)
+    if attempt is None:
+        attempt = _count_retry(client, _standing(client, worker, WORKER, "RUNNING")["id"], order.request_id)
     if attempt <= RETRIES:
         return Recovery("retry", supervisor.show(worker["id"]), attempt)
     says = f"network error after {RETRIES} retries: {error or 'no more is known'}"
     return Recovery("fail", dict(supervisor.fail(worker["id"], order, error=says).subject))
 
 
+def _counted_before(worker: Mapping[str, Any] | RowMapping, request_id: str) -> int | None:
+    """Which retry a request was that is repeated, wherever the worker stands by now."""
+    told: Mapping[str, int] = worker["metadata"].get("retries", {}).get("told", {})
+    return told.get(request_id)
+
+
 def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
-    """Which retry since the worker's last move this is; a repeated request is the retry it was."""
+    """Which retry since the worker's last move this is."""
     with transaction(client.runtime.database) as connection:
         worker = supervision.worker(connection, worker_id, lock=True)
+        if (before := _counted_before(worker, request_id)) is not None:  # another process was quicker with it
+            return before
         counted = worker["metadata"].get("retries", {})
-        ids = counted["ids"] if counted.get("since") == worker["version"] else []
-        if request_id and request_id in ids:
-            return int(ids.index(request_id)) + 1
-        ids = [*ids, request_id]
-        supervision.note(connection, worker_id, {"retries": {"since": worker["version"], "ids": ids}})
-        return len(ids)
+        count = 1 + (counted["count"] if counted.get("since") == worker["version"] else 0)
+        told = counted.get("told", {}) | ({request_id: count} if request_id else {})
+        facts = {"retries": {"since": worker["version"], "count": count, "told": told}}
+        supervision.note(connection, worker_id, facts)
+        return count
+
+
+def _has_not_run(jobs: Jobs, ref: str | UUID, order: Order) -> bool:
+    """Whether a job has yet to run; of a repeated request, whether it had when it was first made."""
+    with transaction(jobs.client.runtime.database) as connection:
+        made = requests.by_ids(connection, [order.request_id]).get(order.request_id) if order.request_id else None
+    return made["trigger"] == "cancel" if made else jobs.show(ref)["status"] in ("SUBMITTED", "PENDING")
 
 
 def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Order, error: str | None) -> Recovery:
     """Each step is harmless when it is repeated, so a supervisor that dies between two of them loses nothing."""
-    client = jobs.client
-    job = _standing(client, jobs.show(ref), JOB, "RUNNING")
+    client, job = jobs.client, jobs.show(ref)
     lost = next((each for each in job["workers"] if str(crashed) in (str(each["id"]), each["entity_id"])), None)
+    if lost and job["status"] != "RUNNING" and (replacement := _replaced(job, lost)):
+        return Recovery("respawn", job, replacement=replacement)  # said before, and the job has ended since
+    _standing(client, job, JOB, "RUNNING")
     if lost is None:
         raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}: which of its own crashed?")
     supervisor = Supervisor(client)
@@ -162,14 +182,24 @@ def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Ord
         supervisor.fail(lost["id"], order.derived("crash"), error=error)
     elif lost["status"] in ("IDLE", "PAUSED"):
         supervisor.terminate(lost["id"], order.derived("crash"))
-    replacement = _replacement(client, job, lost, order)
-    started = supervisor.start(replacement, Order(order.by, f"in place of {lost['entity_id']}", f"{replacement}:start"))
+    replacement_id = _replacement(client, job, lost, order)
+    again = Order(order.by, f"in place of {lost['entity_id']}", f"{replacement_id}:start")
+    started = supervisor.start(replacement_id, again)
     return Recovery("respawn", jobs.show(job["id"]), replacement=dict(started.subject))
+
+
+def _replaced(job: dict[str, Any], lost: dict[str, Any]) -> dict[str, Any] | None:
+    name = _name_in_place_of(job, lost)
+    return next((each for each in job["workers"] if each["entity_id"] == name), None)
+
+
+def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:
+    return entity_id("w", job["project_id"], f"in place of {lost['id']}")
 
 
 def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: Order) -> UUID:
     """A new worker that is the job's from its birth: no other job can take it."""
-    name = entity_id("w", job["project_id"], f"in place of {lost['id']}")
+    name = _name_in_place_of(job, lost)
     context = {"workspace_id": lost["workspace_id"]}
     birth = client.birth(WORKER, name, project_id=job["project_id"], context=context, by=order.by)
     with transaction(client.runtime.database) as connection:

@@ -16,6 +16,14 @@ APPROVAL = Definition(
     states=("pending", "approved", "rejected", "expired"),
     initial="pending",
     terminal=frozenset({"approved", "rejected", "expired"}),
+    order=(
+        ("pending",),
+        (
+            "approved",
+            "rejected",
+            "expired",
+        ),
+    ),
     transitions=(
         T(
             "approve",

@@ -16,13 +16,22 @@ PR_REVIEW = Definition(
     states=("submitted", "reviewing", "changes_requested", "approved", "merged"),
     initial="submitted",
     terminal=frozenset({"merged"}),
+    order=(
+        ("submitted",),
+        (
+            "reviewing",
+            "changes_requested",
+        ),
+        ("approved",),
+        ("merged",),
+    ),
     transitions=(
         T("start_review", "submitted", "reviewing"),
         T("request_changes", "reviewing", "changes_requested"),
         T("resubmit", "changes_requested", "reviewing"),
         T("approve", "reviewing", "approved", when=(not_the_author,)),
         T("merge", "approved", "merged", approval=ApprovalPoint(), then=(FollowUp("story", "approve"),)),
-        T("dismiss", "approved", "reviewing", severity="warning"),  # new commits arrived
+        T("dismiss", "approved", "reviewing", severity="warning", back="rework"),  # new commits arrived
     ),
     links=(Link("story", type="story", context_key="story_id", inverse="pull_request"),),
     fields=(AUTHOR, Field("story_id", name, "the entity id or UUID of a story")),

@@ -12,6 +12,12 @@ SPRINT = Definition(
     states=("planning", "active", "review", "done"),
     initial="planning",
     terminal=frozenset({"done"}),
+    order=(
+        ("planning",),
+        ("active",),
+        ("review",),
+        ("done",),
+    ),
     transitions=(
         T("start", "planning", "active", approval=ApprovalPoint()),
         T("finish", "active", "review"),

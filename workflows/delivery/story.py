@@ -15,14 +15,25 @@ STORY = Definition(
     states=("analysis", "design", "implementation", "review", "testing", "done", "blocked"),
     initial="analysis",
     terminal=frozenset({"done"}),
+    order=(
+        ("analysis",),
+        ("design",),
+        (
+            "implementation",
+            "blocked",
+        ),
+        ("review",),
+        ("testing",),
+        ("done",),
+    ),
     transitions=(
         T("design_complete", "analysis", "design"),
         T("start_coding", "design", "implementation"),
         T("submit_pr", "implementation", "review"),
-        T("request_changes", "review", "implementation"),
+        T("request_changes", "review", "implementation", back="rework"),
         T("approve", "review", "testing", when=(pull_request_merged,)),
         T("tests_pass", "testing", "done"),
-        T("tests_fail", "testing", "implementation", severity="warning"),
+        T("tests_fail", "testing", "implementation", severity="warning", back="rework"),
         # Ruling 10: every state but `done` and `blocked`, listed; ADR-010's `*` would take in both.
         T(
             "block",
@@ -30,6 +41,7 @@ STORY = Definition(
             "blocked",
             effects=(Effect("notice"),),
             severity="warning",
+            back="blocked",
         ),
         T("unblock", "blocked", "implementation"),
     ),

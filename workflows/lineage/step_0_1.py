@@ -13,7 +13,7 @@ from workflows.definition import Deadline, Definition, Field, Link, T
 from workflows.fields import name
 from workflows.lineage.guards import steps_before_succeeded
 from workflows.orchestration.evidence import exit_code_expected, exit_code_unexpected
-from workflows.orchestration.fields import EXIT_CODES
+from workflows.orchestration.fields import EXIT_CODES, MAX_RETRIES, NAMED_BEFORE
 from workflows.orchestration.guards import retries_left
 from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
 
@@ -24,14 +24,31 @@ STEP_0_1 = Definition(
     states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING"),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS"}),
+    order=(
+        ("S_PENDING",),
+        (
+            "S_RUNNING",
+            "S_RETRYING",
+        ),
+        ("S_FAILED",),
+        ("S_SUCCESS",),
+    ),
     transitions=(
         T("dependencies_met", "S_PENDING", "S_RUNNING", when=(steps_before_succeeded,)),
         T("success", "S_RUNNING", "S_SUCCESS", when=(exit_code_expected,)),
         T("failure", "S_RUNNING", "S_FAILED", when=(exit_code_unexpected,), severity="error"),
-        T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning"),
+        T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning", back="retry"),
         T("retry_attempt", "S_RETRYING", "S_RUNNING"),
     ),
     deadlines=MappingProxyType({"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)}),
-    links=(Link("workstream", type="workstream", context_key="workstream_id", inverse="steps"),),
-    fields=(Field("workstream_id", name, "the entity id or UUID of its workstream"), EXIT_CODES),
+    links=(
+        Link("workstream", type="workstream", context_key="workstream_id", inverse="steps"),
+        Link("depends_on", type="step", context_key="depends_on", inverse="dependents"),
+    ),
+    fields=(
+        Field("workstream_id", name, "the entity id or UUID of its workstream"),
+        NAMED_BEFORE,
+        EXIT_CODES,
+        MAX_RETRIES,
+    ),
 )

@@ -7,8 +7,10 @@ pending → queued → running → validating → completed
 
 from types import MappingProxyType
 
-from workflows.definition import Deadline, Definition, T
+from workflows.definition import Deadline, Definition, Field, Link, T
+from workflows.fields import name, names
 from workflows.orchestration.evidence import exit_code_zero, worker_capable, worker_named
+from workflows.orchestration.fields import CAPABILITIES_SAY, IS_CRITICAL, MAX_RETRIES, NAMED_BEFORE
 from workflows.orchestration.guards import dependencies_completed, retries_left, retries_used_up
 from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
 
@@ -19,6 +21,20 @@ TASK_0_2 = Definition(
     states=("pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"),
     initial="pending",
     terminal=frozenset({"completed", "failed", "cancelled"}),
+    order=(
+        ("pending",),
+        ("queued",),
+        (
+            "running",
+            "retrying",
+        ),
+        ("validating",),
+        (
+            "completed",
+            "failed",
+            "cancelled",
+        ),
+    ),
     transitions=(
         T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
         T("worker_started", "queued", "running", when=(worker_named, worker_capable)),
@@ -26,9 +42,20 @@ TASK_0_2 = Definition(
         T("execution_failed", "running", "retrying", when=(retries_left,), severity="warning"),
         T("execution_failed", "running", "failed", when=(retries_used_up,), severity="error"),
         T("user_cancelled", "running", "cancelled", severity="warning"),
-        T("retry_delay_elapsed", "retrying", "queued"),
+        T("retry_delay_elapsed", "retrying", "queued", back="retry"),
         T("validation_passed", "validating", "completed"),
         T("validation_failed", "validating", "failed", severity="error"),
     ),
     deadlines=MappingProxyType({"retrying": Deadline(BACKOFF_SECONDS, "retry_delay_elapsed", growth=BACKOFF)}),
+    links=(
+        Link("workstream", type="workstream", context_key="workstream_id", inverse="tasks"),
+        Link("depends_on", type="task", context_key="depends_on", inverse="dependents"),
+    ),
+    fields=(
+        Field("workstream_id", name, "the entity id or UUID of its workstream"),
+        IS_CRITICAL,
+        NAMED_BEFORE,
+        MAX_RETRIES,
+        Field("required_capabilities", names, CAPABILITIES_SAY),
+    ),
 )

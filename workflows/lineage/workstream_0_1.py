@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from workflows.definition import Deadline, Definition, T
 from workflows.lineage.guards import step_failed, steps_succeeded
+from workflows.orchestration.fields import MAX_RETRIES
 from workflows.orchestration.guards import retries_left, retries_used_up
 from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
 
@@ -20,14 +21,27 @@ WORKSTREAM_0_1 = Definition(
     states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING", "S_ABANDONED"),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS", "S_ABANDONED"}),
+    order=(
+        ("S_PENDING",),
+        (
+            "S_RUNNING",
+            "S_RETRYING",
+        ),
+        ("S_FAILED",),
+        (
+            "S_SUCCESS",
+            "S_ABANDONED",
+        ),
+    ),
     transitions=(
         T("start_execution", "S_PENDING", "S_RUNNING"),
         T("all_steps_succeed", "S_RUNNING", "S_SUCCESS", when=(steps_succeeded,)),
         T("step_fails", "S_RUNNING", "S_FAILED", when=(step_failed,), severity="error"),
         T("abandon", "S_RUNNING", "S_ABANDONED", severity="warning"),
-        T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning"),
+        T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning", back="retry"),
         T("max_retries_exceeded", "S_FAILED", "S_ABANDONED", when=(retries_used_up,), severity="error"),
         T("retry_attempt", "S_RETRYING", "S_RUNNING"),
     ),
     deadlines=MappingProxyType({"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)}),
+    fields=(MAX_RETRIES,),
 )

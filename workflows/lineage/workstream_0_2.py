@@ -6,6 +6,7 @@ executing, validating → failed      planned, ready, executing → cancelled
 
 from workflows.definition import Definition, T
 from workflows.orchestration.failures import critical_failure
+from workflows.orchestration.fields import TASK_COUNT
 from workflows.orchestration.guards import task_started, tasks_all_completed, tasks_all_created
 
 WORKSTREAM_0_2 = Definition(
@@ -15,6 +16,17 @@ WORKSTREAM_0_2 = Definition(
     states=("planned", "ready", "executing", "validating", "completed", "failed", "cancelled"),
     initial="planned",
     terminal=frozenset({"completed", "failed", "cancelled"}),
+    order=(
+        ("planned",),
+        ("ready",),
+        ("executing",),
+        ("validating",),
+        (
+            "completed",
+            "failed",
+            "cancelled",
+        ),
+    ),
     transitions=(
         T("all_tasks_created", "planned", "ready", when=(tasks_all_created,)),
         T("first_task_started", "ready", "executing", when=(task_started,)),
@@ -24,4 +36,5 @@ WORKSTREAM_0_2 = Definition(
         T("validation_failed", "validating", "failed", severity="error"),
         T("user_cancelled", ("planned", "ready", "executing"), "cancelled", severity="warning"),
     ),
+    fields=(TASK_COUNT,),
 )

@@ -21,6 +21,13 @@ CIRCUIT_BREAKER = Definition(
     states=("CLOSED", "OPEN", "HALF_OPEN"),
     initial="CLOSED",
     terminal=frozenset(),
+    order=(
+        (
+            "CLOSED",
+            "OPEN",
+            "HALF_OPEN",
+        ),
+    ),
     transitions=(
         T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),
         T("cooldown_expires", "OPEN", "HALF_OPEN"),

@@ -9,8 +9,6 @@ A critical failure comes before all else (SSOT 1.3.7, invariant 3), though 1.3.4
 
 from dataclasses import dataclass
 
-from workflows.orchestration.guards import NEVER_RUN, QUARANTINED_PATCH
-
 
 @dataclass(frozen=True, slots=True)
 class WorkstreamCounts:
@@ -88,7 +86,7 @@ class RunCounts:
 
 
 def workstream_trigger(counts: WorkstreamCounts) -> str | None:
-    """The trigger a workstream is owed, or None. What `critical_task_failed` must say is `failure_reason`'s to tell."""
+    """The trigger a workstream is owed, or None."""
     match counts.state:
         case "planned" | "blocked":
             return _waiting(counts)
@@ -99,15 +97,6 @@ def workstream_trigger(counts: WorkstreamCounts) -> str | None:
         case "validating" if counts.quarantined_patches:
             return "validation_failed"
     return None
-
-
-def failure_reason(counts: WorkstreamCounts) -> str | None:
-    """What `metadata.reason` must say with the `critical_task_failed` that is owed; None: a critical task failed."""
-    if counts.critical_failures:
-        return None
-    if counts.quarantined_patches:
-        return QUARANTINED_PATCH
-    return NEVER_RUN if counts.ended == counts.total > counts.completed else None
 
 
 def run_trigger(counts: RunCounts) -> str | None:
@@ -152,8 +141,10 @@ def _ready(counts: WorkstreamCounts) -> str | None:
 
 
 def _executing(counts: WorkstreamCounts) -> str | None:
-    if counts.critical_failures or counts.quarantined_patches:
+    if counts.critical_failures:
         return "critical_task_failed"
+    if counts.quarantined_patches:  # SSOT 3.2.1, rule 2
+        return "patch_set_aside"
     if counts.completed == counts.total:
         return "all_tasks_completed"
-    return "critical_task_failed" if counts.ended == counts.total else None
+    return "tasks_lost" if counts.ended == counts.total else None

@@ -3,13 +3,15 @@
 from workflows.case import Case
 from workflows.definition import Guard
 from workflows.fields import name, names
+from workflows.orchestration.fields import uuid
 
 EXPECTED_EXIT_CODES = [0]  # of a command whose context does not say
+MOST = 2**31  # what its column holds
 
 
 def _exit_code(case: Case) -> int | None:
     code = case.metadata.get("exit_code")
-    return code if type(code) is int else None  # True is no exit code, though it equals 1
+    return code if type(code) is int and abs(code) < MOST else None  # True is no exit code, though it equals 1
 
 
 def _expected(case: Case) -> bool:
@@ -48,6 +50,12 @@ worker_named = Guard(
     "worker_named",
     lambda case: name(case.metadata.get("worker_id")),
     "metadata.worker_id must name the worker",
+)
+
+worker_identified = Guard(
+    "worker_identified",
+    lambda case: uuid(case.metadata.get("worker_id")),
+    "metadata.worker_id must be the worker's UUID",
 )
 
 worker_capable = Guard(

@@ -2,16 +2,13 @@
 
 from workflows.case import Case
 from workflows.definition import Guard
-from workflows.orchestration.guards import NEVER_RUN, QUARANTINED_PATCH, ROW
+from workflows.orchestration.guards import LINKED, ROW
+
+SET_ASIDE = ("quarantined", "dropped", "rolled_back")  # a patch of which nothing lands
 
 
 def _critical(case: Case) -> bool:
     return int(case.row["critical_failures"]) > 0
-
-
-def _never_run(case: Case) -> bool:
-    unfinished = case.row["completed_tasks"] < case.row["total_tasks"]
-    return case.metadata.get("reason") == NEVER_RUN and unfinished
 
 
 def _succeeded(case: Case) -> bool:
@@ -29,18 +26,17 @@ critical_failure = Guard(
     needs=ROW,
 )
 
-workstream_critical = Guard(
-    "workstream_critical",
-    lambda case: _critical(case) or case.metadata.get("reason") == QUARANTINED_PATCH,
-    f"no critical task of it has failed (nor does metadata.reason say {QUARANTINED_PATCH!r})",
-    needs=ROW,
+patch_lost = Guard(
+    "patch_lost",
+    lambda case: any(patch.state in SET_ASIDE for patch in case.linked.get("patches", ())),
+    "none of its patches was quarantined, dropped or rolled back",
+    needs=LINKED,
 )
 
-workstream_lost = Guard(
-    "workstream_lost",
-    lambda case: workstream_critical.holds(case) or _never_run(case),
-    f"no critical task of it has failed (nor does metadata.reason say {QUARANTINED_PATCH!r}, or {NEVER_RUN!r} with "
-    "tasks not completed)",
+tasks_ended_short = Guard(
+    "tasks_ended_short",
+    lambda case: bool(case.row["ended_tasks"] == case.row["total_tasks"] > case.row["completed_tasks"]),
+    "its tasks have not all ended, or all of them are completed",
     needs=ROW,
 )
 

@@ -2,9 +2,23 @@
 
 from collections.abc import Mapping
 from math import isfinite
+from uuid import UUID
 
 from workflows.definition import Field
 from workflows.fields import name, names
+
+
+def uuid(value: object) -> bool:
+    """The text of a UUID: what typed rows refer to others by."""
+    try:
+        return isinstance(value, str) and bool(UUID(value))
+    except ValueError:
+        return False
+
+
+def uuids(value: object) -> bool:
+    """A list of them."""
+    return isinstance(value, list) and all(map(uuid, value))
 
 
 def whole(value: object) -> bool:
@@ -48,8 +62,11 @@ def affinity(value: object) -> bool:
 GREATEST_FACTOR = 10
 NAME_SAYS = "a name"
 RETRY_OF = Field("retry_of", name, "the entity id or UUID of the one it is tried again for")
+NAMED_BEFORE = Field("depends_on", names, "a list of entity ids or UUIDs: what it depends on, of its own type")
 IS_CRITICAL = Field("is_critical", lambda value: isinstance(value, bool), "true or false")
 TIMEOUT = Field("timeout_sec", positive, "a number of seconds above 0")
 EXIT_CODES = Field("expected_exit_codes", exit_codes, "a list of whole numbers, at least one")
-DEPENDS_ON = Field("depends_on", names, "a list of names: what it depends on, of its own type")
+DEPENDS_ON = Field("depends_on", uuids, "a list of UUIDs: what it depends on, of its own type")
+MAX_RETRIES = Field("max_retries", lambda value: at_least(0, value), "a whole number, at least 0")
+TASK_COUNT = Field("task_count", lambda value: at_least(0, value), "how many tasks it is to have, a whole number")
 CAPABILITIES_SAY = "a list of names"

@@ -11,8 +11,6 @@ from workflows.definition import Fact, Guard
 LINKED: frozenset[Fact] = frozenset({"linked"})
 ROW: frozenset[Fact] = frozenset({"row"})
 APPLY_RETRIES = 3  # ruling 2, SSOT 8.1.2
-QUARANTINED_PATCH = "quarantined_patch"  # SSOT 3.2.1, rule 2
-NEVER_RUN = "tasks_can_never_run"  # ruling 5
 
 
 def _all(case: Case, role: str, *states: str) -> bool:
@@ -82,6 +80,7 @@ retries_left = Guard(
     lambda case: case.row["retry_count"] < case.row["max_retries"],
     "its retries are used up",
     needs=ROW,
+    bounds=True,
 )
 
 retries_used_up = Guard(
@@ -96,6 +95,7 @@ apply_retries_left = Guard(
     lambda case: case.row["apply_retries"] < APPLY_RETRIES,
     f"it was retried {APPLY_RETRIES} times: give it up (quarantine) or drop it",
     needs=ROW,
+    bounds=True,
 )
 
 holds_no_task = Guard(
@@ -107,7 +107,10 @@ holds_no_task = Guard(
 
 tasks_all_created = Guard(
     "tasks_all_created",
-    lambda case: case.row["total_tasks"] == case.context.get("task_count", case.row["total_tasks"]),
+    lambda case: (
+        "task_count" not in case.context
+        or case.row["total_tasks"] + case.row.get("left_out_tasks", 0) == case.context["task_count"]
+    ),
     "as many tasks must exist as the workstream's task_count says",
     needs=ROW,
 )

@@ -4,20 +4,26 @@ Facts go in, one row of `db.scheduling.facts` each; the name of a trigger, and t
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from workflows.orchestration.derive import (
     RunCounts,
     WorkstreamCounts,
     dead_task_trigger,
-    failure_reason,
     run_trigger,
     workstream_trigger,
 )
-from workflows.orchestration.guards import APPLY_RETRIES, QUARANTINED_PATCH
+from workflows.orchestration.guards import APPLY_RETRIES
 
 Facts = Mapping[str, Any]
 
+ERROR_LIMIT = 1_000  # characters of a gate's output in a task's last error
+LINE, REASON_LIMIT = "\n", 300  # a reason is a line in a table; what was printed goes beside it
+WHY = {
+    "patch_set_aside": "a patch of it was quarantined",
+    "tasks_lost": "its tasks have ended, and not all of them are completed",
+}
 OPEN = ("ready", "executing")  # a workstream whose tasks and gates may start
 ENDED = {
     "task": frozenset({"completed", "failed", "cancelled"}),
@@ -31,10 +37,11 @@ RUN_COUNTS = tuple(name for name in RunCounts.__dataclass_fields__ if name != "s
 
 
 class Owed(NamedTuple):
-    """A trigger, and why, where its guard or a reader wants to know."""
+    """A trigger, and why, where its guard or a reader wants to know; `says` is what goes with the reason."""
 
     trigger: str
     reason: str | None = None
+    says: Mapping[str, Any] = MappingProxyType({})
 
 
 def task(facts: Facts) -> Owed | None:
@@ -80,7 +87,7 @@ def patch(facts: Facts) -> Owed | None:
         case "apply_failed" if facts["apply_retries"] < APPLY_RETRIES and not over:
             return Owed("retry_apply")
         case "apply_failed":
-            return Owed("give_up", over or f"it could not be applied in {APPLY_RETRIES + 1} tries")
+            return Owed("give_up", over) if over else _refused(facts)
         case "applied":
             return _tested(facts, over or None)
     return None
@@ -122,15 +129,38 @@ def _blocked(facts: Facts) -> Owed | None:
 
 
 def _judged(facts: Facts) -> Owed | None:
-    if facts["gates_lost"] or facts["patches_lost"]:
-        return Owed("validation_failed", "a gate failed" if facts["gates_lost"] else "its patch was set aside")
+    if lost := facts["lost_gate"]:
+        return Owed("validation_failed", _gate_says(lost), {"gate": lost["gate"], "error": _with_output(lost)})
+    if lost := facts["lost_patch"]:
+        return Owed("validation_failed", f"its patch {lost['patch']} was {lost['state']}: {lost['reason']}")
     return None if facts["gates_open"] or facts["patches_open"] else Owed("validation_passed")
 
 
+def _refused(facts: Facts) -> Owed:
+    """Given up with the words of its last try (SSOT 2.2.7)."""
+    said = facts["refusal"] or "nobody said why"
+    reason = f"it could not be applied in {APPLY_RETRIES + 1} tries: {said.partition(LINE)[0][:REASON_LIMIT]}"
+    return Owed("give_up", reason, {"output": said})
+
+
 def _tested(facts: Facts, over: str | None) -> Owed | None:
-    if facts["gates_lost"] or over:
-        return Owed("tests_failed", over or "a gate failed")
+    if over:
+        return Owed("tests_failed", over)
+    if lost := facts["lost_gate"]:
+        return Owed("tests_failed", _gate_says(lost), lost)
     return Owed("tests_passed") if facts["gates_open"] == 0 else None
+
+
+def _gate_says(lost: Facts) -> str:
+    failed = lost["exit_code"] is not None
+    how = f"failed with exit code {lost['exit_code']}" if failed else "can never pass"
+    return f"gate {lost['gate']} {how}"
+
+
+def _with_output(lost: Facts) -> str:
+    """What a task keeps as its last error: which gate, and the end of what it printed."""
+    printed = (lost["output"] or "").strip()[-ERROR_LIMIT:]
+    return f"{_gate_says(lost)}{LINE}{printed}" if printed else _gate_says(lost)
 
 
 def _its_moment(facts: Facts) -> bool:
@@ -151,12 +181,10 @@ def _derived(facts: Facts) -> Owed | None:
             return _closing(facts) if facts["state"] == "validating" else None
         case "all_tasks_completed" if facts["patches_open"]:
             return None
-        case "all_tasks_completed" if facts["patches_lost"]:  # taken back before it could land
-            return Owed("critical_task_failed", QUARANTINED_PATCH)
-        case "critical_task_failed":
-            return Owed("critical_task_failed", failure_reason(counts))
+        case "all_tasks_completed" if facts["patches_lost"]:
+            return Owed("patch_set_aside", "a patch of it was taken back before it could land")
         case trigger:
-            return Owed(trigger)
+            return Owed(trigger, WHY.get(trigger))
 
 
 def _closing(facts: Facts) -> Owed | None:

@@ -1,27 +1,33 @@
 """A patch, from its creation to its commit, or to where it was set aside and why (SSOT 2.2, 2.5, rulings 1 and 2).
 
 created → validated → queued → applied → verified → committed → rolled_back
-   ↓          ↓         ↓ ↑       ↓
-   ↓          ↓   apply_failed    ↓
-   └──────────┴─────────┴─────────┴→ quarantined → dropped
+   ↓          ↓         ↓ ↑       ↓          ↓ (1.1.0)
+   ↓          ↓   apply_failed    ↓          ↓
+   └──────────┴─────────┴─────────┴──────────┴→ quarantined → dropped
 
 SSOT 2.2.4 gives its triggers in words; their names are ours. What ends a patch is final but for two moves that somebody
 answers for (SSOT 8.2.3, ruling 1): `roll_back`, once the compensation is done, and `drop`.
+
+1.1.0 adds `commit_failed`, an arrow that SSOT 2.2.3 draws and its table leaves out: without it a patch whose commit
+cannot be made stays `verified`, and all that waits for it waits for ever (ruling 5).
 """
+
+from dataclasses import replace
 
 from workflows.definition import Definition, Effect, Field, Link, T
 from workflows.fields import name, names
 from workflows.orchestration.evidence import authorized, compensated, reason_given
-from workflows.orchestration.fields import NAME_SAYS, RETRY_OF
+from workflows.orchestration.fields import NAME_SAYS, RETRY_OF, uuid
 from workflows.orchestration.guards import apply_retries_left, gates_passed
 
 VALIDATE = Effect("validate_patch", failed="validation_failed")
 # One worktree, one patch at a time: these never run side by side in a workstream, nor while it is archived.
 APPLY = Effect("apply_patch", failed="apply_failed", exclusive="workstream_id")
 COMMIT = Effect("commit_patch", exclusive="workstream_id")
+COMMIT_OR_FAIL = replace(COMMIT, failed="commit_failed")
 RESTORE = Effect("restore_worktree", exclusive="workstream_id")
 
-PATCH_LEDGER = Definition(
+PATCH_LEDGER_1_0 = Definition(
     type="patch_ledger",
     version="1.0.0",
     summary="A patch, from created to committed, quarantined or rolled back (SSOT 2.2, rulings 1 and 2).",
@@ -39,6 +45,15 @@ PATCH_LEDGER = Definition(
     ),
     initial="created",
     terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # SSOT 8.2.1
+    order=(  # SSOT 8.1.3
+        ("created",),
+        ("validated",),
+        ("queued",),
+        ("applied", "apply_failed"),
+        ("verified",),
+        ("committed", "quarantined", "dropped"),
+        ("rolled_back",),
+    ),
     transitions=(
         T("validation_passed", "created", "validated"),
         T("validation_failed", "created", "quarantined", when=(reason_given,), severity="warning"),
@@ -46,7 +61,7 @@ PATCH_LEDGER = Definition(
         T("violate_policy", "validated", "quarantined", when=(reason_given,), severity="warning"),
         T("apply_succeeded", "queued", "applied"),
         T("apply_failed", "queued", "apply_failed", severity="warning"),
-        T("retry_apply", "apply_failed", "queued", when=(apply_retries_left,), effects=(APPLY,)),
+        T("retry_apply", "apply_failed", "queued", when=(apply_retries_left,), effects=(APPLY,), back="retry"),
         T("give_up", "apply_failed", "quarantined", when=(reason_given,), effects=(RESTORE,), severity="warning"),
         T("drop", "apply_failed", "dropped", when=(authorized, reason_given), effects=(RESTORE,), severity="warning"),
         T("tests_passed", "applied", "verified", when=(gates_passed,), effects=(COMMIT,)),
@@ -70,8 +85,8 @@ PATCH_LEDGER = Definition(
     ),
     fields=(
         Field("patch_id", name, NAME_SAYS, required=True),
-        Field("workstream_id", name, "the entity id or UUID of its workstream", required=True),
-        Field("task_id", name, "the entity id or UUID of the task that made it"),
+        Field("workstream_id", uuid, "the UUID of its workstream", required=True),
+        Field("task_id", uuid, "the UUID of the task that made it"),
         Field("phase_id", name, NAME_SAYS),
         Field("message", name, "the words of its commit"),
         Field("gates", names, "a list of gates"),
@@ -79,4 +94,17 @@ PATCH_LEDGER = Definition(
     ),
     birth_effects=(VALIDATE,),
     required_metadata=("patch_id", "validation_results", "commit_sha", "quarantine_reason"),
+)
+
+PATCH_LEDGER_1_1 = replace(
+    PATCH_LEDGER_1_0,
+    version="1.1.0",
+    summary="A patch, from created to committed, quarantined or rolled back (SSOT 2.2, rulings 1, 2 and 5).",
+    transitions=(
+        *(
+            replace(move, effects=(COMMIT_OR_FAIL,)) if move.trigger == "tests_passed" else move
+            for move in PATCH_LEDGER_1_0.transitions
+        ),
+        T("commit_failed", "verified", "quarantined", when=(reason_given,), effects=(RESTORE,), severity="warning"),
+    ),
 )

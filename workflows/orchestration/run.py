@@ -22,6 +22,15 @@ RUN_1_0 = Definition(
     states=("pending", "running", "succeeded", "failed", "canceled"),
     initial="pending",
     terminal=frozenset({"succeeded", "failed", "canceled"}),
+    order=(
+        ("pending",),
+        ("running",),
+        (
+            "succeeded",
+            "failed",
+            "canceled",
+        ),
+    ),
     transitions=(
         T("start", "pending", "running"),
         T("complete", "running", "succeeded", when=(workstreams_succeeded,)),

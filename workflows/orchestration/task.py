@@ -16,17 +16,19 @@ from types import MappingProxyType
 
 from workflows.backoff import Growth
 from workflows.definition import Deadline, Definition, Field, Link, T
-from workflows.fields import name, names
-from workflows.orchestration.evidence import exit_code_expected, worker_capable, worker_named
+from workflows.fields import names
+from workflows.orchestration.evidence import exit_code_expected, worker_capable, worker_identified
 from workflows.orchestration.fields import (
     CAPABILITIES_SAY,
     DEPENDS_ON,
     EXIT_CODES,
     IS_CRITICAL,
+    MAX_RETRIES,
     RETRY_OF,
     TIMEOUT,
-    at_least,
     backoff,
+    uuid,
+    uuids,
     whole,
 )
 from workflows.orchestration.guards import (
@@ -61,18 +63,35 @@ TASK_1_0 = Definition(
     ),
     initial="pending",
     terminal=frozenset({"completed", "failed", "cancelled"}),
+    order=(
+        (
+            "pending",
+            "blocked",
+        ),
+        ("queued",),
+        (
+            "running",
+            "retrying",
+        ),
+        ("validating",),
+        (
+            "completed",
+            "failed",
+            "cancelled",
+        ),
+    ),
     transitions=(
         T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
         T("dependency_check_failed", "pending", "blocked", when=(dependency_missing,)),
         T("dependency_satisfied", "blocked", "pending", when=(dependencies_completed,)),
-        T("worker_started", "queued", "running", when=(worker_named, worker_capable)),
+        T("worker_started", "queued", "running", when=(worker_identified, worker_capable)),
         T("execution_completed", "running", "validating", when=(exit_code_expected,)),
         T("execution_failed", "running", "retrying", when=(retries_left,), severity="warning"),
         T("execution_failed", "running", "failed", when=(retries_used_up,), severity="error"),
         T("timeout_exceeded", "running", "retrying", when=(retries_left,), severity="warning"),
         T("timeout_exceeded", "running", "failed", when=(retries_used_up,), severity="error"),
         T("user_cancelled", "running", "cancelled", severity="warning"),
-        T("retry_delay_elapsed", "retrying", "queued"),
+        T("retry_delay_elapsed", "retrying", "queued", back="retry"),
         T("validation_passed", "validating", "completed", when=(gates_passed, patches_verified)),
         T("validation_failed", "validating", "failed", severity="error"),
     ),
@@ -94,17 +113,17 @@ TASK_1_0 = Definition(
         Link("retry_of", type="task", context_key="retry_of", inverse="retried_by"),
     ),
     fields=(
-        Field("workstream_id", name, "the name of its workstream", required=True),
+        Field("workstream_id", uuid, "the UUID of its workstream", required=True),
         IS_CRITICAL,
-        Field("max_retries", lambda value: at_least(0, value), "a whole number, at least 0"),
+        MAX_RETRIES,
         TIMEOUT,
         Field("backoff", backoff, "an object: base and cap, seconds from 0; factor, from 1 to 10"),
         Field("required_capabilities", names, CAPABILITIES_SAY),
         EXIT_CODES,
         Field("priority", whole, "a whole number"),
         DEPENDS_ON,
-        Field("gates", names, "a list of gates"),
-        Field("blocked_by_gates", names, "a list of gates"),
+        Field("gates", uuids, "a list of UUIDs of gates"),
+        Field("blocked_by_gates", uuids, "a list of UUIDs of gates"),
         RETRY_OF,
     ),
     required_metadata=("worker_id", "duration_seconds", "retry_count", "exit_code", "timeout_occurred"),
@@ -116,7 +135,7 @@ TASK_1_1 = replace(
     summary="A task, from pending to done, with retries and cancelling from everywhere (SSOT 1.4, ruling 4).",
     transitions=(
         *TASK_1_0.transitions,
-        T("dependency_check_failed", "queued", "blocked", when=(gate_failed,), severity="warning"),
+        T("dependency_check_failed", "queued", "blocked", when=(gate_failed,), severity="warning", back="blocked"),
         T(
             "user_cancelled",
             ("pending", "queued", "blocked", "validating", "retrying"),

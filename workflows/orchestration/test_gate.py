@@ -11,7 +11,7 @@ so it does when its attempts at running it are used up (exit code 70).
 from workflows.definition import Definition, Effect, Field, Link, T
 from workflows.fields import name
 from workflows.orchestration.evidence import exit_code_expected, exit_code_given
-from workflows.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT
+from workflows.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT, uuid
 from workflows.orchestration.guards import gate_dependencies_passed, gate_dependency_failed
 
 RUN_GATE = Effect("run_gate", failed="gate_failed")
@@ -24,6 +24,17 @@ TEST_GATE = Definition(
     states=("PENDING", "RUNNING", "PASSED", "FAILED", "BLOCKED"),
     initial="PENDING",
     terminal=frozenset({"PASSED", "FAILED"}),
+    order=(
+        (
+            "PENDING",
+            "BLOCKED",
+        ),
+        ("RUNNING",),
+        (
+            "PASSED",
+            "FAILED",
+        ),
+    ),
     transitions=(
         T("gate_started", "PENDING", "RUNNING", when=(gate_dependencies_passed,), effects=(RUN_GATE,)),
         T("dependency_failed", "PENDING", "BLOCKED", when=(gate_dependency_failed,), severity="warning"),
@@ -42,7 +53,7 @@ TEST_GATE = Definition(
         TIMEOUT,
         DEPENDS_ON,
         Field("phase_id", name, NAME_SAYS),
-        Field("workstream_id", name, NAME_SAYS),
+        Field("workstream_id", uuid, "the UUID of its workstream"),
         RETRY_OF,
     ),
 )

@@ -19,6 +19,15 @@ UET_WORKER = Definition(
     states=("SPAWNING", "IDLE", "BUSY", "DRAINING", "TERMINATED"),
     initial="SPAWNING",
     terminal=frozenset({"TERMINATED"}),
+    order=(
+        ("SPAWNING",),
+        (
+            "IDLE",
+            "BUSY",
+        ),
+        ("DRAINING",),
+        ("TERMINATED",),
+    ),
     transitions=(
         T("initialization_complete", "SPAWNING", "IDLE"),
         T("spawn_failed", "SPAWNING", "TERMINATED", severity="error"),

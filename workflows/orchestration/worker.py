@@ -24,6 +24,15 @@ WORKER_1_0 = Definition(
     states=("initializing", "idle", "busy", "unresponsive", "shutdown"),
     initial="initializing",
     terminal=frozenset({"shutdown"}),
+    order=(
+        ("initializing",),
+        (
+            "idle",
+            "busy",
+            "unresponsive",
+        ),
+        ("shutdown",),
+    ),
     transitions=(
         T("registration_complete", "initializing", "idle"),
         T("task_assigned", "idle", "busy", when=(task_within_capabilities,)),
@@ -48,6 +57,7 @@ WORKER_1_1 = replace(
     version="1.1.0",
     summary="A worker, from registering to shut down, that can be suspended (SSOT 1.5, 9.2, rulings 4 and 6).",
     states=(*WORKER_1_0.states, "suspended"),
+    order=(("initializing",), ("idle", "busy", "unresponsive", "suspended"), ("shutdown",)),
     transitions=(
         *WORKER_1_0.transitions,
         T("suspend", "idle", "suspended", severity="warning"),

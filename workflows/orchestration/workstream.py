@@ -7,15 +7,17 @@ planned, ready → skipped            planned, ready, executing → cancelled
 
 Triggers are those of seed 001; `dependency_check_failed` and `dependency_satisfied` are called as the task's are, and
 `skip`, `pause`, `resume` are ours. In 1.1.0 `user_cancelled` is a person's and `cancel` the system's: a dependency that
-can never complete, a run that ended. `workflows.orchestration.derive` tells which of them a workstream is owed.
+can never complete, a run that ended. `patch_set_aside` (SSOT 3.2.1, rule 2) and `tasks_lost` (1.1.0, ruling 5) fail it
+where nothing critical did. `workflows.orchestration.derive` tells which of them a workstream is owed. What a cancelled
+one left is archived as a failed one's is, unless it cannot have begun.
 """
 
 from dataclasses import replace
 
 from workflows.definition import Definition, Effect, Field, Link, T
 from workflows.fields import name
-from workflows.orchestration.failures import workstream_critical, workstream_lost
-from workflows.orchestration.fields import DEPENDS_ON, IS_CRITICAL, NAME_SAYS, RETRY_OF, at_least
+from workflows.orchestration.failures import critical_failure, patch_lost, tasks_ended_short
+from workflows.orchestration.fields import DEPENDS_ON, IS_CRITICAL, NAME_SAYS, RETRY_OF, TASK_COUNT, uuid
 from workflows.orchestration.guards import (
     dependencies_completed,
     dependency_missing,
@@ -27,7 +29,8 @@ from workflows.orchestration.guards import (
 )
 
 ARCHIVE = Effect("archive_workstream", exclusive="id")  # SSOT 1.3.7, invariant 4
-UNENDED = ("planned", "ready", "blocked", "executing", "validating", "paused")
+UNBEGUN = ("planned", "blocked")
+BEGUN = ("ready", "executing", "validating", "paused")  # once it is ready, gates may run in its worktree
 
 WORKSTREAM_1_0 = Definition(
     type="workstream",
@@ -46,6 +49,21 @@ WORKSTREAM_1_0 = Definition(
     ),
     initial="planned",
     terminal=frozenset({"completed", "failed", "cancelled", "skipped"}),
+    order=(
+        (
+            "planned",
+            "blocked",
+        ),
+        ("ready",),
+        ("executing",),
+        ("validating",),
+        (
+            "completed",
+            "failed",
+            "cancelled",
+            "skipped",
+        ),
+    ),
     transitions=(
         T("all_tasks_created", "planned", "ready", when=(tasks_all_created, dependencies_completed)),
         T("dependency_check_failed", "planned", "blocked", when=(dependency_missing,)),
@@ -56,10 +74,11 @@ WORKSTREAM_1_0 = Definition(
             "critical_task_failed",
             "executing",
             "failed",
-            when=(workstream_critical,),
+            when=(critical_failure,),
             effects=(ARCHIVE,),
             severity="critical",
         ),
+        T("patch_set_aside", "executing", "failed", when=(patch_lost,), effects=(ARCHIVE,), severity="error"),
         T("validation_passed", "validating", "completed", when=(gates_passed, patches_verified)),
         T("validation_failed", "validating", "failed", effects=(ARCHIVE,), severity="error"),
         T("skip", ("planned", "ready"), "skipped", severity="warning"),
@@ -71,10 +90,10 @@ WORKSTREAM_1_0 = Definition(
         Link("retry_of", type="workstream", context_key="retry_of", inverse="retried_by"),
     ),
     fields=(
-        Field("run_id", name, "the name of its run", required=True),
+        Field("run_id", uuid, "the UUID of its run", required=True),
         Field("phase_id", name, NAME_SAYS),
         IS_CRITICAL,
-        Field("task_count", lambda value: at_least(0, value), "how many tasks it is to have, a whole number"),
+        TASK_COUNT,
         DEPENDS_ON,
         RETRY_OF,
     ),
@@ -86,15 +105,23 @@ WORKSTREAM_1_1 = replace(
     version="1.1.0",
     summary="A workstream, from planned to merged, that can be paused (SSOT 1.3, 9.2, rulings 4 and 5).",
     states=(*WORKSTREAM_1_0.states, "paused"),
+    order=(
+        ("planned", "blocked"),
+        ("ready",),
+        ("executing", "paused"),
+        ("validating",),
+        ("completed", "failed", "cancelled", "skipped"),
+    ),
     transitions=(
-        *(
-            replace(move, when=(workstream_lost,)) if move.trigger == "critical_task_failed" else move
-            for move in WORKSTREAM_1_0.transitions
-        ),
+        *(move for move in WORKSTREAM_1_0.transitions if move.trigger not in ("skip", "user_cancelled")),
+        T("tasks_lost", "executing", "failed", when=(tasks_ended_short,), effects=(ARCHIVE,), severity="error"),
         T("pause", "executing", "paused", severity="warning"),
         T("resume", "paused", "executing", severity="warning"),
-        T("skip", "blocked", "skipped", severity="warning"),
-        T("user_cancelled", ("blocked", "validating", "paused"), "cancelled", severity="warning"),
-        T("cancel", UNENDED, "cancelled", severity="warning"),
+        T("skip", UNBEGUN, "skipped", severity="warning"),
+        T("skip", "ready", "skipped", effects=(ARCHIVE,), severity="warning"),
+        T("user_cancelled", UNBEGUN, "cancelled", severity="warning"),
+        T("user_cancelled", BEGUN, "cancelled", effects=(ARCHIVE,), severity="warning"),
+        T("cancel", UNBEGUN, "cancelled", severity="warning"),
+        T("cancel", BEGUN, "cancelled", effects=(ARCHIVE,), severity="warning"),
     ),
 )

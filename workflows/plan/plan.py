@@ -16,11 +16,21 @@ PROJECTS = UUID("5b0c2b34-6f0e-5d0b-9a52-0d6d1c1f3b67")  # the namespace in whic
 
 
 class Tool(Part):
-    """A circuit breaker's configuration (SSOT 2.4.4)."""
+    """A circuit breaker's configuration (SSOT 2.4.4): that of the plan submitted last, where several name the tool.
 
-    failure_threshold: Count = Field(5, ge=1, le=10_000, description="failures in a row that open it")
-    cooldown_seconds: Delay = Field(60.0, gt=0, description="how long it stays open, in seconds or as `2m`")
-    success_threshold: Count = Field(1, ge=1, le=10_000, description="trial requests that must succeed to close it")
+    What is left out is as `INTERLOCK_BREAKER_…` says. A command fails its tool that ends with an exit code it does not
+    expect, runs out of time or cannot be run.
+    """
+
+    failure_threshold: Count | None = Field(
+        None, ge=1, le=10_000, description="failures in a row that open it; default: the setting, 5"
+    )
+    cooldown_seconds: Delay | None = Field(
+        None, gt=0, description="how long it stays open, in seconds or as `2m`; default: the setting, 60"
+    )
+    success_threshold: Count | None = Field(
+        None, ge=1, le=10_000, description="trial requests that must succeed to close it; default: the setting, 1"
+    )
 
 
 class Repository(Part):
@@ -46,7 +56,9 @@ class Workstream(Part):
     critical: Flag = Field(False, description="whether its failure fails the run at once (SSOT 1.2.4)")
     skip: Flag = Field(False, description="leave it out of this run; it ends `skipped`")
     depends_on: tuple[Identifier, ...] = Field((), description="workstreams that must be completed before it starts")
-    affinity: tuple[Text, ...] = Field((), description="names or types of the only workers that may take its tasks")
+    affinity: tuple[Text, ...] = Field(
+        (), description="names or types of the only workers that may take its tasks, where these do not say"
+    )
     gates: tuple[Gate, ...] = Field((), description="its checks")
     tasks: tuple[Task, ...] = Field(min_length=1, description="its work")
 

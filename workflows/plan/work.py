@@ -40,7 +40,7 @@ class Part(BaseModel):
 class Limits(Part):
     """What a command may use before the system stops it. Nothing set: as much as the worker itself may."""
 
-    memory: Bytes | None = Field(None, description="address space of each process, in bytes or as `512M`, `2G`")
+    memory: Bytes | None = Field(None, description="what each process may allocate, in bytes or as `512M`, `2G`")
     cpu_seconds: Seconds | None = Field(None, description="processor time of each process, in seconds or as `10m`")
 
 
@@ -55,7 +55,6 @@ class Backoff(Part):
 class Process(Part):
     """How a command is run; what tasks and gates have in common."""
 
-    timeout: Seconds = Field(1800, description="stopped, with all it started, after this many seconds, or `30m`")
     expected_exit_codes: tuple[ExitCode, ...] = Field((0,), min_length=1, description="exit codes that mean success")
     env: dict[Variable, str] = Field({}, description="environment variables, beside the few that every command gets")
     cwd: Text | None = Field(
@@ -67,12 +66,21 @@ class Process(Part):
 class Terms(Process):
     """How a task is run. As `defaults`: how every task is that does not say otherwise."""
 
-    retries: Count = Field(3, ge=0, le=100, description="times it is tried again after failing")
+    timeout: Seconds | None = Field(
+        None,
+        description="stopped, with all it started, after this many seconds, or `30m`;"
+        " default: `INTERLOCK_TASK_TIMEOUT_SECONDS`",
+    )
+    retries: Count | None = Field(
+        None, ge=0, le=100, description="times it is tried again after failing; default: `INTERLOCK_TASK_RETRIES`"
+    )
     backoff: Backoff = Field(Backoff(), description="how long to wait before that")
     critical: Flag = Field(False, description="whether its failure fails the workstream at once")
     priority: Count = Field(0, ge=-1000, le=1000, description="higher goes first, among tasks that could start")
     capabilities: tuple[Text, ...] = Field((), description="what a worker must offer to be given it")
-    tool: Reference | None = Field(None, description="the circuit breaker, one of `tools`, that guards it")
+    tool: Reference | None = Field(
+        None, description="the circuit breaker, one of `tools`, that guards its command; agents guard their own calls"
+    )
 
 
 class Agent(Part):
@@ -118,6 +126,9 @@ class Task(Terms):
     depends_on: tuple[Reference, ...] = Field(
         (), description="tasks that must be completed before; `workstream/task` for one of another workstream"
     )
+    affinity: tuple[Text, ...] = Field(
+        (), description="names or types of the only workers that may take it; default: those of its workstream"
+    )
     gates: tuple[Reference, ...] = Field(
         (), description="gates that run after it and must pass before it is completed (SSOT 3.1.2)"
     )
@@ -138,6 +149,7 @@ class Gate(Process):
 
     id: Identifier = Field(description="its name, unique in its workstream")
     type: Literal["LINT", "UNIT", "INTEGRATION", "SECURITY"] = Field(description="what it checks (SSOT 2.3.8)")
+    timeout: Seconds = Field(1800, description="stopped, with all it started, after this many seconds, or `30m`")
     command: tuple[str, ...] | None = Field(
         None, min_length=1, description="program and arguments; no shell is involved"
     )

@@ -10,6 +10,7 @@ terminated when it fails or is canceled. A canceled job's children are canceled 
 from workflows.case import Case
 from workflows.definition import Definition, Field, FollowUp, Guard, Link, T
 from workflows.fields import name, names
+from workflows.orchestration.fields import uuid
 
 DEEPEST = 5
 MOST_WORKERS = 10
@@ -37,6 +38,16 @@ JOB = Definition(
     states=("SUBMITTED", "PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELED"),
     initial="SUBMITTED",
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
+    order=(
+        ("SUBMITTED",),
+        ("PENDING",),
+        ("RUNNING",),
+        (
+            "COMPLETED",
+            "FAILED",
+            "CANCELED",
+        ),
+    ),
     transitions=(
         T("validate", "SUBMITTED", "PENDING"),
         T(
@@ -69,7 +80,7 @@ JOB = Definition(
             f"a whole number from 1 to {MOST_WORKERS}",
         ),
         Field("workers", names, "a list of names or UUIDs: supervised workers that are its own from the start"),
-        Field("parent_job_id", lambda value: value is None or name(value), "the entity id or UUID of a job"),
+        Field("parent_job_id", lambda value: value is None or uuid(value), "the UUID of a job"),
         Field("retry_of", name, "the entity id or UUID of the job it is tried again for"),
     ),
 )

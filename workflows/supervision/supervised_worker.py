@@ -15,6 +15,18 @@ SUPERVISED_WORKER = Definition(
     states=("IDLE", "RUNNING", "PAUSED", "COMPLETED", "FAILED", "TERMINATED"),
     initial="IDLE",
     terminal=frozenset({"COMPLETED", "FAILED", "TERMINATED"}),
+    order=(
+        ("IDLE",),
+        (
+            "RUNNING",
+            "PAUSED",
+        ),
+        (
+            "COMPLETED",
+            "FAILED",
+            "TERMINATED",
+        ),
+    ),
     transitions=(
         T("start_task", "IDLE", "RUNNING"),
         T("pause", "RUNNING", "PAUSED", severity="warning"),

@@ -105,7 +105,7 @@ CREATE TABLE trigger_requests (
     trigger       varchar(100) NOT NULL,
     triggered_by  varchar(100) NOT NULL,
     metadata      jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
-    origin        varchar(10)  NOT NULL DEFAULT 'agent' CHECK (origin IN ('agent', 'timer', 'follow_up')),
+    origin        varchar(10)  NOT NULL DEFAULT 'agent' CHECK (origin IN ('agent', 'timer', 'follow_up', 'override')),
     bound_version integer,
     status        varchar(10)  NOT NULL DEFAULT 'pending' CHECK (status IN
                   ('scheduled', 'pending', 'waiting', 'applied', 'rejected', 'superseded', 'dead')),
@@ -218,28 +218,29 @@ CREATE FUNCTION interlock_event_hash(t workflow_transitions) RETURNS bytea
 -- the lane's lock is taken before the second one's snapshot, so that is newer than the lane's last commit, and nobody
 -- else decides for these instances before we commit.
 -- NO KEY: accepting a trigger, or following up, on an instance (a foreign key to it) does not wait for this round.
--- A request in retry stands in the way of those behind it on the same instance.
+-- A request in retry stands in the way of those behind it on the same instance, but not of an operator's.
 
 CREATE FUNCTION interlock_gather(namespace integer, wanted_lane integer, most integer, one_only uuid)
     RETURNS TABLE (
         seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
         bound_version integer, attempts integer, granted boolean,
         workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
-        context jsonb, project_id uuid, entity_id varchar
+        context jsonb, project_id uuid, entity_id varchar, trace varchar
     ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM pg_advisory_xact_lock(namespace, wanted_lane);
     RETURN QUERY
     SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
-           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project_id, i.entity_id
+           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project_id, i.entity_id,
+           r.trace  -- a column of 0005
       FROM (SELECT *
               FROM trigger_requests p
              WHERE p.status = 'pending' AND p.lane = wanted_lane
                AND (one_only IS NULL OR p.workflow_id = one_only)
                AND NOT EXISTS (SELECT FROM trigger_requests b
                                 WHERE b.workflow_id = p.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
-                                  AND b.seq < p.seq)
+                                  AND b.seq < p.seq AND p.origin <> 'override')
              ORDER BY p.seq
              LIMIT most) r
       JOIN workflow_instances i ON i.id = r.workflow_id
@@ -271,6 +272,13 @@ BEGIN
         RAISE EXCEPTION 'definition % % is recorded without %', NEW.type, NEW.version, added - 'type' - 'version'
             USING ERRCODE = 'restrict_violation', HINT = 'Give the changed definition a new version.';
     END IF;
+    -- What has ended does not change, but by a move that is declared an exception (SSOT 8.2).
+    IF TG_TABLE_NAME = 'definition_transitions' AND (recorded->'states'->(added->>'source')->>'terminal')::boolean
+       AND NOT COALESCE(recorded->'rules' @> jsonb_build_array(
+               jsonb_build_object('trigger', added->'trigger', 'exceptional', true)), false) THEN
+        RAISE EXCEPTION '% % leaves the terminal state % by %',
+            NEW.type, NEW.version, added->>'source', added->>'trigger' USING ERRCODE = 'check_violation';
+    END IF;
     RETURN NEW;
 END $$;
 
@@ -280,6 +288,10 @@ DECLARE
 BEGIN
     SELECT initial_state INTO initial FROM workflow_definitions
      WHERE type = NEW.workflow_type AND version = NEW.definition_version;
+    IF NEW.created_at > clock_timestamp() THEN
+        RAISE EXCEPTION 'a % % cannot begin at %: that is in the future',
+            NEW.workflow_type, NEW.definition_version, NEW.created_at USING ERRCODE = 'check_violation';
+    END IF;
     IF initial IS DISTINCT FROM NEW.current_state OR NEW.version <> 0 THEN
         RAISE EXCEPTION 'a % % begins in state % at version 0, not in % at %',
             NEW.workflow_type, NEW.definition_version, COALESCE(initial, '(unknown definition)'),
@@ -291,12 +303,22 @@ END $$;
 
 CREATE FUNCTION interlock_identity_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    -- Another version of its definition only together with the event that moves it there.
+    IF OLD.definition_version <> NEW.definition_version AND NEW.version = OLD.version + 1
+       AND (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
+           = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project_id, NEW.created_by, NEW.created_at)
+       AND EXISTS (SELECT FROM workflow_transitions
+                    WHERE workflow_id = NEW.id AND seq = NEW.version AND trigger = 'definition.migrate'
+                      AND definition_version = NEW.definition_version) THEN
+        RETURN NEW;
+    END IF;
     RAISE EXCEPTION 'identity, definition and past of instance % cannot change', OLD.id
         USING ERRCODE = 'restrict_violation';
 END $$;
 
 -- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, and
--- the chain goes on. Order, time and hashes are the database's own, whatever the statement says.
+-- the chain goes on. Order, time and hashes are the database's own, whatever the statement says. Time never goes back
+-- within an instance: a transaction that began earlier may come later, and a clock may be set back.
 CREATE FUNCTION interlock_append() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     instance workflow_instances;
@@ -304,18 +326,22 @@ DECLARE
 BEGIN
     SELECT * INTO instance FROM workflow_instances WHERE id = NEW.workflow_id;
     IF NEW.seq = 1 THEN
-        SELECT d.initial_state AS state, interlock_birth_hash(instance) AS hash INTO before
+        SELECT d.initial_state AS state, d.version AS version, interlock_birth_hash(instance) AS hash,
+               instance.created_at AS at INTO before
           FROM workflow_definitions d
-         WHERE d.type = instance.workflow_type AND d.version = NEW.definition_version;
+         WHERE d.type = instance.workflow_type AND d.version = instance.definition_version;
     ELSE
-        SELECT to_state AS state, hash INTO before FROM workflow_transitions
+        SELECT to_state AS state, definition_version AS version, hash, created_at AS at INTO before
+          FROM workflow_transitions
          WHERE workflow_id = NEW.workflow_id AND seq = NEW.seq - 1;
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
             USING ERRCODE = 'check_violation';
     END IF;
-    IF before.state <> NEW.from_state OR instance.definition_version <> NEW.definition_version
+    IF NEW.trigger = 'definition.migrate' THEN
+        PERFORM interlock_check_migration(NEW, instance, before.state, before.version);
+    ELSIF before.state <> NEW.from_state OR before.version <> NEW.definition_version
        OR NOT EXISTS (
            SELECT FROM definition_transitions
             WHERE type = instance.workflow_type AND version = NEW.definition_version
@@ -327,7 +353,7 @@ BEGIN
             USING ERRCODE = 'check_violation';
     END IF;
     NEW.workflow_type := instance.workflow_type;
-    NEW.created_at := now();
+    NEW.created_at := GREATEST(now(), before.at);
     NEW.xid := pg_current_xact_id();
     NEW.prev_hash := before.hash;
     NEW.hash := interlock_event_hash(NEW);
@@ -340,6 +366,7 @@ BEGIN
     IF NOT EXISTS (
         SELECT FROM workflow_transitions
          WHERE workflow_id = NEW.id AND seq = NEW.version AND to_state = NEW.current_state
+           AND definition_version = NEW.definition_version
     ) THEN
         RAISE EXCEPTION 'state of instance % changed to % (version %) without its history row',
             NEW.id, NEW.current_state, NEW.version
@@ -374,7 +401,8 @@ CREATE TRIGGER kept_whole BEFORE TRUNCATE ON workflow_instances
     FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse();
 CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON workflow_instances
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.current_state, OLD.version) IS DISTINCT FROM (NEW.current_state, NEW.version))
+    WHEN ((OLD.current_state, OLD.version, OLD.definition_version)
+          IS DISTINCT FROM (NEW.current_state, NEW.version, NEW.definition_version))
     EXECUTE FUNCTION interlock_state_has_history();
 
 CREATE TRIGGER append BEFORE INSERT ON workflow_transitions

@@ -1,0 +1,21 @@
+"""What `celery -A bench.noting` loads: Interlock's app, noting in shared memory when it last committed."""
+
+import time
+from typing import Any
+
+from sqlalchemy.engine.default import DefaultDialect
+
+from bench.empty import SLOT, slots
+from workers.main import app
+
+__all__ = ["app"]
+
+_commit = DefaultDialect.do_commit
+
+
+def _commit_and_note(dialect: DefaultDialect, dbapi_connection: Any) -> None:
+    _commit(dialect, dbapi_connection)
+    SLOT.pack_into(slots(), 0, time.monotonic_ns())
+
+
+DefaultDialect.do_commit = _commit_and_note  # type: ignore[method-assign]

@@ -1,0 +1,131 @@
+"""The archive: what has ended moves there whole, with its history, and is read there."""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Column, Connection, DateTime, MetaData, RowMapping, Table, Text, Uuid, func, select, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from db.connect import sql
+from db.tables import instances, links, transitions
+
+ARCHIVE = MetaData(schema="archive")  # apart: alembic compares the tables of one schema
+
+
+def _like(table: Table, *more: Column[Any]) -> Table:
+    columns = [Column(each.name, each.type, primary_key=each.primary_key) for each in table.columns]
+    return Table(table.name, ARCHIVE, *columns, *more)
+
+
+archived_instances = _like(instances, Column("archived_at", DateTime(timezone=True)))
+archived_transitions = _like(transitions)
+archived_links = _like(links)
+records = Table(
+    "records",
+    ARCHIVE,
+    Column("kind", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("workflow_id", Uuid),
+    Column("body", JSONB),
+)
+
+
+LEFT = (  # what archiving takes rows from
+    *("workflow_transitions", "workflow_instances", "workflow_links", "trigger_requests", "effects", "tasks"),
+    *("workstreams", "task_claims", "test_gates", "patch_ledger_entries", "patches", "supervised_workers", "jobs"),
+)
+
+
+class Moved(NamedTuple):
+    """What a move took along; `held` says why it took nothing."""
+
+    held: str | None
+    instances: int
+    events: int
+
+
+def seeds(connection: Connection, after: UUID | None, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
+    """Instances behind `after` that ended long ago, in the order of their ids; members of runs come with their run."""
+    given = {"after": after, "older_than": older_than, "limit": limit}
+    return connection.exec_driver_sql(sql("archive_seeds"), given).scalars().all()
+
+
+def closure(connection: Connection, ids: Sequence[UUID], *, older_than: timedelta) -> Sequence[RowMapping]:
+    """All that belongs together with these: id, whether it `ended` long ago, and the ids it is `joined` to."""
+    given = {"seeds": list(ids), "older_than": older_than}
+    return connection.exec_driver_sql(sql("archive_closure"), given).mappings().all()
+
+
+def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta, keys_kept: timedelta) -> Moved:
+    """Move instances that belong together, with all that is theirs, in the caller's transaction.
+
+    Args:
+        connection: the caller's transaction.
+        ids: whole units: nothing outside may name them.
+        older_than: how long ago each must have ended.
+        keys_kept: how long request ids are kept; requests younger than that hold back what they were meant for.
+    """
+    query = select(instances.c.id).where(instances.c.id.in_(ids)).order_by(instances.c.id)
+    locked = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
+    if len(locked) < len(ids):
+        return Moved("somebody is at work on it", 0, 0)
+    # A statement of its own: its snapshot is newer than the locks.
+    row = connection.exec_driver_sql(
+        "SELECT held, instances, events FROM interlock_archive(%(ids)s, %(older_than)s, %(keys_kept)s)",
+        {"ids": list(ids), "older_than": older_than, "keys_kept": keys_kept},
+    ).one()
+    return Moved(row[0], row[1] or 0, row[2] or 0)
+
+
+def place(connection: Connection) -> UUID | None:
+    """Where the sweep goes on; None: at the beginning."""
+    found: UUID | None = connection.execute(text("SELECT after FROM archive.progress")).scalar_one()
+    return found
+
+
+def note_place(connection: Connection, after: UUID | None) -> None:
+    """Remember where the sweep goes on."""
+    connection.execute(text("UPDATE archive.progress SET after = :after"), {"after": after})
+
+
+def page(connection: Connection, *, type_: str | None = None, limit: int = 50) -> Sequence[RowMapping]:
+    """The instances archived last, of one type if given."""
+    query = select(archived_instances).order_by(archived_instances.c.archived_at.desc(), archived_instances.c.id.desc())
+    query = query.where(archived_instances.c.workflow_type == type_) if type_ else query
+    return connection.execute(query.limit(limit)).mappings().all()
+
+
+def count(connection: Connection) -> int:
+    """How many instances are archived."""
+    return connection.execute(select(func.count()).select_from(archived_instances)).scalar_one()
+
+
+def history(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
+    """An archived instance's events in order, those after `after_seq`."""
+    table = archived_transitions
+    query = select(table).where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
+    return connection.execute(query).mappings().all()
+
+
+def linked(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
+    """(role, workflow_type, entity_id, current_state) of what was linked to an archived instance, either way."""
+    return connection.exec_driver_sql(sql("archive_linked"), {"id": instance_id}).mappings().all()
+
+
+def kept_with(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
+    """(kind, key, body) of the rows that were archived with an instance."""
+    query = select(records.c.kind, records.c.key, records.c.body).where(records.c.workflow_id == instance_id)
+    return connection.execute(query.order_by(records.c.kind, records.c.key)).mappings().all()
+
+
+def tidy(connection: Connection) -> None:
+    """Let the tables that rows have left give back their room, and the planner know; nobody waits for it.
+
+    Args:
+        connection: one that is in no transaction.
+    """
+    alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+    for name in LEFT:
+        alone.execute(text(f"VACUUM (ANALYZE) {name}"))

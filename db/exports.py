@@ -1,0 +1,28 @@
+"""What was exported, and when; one export at a time."""
+
+from sqlalchemy import Connection, RowMapping, text
+
+EXPORT_LOCK = 0x1E71_0C4D  # any constant that nobody else of this database uses
+
+
+def alone(connection: Connection) -> bool:
+    """Whether nobody else exports; so until this transaction ends."""
+    return bool(connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": EXPORT_LOCK}).scalar_one())
+
+
+def newest(connection: Connection) -> RowMapping | None:
+    """The last one: number, made_at, events, manifest; `age_seconds` by the database's clock."""
+    query = "SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM audit_exports"
+    return connection.execute(text(query + " ORDER BY number DESC LIMIT 1")).mappings().one_or_none()
+
+
+def add(connection: Connection, number: int, made_at: str, events: int, manifest: str) -> None:
+    """Write an export down: its manifest's SHA-256 (hex), which the next one names."""
+    query = "INSERT INTO audit_exports VALUES (:number, CAST(:made_at AS timestamptz), :events, :manifest)"
+    given = {"number": number, "made_at": made_at, "events": events, "manifest": manifest}
+    connection.execute(text(query), given)
+
+
+def manifests(connection: Connection) -> dict[int, str]:
+    """Number -> SHA-256 (hex) of the manifest, of every export."""
+    return {row[0]: row[1] for row in connection.execute(text("SELECT number, manifest FROM audit_exports"))}

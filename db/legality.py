@@ -1,0 +1,83 @@
+"""What the recorded definitions allow, for whoever reads history: their moves, and whether a migration fits."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from db import definitions
+from db.tables import definition_transitions
+from workflows.export import canonical_checksum
+from workflows.migration import MIGRATE, misfit
+
+Move = tuple[bytes, bytes, bytes]  # source, trigger, destination, in UTF-8, as the audit reads them
+MIGRATION = MIGRATE.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One type's: its moves by version, and its definitions as recorded, by version."""
+
+    moves: Mapping[bytes, frozenset[Move]]
+    forms: Mapping[str, Mapping[str, Any]]
+
+    def broken(self, under: bytes | None, to: bytes, move: Move, metadata: bytes) -> str | None:
+        """What is illegal about an event; None where nothing is.
+
+        Args:
+            under: the version its instance was under; None where it is the first event.
+            to: the version the event names.
+            move: what it does.
+            metadata: its own, as JSON.
+        """
+        if move[1] != MIGRATION and (under is None or under == to):
+            return None if move in self.moves.get(to, ()) else _named(move)
+        if move[1] != MIGRATION and under is not None:
+            return f"{_named(move)}: under {to.decode()}, but {under.decode()} was its version"
+        said = json.loads(metadata)
+        was = under.decode() if under else str(said.get("from_version"))
+        source, dest = move[0].decode(), move[2].decode()
+        says = misfit(self.forms, under=was, to=to.decode(), source=source, dest=dest, metadata=said)
+        return says and f"{_named(move)}: {says}"
+
+
+NO_RULES = Rules({}, {})
+
+
+def _named(move: Move) -> str:
+    source, trigger, dest = (each.decode() for each in move)
+    return f"illegal: {source} → {dest} by {trigger}"
+
+
+def recorded(connection: Connection) -> dict[str, Rules]:
+    """Type -> its rules."""
+    bodies = definitions.listed(connection)
+    return {
+        type_: Rules(
+            {row["version"].encode(): _moves(row["body"]["transitions"]) for row in bodies if row["type"] == type_},
+            {row["version"]: row["body"] for row in bodies if row["type"] == type_},
+        )
+        for type_ in {row["type"] for row in bodies}
+    }
+
+
+def changed(connection: Connection, rules: Mapping[str, Rules]) -> Iterator[tuple[str, str]]:
+    """Definitions that are not as they were recorded: which, and how."""
+    enforced: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for row in connection.execute(select(definition_transitions)).mappings():
+        enforced.setdefault((row["type"], row["version"]), []).append(dict(row))
+    for row in definitions.listed(connection):
+        type_, version = row["type"], row["version"]
+        if canonical_checksum(row["body"]) != row["checksum"]:
+            yield f"definition {type_} {version}", "changed: its checksum is not that of its content"
+        if _moves(enforced.get((type_, version), ())) != rules[type_].moves[version.encode()]:
+            yield (
+                f"definition {type_} {version}",
+                "changed: the moves PostgreSQL enforces are not those it recorded",
+            )
+
+
+def _moves(listed: Iterable[Mapping[str, str]]) -> frozenset[Move]:
+    return frozenset((each["source"].encode(), each["trigger"].encode(), each["dest"].encode()) for each in listed)

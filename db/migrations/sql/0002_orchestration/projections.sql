@@ -1,0 +1,105 @@
+-- What keeps the typed rows projections: what every event says, and who writes a state.
+
+-- Required metadata (SSOT 7.2.3): what the trigger did not say itself is filled in before the event is hashed.
+CREATE FUNCTION interlock_add_facts() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    facts jsonb;
+BEGIN
+    CASE NEW.workflow_type
+        WHEN 'task' THEN
+            SELECT jsonb_build_object(
+                       'worker_id', worker_id, 'retry_count', retry_count, 'exit_code', NULL,
+                       'duration_seconds', CASE WHEN NEW.from_state = 'running'
+                                                THEN round(extract(epoch FROM now() - started_at), 3) END,
+                       'timeout_occurred', NEW.trigger = 'timeout_exceeded')
+              INTO facts FROM tasks WHERE task_id = NEW.workflow_id;
+            IF NEW.to_state = 'blocked' THEN
+                NEW.metadata := NEW.metadata || jsonb_build_object('blocked_by', interlock_blocked_by(NEW.workflow_id));
+            END IF;
+        WHEN 'workstream' THEN
+            SELECT jsonb_build_object(
+                       'total_tasks', pending + queued + running + validating + completed + failed + retrying + cancelled
+                                      + blocked,
+                       'completed_tasks', completed, 'failed_tasks', failed, 'critical_failure', critical_failures > 0,
+                       'duration_seconds', round(extract(epoch FROM now() - w.created_at), 3))
+              INTO facts FROM workstream_counts c JOIN workstreams w USING (ws_id) WHERE ws_id = NEW.workflow_id;
+        WHEN 'patch_ledger' THEN
+            SELECT jsonb_build_object(
+                       'patch_id', patch_id, 'commit_sha', commit_sha,
+                       'quarantine_reason', CASE WHEN NEW.to_state = 'quarantined' THEN NEW.metadata->'reason' END,
+                       'validation_results', jsonb_build_object(
+                           'format', validation_format_passed OR NEW.to_state = 'validated',
+                           'scope', validation_scope_passed OR NEW.to_state = 'validated',
+                           'constraints', validation_constraints_passed OR NEW.to_state = 'validated',
+                           'tests', validation_tests_passed OR NEW.to_state = 'verified')
+                           || COALESCE(NEW.metadata->'validation_results', '{}'))  -- each check for itself
+              INTO facts FROM patch_ledger_entries WHERE ledger_id = NEW.workflow_id;
+            NEW.metadata := NEW.metadata || jsonb_build_object('validation_results', facts->'validation_results');
+        WHEN 'worker' THEN
+            SELECT jsonb_build_object(
+                       'heartbeat_status', CASE WHEN NEW.to_state IN ('unresponsive') OR NEW.trigger = 'max_timeout_exceeded'
+                                                THEN 'silent' ELSE 'healthy' END,
+                       'current_load', current_load, 'crash_detected', NEW.trigger = 'max_timeout_exceeded',
+                       'last_heartbeat_age_seconds', round(extract(epoch FROM now() - last_heartbeat), 3))
+              INTO facts FROM workers WHERE worker_id = NEW.workflow_id;
+    END CASE;
+    NEW.metadata := COALESCE(facts, '{}') || NEW.metadata;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER add_facts BEFORE INSERT ON workflow_transitions  -- triggers fire by name: before `append`, which hashes
+    FOR EACH ROW WHEN (NEW.workflow_type IN ('task', 'workstream', 'patch_ledger', 'worker')
+                       AND NEW.definition_version NOT LIKE '0.%')
+    EXECUTE FUNCTION interlock_add_facts();
+ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER add_facts;
+
+CREATE FUNCTION interlock_typed_state_is_told() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    written jsonb := to_jsonb(NEW);
+    told    text;
+BEGIN
+    SELECT current_state INTO told FROM workflow_instances WHERE id = (written->>TG_ARGV[0])::uuid;
+    -- Another move of the same transaction may have followed: then its own check speaks.
+    EXECUTE format('SELECT to_jsonb(t) FROM %I t WHERE %I = $1', TG_TABLE_NAME, TG_ARGV[0])
+       INTO written USING (written->>TG_ARGV[0])::uuid;
+    IF COALESCE(written->>'state', written->>'status') IS DISTINCT FROM told THEN
+        RAISE EXCEPTION '% % says %, but its history says %', TG_TABLE_NAME, written->>TG_ARGV[0],
+            COALESCE(written->>'state', written->>'status'), told
+            USING ERRCODE = 'check_violation', HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Each kind's triggers. The older lineage (0.x) has no typed tables.
+DO $$
+DECLARE
+    kind record;
+BEGIN
+    FOR kind IN SELECT * FROM (VALUES
+        ('run', 'runs', 'run_id', 'state'), ('workstream', 'workstreams', 'ws_id', 'state'),
+        ('task', 'tasks', 'task_id', 'state'), ('worker', 'workers', 'worker_id', 'state'),
+        ('uet_worker', 'uet_workers', 'worker_id', 'state'),
+        ('patch_ledger', 'patch_ledger_entries', 'ledger_id', 'state'), ('test_gate', 'test_gates', 'gate_id', 'state'),
+        ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
+        ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status')
+    ) AS kinds (type, typed, key, state) LOOP
+        EXECUTE format('CREATE TRIGGER born_%1$s AFTER INSERT ON workflow_instances FOR EACH ROW
+            WHEN (NEW.workflow_type = %1$L AND NEW.definition_version NOT LIKE ''0.%%'')
+            EXECUTE FUNCTION interlock_born_%1$s()', kind.type);
+        EXECUTE format('ALTER TABLE workflow_instances ENABLE ALWAYS TRIGGER born_%s', kind.type);
+        EXECUTE format('CREATE TRIGGER moved_%1$s AFTER INSERT ON workflow_transitions FOR EACH ROW
+            WHEN (NEW.workflow_type = %1$L AND NEW.definition_version NOT LIKE ''0.%%''
+                  AND NEW.trigger <> ''definition.migrate'')
+            EXECUTE FUNCTION interlock_moved_%1$s()', kind.type);
+        EXECUTE format('ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER moved_%s', kind.type);
+        EXECUTE format('CREATE CONSTRAINT TRIGGER state_is_told AFTER INSERT OR UPDATE OF %2$I ON %1$I
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+            EXECUTE FUNCTION interlock_typed_state_is_told(%3$L)', kind.typed, kind.state, kind.key);
+        EXECUTE format('CREATE TRIGGER kept BEFORE DELETE ON %I FOR EACH ROW EXECUTE FUNCTION interlock_refuse()',
+            kind.typed);
+        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %I
+            FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', kind.typed);
+        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER state_is_told, ENABLE ALWAYS TRIGGER kept,
+            ENABLE ALWAYS TRIGGER kept_whole', kind.typed);
+    END LOOP;
+END $$;

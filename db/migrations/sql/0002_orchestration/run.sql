@@ -1,0 +1,64 @@
+-- A run (SSOT 1.2, 6.1), the plan it carries out, and how many of its workstreams stand where. Only the scheduler
+-- counts, so that no two workers ever wait for each other's counting.
+
+CREATE TABLE runs (
+    run_id       uuid         PRIMARY KEY REFERENCES workflow_instances (id),
+    phase_id     varchar(100) NOT NULL REFERENCES phases (phase_id),
+    state        varchar(20)  NOT NULL CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'canceled')),
+    priority     integer      NOT NULL DEFAULT 0,
+    created_at   timestamptz  NOT NULL DEFAULT now(),
+    started_at   timestamptz,
+    completed_at timestamptz,
+    metadata     jsonb        NOT NULL DEFAULT '{}',
+    CHECK ((state IN ('succeeded', 'failed', 'canceled')) = (completed_at IS NOT NULL)),
+    -- A run canceled before it began has no start (DESIGN, ruling 9).
+    CHECK (CASE state WHEN 'pending' THEN started_at IS NULL WHEN 'canceled' THEN true ELSE started_at IS NOT NULL END),
+    CHECK (started_at >= created_at),
+    CHECK (completed_at >= created_at AND (started_at IS NULL OR completed_at >= started_at))
+);
+CREATE INDEX runs_state ON runs (state);
+CREATE INDEX runs_phase ON runs (phase_id);
+
+CREATE TABLE run_counts (
+    run_id     uuid    PRIMARY KEY REFERENCES runs (run_id),
+    planned    integer NOT NULL DEFAULT 0,
+    ready      integer NOT NULL DEFAULT 0,
+    blocked    integer NOT NULL DEFAULT 0,
+    executing  integer NOT NULL DEFAULT 0,
+    validating integer NOT NULL DEFAULT 0,
+    paused     integer NOT NULL DEFAULT 0,
+    completed  integer NOT NULL DEFAULT 0,
+    failed     integer NOT NULL DEFAULT 0,
+    cancelled  integer NOT NULL DEFAULT 0,
+    skipped    integer NOT NULL DEFAULT 0,
+    critical_failures integer NOT NULL DEFAULT 0
+) WITH (fillfactor = 60);
+
+-- The plan a run carries out, as it was read, with its repository.
+CREATE TABLE plans (
+    run_id    uuid  PRIMARY KEY REFERENCES runs (run_id),
+    body      jsonb NOT NULL,
+    directory text  NOT NULL
+);
+
+CREATE FUNCTION interlock_born_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO runs (run_id, phase_id, state, priority, created_at, metadata)
+    VALUES (NEW.id, interlock_phase(NEW.context), NEW.current_state, COALESCE((NEW.context->>'priority')::integer, 0),
+            NEW.created_at, interlock_metadata(NEW.context));
+    INSERT INTO run_counts (run_id) VALUES (NEW.id);
+    RETURN NULL;
+END $$;
+
+-- `GREATEST`: a clock set back must not make an end precede its beginning.
+CREATE FUNCTION interlock_moved_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE runs
+       SET state = NEW.to_state,
+           started_at = CASE WHEN NEW.to_state = 'running' THEN GREATEST(NEW.created_at, created_at) ELSE started_at END,
+           completed_at = CASE WHEN NEW.to_state IN ('succeeded', 'failed', 'canceled')
+                               THEN GREATEST(NEW.created_at, created_at, started_at) END
+     WHERE run_id = NEW.workflow_id;
+    PERFORM interlock_signal(NEW.workflow_id, 'run', NEW.workflow_id, NULL, NEW.from_state, NEW.to_state, false);
+    RETURN NULL;
+END $$;

@@ -1,0 +1,54 @@
+-- The orchestration's typed tables (SSOT 6, MVP 5.1). Each is a projection of history, written by PostgreSQL itself in
+-- the statement that writes the event: a row is born with its instance, from its context, and follows every move, with
+-- what the event's metadata says. Whoever writes a state here that history does not tell is refused at commit.
+-- Ids are those of the instances; state lists are held equal to the definitions by a test.
+
+CREATE TABLE phases (
+    phase_id varchar(100) PRIMARY KEY
+);
+
+-- What the scheduler still has to look at: one row a move, insert-only, taken in order under the run's lock.
+CREATE TABLE run_signals (
+    id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id    uuid        NOT NULL,
+    kind      varchar(20) NOT NULL,
+    entity_id uuid        NOT NULL,
+    parent_id uuid,
+    was       varchar(20),
+    state     varchar(20) NOT NULL,
+    critical  boolean     NOT NULL DEFAULT false
+);
+CREATE INDEX run_signals_run ON run_signals (run_id, id);
+
+CREATE FUNCTION interlock_signal(run uuid, kind text, entity uuid, parent uuid, was text, state text, critical boolean)
+    RETURNS void LANGUAGE sql
+    BEGIN ATOMIC
+        INSERT INTO run_signals (run_id, kind, entity_id, parent_id, was, state, critical)
+        VALUES (run, kind, entity, parent, was, state, critical);
+    END;
+
+CREATE FUNCTION interlock_uuids(list jsonb) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE((SELECT array_agg(each::uuid) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
+
+CREATE FUNCTION interlock_texts(list jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE((SELECT array_agg(each) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
+
+CREATE FUNCTION interlock_phase(context jsonb) RETURNS varchar LANGUAGE plpgsql AS $$
+DECLARE
+    named varchar := COALESCE(context->>'phase_id', 'default');
+BEGIN
+    INSERT INTO phases (phase_id) VALUES (named) ON CONFLICT DO NOTHING;
+    RETURN named;
+END $$;
+
+-- What a row's metadata begins with: what it is called, whom it is tried again for (SSOT 8.2.3), and what its context adds.
+CREATE FUNCTION interlock_metadata(context jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN jsonb_strip_nulls(jsonb_build_object(
+               'name', context->'name', 'title', context->'title', 'retry_of', context->'retry_of'))
+           || CASE WHEN jsonb_typeof(context->'metadata') = 'object' THEN context->'metadata' ELSE '{}' END;
+
+-- For columns that never change once they are said.
+CREATE FUNCTION interlock_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% of % cannot change', TG_ARGV[0], TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;

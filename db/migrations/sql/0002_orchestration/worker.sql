@@ -1,0 +1,83 @@
+-- Workers of the orchestration (SSOT 1.5, 6.4) and of the execution engine (SSOT 2.1).
+
+CREATE TABLE workers (
+    worker_id            uuid        PRIMARY KEY REFERENCES workflow_instances (id),
+    name                 varchar(100) NOT NULL,
+    worker_type          varchar(50) NOT NULL,
+    state                varchar(20) NOT NULL CHECK (state IN ('initializing', 'idle', 'busy', 'unresponsive',
+                                                               'shutdown', 'suspended')),
+    capabilities         text[]      NOT NULL DEFAULT '{}',
+    affinity             jsonb       NOT NULL DEFAULT '{}',
+    current_load         integer     NOT NULL DEFAULT 0 CHECK (current_load >= 0),
+    max_concurrent_tasks integer     NOT NULL DEFAULT 1,
+    draining             boolean     NOT NULL DEFAULT false,  -- takes no more; shut down once its load is 0
+    last_heartbeat       timestamptz NOT NULL DEFAULT now(),
+    last_took_at         timestamptz,
+    created_at           timestamptz NOT NULL DEFAULT now(),
+    shutdown_at          timestamptz,
+    CHECK ((state = 'shutdown') = (shutdown_at IS NOT NULL)),
+    CHECK (current_load <= max_concurrent_tasks),
+    CHECK (last_heartbeat >= created_at),
+    CHECK (shutdown_at >= created_at)
+) WITH (fillfactor = 60);  -- heartbeats stay heap-only: no index holds a column they change
+CREATE INDEX workers_state ON workers (state);
+
+CREATE TABLE uet_workers (
+    worker_id      uuid        PRIMARY KEY REFERENCES workflow_instances (id),
+    worker_type    varchar(50) NOT NULL,
+    state          varchar(20) NOT NULL CHECK (state IN ('SPAWNING', 'IDLE', 'BUSY', 'DRAINING', 'TERMINATED')),
+    affinity       jsonb       NOT NULL DEFAULT '{}',
+    last_heartbeat timestamptz NOT NULL DEFAULT now(),
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    terminated_at  timestamptz,
+    CHECK ((state = 'TERMINATED') = (terminated_at IS NOT NULL))
+);
+
+CREATE FUNCTION interlock_born_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO workers (worker_id, name, worker_type, state, capabilities, affinity, max_concurrent_tasks, created_at,
+                         last_heartbeat)
+    VALUES (NEW.id, NEW.entity_id, COALESCE(NEW.context->>'worker_type', 'orchestration'), NEW.current_state,
+            interlock_texts(NEW.context->'capabilities'), COALESCE(NEW.context->'affinity', '{}'),
+            COALESCE((NEW.context->>'max_concurrent_tasks')::integer, 1), NEW.created_at, NEW.created_at);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION interlock_born_uet_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO uet_workers (worker_id, worker_type, state, affinity, created_at)
+    VALUES (NEW.id, COALESCE(NEW.context->>'worker_type', 'uet'), NEW.current_state,
+            COALESCE(NEW.context->'affinity', '{}'), NEW.created_at);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION interlock_moved_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE workers
+       SET state = NEW.to_state,
+           shutdown_at = CASE WHEN NEW.to_state = 'shutdown' THEN GREATEST(NEW.created_at, created_at) END
+     WHERE worker_id = NEW.workflow_id;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION interlock_moved_uet_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE uet_workers
+       SET state = NEW.to_state,
+           terminated_at = CASE WHEN NEW.to_state = 'TERMINATED' THEN NEW.created_at END,
+           -- Heartbeats are owed from IDLE on (SSOT 2.1.3, invariant 1), however long it was SPAWNING.
+           last_heartbeat = CASE NEW.from_state WHEN 'SPAWNING' THEN GREATEST(NEW.created_at, last_heartbeat)
+                                                ELSE last_heartbeat END
+     WHERE worker_id = NEW.workflow_id;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON workers FOR EACH ROW  -- SSOT 1.5.7, invariant 4
+    WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state <> 'initializing')
+    EXECUTE FUNCTION interlock_fixed('affinity');
+ALTER TABLE workers ENABLE ALWAYS TRIGGER affinity_fixed;
+
+CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON uet_workers FOR EACH ROW  -- SSOT 2.1.3, invariant 3
+    WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state <> 'SPAWNING')
+    EXECUTE FUNCTION interlock_fixed('affinity');
+ALTER TABLE uet_workers ENABLE ALWAYS TRIGGER affinity_fixed;

@@ -1,0 +1,14 @@
+"""Anchors of the hash chains."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Create everything. There is no way down: history is kept for ever."""
+    script = Path(__file__).parents[1] / "sql" / "0004_audit.sql"
+    op.get_bind().exec_driver_sql(script.read_text(), execution_options={"no_parameters": True})

@@ -1,0 +1,14 @@
+"""The archive, and what is stuck."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+
+
+def upgrade() -> None:
+    """Create everything. There is no way down: history is kept for ever."""
+    script = Path(__file__).parents[1] / "sql" / "0007_keeping.sql"
+    op.get_bind().exec_driver_sql(script.read_text(), execution_options={"no_parameters": True})

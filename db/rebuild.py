@@ -1,0 +1,198 @@
+"""Rebuild all current state from history alone, in a scratch schema, by the same triggers; then compare.
+
+The scratch schema has the tables' shapes without their protections, and stands first in the search path of a session
+of its own: what projects history into typed tables writes there. No transaction of it is long, so no relay waits.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import Engine
+
+from db.connect import sql
+from db.snapshot import Snapshot
+from workflows.errors import InterlockError
+
+SCHEMA = "interlock_rebuild"
+REBUILD_LOCK = 0x1E71_0C4E  # any constant that nobody else of this database uses
+ROWS = 2_000  # of one transaction
+KEPT_DIFFERENCES = 1_000
+
+Session = psycopg.Connection[Any]
+Row = Mapping[str, Any]
+Keyed = tuple[Any, Row]
+
+Columns = tuple[str, ...]
+
+VALIDATED: Columns = tuple(f"validation_{each}_passed" for each in ("format", "scope", "constraints", "tests"))
+QUARANTINE: Columns = ("quarantine_reason", "quarantined_at", "rollback_reason", "rolled_back_at")
+ATTEMPT: Columns = ("worker_id", "retry_count", "exit_code", "last_error")
+SPAN: Columns = ("started_at", "completed_at")
+
+# What history tells of each table: its key, and the columns that a birth or a move writes and nobody else.
+TOLD: Mapping[str, tuple[str, Columns]] = {
+    "workflow_instances": ("id", ("current_state", "version", "definition_version")),
+    "runs": ("run_id", ("state", *SPAN)),
+    "workstreams": ("ws_id", ("run_id", "state", "completed_at")),
+    "tasks": ("task_id", ("workstream_id", "run_id", "state", *ATTEMPT, *SPAN)),
+    "workers": ("worker_id", ("state", "shutdown_at")),
+    "uet_workers": ("worker_id", ("state", "terminated_at")),
+    "patch_ledger_entries": (
+        "ledger_id",
+        ("state", "apply_retries", "commit_sha", "state_history", *VALIDATED, *QUARANTINE),
+    ),
+    "test_gates": ("gate_id", ("state", "exit_code", "stdout", "stderr", *SPAN)),
+    "circuit_breakers": ("breaker_id", ("state", "opened_at")),
+    "supervised_workers": ("id", ("status",)),
+    "jobs": ("id", ("status", *SPAN)),
+}
+
+
+class RebuildFault(InterlockError):
+    """State could not be rebuilt. The message says why; the scratch schema is gone again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where current state and history part: which row and column, what is there, what history says."""
+
+    table: str
+    key: str
+    column: str
+    current: Any
+    rebuilt: Any
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What was replayed, and where it differs from what is there."""
+
+    instances: int = 0
+    transitions: int = 0
+    rows: int = 0
+    found: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    def note(self, difference: Difference) -> None:
+        """Add a difference."""
+        self.found += 1
+        if len(self.differences) < KEPT_DIFFERENCES:
+            self.differences.append(difference)
+
+
+def rebuild(engine: Engine, progress: Callable[[int], None] = lambda _: None) -> Rebuilt:
+    """Replay history, compare what comes out with what is there, and leave nothing behind.
+
+    Args:
+        engine: the database; the role must be allowed to create a schema.
+        progress: told the number of events replayed so far, now and then.
+
+    Raises:
+        RebuildFault: another rebuild runs, or history cannot be replayed: `audit verify` says what is wrong with it.
+        DBAPIError: the database is away.
+    """
+    done = Rebuilt()
+    with _session(engine) as session, Snapshot(engine) as snapshot:
+        try:
+            _prepare(session)
+            done.instances = _copy(snapshot, session, "workflow_instances", sql("rebuild_instances"), lambda _: None)
+            events = "SELECT t.* FROM public.workflow_transitions t ORDER BY t.xid, t.position"
+            done.transitions = _copy(snapshot, session, "workflow_transitions", events, progress)
+            session.execute(sql("rebuild_states").encode())
+        except psycopg.DatabaseError as error:
+            raise RebuildFault(
+                f"history cannot be replayed: {str(error).splitlines()[0]}. `interlock audit verify` says more"
+            ) from error
+        for table in TOLD:
+            _compare(done, snapshot, session, table)
+    return done
+
+
+@contextmanager
+def _session(engine: Engine) -> Iterator[Session]:
+    """A session of its own, with an empty scratch schema; both are gone afterwards, also those of a killed one."""
+    pooled = engine.raw_connection()
+    session: Session = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
+    pooled.detach()  # plans that it makes are for the scratch schema: nobody gets it after us
+    session.rollback()
+    session.autocommit = True
+    drop = SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(SCHEMA))
+    try:
+        row = session.execute("SELECT pg_try_advisory_lock(%s)", (REBUILD_LOCK,)).fetchone()
+        if not row or not row[0]:
+            raise RebuildFault("another rebuild is running; wait for it")
+        session.execute(drop)
+        session.execute(SQL("CREATE SCHEMA {}").format(Identifier(SCHEMA)))
+        try:
+            yield session
+        finally:
+            session.execute(drop)
+            session.execute("SELECT pg_advisory_unlock(%s)", (REBUILD_LOCK,))  # now, not when the server sees us go
+    finally:
+        session.close()
+
+
+def _prepare(session: Session) -> None:
+    """The tables' shapes, the functions that take their rows, and the triggers that project; all as they are now."""
+    session.execute("SET search_path = public")
+    statements = [row[0] for row in session.execute(sql("rebuild_shapes").encode(), {"schema": SCHEMA}).fetchall()]
+    session.execute(SQL("SET search_path = {}, public").format(Identifier(SCHEMA)))
+    for statement in statements:
+        session.execute(statement.encode())
+
+
+def _copy(snapshot: Snapshot, session: Session, table: str, query: str, progress: Callable[[int], None]) -> int:
+    """Copy a query's rows into a scratch table, part by part, in its order; how many."""
+    count = 0
+    with snapshot.connection().cursor() as reading, reading.copy(f"COPY ({query}) TO STDOUT".encode()) as rows:
+        lines = iter(rows)
+        while part := list(islice(lines, ROWS)):
+            target = SQL("COPY {}.{} FROM STDIN").format(Identifier(SCHEMA), Identifier(table))
+            with session.cursor() as writing, writing.copy(target) as into:
+                for line in part:
+                    into.write(line)
+            count += len(part)
+            progress(count)
+    return count
+
+
+def _compare(done: Rebuilt, snapshot: Snapshot, session: Session, table: str) -> None:
+    """Note where a table's rows differ, both read in the order of their keys."""
+    key, columns = TOLD[table]
+    listed = ", ".join(f"'{column}', r.{column}" for column in columns)
+    query = f"SELECT r.{key}, jsonb_build_object({listed}) FROM {{}}.{table} r ORDER BY r.{key}"
+    current = snapshot.rows(query.format("public"))
+    with session.transaction(), session.cursor(name="rebuilt") as cursor:
+        for row, ours, theirs in _beside(current, iter(cursor.execute(query.format(SCHEMA).encode()))):
+            if ours is None or theirs is None:
+                done.note(Difference(table, row, "", _stands(ours), _stands(theirs)))
+                continue
+            done.rows += 1
+            for column in columns:
+                if ours[column] != theirs[column]:
+                    done.note(Difference(table, row, column, ours[column], theirs[column]))
+
+
+def _stands(row: Row | None) -> str:
+    return "no such row" if row is None else "there"
+
+
+def _beside(ours: Iterator[Keyed], theirs: Iterator[Keyed]) -> Iterator[tuple[str, Row | None, Row | None]]:
+    """Rows of the same key together; both sides ascend."""
+    one, other = next(ours, None), next(theirs, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            assert one is not None
+            yield str(one[0]), one[1], None
+            one = next(ours, None)
+        elif one is None or other[0] < one[0]:
+            yield str(other[0]), None, other[1]
+            other = next(theirs, None)
+        else:
+            yield str(one[0]), one[1], other[1]
+            one, other = next(ours, None), next(theirs, None)

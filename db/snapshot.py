@@ -1,0 +1,85 @@
+"""Long reads of one snapshot: several cursors beside each other, each fetching ahead, in constant memory."""
+
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg.sql import SQL, Literal
+from sqlalchemy import Engine
+
+AHEAD = 2_000  # rows fetched at once; as many again wait while they are looked at
+
+Connection = psycopg.Connection[Any]
+
+
+class Snapshot:
+    """The database as it was at one instant, to be read for as long as it takes. A context manager.
+
+    Holds no transaction id, so it holds up no relay; it does hold back VACUUM.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._opened = ExitStack()
+        self._name: str | None = None
+
+    def __enter__(self) -> Self:
+        first = self.connection()
+        row = first.execute("SELECT pg_export_snapshot()").fetchone()
+        assert row
+        self._name = row[0]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def connection(self) -> Connection:
+        """A connection that sees the snapshot; given back at the end."""
+        return self._opened.enter_context(_reading(self._engine, self._name))
+
+    def rows(self, query: str, given: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """A query's rows on a connection of their own, given back after the last; in binary: bytea as bytes."""
+        rows = _rows(self._engine, self._name, query, given)
+        self._opened.callback(rows.close)
+        return rows
+
+
+def _rows(
+    engine: Engine, snapshot: str | None, query: str, given: tuple[object, ...]
+) -> Generator[tuple[Any, ...], None, None]:
+    with (
+        _reading(engine, snapshot) as connection,
+        connection.cursor(name="rows", binary=True) as cursor,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        cursor.execute(query.encode(), given or None)
+        yield from chain.from_iterable(_ahead(cursor, thread))
+
+
+def _ahead(cursor: "psycopg.ServerCursor[Any]", thread: ThreadPoolExecutor) -> Iterator[list[tuple[Any, ...]]]:
+    coming = thread.submit(cursor.fetchmany, AHEAD)
+    while rows := coming.result():
+        coming = thread.submit(cursor.fetchmany, AHEAD)
+        yield rows
+
+
+@contextmanager
+def _reading(engine: Engine, snapshot: str | None) -> Iterator[Connection]:
+    pooled = engine.raw_connection()
+    connection: Connection = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
+    try:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        if snapshot is not None:
+            connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
+        # Between two fetches it idles for as long as what is read beside it takes.
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        yield connection
+    finally:
+        connection.rollback()
+        pooled.close()

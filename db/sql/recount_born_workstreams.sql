@@ -1,0 +1,24 @@
+-- As recount_born_tasks, for workstreams and those they depend on.
+WITH waits AS MATERIALIZED (
+    SELECT c.ws_id, l.target_id,
+           CASE WHEN d.state IN ('completed', 'skipped', 'failed', 'cancelled') THEN d.state END AS ended
+      FROM workstream_counts c
+     CROSS JOIN LATERAL (SELECT target_id FROM workflow_links
+                          WHERE source_id = c.ws_id AND role = 'depends_on' OFFSET 0) l
+      JOIN workstreams d ON d.ws_id = l.target_id
+     WHERE c.ws_id = ANY(%(born)s::uuid[]) AND c.unfinished_dependencies > 0
+), untold AS MATERIALIZED (
+    SELECT entity_id FROM run_signals
+     WHERE entity_id IN (SELECT target_id FROM waits WHERE ended IS NOT NULL) FOR SHARE
+), told AS (
+    SELECT ws_id, CASE WHEN target_id <> ALL(%(ending)s::uuid[])
+                        AND target_id NOT IN (SELECT entity_id FROM untold) THEN ended END AS ended
+      FROM waits
+)
+UPDATE workstream_counts c
+   SET unfinished_dependencies = f.unfinished, skipped_dependencies = f.skipped, dead_dependencies = f.dead
+  FROM (SELECT ws_id, count(*) FILTER (WHERE ended IS NULL) AS unfinished,
+               count(*) FILTER (WHERE ended = 'skipped') AS skipped,
+               count(*) FILTER (WHERE ended IN ('failed', 'cancelled')) AS dead
+          FROM told GROUP BY ws_id) f
+ WHERE c.ws_id = f.ws_id

@@ -1,0 +1,39 @@
+-- What tasks wait for: their workstream and run, who holds them, and who could take them.
+SELECT t.task_id AS id, t.state, t.required_capabilities, t.last_error, t.retry_count, t.max_retries,
+       i.context->>'tool' AS tool, w.ws_id, w.state AS workstream_state, wi.entity_id AS workstream,
+       r.run_id, r.state AS run_state, ri.entity_id AS run,
+       k.name AS worker, k.state AS worker_state,
+       extract(epoch FROM now() - k.last_heartbeat)::double precision AS heartbeat_seconds,
+       c.name AS claimed_by, extract(epoch FROM now() - c.claimed_at)::double precision AS claimed_seconds,
+       hands.*, b.state AS breaker_state, b.opened_at + make_interval(secs => b.cooldown_seconds) AS breaker_until
+  FROM tasks t
+  JOIN workflow_instances i ON i.id = t.task_id
+  JOIN workstreams w ON w.ws_id = t.workstream_id JOIN workflow_instances wi ON wi.id = w.ws_id
+  JOIN runs r ON r.run_id = t.run_id JOIN workflow_instances ri ON ri.id = r.run_id
+  LEFT JOIN workers k ON k.worker_id = t.worker_id
+  LEFT JOIN LATERAL (SELECT h.name, c.claimed_at FROM task_claims c JOIN workers h USING (worker_id)
+                      WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) c ON true
+  LEFT JOIN circuit_breakers b ON b.project_id = i.project_id AND b.tool_id = i.context->>'tool'
+ CROSS JOIN LATERAL (
+        SELECT ARRAY(SELECT need FROM unnest(t.required_capabilities
+                         || CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END) AS need
+                      WHERE NOT EXISTS (SELECT FROM workers o WHERE o.state <> 'shutdown' AND need = ANY (o.capabilities)))
+                   AS nobody_offers,
+               count(*) AS fitting,
+               count(*) FILTER (WHERE f.state = 'busy' OR f.current_load >= f.max_concurrent_tasks) AS fitting_busy,
+               count(*) FILTER (WHERE f.draining) AS fitting_draining,
+               min(f.name) FILTER (WHERE f.state = 'suspended') AS fitting_suspended,
+               min(f.name) FILTER (WHERE f.state = 'unresponsive'
+                                      OR f.last_heartbeat < now() - make_interval(secs => %(silent)s)) AS fitting_silent,
+               min(f.name) FILTER (WHERE f.state = 'idle' AND NOT f.draining AND f.current_load < f.max_concurrent_tasks
+                                     AND f.last_heartbeat >= now() - make_interval(secs => %(silent)s)) AS fitting_free
+          FROM workers f
+         WHERE f.state <> 'shutdown' AND t.state = 'queued' AND t.required_capabilities <@ f.capabilities
+           AND CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END = ANY (f.capabilities)
+           AND (w.affinity = '{}' AND t.affinity = '{}'
+                OR CASE t.affinity WHEN '{}' THEN w.affinity ELSE t.affinity END
+                    && ARRAY[split_part(f.name, '#', 1), f.worker_type::text])
+           AND (interlock_texts(f.affinity->'workstreams') = '{}'
+                OR ARRAY[w.ws_id::text, wi.entity_id::text, wi.context->>'name'] && interlock_texts(f.affinity->'workstreams'))
+       ) hands
+ WHERE t.task_id = ANY(%(ids)s)

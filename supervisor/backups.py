@@ -1,0 +1,165 @@
+"""Back PostgreSQL up while it works: a base backup with its log, complete or not there at all.
+
+Physical, not a dump: it keeps transaction ids, by which the relay's cursors, the journal and the stream keep their
+place, and sequences; it takes the time of a copy, and restoring it the time of another.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from supervisor import manifest, postgres
+from supervisor.manifest import Manifest
+from workflows.errors import InterlockError
+
+BASE, LOG = "base.tar.gz", "pg_wal.tar.gz"
+KEYS = "keys"
+PARTIAL = ".partial-"
+DONE = re.compile(rb"(\d+)/(\d+) kB")
+LIBPQ = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+}
+
+Progress = Callable[[int, int], None]
+"""Told (done, total), in any unit."""
+
+
+class BackupFailed(InterlockError):
+    """A backup could not be taken, and nothing of it was left. The message is PostgreSQL's."""
+
+
+def back_up(url: str, directory: Path, keys: Path, progress: Progress = lambda *_: None) -> tuple[Path, Manifest]:
+    """Take a backup of the server a database is on.
+
+    Args:
+        url: the database's, as libpq reads it; its role may replicate.
+        directory: where backups lie; each is a directory of its own in it, named by its time.
+        keys: where public keys of anchors lie; they go along, private ones never.
+        progress: told kilobytes.
+
+    Returns:
+        Where it is, and its manifest.
+
+    Raises:
+        BackupFailed: nothing is left behind.
+        psycopg.Error: the database is away.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _clear(directory)
+    draft = directory / f"{PARTIAL}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            before = _standing(connection)
+            _copy(url, draft, progress)
+            _take_keys(keys, draft)
+            after = _standing(connection)
+        made = _manifest(draft, before, after)
+        made.write(draft)
+        _flush(draft)
+        final = directory / f"interlock-{datetime.fromisoformat(made.taken_at).astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
+        draft.rename(final)
+        return final, made
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _clear(directory: Path) -> None:
+    """Delete what backups that were killed left: those whose process is gone."""
+    for left in directory.glob(f"{PARTIAL}*"):
+        pid = left.name.removeprefix(PARTIAL).partition("-")[0]
+        if not pid.isdigit() or not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _copy(url: str, draft: Path, progress: Progress) -> None:
+    given = conninfo_to_dict(url)
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"} | {
+        LIBPQ[name]: str(value) for name, value in given.items() if name in LIBPQ
+    }
+    command = [str(postgres.programs() / "pg_basebackup"), f"--pgdata={draft}", "--format=tar"]
+    command += ["--compress=client-gzip:1", "--wal-method=stream", "--checkpoint=fast", "--progress", "--no-password"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stderr is not None  # it was asked for
+        said = b""
+        try:
+            for said in _lines(process.stderr):
+                if found := DONE.search(said):
+                    progress(int(found[1]), int(found[2]))
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        reason = said.decode(errors="replace").strip()
+        raise BackupFailed(
+            f"pg_basebackup: {reason}. The role must be allowed to replicate and the server be PostgreSQL "
+            f"{postgres.MAJOR} or older; of a managed one, use the provider's own backups."
+        )
+
+
+def _lines(stream: Any) -> Iterator[bytes]:
+    """What a program says, a piece for each carriage return or line."""
+    held = b""
+    while chunk := stream.read1(4096):
+        *whole, held = re.split(rb"[\r\n]", held + chunk)
+        yield from filter(None, whole)
+    if held:
+        yield held
+
+
+def _standing(connection: "psycopg.Connection[Any]") -> dict[str, Any]:
+    row = connection.execute(
+        "SELECT now(), current_setting('server_version_num')::integer / 10000, current_database(), current_user,"
+        " (SELECT version_num FROM alembic_version), (SELECT count(*) FROM every_transition),"
+        " (SELECT max(number) FROM anchors)"
+    ).fetchone()
+    names = ("at", "postgres", "database", "role", "revision", "events", "anchor")
+    return dict(zip(names, row or (), strict=True))
+
+
+def _manifest(draft: Path, before: dict[str, Any], after: dict[str, Any]) -> Manifest:
+    files = sorted(each for each in draft.rglob("*") if each.is_file())
+    return Manifest(
+        taken_at=after["at"].isoformat(),
+        postgres=after["postgres"],
+        revision=after["revision"],
+        database=after["database"],
+        role=after["role"],
+        events_before=before["events"],
+        events_after=after["events"],
+        anchor=before["anchor"],
+        files={str(each.relative_to(draft)): manifest.checksum(each) for each in files},
+        sizes={str(each.relative_to(draft)): each.stat().st_size for each in files},
+    )
+
+
+def _take_keys(keys: Path, draft: Path) -> None:
+    (draft / KEYS).mkdir()
+    for key in keys.glob("*.pub"):
+        shutil.copy2(key, draft / KEYS / key.name)
+
+
+def _flush(draft: Path) -> None:
+    """To the disk, before the name that says it is whole."""
+    for each in [*draft.rglob("*"), draft]:
+        handle = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,213 @@
+"""Change control at the command line: compare, lock, refuse what changed without a version, move what is alive."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.terminal import Answer, Terminal
+
+MINE = """
+from dataclasses import replace
+from workflows.definition import Definition, T
+
+LAMP = Definition(
+    type="lamp", version="{version}", summary="A lamp.", states=("off", "on", "broken"), initial="off",
+    terminal=frozenset({{"broken"}}),
+    transitions=(T("press", "off", "on"), T("fall", ("off", "on"), "broken"), {more}),
+)
+WORKFLOWS = {{("lamp", LAMP.version): LAMP}}
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Terminal:
+    """A terminal of a user with one machine in a module of their own, and no server."""
+    write(tmp_path)
+    return Terminal(tmp_path / "home", {"INTERLOCK_DEFINITIONS": "lamps", "PYTHONPATH": str(tmp_path)})
+
+
+def write(directory: Path, version: str = "1.0.0", more: str = "") -> None:
+    (directory / "lamps.py").write_text(MINE.format(version=version, more=more))
+
+
+def ran(terminal: Terminal, *words: str) -> Answer:
+    return terminal.execute(*words)  # an interpreter of its own: the module changes between commands
+
+
+def test_a_changed_definition_without_a_new_version_is_refused_with_the_version_to_give(
+    mine: Terminal, tmp_path: Path
+) -> None:
+    locked = ran(mine, "definitions", "lock", "--json")
+    assert (locked.code, locked.json) == (0, {"locked": ["lamp 1.0.0"]})
+    assert json.loads((tmp_path / "lamps.lock").read_text())["form"]["states"]["broken"] == {"terminal": True}
+    checked = ran(mine, "definitions", "check", "--json")
+    assert (checked.code, checked.json["ok"], checked.json["changed"]) == (0, True, [])
+    write(tmp_path, more='T("release", "on", "off")')
+    checked = ran(mine, "definitions", "check", "--json")
+    assert checked.code == 2
+    (says,) = checked.json["changed"]
+    assert "lamp 1.0.0 was changed without a new version: make it 1.1.0" in says
+    refused = ran(mine, "definitions", "lock")
+    assert refused.code == 2
+    refused.is_one_clear_line("make it 1.1.0")
+    write(tmp_path, version="1.0.1", more='T("release", "on", "off")')
+    wrong = ran(mine, "definitions", "check")
+    assert wrong.code == 2
+    assert "lamp 1.0.1 must be 1.1.0" in wrong.said
+
+
+def test_a_lock_that_cannot_be_read_is_one_clear_line(mine: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "lamps.lock").write_text("{}\n")
+    broken = ran(mine, "definitions", "check")
+    assert broken.code == 2
+    broken.is_one_clear_line("lamps.lock:1", "not a line of a lock")
+
+
+def test_versions_are_compared_and_a_wrong_number_exits_2(tmp_path: Path) -> None:
+    here = Terminal(tmp_path)
+    right, wrong = here.all(
+        [("definitions", "diff", each, "1.0.0", "1.1.0", "--json") for each in ("task", "workstream")]
+    )
+    assert (right.code, right.json["ok"], right.json["comparisons"][0]["part"]) == (0, True, "MINOR")
+    assert (wrong.code, wrong.json["ok"], wrong.json["comparisons"][0]["wanted"]) == (2, False, "2.0.0")
+    told = here.run("definitions", "diff", "workstream", "1.0.0", "1.1.0")
+    assert "state paused added" in told.out
+    assert "it must be 2.0.0" in told.out
+
+
+def test_the_code_is_compared_with_a_file_that_was_exported_or_locked_earlier(tmp_path: Path) -> None:
+    here, file = Terminal(tmp_path), tmp_path / "all.json"
+    here.run("definitions", "export", "--output", str(file))
+    assert here.ok("definitions", "diff", "--file", str(file)) == {"ok": True, "comparisons": [], "new": [], "gone": []}
+    exported: list[dict[str, Any]] = json.loads(file.read_text())
+    story = next(each for each in exported if each["type"] == "story")
+    story["transitions"] = story["transitions"][:-1]
+    file.write_text(json.dumps([story]))
+    changed = here.run("definitions", "diff", "story", "--file", str(file), "--json")
+    assert changed.code == 2
+    (comparison,) = changed.json["comparisons"]
+    assert (comparison["part"], comparison["wanted"]) == ("MINOR", "1.1.0")
+    assert "rules" in comparison["unseen"]
+    assert here.run("definitions", "diff", "story", "1.0.0", "1.0.0", "--file", str(file), "--json").code == 2
+    lock = Path(__file__).parents[2] / "workflows" / "definitions.lock"
+    assert here.ok("definitions", "diff", "--file", str(lock))["ok"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "compare with what"),
+        (("task", "1.0.0"), "say TYPE OLD NEW"),
+        (("task", "1.1.0", "1.0.0"), "name the older version first"),
+        (("task", "1.0.0", "9.0.0"), "no task 9.0.0 there. There are: 0.2.0, 1.0.0, 1.1.0"),
+        (("saga", "1.0.0", "2.0.0"), "none of that type"),
+        (("--file", "/nowhere.json"), "/nowhere.json cannot be read"),
+        (("task", "one", "two"), "'one' is not MAJOR.MINOR.PATCH"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_clear_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    answer = Terminal(tmp_path).run("definitions", "diff", *words)
+    assert answer.code == 2
+    answer.is_one_clear_line(says)
+
+
+def test_the_code_is_what_the_database_has_recorded(terminal: Terminal) -> None:
+    assert terminal.ok("definitions", "diff", "--recorded")["ok"]
+
+
+def test_a_live_instance_moves_to_another_version_and_back(
+    terminal: Terminal, project: str, name: str, dba: "psycopg.Connection[Any]"
+) -> None:
+    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    terminal.ok("create", "worker", name, "--project", project)
+    terminal.ok("fire", name, "registration_complete", "--by", "ann", "--wait")
+    terminal.ok("fire", name, "suspend", "--by", "ann", "--wait")
+    words = (
+        "definitions",
+        "migrate",
+        "worker",
+        "--from",
+        "1.1.0",
+        "--to",
+        "1.0.0",
+        "--only",
+        name,
+        "--reason",
+        "why not",
+    )
+    tried = terminal.run(*words, "--by", name, "--dry-run", "--json")
+    assert (tried.code, tried.json["found"], tried.json["moved"]) == (2, 1, 0)
+    assert tried.json["stays"][0]["why"] == ["1.0.0 has no state 'suspended': say --map suspended=STATE"]
+    told = terminal.run(*words, "--by", name)
+    assert told.code == 2
+    assert "0 of 1 moved" in told.out
+    moved = terminal.ok(*words, "--by", name, "--map", "suspended=idle")
+    assert (moved["moved"], moved["stays"]) == (1, [])
+    shown = terminal.ok("show", name)
+    assert (shown["definition_version"], shown["current_state"]) == ("1.0.0", "idle")
+    assert terminal.ok("audit", "verify")["ok"]
+    nobody = terminal.run(*words, "--by", "nobody-at-all")
+    assert nobody.code == 2
+    nobody.is_one_clear_line("'nobody-at-all' is no operator")
+    badly = terminal.run(*words, "--by", name, "--map", "suspended")
+    assert badly.code == 2
+    badly.is_one_clear_line("is not OLD=NEW")
+
+
+def test_what_is_deprecated_says_so_wherever_it_is_used(
+    terminal: Terminal, project: str, name: str, dba: "psycopg.Connection[Any]"
+) -> None:
+    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    words = ("definitions", "deprecate", "test_gate", "1.0.0", "--state", "BLOCKED", "--reason", "gates just wait")
+    said = terminal.ok(*words, "--by", name, "--remove-after", "2100-01-31", "--guide", "leave it PENDING")
+    assert (said["kind"], said["name"], said["uses"], said["deprecated_by"]) == ("state", "BLOCKED", 0, name)
+    again = terminal.run(*words, "--by", name)
+    assert again.code == 2
+    again.is_one_clear_line("that was said on", name)
+    (row,) = [each for each in terminal.ok("definitions", "deprecated") if each["type"] == "test_gate"]
+    assert row["remove_after"].startswith("2100-01-31")
+    (listed,) = [each for each in terminal.ok("definitions", "list") if each["type"] == "test_gate"]
+    (told,) = listed["deprecated"]
+    assert told.startswith("state BLOCKED of test_gate 1.0.0 is deprecated and goes after 2100-01-31: gates just wait")
+    assert terminal.ok("definitions", "show", "test_gate")["deprecated"] == [told]
+    assert "leave it PENDING" in terminal.run("definitions", "show", "test_gate").out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--by", "nobody-at-all"), "is no operator"),
+        (("deprecate", "test_gate", "9.0.0", "--reason", "x"), "no version '9.0.0'"),
+        (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--state", "LIMBO"), "has no state 'LIMBO'"),
+        (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--trigger", "fly"), "has no trigger 'fly'"),
+        (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--state", "A", "--trigger", "b"), "not both"),
+        (("remove", "test_gate", "1.0.0", "--reason", "x", "--by", "nobody-at-all"), "is no operator"),
+    ],
+)
+def test_a_deprecation_that_makes_no_sense_is_one_clear_line(
+    terminal: Terminal, words: tuple[str, ...], says: str
+) -> None:
+    answer = terminal.run("definitions", *words)
+    assert answer.code == 2
+    answer.is_one_clear_line(says)
+
+
+def test_a_version_that_is_not_deprecated_or_not_yet_over_is_not_removed(
+    terminal: Terminal, name: str, dba: "psycopg.Connection[Any]"
+) -> None:
+    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    words = ("definitions", "remove", "uet_worker", "1.0.0", "--reason", "over", "--by", name)
+    never = terminal.run(*words)
+    assert never.code == 2
+    never.is_one_clear_line("uet_worker 1.0.0 is not deprecated: interlock definitions deprecate uet_worker 1.0.0")
+    late = ("definitions", "deprecate", "uet_worker", "1.0.0", "--reason", "over", "--by", name, "--remove-after")
+    past = terminal.run(*late, "2020-01-01")
+    assert past.code == 2
+    past.is_one_clear_line("that day is over")
+    terminal.ok(*late, "90d")
+    early = terminal.run(*words)
+    assert early.code == 2
+    early.is_one_clear_line("goes after", "not before")

@@ -1,0 +1,277 @@
+"""Each alert fires on what really happens: instances are moved, the exporter is scraped, the rules see the samples."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy.exc import SQLAlchemyError
+
+from beat.schedule import SCHEDULE
+from db import definitions, effects
+from db.connect import transaction
+from tests import machines
+from tests.crewing import silence
+from tests.driving import applied, drain_all
+from tests.promql.evaluate import Storage
+from tests.promql.rules import Watch, rules_of
+from tests.running import Stage
+from workers import exposition, sweeping
+from workers.destinations import destinations
+from workers.metrics import Counters
+from workers.overrides.operation import Order
+from workers.overrides.tasks import complete_task
+from workers.relay import relay
+from workers.runtime import Runtime
+from workflows.catalogue import catalogue
+
+pytestmark = pytest.mark.integration
+RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
+OWN = ("tests.machines",)
+EVERY_SECONDS = 15.0
+Dba = "psycopg.Connection[Any]"
+
+
+@dataclass
+class Prometheus:
+    """Scrapes the exporter and evaluates the rules, on a clock of its own."""
+
+    runtime: Runtime
+    now: float = 0.0
+    watch: Watch = field(default_factory=lambda: Watch(rules_of(RULES), Storage()))
+    fired: set[str] = field(default_factory=set)
+
+    def scrape(self, times: int = 1) -> None:
+        """What the exporter says now, at the next `times` scrapes."""
+        found, up = [], 1.0
+        try:
+            for family in text_string_to_metric_families(exposition.shown(self.runtime)):
+                found += family.samples
+        except SQLAlchemyError:
+            up = 0.0
+        for _ in range(times):
+            self.now += EVERY_SECONDS
+            self.watch.storage.add("up", {"job": "interlock", "instance": "test"}, self.now, up)
+            for sample in found:
+                self.watch.storage.add(sample.name, sample.labels, self.now, sample.value)
+            self.fired |= {alert.name for alert in self.watch.look(self.now)}
+
+
+@pytest.fixture
+def own(make_runtime: Callable[..., Runtime]) -> Iterator[Runtime]:
+    """A runtime that knows `turnstile` and `announcement`, gives up at once, and counts a moment as stuck."""
+    runtime = make_runtime(definitions=OWN, max_attempts=1, stuck_seconds=0.001)
+    with transaction(runtime.database) as connection:
+        definitions.record(connection, catalogue(OWN))
+    for sweep in SCHEDULE:
+        sweeping.run(runtime, sweep.name)
+    yield runtime
+    machines.broken.clear()
+
+
+@pytest.fixture
+def prometheus(own: Runtime) -> Prometheus:
+    return Prometheus(own)
+
+
+@pytest.fixture
+def stage(own: Runtime, dba: Dba) -> Stage:
+    return Stage(own, dba)
+
+
+def run_of(stage: Stage, tasks: int, **sketch: Any) -> list[str]:
+    """A run whose tasks are queued; their names."""
+    names = [f"t{number}" for number in range(tasks)]
+    stage.submit({"w": {}}, {name: {"workstream": "w", **sketch} for name in names})
+    stage.start()
+    return names
+
+
+def patch(stage: Stage, number: int) -> UUID:
+    """A ledger entry that was just created; its effects are left alone."""
+    context = {"patch_id": f"p{number}", "workstream_id": str(stage.ids["w"])}
+    stage.dba.execute("INSERT INTO patches (patch_id, body, created_by) VALUES (%s, 'x', 'test')", (f"p{number}",))
+    made = stage.client.create("patch_ledger", f"p{number}", project_id=stage.project, context=context)
+    return UUID(str(made["id"]))
+
+
+def healthy(stage: Stage) -> None:
+    for name in run_of(stage, 3):
+        stage.work(name)
+
+
+def failures(stage: Stage) -> None:
+    names = run_of(stage, 4, max_retries=0)
+    for name in names[:3]:
+        stage.work(name, exit_code=1)
+
+
+def retries(stage: Stage) -> None:
+    for name in run_of(stage, 3, max_retries=3)[:2]:
+        stage.work(name, exit_code=1)
+
+
+def blocked(stage: Stage) -> None:
+    tasks: dict[str, dict[str, Any]] = {"first": {"workstream": "w", "max_retries": 0}}
+    tasks |= {f"t{number}": {"workstream": "w", "depends_on": ["first"]} for number in range(6)}
+    stage.submit({"w": {}}, tasks)
+    stage.start()
+    for number in range(6):
+        assert stage.fire(f"t{number}", "dependency_check_failed") in ("applied", "rejected")
+
+
+def overrides(stage: Stage) -> None:
+    for name in run_of(stage, 3):
+        stage.begin(name)
+        assert len(complete_task(stage.runtime, str(stage.ids[name]), Order("ann", "seen to it")).moves) == 2
+
+
+def breaker(stage: Stage) -> None:
+    stage.client.create("circuit_breaker", "B-1", project_id=stage.project, context={"tool_id": "ruff"})
+    applied(stage.client, "B-1", "failure_threshold_exceeded")
+
+
+def quarantined(stage: Stage) -> None:
+    run_of(stage, 1)
+    for number in range(4):
+        assert stage.fire(patch(stage, number), "validation_failed", reason="format") == "applied"
+
+
+def rolled_back(stage: Stage) -> None:
+    run_of(stage, 1)
+    entry = patch(stage, 1)
+    for trigger in ("validation_passed", "apply_succeeded"):  # the scheduler fires those between
+        assert stage.fire(entry, trigger) == "applied", stage.client.show(entry)["requests"][0]["result"]
+    assert stage.fire(entry, "commit_succeeded", commit_sha="0" * 40) == "applied"
+    said = {"authorized_by": "ann", "reason": "regression", "compensation": {"reverted": True}}
+    assert stage.fire(entry, "roll_back", **said) == "applied"
+
+
+def silent_worker(stage: Stage) -> None:
+    (name,) = run_of(stage, 1)
+    stage.begin(name)
+    worker = stage.worker()
+    for trigger in ("registration_complete", "task_assigned"):
+        stage.fire(worker, trigger, required_capabilities=[])
+    assert stage.client.show(worker)["current_state"] == "busy"
+    silence(stage.dba, worker, 200)
+    stage.dba.execute("DELETE FROM sweeps WHERE name = 'heartbeats'")
+    sweeping.run(stage.runtime, "heartbeats")
+    drain_all(stage.runtime)
+
+
+def stuck(stage: Stage) -> None:
+    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.dba.execute("DELETE FROM sweeps WHERE name = 'stuck'")
+    assert sweeping.run(stage.runtime, "stuck")
+
+
+def beat_dead(stage: Stage) -> None:
+    stage.dba.execute("UPDATE sweeps SET started_at = started_at - interval '1 minute' WHERE name = 'dispatch'")
+
+
+def nobody_applies(stage: Stage) -> None:
+    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.fire("S-1", "block", by="a")
+    stage.dba.execute(
+        "UPDATE trigger_requests SET accepted_at = accepted_at - interval '2 min', not_before = '-infinity'"
+    )
+
+
+def dead_request(stage: Stage) -> None:
+    stage.client.create("turnstile", "T-1", project_id=stage.project)
+    machines.broken.add("mallory")
+    stage.client.fire("T-1", "coin", by="mallory")
+    drain_all(stage.runtime)
+
+
+def leased(stage: Stage, name: str) -> None:
+    made = stage.client.create("announcement", name, project_id=stage.project)
+    stage.client.fire(made["id"], "announce", by="ann")
+    drain_all(stage.runtime)
+    (effect,) = stage.client.show(made["id"])["effects"]
+    with transaction(stage.runtime.database) as connection:
+        assert effects.claim(connection, effect["id"], holder="w", lease_seconds=60.0)
+    stage.dba.execute("UPDATE effects SET lease_until = now() - interval '1 second' WHERE status = 'leased'")
+
+
+def lease_not_taken_back(stage: Stage) -> None:
+    leased(stage, "A-1")
+
+
+def leases_lost(stage: Stage) -> None:
+    for number in range(3):
+        leased(stage, f"A-{number}")
+    stage.dba.execute("DELETE FROM sweeps WHERE name = 'leases'")
+    sweeping.run(stage.runtime, "leases")
+
+
+def relay_behind(stage: Stage) -> None:
+    stage.client.create("story", "S-1", project_id=stage.project)
+    applied(stage.client, "S-1", "block")
+    stage.dba.execute("INSERT INTO relay_cursors VALUES ('interlock:events', '0', 0) ON CONFLICT DO NOTHING")
+    stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")  # time cannot be waited for here
+    stage.dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '5 minutes'")
+
+
+def export_missing(stage: Stage) -> None:
+    stage.client.create("story", "S-1", project_id=stage.project)
+    applied(stage.client, "S-1", "block")
+    relay(stage.runtime.database, destinations(stage.runtime))
+    stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
+    stage.dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '27 hours'")
+
+
+PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
+    # alert: what provokes it, and which others that rightly fires too
+    "InterlockHighFailureRate": (failures, set()),
+    "InterlockManualOverrideSpike": (overrides, set()),
+    "InterlockStuckEntities": (stuck, set()),
+    "InterlockCircuitBreakerOpen": (breaker, set()),
+    "InterlockRollbackExecuted": (rolled_back, set()),
+    "InterlockBeatDead": (beat_dead, set()),
+    "InterlockTriggersNotApplied": (nobody_applies, set()),
+    "InterlockRetryIncrease": (retries, set()),
+    "InterlockWorkerUnresponsive": (silent_worker, set()),
+    "InterlockValidationFailures": (quarantined, set()),
+    "InterlockBlockedTasks": (blocked, set()),
+    "InterlockDeadRequests": (dead_request, set()),
+    "InterlockDeadEffects": (leases_lost, {"InterlockLeasesLost"}),
+    "InterlockLeasesStale": (lease_not_taken_back, set()),
+    "InterlockLeasesLost": (leases_lost, {"InterlockDeadEffects"}),
+    "InterlockRelayLags": (relay_behind, set()),
+    "InterlockAuditExportMissing": (export_missing, set()),
+}
+ELSEWHERE = {"InterlockDown"}
+
+
+def test_every_alert_is_provoked() -> None:
+    assert {rule.alert for rule in rules_of(RULES)} == PROVOKED.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("alert", PROVOKED)
+def test_it_fires_when_that_happens_and_not_before(prometheus: Prometheus, stage: Stage, alert: str) -> None:
+    prometheus.scrape(times=2)
+    assert prometheus.fired == set()
+    provoke, others = PROVOKED[alert]
+    provoke(stage)
+    relay(stage.runtime.database, [Counters()])
+    prometheus.scrape(times=24)
+    assert prometheus.fired == {alert} | others
+
+
+def test_a_run_that_goes_well_fires_none(prometheus: Prometheus, stage: Stage) -> None:
+    prometheus.scrape(times=2)
+    healthy(stage)
+    relay(stage.runtime.database, [Counters()])
+    prometheus.scrape(times=8)
+    assert prometheus.fired == set()
+
+
+def test_a_database_that_is_away_fires(make_runtime: Callable[..., Runtime]) -> None:
+    prometheus = Prometheus(make_runtime(database_url="postgresql://nobody:x@127.0.0.1:1/none"))
+    prometheus.scrape(times=6)
+    assert prometheus.fired == {"InterlockDown"}

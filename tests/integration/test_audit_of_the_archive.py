@@ -1,0 +1,91 @@
+"""What moved to the archive is still audited: anchors, journal, exports and the view of events see it as before."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from db import history
+from db.connect import transaction
+from tests.integration.test_archive import approval, archive, expire_timers, settled_run
+from tests.integration.test_exports import hashes
+from tests.integration.test_journal import events
+from tests.running import Stage
+from tests.tampering import unprotected
+from workers import sweeping
+from workers.auditing import anchors, exports
+from workers.auditing.verifying import verify
+from workers.client import Client
+from workers.journal import files
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+VIEW = (
+    "SELECT hash, context->>'run_id', context->>'workstream_id' FROM events"
+    " ORDER BY (context->>'xid')::bigint, (context->>'position')::bigint"
+)
+
+
+@pytest.fixture
+def archived(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> list[tuple[Any, ...]]:
+    """A run and an approval in the archive, another approval that lives; the view of events as it was before."""
+    settled_run(Stage(runtime, dba))
+    approval(client, project, "A-1")
+    expire_timers(dba)
+    sweeping.SWEEPS["relay"](runtime)
+    anchors.anchor(runtime)
+    told = dba.execute(VIEW).fetchall()
+    assert archive(runtime).instances == 5
+    approval(client, project, "A-2")
+    return told
+
+
+def test_it_verifies_against_anchors_and_journal(runtime: Runtime, archived: list[Any]) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    verdict = verify(runtime, with_journal=True)
+    assert (verdict.ok, verdict.problems) == (True, [])
+    assert verdict.transitions == len(archived) + 1
+
+
+def test_the_view_tells_it_as_before(dba: Dba, archived: list[Any]) -> None:
+    assert dba.execute(VIEW).fetchall()[: len(archived)] == archived
+
+
+def test_a_journal_written_anew_and_a_first_export_have_it_too(runtime: Runtime, dba: Dba, archived: list[Any]) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    before = [event for path in files(runtime.settings.state_directory) for event in path.read_text().splitlines()]
+    for path in files(runtime.settings.state_directory):
+        path.rename(path.with_suffix(".old"))
+    assert sweeping.SWEEPS["relay"](runtime) == len(archived) + 1
+    after = [event for path in files(runtime.settings.state_directory) for event in path.read_text().splitlines()]
+    assert after == before
+    assert len(events(runtime.settings.state_directory)) == len(archived) + 1
+    assert [each.events for each in exports.export_all(runtime)] == [len(archived) + 1]
+    assert hashes(runtime) == [row[0] for row in dba.execute(VIEW).fetchall()]
+
+
+def test_batches_of_both_are_in_commit_order_and_overlap_nowhere(runtime: Runtime, archived: list[Any]) -> None:
+    seen: list[str] = []
+    after = (0, 0)
+    with transaction(runtime.database) as connection:
+        while batch := history.batch(connection, after, limit=3, archived=True):
+            seen += [bytes(event["hash"]).hex() for event in batch]
+            after = batch[-1]["xid"], batch[-1]["position"]
+    assert seen[: len(archived)] == [row[0] for row in archived]
+    assert len(seen) == len(archived) + 1
+
+
+def test_an_archived_event_changed_or_cut_shows(runtime: Runtime, dba: Dba, archived: list[Any]) -> None:
+    (run,) = dba.execute("SELECT id FROM archive.workflow_instances WHERE workflow_type = 'run'").fetchone() or ()
+    with unprotected(dba):
+        dba.execute("ALTER TABLE archive.workflow_transitions DISABLE TRIGGER ALL")
+        dba.execute(
+            "UPDATE archive.workflow_transitions SET triggered_by = 'mallory' WHERE workflow_id = %s AND seq = 1",
+            (run,),
+        )
+    assert {(each.instance, each.seq) for each in verify(runtime).problems} == {(str(run), 1)}
+    with unprotected(dba):
+        dba.execute("DELETE FROM archive.workflow_transitions WHERE workflow_id = %s", (run,))
+    assert (str(run), 2, "cut") in {(each.instance, each.seq, each.says[:3]) for each in verify(runtime).problems}

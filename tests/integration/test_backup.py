@@ -1,0 +1,298 @@
+"""A backup is whole or not there; restored, it verifies and works on; nothing told is told twice, nothing left out."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from redis import Redis
+from uuid_utils.compat import uuid7
+
+from db import history
+from db.connect import transaction
+from supervisor import backups, manifest, restoring
+from supervisor.backups import BackupFailed, back_up
+from supervisor.embedded import running
+from supervisor.environment import environment
+from supervisor.manifest import BackupUnusable
+from supervisor.restoring import NotEmpty
+from tests import databases
+from tests.cli.terminal import Terminal
+from tests.driving import applied, drain_all
+from tests.homes import open_directory
+from workers.auditing.verifying import verify
+from workers.client import Client
+from workers.journal import Journal
+from workers.relay import relay
+from workers.runtime import Runtime
+from workers.settings import Settings
+from workers.stream import STREAM, Stream, named
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Room for homes and backups, which servers of another user may enter."""
+    with open_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def home(place: Path) -> Settings:
+    return Settings(home=place / "home")
+
+
+@pytest.fixture
+def first(home: Settings) -> Iterator[Client]:
+    """A client of an installation whose servers run."""
+    with running(home, keep=True) as addresses:
+        databases.prepare(addresses.database_url)
+        runtime = Runtime(home)
+        try:
+            yield Client(runtime)
+        finally:
+            runtime.close()
+
+
+def some(client: Client, count: int, project: UUID | None = None) -> list[UUID]:
+    """Stories with two events each."""
+    births = [client.birth("story", f"S-{uuid7().hex}", project_id=project or uuid7()) for _ in range(count)]
+    client.create_many(births)
+    for birth in births:
+        client.fire(birth.id, "design_complete", by="ann")
+        client.fire(birth.id, "block", by="ann")
+    drain_all(client.runtime)
+    return [birth.id for birth in births]
+
+
+def take(client: Client, place: Path) -> Path:
+    chosen = client.runtime.settings
+    url = chosen.resolved_database_url().replace("+psycopg", "")
+    return back_up(url, place / "backups", chosen.signing_directory)[0]
+
+
+def known() -> list[str]:
+    from cli.backups import _revisions
+
+    return _revisions()
+
+
+def put_back(place: Path, backup: Path, name: str = "again") -> Settings:
+    again = Settings(home=place / name)
+    restoring.restore(again, backup, known())
+    return again
+
+
+# The whole way ---------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_under_traffic_restores_verifies_and_works_on(first: Client, place: Path) -> None:
+    some(first, 20)
+    stop = threading.Event()
+    traffic = threading.Thread(target=lambda: [some(first, 3) for _ in iter(stop.is_set, True)])
+    traffic.start()
+    try:
+        backup = take(first, place)
+    finally:
+        stop.set()
+        traffic.join()
+    told = manifest.read(backup)
+    again = put_back(place, backup)
+    with running(again, keep=True):
+        runtime = Runtime(again)
+        try:
+            verdict = verify(runtime)
+            assert verdict.ok, verdict.problems
+            assert told.events_before <= verdict.transitions
+            made = Client(runtime).create("story", "S-after", project_id=uuid7())["id"]
+            applied(Client(runtime), made, "design_complete")
+            assert verify(runtime).ok
+        finally:
+            runtime.close()
+
+
+def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(first: Client, place: Path) -> None:
+    chosen = first.runtime.settings
+    kept = some(first, 1)[0]
+    carry(first)
+    terminal = Terminal(chosen.home)
+    backup = terminal.ok("backup", str(place / "backups"))
+    assert backup["events_after"] == 2
+    lost = some(first, 1)[0]
+    carry(first)
+    answer = terminal.ok(
+        "restore", backup["backup"], "--into", str(place / "again"), "--journal", str(chosen.state_directory)
+    )
+    assert (answer["ok"], answer["events"], answer["problems"]) == (True, 2, [])
+    assert {each["workflow_id"] for each in answer["lost"]} == {str(lost)}
+    assert [each["trigger"] for each in answer["lost"]] == ["design_complete", "block"]
+    assert kept != lost
+    told = terminal.run("restore", backup["backup"], "--into", str(place / "other"))
+    assert "what came after it is not known" in told.out
+    refused = terminal.run("restore", backup["backup"], "--into", str(place / "again"))
+    refused.is_one_clear_line("exists", "--into ANOTHER")
+    assert refused.code == 2
+
+
+def carry(client: Client) -> None:
+    """Relay to the journal and to the stream."""
+    runtime = client.runtime
+    chosen = runtime.settings
+    assert runtime.redis is not None
+    journal = Journal(chosen.state_directory, max_bytes=10**9, daily=False)
+    relay(runtime.database, [journal, Stream(runtime.redis, maxlen=100_000)])
+
+
+def ids(redis: "Redis") -> list[str]:
+    return [fields[b"event_id"].decode() for _, fields in redis.xrange(STREAM)]
+
+
+def test_a_stream_that_outlived_the_database_gets_every_event_once(first: Client, place: Path) -> None:
+    """What is relayed again is not added again, and what is new is not taken for old."""
+    redis = first.runtime.redis
+    assert redis is not None
+    stream = Stream(redis, maxlen=100_000)
+    some(first, 2)
+    relay(first.runtime.database, [stream])
+    some(first, 1)  # committed before the backup, relayed after it
+    backup = take(first, place)
+    relay(first.runtime.database, [stream])
+    some(first, 5)  # lost
+    relay(first.runtime.database, [stream])
+    before = ids(redis)
+    assert len(before) == 16
+    again = put_back(place, backup)
+    with running(again, keep=True):
+        runtime = Runtime(again)
+        try:
+            relay(runtime.database, [stream])
+            assert ids(redis) == before
+            some(Client(runtime), 2)
+            assert relay(runtime.database, [stream]) == 4
+            after = ids(redis)
+            assert after[:16] == before
+            assert len(set(after)) == len(after) == 20
+            with transaction(runtime.database) as connection:
+                assert len(history.epochs(connection)) == 1
+        finally:
+            runtime.close()
+
+
+def test_names_of_transactions_never_fall_back() -> None:
+    assert named(7, []) == 7
+    assert named(7, [8]) == 7
+    assert named(8, [8]) == 8 + 2**40
+    assert named(20, [8, 15]) == 20 + 2**41
+
+
+# What is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def backup(first: Client, place: Path) -> Path:
+    some(first, 1)
+    return take(first, place)
+
+
+def test_a_damaged_backup_is_refused_before_anything_is_made(backup: Path, place: Path) -> None:
+    packed = backup / backups.BASE
+    content = bytearray(packed.read_bytes())
+    content[len(content) // 2] ^= 1
+    packed.write_bytes(content)
+    with pytest.raises(BackupUnusable, match=r"base\.tar\.gz is not as it was written"):
+        put_back(place, backup)
+    assert not (place / "again").exists()
+    packed.unlink()
+    with pytest.raises(BackupUnusable, match="cannot be read"):
+        put_back(place, backup)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("postgres", 17, "was made by PostgreSQL 17, this is 18"),
+        ("revision", "9999", "newer than this installation knows"),
+        ("role", "somebody", "your own server's"),
+    ],
+)
+def test_a_backup_that_cannot_be_restored_here_is_refused(
+    backup: Path, place: Path, field: str, value: Any, says: str
+) -> None:
+    told = manifest.read(backup)
+    object.__setattr__(told, field, value)
+    told.write(backup)
+    with pytest.raises(BackupUnusable, match=says):
+        put_back(place, backup)
+    assert not (place / "again").exists()
+
+
+def test_a_changed_manifest_is_refused(backup: Path, place: Path) -> None:
+    file = backup / manifest.NAME
+    body = json.loads(file.read_text())
+    body["events_after"] += 1
+    file.write_text(json.dumps(body))
+    with pytest.raises(BackupUnusable, match="not as it was written"):
+        put_back(place, backup)
+
+
+def test_a_home_with_data_is_left_as_it_is(backup: Path, place: Path, home: Settings) -> None:
+    with pytest.raises(NotEmpty, match="is restored into an empty home"):
+        restoring.restore(home, backup, known())
+    assert (home.home / "postgres" / "PG_VERSION").exists()
+
+
+def test_a_server_that_lets_nobody_replicate_is_refused_with_what_to_do(first: Client, place: Path) -> None:
+    url = first.runtime.settings.resolved_database_url().replace("+psycopg", "")
+    with psycopg.connect(url, autocommit=True) as dba:
+        dba.execute("CREATE ROLE reader LOGIN PASSWORD 'x' IN ROLE pg_read_all_data")
+    weaker = url.replace(url.split("@", maxsplit=1)[0], "postgresql://reader:x")
+    with pytest.raises(BackupFailed, match="must be allowed to replicate"):
+        back_up(weaker, place / "backups", place / "keys")
+    assert list((place / "backups").iterdir()) == []
+
+
+# Being killed ----------------------------------------------------------------------------------------------------
+
+BACKUP = """
+import sys
+from pathlib import Path
+from supervisor.backups import back_up
+back_up(sys.argv[1], Path(sys.argv[2]), Path("/nowhere"), lambda done, total: print(done, flush=True))
+"""
+
+
+def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(first: Client, place: Path) -> None:
+    some(first, 20)
+    url = first.runtime.settings.resolved_database_url().replace("+psycopg", "")
+    words = [sys.executable, "-c", BACKUP, url, str(place / "backups")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, **environment(Settings())}) as victim:
+        assert victim.stdout
+        victim.stdout.readline()
+        victim.send_signal(signal.SIGKILL)
+    (left,) = (place / "backups").iterdir()
+    assert left.name.startswith(backups.PARTIAL)
+    with pytest.raises(BackupUnusable, match="no whole backup"):
+        put_back(place, left)
+    whole = take(first, place)
+    assert list((place / "backups").iterdir()) == [whole]  # what was left is gone
+
+
+def test_a_restore_that_fails_leaves_an_empty_home(backup: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("supervisor.restoring._unpack", full)
+        with pytest.raises(OSError, match="No space"):
+            put_back(place, backup)
+    assert not (place / "again" / "postgres").exists()
+    put_back(place, backup)

@@ -1,0 +1,48 @@
+"""What Flower is told of tasks travels in batches, whole and in order, and goes on after a lost connection."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from redis import Redis
+
+from tests.nodes import node
+from tests.waiting import eventually
+from workers.client import Client
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+
+LIFE = ["task-received", "task-started", "task-succeeded"]
+
+
+def test_flower_is_told_of_each_task_in_order_also_after_a_lost_connection(
+    client: Client, project: UUID, make_runtime: Callable[..., Runtime], valkey: "Redis", tmp_path: Path
+) -> None:
+    story = client.create("story", "S-1", project_id=project)["id"]
+    lives: dict[str, list[str]] = {}
+
+    def note(event: dict[str, str]) -> None:
+        lives.setdefault(event["uuid"], []).append(event["type"])
+
+    runtime = client.runtime
+    worker = node(runtime.settings, tmp_path, "worker", "-Q", "triggers", "-c", "1", "-E")
+    with worker as process, runtime.app.connection_for_read() as connection:
+        receiver = runtime.app.events.Receiver(connection, handlers=dict.fromkeys(LIFE, note))
+        with receiver.consumer_context(wakeup=False) as (listening, _, _):
+
+            def lived(request_id: str) -> bool:
+                with suppress(TimeoutError):
+                    listening.drain_events(timeout=0.2)
+                return lives.get(request_id) == LIFE
+
+            before = client.fire(story, "design_complete", by="a").request_id
+            eventually(lambda: lived(before))
+
+            valkey.client_kill_filter(_type="normal", skipme=True)  # all but those that listen to events
+            eventually(lambda: "Connection to broker lost" in process.log.read_text())
+            later = Client(make_runtime())
+            after = later.fire(story, "start_coding", by="a").request_id
+            eventually(lambda: lived(after))

@@ -1,0 +1,267 @@
+"""Exports: every event in exactly one, read-only, signed; and event logs as files, checked without a server."""
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from cli.audit import app
+from tests.driving import UP_TO_REVIEW, applied, drain_all
+from tests.integration.test_journal import told
+from tests.running import Stage
+from tests.tampering import unprotected
+from workers import sweeping
+from workers.auditing import exports, keys, logs
+from workers.auditing.verifying import verify
+from workers.client import Client
+from workers.firing import Firing
+from workers.journal import files
+from workers.runtime import Runtime
+from workflows.errors import InterlockError
+from workflows.events import read
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def story(client: Client, project: UUID) -> UUID:
+    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+    applied(client, made, *UP_TO_REVIEW)
+    return made
+
+
+def hashes(runtime: Runtime) -> list[str]:
+    """Of all events exported, in the exports' order."""
+    return [
+        read(line)["hash"]
+        for path in sorted(exports.directory(runtime).glob("export-*"))
+        for line in gzip.decompress((path / exports.EVENTS).read_bytes()).splitlines()
+    ]
+
+
+def said(runtime: Runtime, *paths: Path) -> list[str]:
+    """Findings in files, without their paths."""
+    found = [each for each in logs.validate(paths, runtime.catalogue) if isinstance(each, logs.Finding)]
+    return [f"{Path(each.file).name}:{each.line}: {each.says}" for each in found]
+
+
+def seals(runtime: Runtime, path: Path) -> list[str]:
+    return [each.says for each in logs.seals(path, keys.believed(runtime.settings.signing_directory))]
+
+
+def test_each_event_is_in_one_export_and_nothing_makes_none(runtime: Runtime, client: Client, story: UUID) -> None:
+    one = exports.export(runtime)
+    assert one is not None
+    assert one.events == 3
+    assert exports.export(runtime) is None
+    applied(client, story, "block")
+    other = exports.export(runtime)
+    assert other is not None
+    assert hashes(runtime) == told(client)
+    manifests = [json.loads((each.directory / exports.MANIFEST).read_text()) for each in (one, other)]
+    assert [each["number"] for each in manifests] == [1, 2]
+    assert manifests[1]["behind"] == manifests[0]["upto"]
+    assert manifests[0]["anchor"]["body"] != manifests[1]["anchor"]["body"]
+    assert verify(runtime).ok
+    for each in (one, other):
+        assert seals(runtime, each.directory) == []
+        assert said(runtime, each.directory) == []
+        assert [path.stat().st_mode & 0o222 for path in (each.directory, *each.directory.iterdir())] == [0] * 4
+
+
+def test_what_is_signed_can_be_checked_without_us(runtime: Runtime, story: UUID, tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here")
+    one = exports.export(runtime)
+    assert one
+    (public,) = runtime.settings.signing_directory.glob("*.pub")
+    where = {"-in": one.directory / exports.MANIFEST, "-sigfile": one.directory / exports.SIGNATURE, "-inkey": public}
+    command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", *(str(x) for pair in where.items() for x in pair)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_more_than_one_part_is_exported_part_by_part(
+    runtime: Runtime, client: Client, story: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "PART", 4)
+    monkeypatch.setattr(exports, "BATCH", 2)
+    client.fire_many([Firing(story, ("block", "unblock")[number % 2], "a") for number in range(8)])
+    drain_all(runtime)
+    assert [each.events for each in exports.export_all(runtime)] == [4, 4, 3]
+    assert hashes(runtime) == told(client)
+
+
+def test_killed_before_the_database_knew_it_is_taken_over_as_it_is(
+    runtime: Runtime, client: Client, story: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "_enter", lambda *_: None)
+        exports.export(runtime)
+    (path,) = exports.directory(runtime).glob("export-*")
+    before = (path / exports.MANIFEST).read_bytes()
+    applied(client, story, "block")
+    assert [each.events for each in exports.export_all(runtime)] == [3]
+    assert (path / exports.MANIFEST).read_bytes() == before
+    assert [each.events for each in exports.export_all(runtime)] == [1]
+    assert hashes(runtime) == told(client)
+
+
+def test_a_half_written_draft_is_thrown_away(runtime: Runtime, client: Client, story: UUID) -> None:
+    draft = exports.directory(runtime) / ".draft-000001"
+    draft.mkdir(parents=True)
+    (draft / exports.EVENTS).write_bytes(b"half")
+    exports.export(runtime)
+    assert hashes(runtime) == told(client)
+    assert not draft.exists()
+
+
+def test_what_is_anothers_is_not_overwritten(runtime: Runtime, client: Client, story: UUID) -> None:
+    other = exports.directory(runtime) / "export-000001.2020-01-01"
+    other.mkdir(parents=True)
+    with pytest.raises(exports.ExportFault, match="is no export of ours"):
+        exports.export(runtime)
+    (other / exports.MANIFEST).write_text(
+        json.dumps({"behind": {"xid": 5, "position": 6}, "upto": {"xid": 7, "position": 8}})
+    )
+    with pytest.raises(exports.ExportFault, match="another database"):
+        exports.export(runtime)
+
+
+def test_the_sweep_exports_when_it_is_time(
+    make_runtime: Callable[..., Runtime], story: UUID, client: Client, dba: "psycopg.Connection[Any]"
+) -> None:
+    runtime = make_runtime(export_seconds=3_600.0)
+    assert sweeping.SWEEPS["export"](runtime) == 3
+    applied(client, story, "block")
+    assert sweeping.SWEEPS["export"](runtime) == 0
+    with unprotected(dba):
+        dba.execute("ALTER TABLE audit_exports DISABLE TRIGGER ALL")
+        dba.execute("UPDATE audit_exports SET made_at = made_at - interval '1 hour'")
+    assert sweeping.SWEEPS["export"](runtime) == 1
+
+
+def test_an_export_changed_shows(runtime: Runtime, client: Client, story: UUID) -> None:
+    one = exports.export(runtime)
+    assert one
+    path = one.directory / exports.EVENTS
+    text = gzip.decompress(path.read_bytes())
+    one.directory.chmod(0o750)
+    path.chmod(0o640)
+    path.write_bytes(gzip.compress(text.replace(b'"triggered_by": "agent-1"', b'"triggered_by": "agent-2"', 1)))
+    (broken,) = seals(runtime, one.directory)
+    assert broken.startswith("its SHA-256 is")
+    assert said(runtime, one.directory) == ["events.jsonl.gz:1: changed: its hash is not that of its content"]
+    path.write_bytes(gzip.compress(text)[:-20])
+    assert any("ends or is damaged here" in each for each in said(runtime, one.directory))
+    manifest = one.directory / exports.MANIFEST
+    manifest.chmod(0o640)
+    manifest.write_text(manifest.read_text().replace('"events": 3', '"events": 2'))
+    assert "changed: its signature is not that of its content" in seals(runtime, one.directory)
+    assert [each.says for each in verify(runtime).problems] == ["changed: it is not the manifest that was written"]
+
+
+def test_the_journal_of_real_runs_is_right_in_parts_and_whole(
+    make_runtime: Callable[..., Runtime], dba: "psycopg.Connection[Any]", project: UUID
+) -> None:
+    runtime = make_runtime(journal_bytes=5_000)
+    stage = Stage(runtime, dba)
+    stage.submit(
+        {"w": {}, "v": {"depends_on": ["w"]}},
+        {
+            "t": {"workstream": "w", "max_retries": 1},
+            "u": {"workstream": "w"},
+            "x": {"workstream": "v", "depends_on": ["t"], "critical": True},
+        },
+        {"g": {"workstream": "w"}},
+    )
+    stage.start()
+    stage.work("t", exit_code=1)
+    dba.execute("UPDATE trigger_requests SET not_before = now() WHERE status = 'scheduled'")
+    sweeping.SWEEPS["dispatch"](runtime)
+    stage.settle()
+    for name in ("t", "u"):
+        stage.work(name)
+    stage.fire("g", "gate_passed", exit_code=0)
+    stage.land()
+    stage.work("x", exit_code=2)
+    story = Client(runtime).create("story", "S-1", project_id=project)["id"]
+    applied(Client(runtime), story, *UP_TO_REVIEW, "block")
+    sweeping.SWEEPS["relay"](runtime)
+    paths = files(runtime.settings.state_directory)
+    assert len(paths) > 3
+    assert said(runtime, *paths) == []
+    for path in paths:
+        assert said(runtime, path) == []
+    assert any("leaves" in each or "goes back" in each for each in said(runtime, *reversed(paths)))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "says"),
+    [
+        ('"to_state": "design"', '"to_state": "review"', "1: illegal: analysis → review by design_complete"),
+        ('"severity": "info"', '"severity": "error"', "1: severity is error; expected info"),
+        ('"seq": 2', '"seq": 3', "2: gap: seq 3 follows 1 of line 1; expected 2"),
+        ('"request_id": "', '"request_id": "x', "1: changed: its hash is not that of its content"),
+    ],
+)
+def test_a_journal_changed_is_named_by_file_and_line(
+    runtime: Runtime, story: UUID, tmp_path: Path, was: str, becomes: str, says: str
+) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    (path,) = files(runtime.settings.state_directory)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_text(path.read_text().replace(was, becomes, 1))
+    assert any(each.startswith(f"copy.jsonl:{says}") for each in said(runtime, copy))
+
+
+def test_a_journal_with_a_line_taken_out_or_two_swapped_shows(runtime: Runtime, story: UUID, tmp_path: Path) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    (path,) = files(runtime.settings.state_directory)
+    first, second, third = path.read_text().splitlines(keepends=True)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_text(first + third)
+    assert "copy.jsonl:2: chain broken: it does not follow line 1" in said(runtime, copy)
+    copy.write_text(first + third + second)
+    assert any(each.startswith("copy.jsonl:3: commit order goes back") for each in said(runtime, copy))
+
+
+def test_the_command_names_file_and_line_and_exits_1(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    good = {
+        "timestamp": "2024-01-15T10:30:00.000Z", "event_type": "task_state_transition", "severity": "info",
+        "entity_id": "task-ulid-001", "from_state": "running", "to_state": "validating",
+        "trigger": "execution_completed", "metadata": {"duration_seconds": 45, "retry_count": 0},
+    }  # fmt: skip
+    log.write_text(json.dumps(good) + "\n")
+    right = CliRunner().invoke(app, ["validate", str(log)])
+    assert (right.exit_code, "ok: 1 events" in right.stdout) == (0, True)
+    log.write_text(json.dumps(good) + "\n" + json.dumps(good | {"to_state": "completed"}) + "\n")
+    wrong = CliRunner().invoke(app, ["validate", str(log)])
+    assert wrong.exit_code == 1
+    assert f"{log}:2: illegal: running → completed by execution_completed" in wrong.stdout
+    answer = CliRunner().invoke(app, ["validate", str(log), "--json"])
+    assert answer.exit_code == 1
+    read_back = json.loads(answer.stdout)
+    assert (read_back["ok"], read_back["events"], read_back["found"]) == (False, 2, 2)
+    assert {each["line"] for each in read_back["problems"]} == {2}
+    assert CliRunner().invoke(app, ["validate", str(tmp_path / "none")]).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["anchor", "export"])
+def test_a_directory_that_cannot_be_written_is_an_error_that_says_which(
+    make_runtime: Callable[..., Runtime], story: UUID, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    runtime = make_runtime(audit=Path("/dev/null/audit"))
+    monkeypatch.setattr("cli.audit.Client", lambda: Client(Runtime(runtime.settings)))
+    answer = CliRunner().invoke(app, [command])
+    assert isinstance(answer.exception, InterlockError)
+    assert "/dev/null/audit" in str(answer.exception)
+    assert "INTERLOCK_AUDIT" in str(answer.exception)

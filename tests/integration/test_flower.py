@@ -1,0 +1,97 @@
+"""Flower as the supervisor starts it: behind its password, read-only, with its own metrics for Prometheus."""
+
+import base64
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from supervisor.home import home_of
+from supervisor.servers import Servers
+from supervisor.table import celery_parts
+from tests.nodes import Node
+from tests.waiting import eventually
+from workers.client import Client
+from workers.settings import Settings
+
+pytestmark = pytest.mark.integration
+USER, PASSWORD = "ops", "correct horse"
+
+
+@pytest.fixture
+def flower(settings: Settings, servers: Servers, tmp_path: Path) -> Iterator[str]:
+    """The address of the part `flower`, started by the very command and environment that `interlock up` uses."""
+    home = home_of(settings)
+    home.create()
+    port = _free_port()
+    known = Servers(
+        database_url=settings.database_url or "",
+        broker_url=settings.broker_url or "",
+        flower_url=f"http://127.0.0.1:{port}",
+        flower_user=USER,
+        flower_password=PASSWORD,
+        flower_port=port,
+        metrics_port=port + 1,
+    )
+    (part,) = [each for each in celery_parts(home, settings, known) if each.name == "flower"]
+    assert not any(PASSWORD in word for word in part.command), "arguments show in `ps`"
+    with (tmp_path / "flower.log").open("wb") as log:
+        process = subprocess.Popen(part.command, env={**os.environ, **part.environment}, stdout=log, stderr=log)
+        try:
+            eventually(lambda: part.waits_for(process.pid) is None, timeout=60)
+            yield known.flower_url
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(url: str, path: str, *, method: str = "GET", login: str | None = None) -> tuple[int, bytes]:
+    """The status and the body of an answer."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=20)
+    headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_it_asks_for_the_password_and_refuses_to_write(flower: str) -> None:
+    login = f"{USER}:{PASSWORD}"
+    assert ask(flower, "/api/workers")[0] == 401
+    assert ask(flower, "/", login=f"{USER}:wrong")[0] == 401
+    assert ask(flower, "/api/workers", login=login)[0] == 200
+    assert ask(flower, "/api/task/send-task/interlock.sweep", method="POST", login=login)[0] == 403
+
+
+def test_prometheus_reads_what_the_workers_did(flower: str, client: Client, celery_worker: Node, project: UUID) -> None:
+    story = client.create("story", "S-1", project_id=project)
+    client.fire(story["id"], "block", by="a")
+
+    def applied() -> float:
+        status, body = ask(flower, "/metrics")
+        assert status == 200
+        families = text_string_to_metric_families(body.decode())
+        return sum(
+            sample.value
+            for family in families
+            if family.name == "flower_events"
+            for sample in family.samples
+            if sample.labels.get("task") == "story.block" and sample.labels.get("type") == "task-succeeded"
+        )
+
+    assert eventually(applied, timeout=30) == 1

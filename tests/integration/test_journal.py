@@ -1,0 +1,278 @@
+"""The journal: every event once and in commit order, whatever happens to the process, the file and the directory."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from sqlalchemy import Connection
+
+from db import history
+from db.connect import transaction
+from supervisor.environment import environment
+from tests.driving import UP_TO_REVIEW, applied, drain_all
+from tests.running import Stage
+from workers import sweeping
+from workers.client import Client
+from workers.doctor import examine
+from workers.firing import Firing
+from workers.journal import ACTIVE, Journal, JournalFault, files
+from workers.relay import relay
+from workers.runtime import Runtime
+from workflows.events import born, chained, read
+
+pytestmark = pytest.mark.integration
+CANONICAL = (
+    "SELECT event_id, event_type, severity, entity_type, entity_id, from_state, to_state, trigger, reason, metadata,"
+    " operator, triggered_by, request_id, definition_version, context, prev_hash, hash FROM events"
+    " ORDER BY (context->>'xid')::bigint, (context->>'position')::bigint"
+)
+
+
+@pytest.fixture
+def stories(client: Client, project: UUID) -> list[UUID]:
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
+    client.create_many(births)
+    return [birth.id for birth in births]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def journal(directory: Path, *, max_bytes: int = 2**20, daily: bool = True) -> Journal:
+    return Journal(directory, max_bytes=max_bytes, daily=daily)
+
+
+def carried(client: Client, directory: Path, **how: Any) -> int:
+    return relay(client.runtime.database, [journal(directory, **how)])
+
+
+def events(directory: Path) -> list[dict[str, Any]]:
+    return [read(text) for path in files(directory) for text in path.read_bytes().split(b"\n")[:-1]]
+
+
+def told(client: Client) -> list[str]:
+    """Every event's hash, in commit order."""
+    with transaction(client.runtime.database) as connection:
+        return [bytes(row["hash"]).hex() for row in history.batch(connection, (0, 0), limit=100_000)]
+
+
+def assert_whole(client: Client, directory: Path) -> None:
+    """Each event once, in commit order; every line proves itself."""
+    seen = events(directory)
+    assert [event["hash"] for event in seen] == told(client)
+    assert [chained(event) for event in seen] == [event["hash"] for event in seen]
+
+
+def test_an_event_is_written_as_history_tells_it(
+    client: Client, stories: list[UUID], directory: Path, dba: "psycopg.Connection[Any]"
+) -> None:
+    client.fire(stories[0], "block", by="ann", request_id="r-1", data={"why": "ü\n", "n": 1, "reason": "lunch"})
+    client.fire(stories[0], "unblock", by="ann")
+    drain_all(client.runtime)
+    assert carried(client, directory) == 2
+    assert_whole(client, directory)
+    first, second = events(directory)
+    assert born(first) == first["prev_hash"]
+    assert second["prev_hash"] == first["hash"]
+    columns = dba.execute(CANONICAL)
+    names = [column.name for column in columns.description or ()]
+    for event, row in zip((first, second), columns.fetchall(), strict=True):
+        assert dict(zip(names, row, strict=True)) == {name: event[name] for name in names}
+
+
+def test_an_event_of_a_run_names_its_run_and_workstream(
+    runtime: Runtime, dba: "psycopg.Connection[Any]", directory: Path
+) -> None:
+    stage = Stage(runtime, dba)
+    stage.submit({"w": {}}, {"t": {"workstream": "w"}})
+    stage.start()
+    stage.work("t")
+    relay(runtime.database, [journal(directory)])
+    by_type = {event["entity_type"]: event["context"] for event in events(directory)}
+    run, workstream = str(stage.run), str(stage.ids["w"])
+    assert {key: by_type["task"].get(key) for key in ("run_id", "workstream_id")} == {
+        "run_id": run,
+        "workstream_id": workstream,
+    }
+    assert (by_type["workstream"]["run_id"], by_type["run"]["run_id"]) == (run, run)
+    assert_whole(Client(runtime), directory)
+
+
+def test_a_line_written_and_not_committed_is_not_written_again(
+    client: Client, stories: list[UUID], directory: Path, dba: "psycopg.Connection[Any]"
+) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    carried(client, directory)
+    dba.execute("UPDATE relay_cursors SET xid = '0', position = 0")
+    assert carried(client, directory) == 0
+    with transaction(client.runtime.database) as connection:  # the cursor has caught up with the file
+        assert history.lag_seconds(connection, "journal") == 0
+    applied(client, stories[1], "block")
+    assert carried(client, directory) == 1
+    assert_whole(client, directory)
+
+
+@pytest.mark.parametrize("torn", [b'{"event_id": "evt_', b"\0" * 4096, b"{}\n", b"\n", b'\xff\n{"half'])
+def test_a_torn_end_is_cut_off(client: Client, stories: list[UUID], directory: Path, torn: bytes) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    carried(client, directory)
+    with (directory / ACTIVE).open("ab") as file:
+        file.write(torn)
+    applied(client, stories[1], "block")
+    assert carried(client, directory) == 1
+    assert_whole(client, directory)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3, 700, 1_500])
+def test_whatever_is_left_of_a_batch_that_was_not_committed_the_rest_follows(
+    client: Client, stories: list[UUID], directory: Path, dba: "psycopg.Connection[Any]", keep: int
+) -> None:
+    applied(client, stories[0], "block")
+    carried(client, directory)
+    before = (directory / ACTIVE).stat().st_size
+    place = dba.execute("SELECT xid::text, position FROM relay_cursors WHERE name = 'journal'").fetchone()
+    assert place
+    applied(client, stories[1], *UP_TO_REVIEW)
+    carried(client, directory)
+    os.truncate(directory / ACTIVE, before + keep)
+    dba.execute("UPDATE relay_cursors SET xid = %s::xid8, position = %s WHERE name = 'journal'", place)
+    carried(client, directory)
+    assert_whole(client, directory)
+
+
+def test_parts_are_set_aside_by_size_and_continue_each_other(
+    client: Client, stories: list[UUID], directory: Path
+) -> None:
+    for number in range(4):
+        client.fire_many([Firing(story, ("block", "unblock")[number % 2], "a") for story in stories])
+        drain_all(client.runtime)
+        carried(client, directory, max_bytes=3_000)
+    assert len(files(directory)) > 4
+    assert all(path.stat().st_size <= 3_000 for path in files(directory))
+    assert all(not path.stat().st_mode & 0o222 for path in files(directory)[:-1])
+    assert_whole(client, directory)
+    os.unlink(files(directory)[-1])  # killed between setting a part aside and beginning the next
+    last = len(events(directory))
+    assert carried(client, directory, max_bytes=3_000) == len(told(client)) - last
+    assert_whole(client, directory)
+
+
+class Yesterdays(Journal):
+    """Is told that events happened earlier than they did."""
+
+    def __init__(self, directory: Path, days: list[int]) -> None:
+        super().__init__(directory, max_bytes=2**20, daily=True)
+        self.days = days
+
+    def carry(self, connection: Connection, events: Any) -> None:
+        aged: list[Any] = [
+            dict(event) | {"created_at": event["created_at"] - timedelta(days=day)}
+            for event, day in zip(events, self.days, strict=True)
+        ]
+        super().carry(connection, aged)
+
+
+def test_a_day_has_a_part_of_its_own_and_a_clock_set_back_begins_none(
+    client: Client, stories: list[UUID], directory: Path
+) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW, "block", "unblock")
+    relay(client.runtime.database, [Yesterdays(directory, [2, 2, 1, 2, 0])])
+    assert [len(path.read_bytes().splitlines()) for path in files(directory)] == [2, 2, 1]
+    assert [event["hash"] for event in events(directory)] == told(client)
+
+
+def test_two_processes_never_write_at_once(client: Client, stories: list[UUID], directory: Path) -> None:
+    applied(client, stories[0], "block")
+    first = journal(directory)
+    with transaction(client.runtime.database) as connection:
+        first.stands_at(connection, (0, 0))
+        with pytest.raises(JournalFault, match="another process writes"):
+            journal(directory).stands_at(connection, (0, 0))
+    first.close()
+    assert carried(client, directory) == 1
+
+
+def test_a_file_of_another_history_is_not_continued(
+    client: Client, stories: list[UUID], directory: Path, dba: "psycopg.Connection[Any]"
+) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    carried(client, directory)
+    dba.execute("UPDATE relay_cursors SET xid = '0', position = 0")
+    text = (directory / ACTIVE).read_bytes()
+    last = json.loads(text.splitlines()[-1])
+    (directory / ACTIVE).write_bytes(text.replace(last["hash"].encode(), b"0" * 64))
+    with pytest.raises(JournalFault, match=last["event_id"]):
+        carried(client, directory)
+    for path in files(directory):
+        path.rename(path.with_suffix(".old"))
+    assert carried(client, directory) == 3
+    assert_whole(client, directory)
+
+
+def test_a_directory_that_is_gone_is_not_made_again_and_nothing_is_lost(
+    make_runtime: Callable[..., Runtime], directory: Path, project: UUID
+) -> None:
+    runtime = make_runtime(state=directory)
+    client = Client(runtime)
+    story = client.create("story", "S-1", project_id=project)["id"]
+    assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]
+    applied(client, story, "block")
+    assert sweeping.SWEEPS["relay"](runtime) == 1
+    directory.rename(directory.with_name("elsewhere"))
+    applied(client, story, "unblock")
+    with pytest.raises(JournalFault, match="is gone"):
+        sweeping.SWEEPS["relay"](runtime)
+    (found,) = (finding for finding in examine(runtime) if finding.check == "journal")
+    assert (found.level, "gone" in found.says) == ("fail", True)
+    directory.with_name("elsewhere").rename(directory)
+    assert sweeping.SWEEPS["relay"](runtime) == 1
+    assert_whole(client, directory)
+
+
+def test_a_full_disk_stops_the_journal_only_and_nothing_is_lost(
+    make_runtime: Callable[..., Runtime], directory: Path, project: UUID, valkey: Any
+) -> None:
+    runtime = make_runtime(state=directory)
+    client = Client(runtime)
+    story = client.create("story", "S-1", project_id=project)["id"]
+    applied(client, story, "block")
+    sweeping.SWEEPS["relay"](runtime)
+    rounds = [Firing(story, ("unblock", "block")[number % 2], "a") for number in range(20)]
+    client.fire_many(rounds)
+    drain_all(runtime)
+    code = (
+        "import resource, sys; from pathlib import Path; from workers.settings import Settings;"
+        "from workers.runtime import Runtime; from workers import sweeping;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        "sweeping.SWEEPS['relay'](Runtime(Settings()))"
+    )
+    full = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(runtime.settings),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "File too large" in full.stderr, full.stderr
+    assert valkey.xlen("interlock:events") == 21  # no other destination waits for it
+    assert (directory / ACTIVE).stat().st_size == 3_000  # half a line at its end
+    assert sweeping.SWEEPS["relay"](runtime) > 0
+    assert_whole(client, directory)
+
+
+def test_the_journal_can_be_switched_off(make_runtime: Callable[..., Runtime], directory: Path) -> None:
+    runtime = make_runtime(state=directory, journal=False)
+    sweeping.SWEEPS["relay"](runtime)
+    assert not directory.exists()
+    assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]

@@ -1,0 +1,379 @@
+"""Metrics: counted once whatever dies, the same as history says, and readable by Prometheus."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.request import urlopen
+from uuid import UUID
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from beat.schedule import SCHEDULE
+from db import definitions, effects, metrics, requests
+from db.connect import transaction
+from db.metrics import Series
+from tests import machines
+from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due
+from tests.nodes import node
+from tests.waiting import eventually
+from workers import exposition, sweeping
+from workers.client import Client
+from workers.firing import Firing
+from workers.metrics import METRICS, Counters, read
+from workers.relay import relay
+from workers.runtime import Runtime
+from workers.settings import Settings
+from workflows.catalogue import catalogue
+
+pytestmark = pytest.mark.integration
+OWN = ("tests.machines",)
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def stories(client: Client, project: UUID) -> list[UUID]:
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
+    client.create_many(births)
+    return [birth.id for birth in births]
+
+
+@pytest.fixture
+def own(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
+    """A client that knows `turnstile`, whose guard can break, and gives up after two attempts."""
+    runtime = make_runtime(definitions=OWN, max_attempts=2)
+    with transaction(runtime.database) as connection:
+        definitions.record(connection, catalogue(OWN))
+    yield Client(runtime)
+    machines.broken.clear()
+
+
+def counted(client: Client) -> dict[Series, float]:
+    """What the exporter says once the relay has been there."""
+    relay(client.runtime.database, [Counters()])
+    return read(client.runtime)
+
+
+def value(client: Client, name: str, *labels: str) -> float:
+    return counted(client)[name, labels]
+
+
+def history_says(dba: Dba) -> dict[Series, float]:
+    """The same, asked of history itself in another way: whole tables, no cursor, no counter."""
+    said: Counter[Series] = Counter()
+    entered: dict[UUID, Any] = dict(dba.execute("SELECT id, created_at FROM workflow_instances").fetchall())
+    for workflow_id, type_, source, dest, at in dba.execute(
+        "SELECT workflow_id, workflow_type, from_state, to_state, created_at FROM workflow_transitions ORDER BY seq"
+    ):
+        said["state_transitions_total", (type_, source, dest)] += 1
+        seconds = (at - entered[workflow_id]).total_seconds()
+        bound = next((name for name in metrics.BOUND_NAMES if seconds <= float(name)), "")
+        said["state_transition_duration_seconds_bucket", (type_, source, bound)] += 1
+        entered[workflow_id] = at
+    for type_, state in dba.execute("SELECT workflow_type, current_state FROM workflow_instances"):
+        said["entity_state", (type_, state)] += 1
+    for type_, code in dba.execute(
+        "SELECT workflow_type, result->>'code' FROM trigger_requests r JOIN workflow_instances i ON i.id = workflow_id"
+        " WHERE status = 'rejected'"
+    ):
+        said[metrics.FAILED_TRANSITIONS, (type_, code)] += 1
+    return dict(said)
+
+
+def kept_counts(found: Mapping[Series, float]) -> dict[Series, float]:
+    """Of what was read, what `history_says` knows too, zeros left out."""
+    names = ("state_transitions_total", "state_transition_duration_seconds_bucket", "entity_state")
+    wanted = (*names, metrics.FAILED_TRANSITIONS)
+    return {series: number for series, number in found.items() if series[0] in wanted and number}
+
+
+# Counting -----------------------------------------------------------------------------------------------------------
+
+
+def test_moves_populations_and_times_are_those_of_history(client: Client, stories: list[UUID], dba: Dba) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    applied(client, stories[1], "block", "unblock")
+    found = counted(client)
+    assert kept_counts(found) == history_says(dba)
+    assert found["state_transitions_total", ("story", "analysis", "design")] == 1
+    assert found["entity_state", ("story", "analysis")] == 3
+    assert found["entity_state", ("story", "done")] == 0
+
+
+def test_instances_count_from_their_birth_and_until_they_leave(client: Client, stories: list[UUID], dba: Dba) -> None:
+    assert read(client.runtime)["entity_state", ("story", "analysis")] == 5  # no relay, no sweep yet
+    assert client.create_many([client.birth("story", "S-0", project_id=client.show("S-0")["project_id"])]) == 0
+    assert value(client, "entity_state", "story", "analysis") == 5
+    dba.execute("ALTER TABLE workflow_instances DISABLE TRIGGER kept")  # as the archive will take it away
+    dba.execute("DELETE FROM workflow_instances WHERE id = %s", (stories[0],))
+    assert value(client, "entity_state", "story", "analysis") == 4
+
+
+def test_a_birth_that_is_rolled_back_was_none(client: Client, project: UUID) -> None:
+    with Session(client.runtime.database) as session:
+        client.create("story", "S-1", project_id=project, session=session)
+        session.rollback()
+    assert value(client, "entity_state", "story", "analysis") == 0
+
+
+def test_folding_changes_no_value_and_leaves_no_note(client: Client, stories: list[UUID], dba: Dba) -> None:
+    applied(client, stories[0], "block")
+    client.fire(stories[0], "submit_pr", by="a")
+    drain_all(client.runtime)
+    before = kept_counts(counted(client))
+    assert sweeping.run(client.runtime, "metrics") == 2  # a birth, a refusal
+    assert dba.execute("SELECT count(*) FROM metric_deltas").fetchone() == (0,)
+    assert kept_counts(read(client.runtime)) == before
+
+
+def test_a_batch_that_was_counted_and_not_committed_counts_once(client: Client, stories: list[UUID], dba: Dba) -> None:
+    class Dies(Counters):
+        def carry(self, connection: Connection, events: Any) -> None:
+            super().carry(connection, events)
+            raise ConnectionError("killed")
+
+    applied(client, stories[0], *UP_TO_REVIEW)
+    with pytest.raises(ConnectionError):
+        relay(client.runtime.database, [Dies()])
+    assert kept_counts(counted(client)) == history_says(dba)
+
+
+def test_refusals_are_counted_by_type_and_reason(client: Client, project: UUID) -> None:
+    client.create("pr_review", "P-1", project_id=project, context={"author": "ann"})
+    for trigger, by in (("merge", "bob"), ("start_review", "bob"), ("approve", "ann")):
+        client.fire("P-1", trigger, by=by)
+    drain_all(client.runtime)
+    assert value(client, metrics.FAILED_TRANSITIONS, "pr_review", "no_such_transition") == 1
+    assert value(client, metrics.FAILED_TRANSITIONS, "pr_review", "guard") == 1
+    assert value(client, metrics.FAILED_TRANSITIONS, "story", "guard") == 0
+
+
+def test_a_trigger_that_an_approval_refuses_has_failed(client: Client, project: UUID) -> None:
+    client.create("sprint", "N-1", project_id=project)
+    client.fire("N-1", "start", by="ann")
+    drain_all(client.runtime)
+    (held,) = client.show("N-1")["requests"]
+    client.fire(held["result"]["approval"], "reject", by="bob")
+    drain_all(client.runtime)
+    assert value(client, metrics.FAILED_TRANSITIONS, "sprint", "approval") == 1
+
+
+def test_faults_are_retries_until_they_are_dead(own: Client, project: UUID, dba: Dba) -> None:
+    own.create("turnstile", "T-1", project_id=project)
+    machines.broken.add("mallory")
+    own.fire("T-1", "coin", by="mallory")
+    drain_all(own.runtime)
+    assert value(own, metrics.RETRIES, "request", "turnstile") == 1
+    assert counted(own)["interlock_requests", ("retrying",)] == 1
+    make_due(dba, "coin")
+    with transaction(own.runtime.database) as connection:
+        requests.wake(connection, limit=10)
+    drain_all(own.runtime)
+    found = counted(own)
+    assert found[metrics.FAILED_TRANSITIONS, ("turnstile", "dead")] == 1
+    assert found["interlock_requests", ("dead",)] == 1
+    assert found["interlock_requests", ("retrying",)] == 0
+
+
+def test_a_repeated_request_is_a_hit_and_a_conflict_is_not(client: Client, stories: list[UUID]) -> None:
+    for _ in range(3):
+        client.fire(stories[0], "block", by="a", request_id="r-1")
+    assert value(client, metrics.IDEMPOTENCY_HITS) == 2
+    with pytest.raises(Exception, match="used before"):
+        client.fire(stories[0], "unblock", by="a", request_id="r-1")
+    both = [Firing(stories[0], "block", "a", "r-1"), Firing(stories[1], "block", "a", "r-2")]
+    client.fire_many(both)
+    assert value(client, metrics.IDEMPOTENCY_HITS) == 3
+    client.fire_many(both)
+    assert value(client, metrics.IDEMPOTENCY_HITS) == 5
+
+
+def test_leases_that_run_out_are_seen_and_then_counted(own: Client, project: UUID, dba: Dba) -> None:
+    made = own.create("announcement", "A-1", project_id=project)
+    own.fire(made["id"], "announce", by="ann")
+    drain_all(own.runtime)
+    assert counted(own)["interlock_effects", ("due",)] == 1
+    (effect,) = own.show("A-1")["effects"]
+    with transaction(own.runtime.database) as connection:
+        assert effects.claim(connection, effect["id"], holder="w", lease_seconds=60.0)
+    dba.execute("UPDATE effects SET lease_until = now() - interval '1 second'")
+    assert value(own, "interlock_expired_leases") == 1
+    sweeping.run(own.runtime, "leases")
+    found = counted(own)
+    assert found["interlock_expired_leases", ()] == 0
+    assert found[metrics.LEASE_EXPIRIES, ("notice",)] == 1
+
+
+# What stands now ------------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_has_its_count_and_its_age(client: Client, stories: list[UUID], dba: Dba) -> None:
+    for story in stories:
+        client.fire(story, "block", by="a")
+    dba.execute(
+        "UPDATE trigger_requests SET accepted_at = now() - interval '95 s', not_before = now() - interval '95 s'"
+    )
+    found = read(client.runtime)
+    assert found["interlock_requests", ("pending",)] == 5
+    assert sum(number for (name, _), number in found.items() if name == "interlock_pending_requests") == 5
+    assert 95 <= found["interlock_queue_age_seconds", ("pending",)] < 100
+    assert 95 <= found["interlock_oldest_pending_request_seconds", ()] < 100
+    drain_all(client.runtime)
+    found = read(client.runtime)
+    assert found["interlock_requests", ("pending",)] == found["interlock_oldest_pending_request_seconds", ()] == 0
+    assert 0 < found["interlock_relay_lag_seconds", ("metrics",)] < 60
+    assert counted(client)["interlock_relay_lag_seconds", ("metrics",)] == 0
+
+
+def test_a_trigger_whose_time_has_passed_is_overdue_until_it_is_woken(
+    client: Client, stories: list[UUID], dba: Dba
+) -> None:
+    client.fire(stories[0], "block", by="a", after=timedelta(hours=1))
+    assert read(client.runtime)["interlock_queue_age_seconds", ("overdue",)] == 0
+    make_due(dba)
+    assert read(client.runtime)["interlock_queue_age_seconds", ("overdue",)] >= 1
+
+
+def test_a_sweep_that_stands_still_is_late_and_beat_is_dead(runtime: Runtime, dba: Dba) -> None:
+    for sweep in SCHEDULE:
+        sweeping.run(runtime, sweep.name)
+    found = read(runtime)
+    assert found["interlock_beat_alive", ()] == 1
+    assert found["interlock_sweep_lag_seconds", ("relay",)] < 1
+    dba.execute("UPDATE sweeps SET started_at = started_at - interval '60 seconds' WHERE name = 'relay'")
+    found = read(runtime)
+    assert found["interlock_beat_alive", ()] == 0
+    assert 58 < found["interlock_sweep_lag_seconds", ("relay",)] < 65
+
+
+def test_an_open_breaker_is_named_by_its_tool(client: Client, project: UUID) -> None:
+    client.create("circuit_breaker", "B-1", project_id=project, context={"tool_id": "ruff"})
+    assert not [series for series in read(client.runtime) if series[0] == "interlock_breakers_open"]
+    applied(client, "B-1", "failure_threshold_exceeded")
+    assert value(client, "interlock_breakers_open", "ruff") == 1
+
+
+# The exposition -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def served(runtime: Runtime) -> Iterator[str]:
+    """The exporter's address, while the block runs."""
+    with exposition.listening(runtime, "127.0.0.1", 0) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def scraped(url: str) -> dict[str, Any]:
+    with urlopen(f"{url}/metrics", timeout=20) as answer:  # noqa: S310 - our own address
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+        return {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+
+
+def test_the_exposition_parses_and_has_every_metric_with_its_type_and_labels(
+    client: Client, stories: list[UUID]
+) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    counted(client)
+    with served(client.runtime) as url:
+        families = scraped(url)
+    for each in METRICS:
+        family = families[each.name.removesuffix("_total") if each.kind == "counter" else each.name]
+        assert (family.type, family.documentation) == (each.kind, each.says)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(each.labels), sample
+    spent = [s for s in families["state_transition_duration_seconds"].samples if s.labels["state"] == "analysis"]
+    assert {s.name.rpartition("_")[2]: s.value for s in spent if s.labels.get("le") in (None, "+Inf")}["count"] == 1
+    ordered = [s.value for s in spent if s.name.endswith("_bucket")]
+    assert ordered == sorted(ordered)
+    assert ordered[-1] == 1
+
+
+def test_no_label_is_an_entity(client: Client, stories: list[UUID]) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    text = exposition.shown(client.runtime)
+    assert "S-0" not in text
+    assert str(stories[0]) not in text
+
+
+def test_two_scrapers_at_once_read_the_same(client: Client, stories: list[UUID]) -> None:
+    applied(client, stories[0], *UP_TO_REVIEW)
+    counted(client)
+    with served(client.runtime) as url, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: scraped(url), range(16)))
+    for name in ("state_transitions", "entity_state", "state_transition_duration_seconds"):
+        assert all(answer[name].samples == answers[0][name].samples for answer in answers)
+
+
+def test_a_database_that_is_away_is_a_503_and_the_exporter_lives(
+    client: Client, make_runtime: Callable[..., Runtime]
+) -> None:
+    away = make_runtime(database_url="postgresql://nobody:x@127.0.0.1:1/none")
+    with served(away) as url:
+        assert asked(url, "/metrics") == (503, b"the database does not answer: ")
+        assert asked(url, "/healthcheck") == (200, b"OK\n")
+        assert asked(url, "/admin")[0] == 404
+
+
+def asked(url: str, path: str) -> tuple[int, bytes]:
+    """Its status, and how its answer begins."""
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=20)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(30)
+    finally:
+        connection.close()
+
+
+def test_an_address_that_is_taken_is_said_so(runtime: Runtime) -> None:
+    with served(runtime) as url:
+        port = int(url.rpartition(":")[2])
+        with (
+            pytest.raises(exposition.CannotListen, match="INTERLOCK_METRICS_PORT"),
+            exposition.listening(runtime, "127.0.0.1", port),
+        ):
+            pass
+
+
+# Real processes --------------------------------------------------------------------------------------------------
+
+
+def test_counters_equal_history_after_real_traffic_though_the_relay_is_killed(
+    client: Client, settings: Settings, tmp_path: Path, project: UUID, dba: Dba
+) -> None:
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(60)]
+    with ExitStack() as running:
+        for _ in range(2):
+            running.enter_context(node(settings, tmp_path, "worker", "-Q", "triggers", "-c", "2", "-E"))
+        running.enter_context(node(settings, tmp_path, "beat", "--schedule", str(tmp_path / "schedule"), "--pidfile="))
+        client.create_many(births)
+        fired = []
+        for again in range(3):
+            with node(settings, tmp_path, "worker", "-Q", "sweeps", "-c", "2") as sweeps:
+                for trigger in ("block", "unblock", "block", "merge", "unblock")[again:]:
+                    receipts = client.fire_many(
+                        [Firing(birth.id, trigger, "a") for birth in births if trigger != "merge"]
+                    )
+                    fired += [each.request_id for each in receipts]
+                client.fire_many([Firing(birth.id, "tests_pass", "a", f"r-{birth.id}") for birth in births])
+                sweeps.kill()  # whatever it is doing
+        with node(settings, tmp_path, "worker", "-Q", "sweeps", "-c", "2"):
+            client.wait(fired, timeout_seconds=60)
+            eventually(lambda: read(client.runtime)["interlock_relay_lag_seconds", ("metrics",)] == 0, timeout=30)
+            eventually(lambda: dba.execute("SELECT count(*) FROM metric_deltas").fetchone() == (0,), timeout=30)
+            found = read(client.runtime)
+    assert kept_counts(found) == history_says(dba)
+    assert found["state_transitions_total", ("story", "analysis", "blocked")] == 60
+    assert found[metrics.IDEMPOTENCY_HITS, ()] == 120

@@ -1,0 +1,429 @@
+"""Live instances move to another version: an event in the chain, what stands in the way named, nothing half done."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.errors import CheckViolation, InsufficientPrivilege, RestrictViolation
+from uuid_utils.compat import uuid7
+
+from db import audit
+from tests import parcels
+from tests.driving import applied, drain_all, outcome, state, trail
+from tests.parcels import born
+from tests.running import Stage
+from workers.client import Client
+from workers.migrating import Migrated, Order, migrate
+from workers.overrides.operation import NotAnOperator
+from workers.runtime import Runtime
+from workflows.errors import BadInput, UnknownWorkflow
+from workflows.migration import MIGRATE
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+    made = make_runtime(definitions=("tests.parcels",))
+    parcels.record(made, "ann")
+    return made
+
+
+def move(runtime: Runtime, old: str = "1.0.0", new: str = "1.1.0", type_: str = "parcel", **said: Any) -> Migrated:
+    return migrate(
+        runtime.database, runtime.catalogue, Order(type_, old, new, **{"by": "ann", "reason": "as agreed"} | said)
+    )
+
+
+def sound(runtime: Runtime) -> None:
+    verdict = audit.verify(runtime.database)
+    assert verdict.ok, verdict.problems
+
+
+def whys(done: Migrated) -> dict[str, tuple[str, ...]]:
+    return {each.entity_id: each.why for each in done.stays}
+
+
+def test_a_migration_is_an_event_in_the_chain_that_says_who_from_where_and_why(
+    client: Client, runtime: Runtime, project: UUID
+) -> None:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
+    applied(client, parcel, "send")
+    assert move(runtime) == Migrated(found=1, moved=1)
+    event = client.history(parcel)[-1]
+    assert (event["seq"], event["trigger"], event["from_state"], event["to_state"]) == (2, MIGRATE, "sent", "sent")
+    assert (event["definition_version"], event["triggered_by"], event["severity"]) == ("1.1.0", "ann", "warning")
+    assert event["metadata"] == {"from_version": "1.0.0", "to_version": "1.1.0", "reason": "as agreed"}
+    applied(client, parcel, "call_back", "send", "deliver")  # what only the new version has, and what both have
+    assert trail(client, parcel) == ["send", MIGRATE, "call_back", "send", "deliver"]
+    sound(runtime)
+
+
+def test_one_that_never_moved_can_be_migrated_and_again_and_back(
+    client: Client, runtime: Runtime, project: UUID
+) -> None:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
+    assert [move(runtime, *way).moved for way in (("1.0.0", "1.1.0"), ("1.1.0", "1.0.0"), ("1.0.0", "1.1.0"))] == [
+        1
+    ] * 3
+    applied(client, parcel, "send", "call_back")
+    sound(runtime)
+
+
+def test_a_client_that_knew_it_before_fires_what_the_new_version_has(
+    client: Client, runtime: Runtime, project: UUID
+) -> None:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
+    applied(client, parcel, "send")
+    move(runtime)
+    applied(client, parcel, "call_back")
+
+
+def test_what_has_ended_and_what_is_under_another_version_stays(
+    client: Client, runtime: Runtime, project: UUID
+) -> None:
+    ended, other = (born(runtime, "parcel", version, version, project) for version in ("1.0.0", "1.1.0"))
+    applied(client, ended, "send", "deliver")
+    assert move(runtime) == Migrated()
+    assert [len(client.history(each)) for each in (ended, other)] == [2, 0]
+
+
+def test_a_state_that_the_new_version_lacks_needs_a_name_and_then_gets_its_deadline(
+    client: Client, runtime: Runtime, project: UUID, dba: Dba
+) -> None:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project, {"address": "1 Road"})
+    applied(client, parcel, "send")
+    assert whys(move(runtime, new="2.0.0")) == {"P-1": ("2.0.0 has no state 'sent': say --map sent=STATE",)}
+    assert move(runtime, new="2.0.0", renamed={"sent": "under_way"}).moved == 1
+    assert state(client, parcel) == "under_way"
+    dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE origin = 'timer'")  # the old version's, the new's
+    drain_all(runtime)
+    assert trail(client, parcel) == ["send", MIGRATE, "lose"]
+    statuses = dba.execute("SELECT status FROM trigger_requests WHERE origin = 'timer' ORDER BY seq").fetchall()
+    assert statuses == [("superseded",), ("applied",)]
+    sound(runtime)
+
+
+def due_in(dba: Dba, parcel: UUID) -> list[timedelta]:
+    rows = dba.execute(
+        "SELECT not_before - now() FROM trigger_requests WHERE workflow_id = %s AND status = 'scheduled' ORDER BY seq",
+        (parcel,),
+    )
+    return [row[0] for row in rows.fetchall()]
+
+
+def test_a_deadline_counts_from_when_the_state_was_entered_and_one_that_is_the_same_keeps_its_instant(
+    client: Client, runtime: Runtime, project: UUID, dba: Dba
+) -> None:
+    same, packed = (born(runtime, "parcel", "1.0.0", each, project, {"address": "1 Road"}) for each in ("P-1", "P-2"))
+    applied(client, same, "send")
+    dba.execute("UPDATE trigger_requests SET not_before = not_before - interval '50 minutes' WHERE origin = 'timer'")
+    assert move(runtime, only=[same]).moved == 1
+    old, new = due_in(dba, same)
+    assert new == old < timedelta(minutes=10)
+    assert move(runtime, new="2.0.0", only=[packed]).moved == 1
+    (left,) = due_in(dba, packed)
+    assert timedelta(seconds=540) < left < timedelta(seconds=600)  # since its birth, in this test's own time
+    applied(client, same, "call_back")
+    assert move(runtime, "1.1.0", "2.0.0", only=[same]).moved == 1
+
+
+def test_a_dry_run_names_all_that_would_break_and_why_and_changes_nothing(
+    client: Client, runtime: Runtime, project: UUID, dba: Dba
+) -> None:
+    good = born(runtime, "parcel", "1.1.0", "good", project, {"address": "1 Road"})
+    nowhere = born(runtime, "parcel", "1.1.0", "nowhere", project)
+    held = born(runtime, "parcel", "1.1.0", "held", project, {"address": "1 Road"})
+    later = born(runtime, "parcel", "1.1.0", "later", project, {"address": "1 Road"})
+    telling = born(runtime, "parcel", "1.1.0", "telling", project, {"address": "1 Road"})
+    applied(client, held, "send")
+    client.fire(held, "stop", by="ann")
+    client.fire(later, "weighed", by="ann", after=timedelta(hours=1))
+    applied(client, telling, "weigh")
+    drain_all(runtime)
+    before = everything(dba)
+    done = move(runtime, "1.1.0", "2.0.0", renamed={"sent": "under_way", "stopped": "under_way"}, dry_run=True)
+    assert (done.found, done.moved) == (5, 1)
+    said = whys(done)
+    assert said["nowhere"] == ("its context: address must be an address",)
+    assert "(stop, waiting): 2.0.0 has no such trigger" in said["held"][0]
+    assert "(weighed, scheduled): 2.0.0 has no such trigger" in said["later"][0]
+    assert said["telling"] == (
+        "an effect under way will report 'weighed', which 2.0.0 does not have: let it end first",
+    )
+    assert everything(dba) == before
+    assert (len(client.history(good)), len(client.history(nowhere))) == (0, 0)
+    real = move(runtime, "1.1.0", "2.0.0", renamed={"sent": "under_way", "stopped": "under_way"})
+    assert (real.found, real.moved, whys(real)) == (5, 1, said)
+    sound(runtime)
+
+
+def everything(dba: Dba) -> list[Any]:
+    tables = ("workflow_instances", "workflow_transitions", "trigger_requests", "effects", "workflow_links", "tasks")
+    return [dba.execute(f"SELECT t::text FROM {table} t ORDER BY 1").fetchall() for table in tables]
+
+
+def test_votes_and_approvals_and_guards_facts_stand_in_the_way(client: Client, runtime: Runtime, project: UUID) -> None:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
+    (said,) = whys(move(runtime, new="3.0.0", dry_run=True)).values()
+    assert said == ("guards of again read a typed row, which a parcel 3.0.0 does not have",)
+    applied(client, parcel, "send")
+    held = client.fire(parcel, "stop", by="bob")
+    drain_all(runtime)
+    assert move(runtime).moved == 1  # the new version asks for the same approval
+    applied(client, str(outcome(client, held.request_id)["held_by"]), "approve", by="cid")
+    assert state(client, parcel) == "stopped"
+    client.fire(parcel, "go_on", by="bob")
+    drain_all(runtime)
+    (waits,) = whys(move(runtime, "1.1.0", "2.0.0", renamed={"stopped": "packed"}, dry_run=True)).values()
+    assert any("go_on, waiting" in each for each in waits)
+
+
+def test_links_that_only_the_new_version_declares_are_made(client: Client, runtime: Runtime, project: UUID) -> None:
+    crate = born(runtime, "parcel", "1.1.0", "crate", project)
+    born(runtime, "parcel", "1.0.0", "P-1", project, {"crate": "crate"})
+    born(runtime, "parcel", "1.0.0", "P-2", project, {"crate": "nowhere"})
+    done = move(runtime)
+    assert done.moved == 1
+    assert "a link that 1.1.0 declares: parcel 'nowhere' does not exist" in whys(done)["P-2"][0]
+    assert [(each["role"], each["entity_id"]) for each in client.show(crate)["links"]] == [("parcels", "P-1")]
+
+
+def test_interrupted_and_run_again_it_goes_on(client: Client, runtime: Runtime, project: UUID) -> None:
+    made = [born(runtime, "parcel", "1.0.0", f"P-{number}", project) for number in range(6)]
+
+    def interrupt(looked: int, total: int) -> None:
+        assert total == len(made)
+        if looked == 4:
+            raise KeyboardInterrupt
+
+    order = Order("parcel", "1.0.0", "1.1.0", "ann", "as agreed")
+    with pytest.raises(KeyboardInterrupt):
+        migrate(runtime.database, runtime.catalogue, order, interrupt)
+    assert [client.show(each)["definition_version"] for each in made] == ["1.1.0"] * 4 + ["1.0.0"] * 2
+    assert move(runtime) == Migrated(found=2, moved=2)
+    assert {len(client.history(each)) for each in made} == {1}
+    sound(runtime)
+
+
+def test_only_operators_may_and_only_for_a_reason(runtime: Runtime, project: UUID) -> None:
+    born(runtime, "parcel", "1.0.0", "P-1", project)
+    with pytest.raises(NotAnOperator, match="'bob' is no operator"):
+        move(runtime, by="bob")
+    with pytest.raises(BadInput, match="--reason"):
+        move(runtime, reason=" ")
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({"new": "1.0.0"}, "under already"),
+        ({"new": "9.9.9"}, r"no version '9\.9\.9'"),
+        ({"old": "0.9.0"}, r"parcel 0\.9\.0 is not recorded"),
+        ({"renamed": {"gone": "packed"}}, r"--map gone=packed: parcel 1\.0\.0 has no state 'gone'"),
+        ({"renamed": {"sent": "packed"}}, r"1\.1\.0 has 'sent' too"),
+        ({"new": "2.0.0", "renamed": {"sent": "gone"}}, r"2\.0\.0 has no state 'gone'"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused_as_a_whole(runtime: Runtime, said: dict[str, Any], wrong: str) -> None:
+    with pytest.raises((BadInput, UnknownWorkflow), match=wrong):
+        move(runtime, **said)
+
+
+def test_a_migration_waits_for_the_round_that_decides_for_its_instance(
+    client: Client, runtime: Runtime, project: UUID, database_url: str
+) -> None:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
+    lane = parcel.bytes[15] % 16
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT * FROM interlock_gather(%s, %s, 1, NULL)", (0x1E71, lane))
+        runtime.database.dispose()
+        with pytest.raises(Exception, match="lock timeout"):
+            migrate_impatiently(runtime)
+        other.rollback()
+    assert move(runtime).moved == 1
+
+
+def migrate_impatiently(runtime: Runtime) -> None:
+    from sqlalchemy import event
+
+    def impatient(connection: Any, _record: Any) -> None:
+        connection.execute("SET lock_timeout = '50ms'")
+        connection.commit()
+
+    event.listen(runtime.database, "connect", impatient)
+    try:
+        move(runtime)
+    finally:
+        event.remove(runtime.database, "connect", impatient)
+        runtime.database.dispose()
+
+
+# The orchestration's kinds ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba) -> Stage:
+    made = Stage(runtime, dba)
+    made.submit(
+        {"w": {}},
+        {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"]}, "c": {"workstream": "w"}},
+    )
+    return made
+
+
+def test_a_running_task_moves_with_its_worker_its_claim_and_its_clock(stage: Stage, dba: Dba) -> None:
+    stage.start()
+    stage.begin("a")
+    before = dba.execute("SELECT t::text FROM tasks t ORDER BY 1").fetchall()
+    deadline = due_in(dba, stage.ids["a"])
+    done = move(stage.runtime, "1.1.0", "1.0.0", "task")
+    assert (done.moved, done.stays) == (3, [])
+    assert dba.execute("SELECT t::text FROM tasks t ORDER BY 1").fetchall() == before
+    assert due_in(dba, stage.ids["a"])[-1] - deadline[-1] < timedelta(seconds=2)
+    assert stage.fire("a", "execution_completed", exit_code=0) == "applied"
+    assert move(stage.runtime, "1.0.0", "1.1.0", "task").moved == 2  # one has completed
+    for name in ("c", "b"):
+        stage.work(name)
+    stage.land()
+    assert set(stage.states("a", "b", "c", "w").values()) == {"completed"}
+    assert stage.state("run") == "succeeded"
+    sound(stage.runtime)
+
+
+def test_a_state_that_gets_another_name_moves_the_typed_row_and_the_counts(stage: Stage, dba: Dba) -> None:
+    stage.start()
+    stage.begin("a")
+    assert stage.fire("w", "pause") == "applied"
+    assert whys(move(stage.runtime, "1.1.0", "1.0.0", "workstream")).keys() == {"w"}
+    assert move(stage.runtime, "1.1.0", "1.0.0", "workstream", renamed={"paused": "executing"}).moved == 1
+    stage.settle()
+    counts = dba.execute("SELECT executing, paused FROM run_counts WHERE run_id = %s", (stage.run,)).fetchone()
+    assert counts == (1, 0)
+    assert dba.execute("SELECT state FROM workstreams").fetchall() == [("executing",)]
+    assert stage.fire("a", "execution_completed", exit_code=0) == "applied"
+    for name in ("c", "b"):
+        stage.work(name)
+    stage.land()
+    assert stage.state("run") == "succeeded"
+    sound(stage.runtime)
+
+
+def test_what_a_typed_table_refuses_is_named(client: Client, runtime: Runtime, project: UUID, dba: Dba) -> None:
+    worker = born(runtime, "worker", "1.1.0", "W-1", project)
+    applied(client, worker, "registration_complete", "suspend")
+    dba.execute("ALTER TABLE workers ADD CHECK (state <> 'unresponsive')")
+    done = move(runtime, "1.1.0", "1.0.0", "worker", renamed={"suspended": "unresponsive"}, dry_run=True)
+    assert "PostgreSQL refuses it" in whys(done)["W-1"][0]
+    assert "workers" in whys(done)["W-1"][0]
+
+
+def test_the_older_lineage_does_not_become_what_has_a_typed_row(runtime: Runtime, project: UUID) -> None:
+    born(runtime, "workstream", "0.2.0", "W-1", project, {"run_id": "R"})
+    (why,) = whys(move(runtime, "0.2.0", "1.1.0", "workstream")).values()
+    assert any("typed row" in each for each in why)
+
+
+# PostgreSQL by itself ---------------------------------------------------------------------------------------------
+
+EVENT = """
+INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
+                                  severity, metadata)
+VALUES (gen_random_uuid(), %(id)s, %(seq)s, %(to)s, %(source)s, %(dest)s, 'definition.migrate', %(by)s, 'warning',
+        jsonb_build_object('from_version', %(old)s::text, 'reason', %(reason)s::text))"""
+FOLLOW = """
+UPDATE workflow_instances SET definition_version = %(to)s, current_state = %(dest)s, version = %(seq)s
+ WHERE id = %(id)s"""
+RIGHT = {"seq": 2, "old": "1.0.0", "to": "1.1.0", "source": "sent", "dest": "sent", "by": "ann", "reason": "so"}
+
+
+@pytest.fixture
+def sent(client: Client, runtime: Runtime, project: UUID) -> UUID:
+    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
+    applied(client, parcel, "send")
+    return parcel
+
+
+def raw(dba: Dba, parcel: UUID, *statements: str, **changed: Any) -> None:
+    given: Mapping[str, Any] = RIGHT | {"id": parcel} | changed
+    with dba.transaction():
+        for statement in statements:
+            dba.execute(statement, given)  # type: ignore[call-overload]
+
+
+def test_raw_sql_may_do_what_a_migration_does(runtime: Runtime, dba: Dba, sent: UUID) -> None:
+    raw(dba, sent, EVENT, FOLLOW)
+    sound(runtime)
+
+
+@pytest.mark.parametrize("role", ["origin", "replica"])
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"by": "bob"}, "no operator"),
+        ({"by": None}, "no operator"),
+        ({"reason": ""}, "no reason"),
+        ({"old": "1.1.0"}, r"under version 1\.0\.0"),
+        ({"to": "1.0.0"}, r"under version 1\.0\.0"),
+        ({"to": "9.9.9"}, "no such state"),
+        ({"source": "packed", "dest": "packed"}, "it stands in sent"),
+        ({"dest": "packed"}, r"has sent too"),
+        ({"dest": "delivered"}, "ends there"),
+        ({"to": "2.0.0", "dest": "delivered"}, "ends there"),
+        ({"to": "2.0.0"}, "no such state"),
+        ({"seq": 3}, "no event before"),
+    ],
+)
+def test_an_illegal_migration_is_refused_to_everyone(
+    dba: Dba, sent: UUID, changed: dict[str, Any], says: str, role: str
+) -> None:
+    dba.execute(f"SET session_replication_role = {role}")
+    with pytest.raises((CheckViolation, InsufficientPrivilege, RestrictViolation), match=says):
+        raw(dba, sent, EVENT, FOLLOW, **changed)
+
+
+def test_what_has_ended_is_not_migrated(client: Client, dba: Dba, sent: UUID) -> None:
+    applied(client, sent, "deliver")
+    with pytest.raises(CheckViolation, match="delivered is terminal"):
+        raw(dba, sent, EVENT, FOLLOW, seq=3, source="delivered", dest="delivered")
+
+
+def test_version_and_event_come_together_or_not_at_all(dba: Dba, sent: UUID) -> None:
+    with pytest.raises(RestrictViolation, match="identity, definition and past"):
+        raw(dba, sent, FOLLOW)
+    with pytest.raises(CheckViolation, match="its state did not move"):
+        raw(dba, sent, EVENT)
+    with pytest.raises(CheckViolation, match="without its history row"):
+        raw(dba, sent, EVENT, "UPDATE workflow_instances SET version = %(seq)s WHERE id = %(id)s")
+    with pytest.raises((CheckViolation, RestrictViolation)):
+        raw(dba, sent, EVENT, FOLLOW.replace("%(to)s", "'2.0.0'"), dest="packed")
+
+
+def test_no_move_of_the_old_version_follows_a_migration(dba: Dba, sent: UUID) -> None:
+    old_move = EVENT.replace("%(to)s", "'1.0.0'").replace("%(seq)s", "3").replace("definition.migrate", "deliver")
+    with pytest.raises(CheckViolation, match="illegal move"):
+        raw(dba, sent, EVENT, old_move.replace("%(dest)s", "'delivered'"))
+
+
+def test_tampering_with_a_migration_is_seen(runtime: Runtime, dba: Dba, sent: UUID, project: UUID) -> None:
+    raw(dba, sent, EVENT, FOLLOW)
+    dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
+    dba.execute("ALTER TABLE workflow_instances DISABLE TRIGGER ALL")
+    dba.execute("UPDATE workflow_instances SET definition_version = '3.0.0'")
+    (said,) = [each.says for each in audit.verify(runtime.database).problems]
+    assert said == "is under 3.0.0, but history ends under 1.1.0"
+    dba.execute("UPDATE workflow_instances SET definition_version = '1.1.0'")
+    dba.execute('UPDATE workflow_transitions SET metadata = metadata || \'{"from_version": "2.0.0"}\' WHERE seq = 2')
+    says = [each.says for each in audit.verify(runtime.database).problems]
+    assert any("under 1.0.0" in each for each in says)
+    assert any("its hash is not that of its content" in each for each in says)
+
+
+def test_a_user_of_another_project_is_left_alone(runtime: Runtime, project: UUID, client: Client) -> None:
+    mine, other = born(runtime, "parcel", "1.0.0", "P-1", project), born(runtime, "parcel", "1.0.0", "P-1", uuid7())
+    assert move(runtime, only=[mine]) == Migrated(found=1, moved=1)
+    assert client.show(other)["definition_version"] == "1.0.0"

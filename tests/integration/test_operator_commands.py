@@ -1,0 +1,187 @@
+"""What operators type: override, operator, quarantine, compensation, regression, patch create, redrive."""
+
+import getpass
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from db import operators
+from db.connect import make_engine, transaction
+from supervisor.environment import environment
+from supervisor.servers import Servers
+from tests import databases
+from tests.driving import state
+from tests.landscape import Landscape
+from tests.repositories import everything, git
+from workers.runtime import Runtime
+from workers.settings import Settings
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+Dba = psycopg.Connection[Any]
+WHY = ("--by", "ann", "--reason", "seen to it")
+
+
+@pytest.fixture
+def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
+    return Landscape(runtime, dba, tmp_path)
+
+
+def interlock(settings: Settings, *words: str, code: int = 0) -> str:
+    """Run a command in a process of its own; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        cwd=ROOT,
+        env=environment(settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def answer(settings: Settings, *words: str, code: int = 0) -> Any:
+    return json.loads(interlock(settings, *words, "--json", code=code))
+
+
+def test_who_migrates_a_new_database_is_its_first_operator_and_those_that_are_named(
+    servers: Servers, broker_url: str, tmp_path: Path
+) -> None:
+    with databases.copy_of(servers.database_url, "template0") as url:
+        settings = Settings(home=tmp_path, database_url=url, broker_url=broker_url, operators=("bob", "cyd"))
+        me = getpass.getuser()
+        assert answer(settings, "migrate")["operators"] == [me, "bob", "cyd"]
+        assert answer(settings, "migrate")["operators"] == []
+        assert [each["name"] for each in answer(settings, "operator", "list")] == [me, "bob", "cyd"]
+        assert answer(settings, "operator", "grant", "dan", "--until", "12h") == {"granted": ["dan"]}
+        assert "no operator" in answer(settings, "operator", "grant", "eve", "--by", "eve", code=2)["message"]
+        for name in (me, "bob", "dan"):
+            assert answer(settings, "operator", "revoke", name, "--by", "cyd") == {"revoked": name}
+        assert "only operator" in answer(settings, "operator", "revoke", "cyd", "--by", "cyd", code=2)["message"]
+        assert [each["name"] for each in answer(settings, "operator", "list")] == ["cyd"]
+        ended = {each["name"]: each["revoked_by"] for each in answer(settings, "operator", "list", "--all")}
+        assert ended == {me: "cyd", "bob": "cyd", "cyd": None, "dan": "cyd"}
+        assert answer(settings, "migrate")["operators"] == [], "who was revoked is not granted again"
+        engine = make_engine(settings.resolved_database_url())
+        with transaction(engine) as connection:
+            assert operators.among_them(connection, [me, "cyd"]) == {"cyd"}
+        engine.dispose()
+
+
+def test_an_override_is_tried_done_and_refused(land: Landscape) -> None:
+    settings, bad = land.runtime.settings, land.patch("no diff", "bad")
+    land.settle()
+    tried = interlock(settings, "override", "drop-patch", "demo/w/bad^1", *WHY, "--dry-run")
+    assert "would move patch_ledger/demo/w/bad^1: quarantined → dropped (drop)" in tried
+    assert "nothing was changed" in tried
+    assert state(land.client, bad) == "quarantined"
+    assert (
+        "eve" in answer(settings, "override", "drop-patch", str(bad), "--by", "eve", "--reason", "x", code=2)["message"]
+    )
+    done = answer(settings, "override", "drop-patch", str(bad), *WHY)
+    assert [(each["from_state"], each["to_state"]) for each in done["moves"]] == [("quarantined", "dropped")]
+    event = land.client.history(bad)[-1]
+    assert (event["severity"], event["metadata"]["operator"], event["metadata"]["reason"]) == (
+        "warning",
+        "ann",
+        "seen to it",
+    )
+    again = answer(settings, "override", "drop-patch", str(bad), *WHY, code=2)
+    assert "legal there: nothing, it is finished" in again["message"]
+    assert "no patch_ledger" in answer(settings, "override", "drop-patch", str(land.run), *WHY, code=2)["message"]
+
+
+def test_a_completed_task_keeps_the_digest_of_what_was_verified(land: Landscape, tmp_path: Path) -> None:
+    settings, task = land.runtime.settings, land.task({"x": "y\n"})
+    missing = ("override", "complete-task", str(task), *WHY, "--verify-output", str(tmp_path / "none"))
+    assert "No such file" in answer(settings, *missing, code=2)["message"]
+    worker = land.client.create("worker", "W-1", project_id=land.project, context={"capabilities": []})["id"]
+    land.dba.execute("UPDATE tasks SET unmet = 0")
+    for trigger, data in (
+        ("scheduler_assigned", {}),
+        ("worker_started", {"worker_id": str(worker), "capabilities": []}),
+    ):
+        land.fire(task, trigger, **data)
+    (tmp_path / "out").write_text("done\n")
+    answer(settings, "override", "complete-task", str(task), *WHY, "--verify-output", str(tmp_path / "out"))
+    digest = subprocess.run(["sha256sum", tmp_path / "out"], capture_output=True, text=True, check=True).stdout
+    assert land.said(task)["output"] == {"path": str(tmp_path / "out"), "sha256": digest.split()[0], "bytes": 5}
+
+
+def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: Landscape, tmp_path: Path) -> None:
+    settings = land.runtime.settings
+    land.patch("no diff", "bad")
+    good = land.committed_patch(name="good")
+    (listed,) = answer(settings, "quarantine", "list", "--run", "demo")
+    assert listed["entity_id"] == "demo/w/bad^1"
+    shown = answer(settings, "quarantine", "show", "demo/w/bad^1")
+    assert shown["reason"]
+    assert shown["patch"] == "no diff"
+    assert shown["validation_results"]["format"] is False
+    assert "no diff" in interlock(settings, "quarantine", "show", "demo/w/bad^1")
+    assert "never was quarantined" in answer(settings, "quarantine", "show", str(good), code=2)["message"]
+    (tmp_path / "mended").write_text(land.entry(good)["body"].replace("two", "zwei"))
+    base = ("patch", "create", "--based-on", "demo/w/bad^1")
+    made = answer(settings, *base, "--file", str(tmp_path / "mended"), "--by", "ann")
+    assert made["entity_id"] == "demo/w/bad^1~2"
+    assert land.entry(made["id"])["context"]["retry_of"] == listed["ledger_id"]
+    assert "committed" in answer(settings, "patch", "create", "--based-on", str(good), code=2)["message"]
+    land.fail()
+    assert "interlock run resume demo" in answer(settings, *base, code=2)["message"]
+
+
+def test_a_plan_is_written_and_carried_out_by_an_operator(land: Landscape, tmp_path: Path) -> None:
+    settings, entry = land.runtime.settings, land.committed_patch()
+    land.validate()
+    land.land()
+    land.settle()
+    plan = tmp_path / "plan.json"
+    answer(settings, "compensation", "plan", str(entry), "--output", str(plan))
+    assert json.loads(plan.read_text())["actions"][0]["commit_sha"] == land.entry(entry)["commit_sha"]
+    roll_back = ("override", "rollback-patch", str(entry), "--plan", str(plan))
+    before = everything(land.checkout)
+    tried = answer(settings, *roll_back, *WHY, "--dry-run")
+    assert [each["to_state"] for each in tried["moves"]] == ["rolled_back"]
+    assert "no operator" in answer(settings, *roll_back, "--by", "eve", "--reason", "x", code=2)["message"]
+    assert everything(land.checkout) == before
+    assert state(land.client, entry) == "committed"
+    answer(settings, *roll_back, *WHY)
+    assert state(land.client, entry) == "rolled_back"
+    assert land.client.history(entry)[-1]["metadata"]["operator"] == "ann"
+
+
+def test_the_patch_that_broke_it_is_named(land: Landscape) -> None:
+    settings = land.runtime.settings
+    for number in range(4):
+        land.committed_patch({f"f{number}": "x\n"} if number != 2 else {"fault": "x\n"}, name=f"t{number}")
+    land.validate()
+    land.land()
+    land.settle()
+    before = everything(land.checkout)
+    for whose in (("--run", "demo"), ("--workstream", "demo/w")):
+        found = answer(settings, "regression", "find", *whose, "--gate", "test ! -e fault")
+        assert found["entry"] == "demo/w/t2^1"
+    assert everything(land.checkout) == before
+    assert git(land.checkout, "worktree", "list").count("\n") == 1
+    nothing = answer(settings, "regression", "find", "--run", "demo", "--gate", "true", code=2)
+    assert nothing["error"] == "NothingToFind"
+    assert "--run or --workstream" in answer(settings, "regression", "find", "--gate", "true", code=2)["message"]
+
+
+def test_redriving_tells_who_did_it(land: Landscape, dba: Dba) -> None:
+    story = land.client.create("story", "S-1", project_id=land.project)["id"]
+    receipt = land.client.fire(story, "design_complete", by="agent")
+    dba.execute(
+        "UPDATE trigger_requests SET status = 'dead', finished_at = now() WHERE request_id = %s", (receipt.request_id,)
+    )
+    answer(land.runtime.settings, "redrive", "--all", "--by", "ann")
+    land.settle()
+    assert land.client.history(story)[-1]["metadata"] == {"redriven_by": "ann"}

@@ -1,0 +1,119 @@
+"""Overrides of tasks that workers hold or held: the claim ends, a late report is refused; and steps of seed 000."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from db.connect import transaction
+from tests.crewing import Site, hand, row
+from tests.driving import applied, drain_all, make_due, state, trail
+from workers import births
+from workers.client import Client
+from workers.crew import claims
+from workers.crew.claims import StaleClaim
+from workers.crew.report import Report, failure
+from workers.overrides.again import reset_task, skip_step
+from workers.overrides.operation import CannotOverride, Order
+from workers.overrides.others import fail_workstream, validate_workstream
+from workers.overrides.tasks import complete_task, fail_task
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+BY_HAND = Order("ann", "seen to it")
+TRIED = Order("ann", "would it?", dry_run=True)
+DONE = Report("execution_completed", {"exit_code": 0})
+
+
+@pytest.fixture
+def site(client: Client, project: UUID) -> Site:
+    return Site(client, project)
+
+
+@pytest.mark.parametrize("override", [complete_task, fail_task, reset_task, skip_step])
+def test_who_holds_the_task_loses_it_and_is_free_again(
+    runtime: Runtime, client: Client, site: Site, dba: Dba, override: Any
+) -> None:
+    task, _ = site.queue(2)
+    worker = hand(runtime)
+    claim = claims.take(runtime, worker)
+    assert claim
+    drain_all(runtime)
+    assert claims.still_held(runtime, claim.token)
+    told = override(runtime, str(task), TRIED).follows
+    assert f"claim {claim.token} of worker hand on T-3 no longer counts" in "\n".join(told)
+    assert claims.still_held(runtime, claim.token)
+    override(runtime, str(task), BY_HAND)
+    assert not claims.still_held(runtime, claim.token)
+    with pytest.raises(StaleClaim):
+        claims.finish(runtime, worker, claim.token, DONE)
+    drain_all(runtime)
+    assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
+    assert state(client, task) == {complete_task: "completed", fail_task: "failed"}.get(override, "cancelled")
+
+
+@pytest.mark.parametrize(("override", "end"), [(complete_task, "completed"), (fail_task, "failed")])
+def test_what_was_begun_before_ends_in_its_last_workers_name(
+    runtime: Runtime, client: Client, site: Site, dba: Dba, override: Any, end: str
+) -> None:
+    task, _ = site.queue(2)
+    worker = hand(runtime)
+    claim = claims.take(runtime, worker)
+    assert claim
+    claims.finish(runtime, worker, claim.token, failure("crashed after success"))
+    drain_all(runtime)
+    assert state(client, task) == "retrying"
+    done = override(runtime, str(task), BY_HAND)
+    assert [move.from_state for move in done.moves][:2] == ["retrying", "queued"]
+    assert state(client, task) == end
+    begun = [event for event in client.history(task) if event["trigger"] == "worker_started"]
+    assert [event["metadata"]["worker_id"] for event in begun] == [str(worker)] * 2
+    assert begun[1]["metadata"]["operator"] == "ann"
+    make_due(dba)
+    drain_all(runtime)
+    assert state(client, task) == end, "its deadlines are superseded"
+
+
+@pytest.fixture
+def step(runtime: Runtime, client: Client, project: UUID) -> dict[str, UUID]:
+    """A step of seed 000 that has failed, and its workstream."""
+    workstream, step = (_lineage(runtime, kind, project) for kind in ("workstream", "step"))
+    applied(client, workstream, "start_execution")
+    applied(client, step, "dependencies_met")
+    client.fire(step, "failure", by="tool", data={"exit_code": 1})
+    drain_all(runtime)
+    return {"workstream": workstream, "step": step}
+
+
+def _lineage(runtime: Runtime, kind: str, project: UUID) -> UUID:
+    definition = runtime.catalogue.get(kind, "0.1.0")
+    birth = births.Birth(definition, f"{kind}-1", project, "test", {})
+    with transaction(runtime.database) as connection:
+        births.deliver(connection, [birth])
+    return birth.id
+
+
+def test_a_failed_step_is_tried_again_or_left_out_as_done(
+    runtime: Runtime, client: Client, step: dict[str, UUID]
+) -> None:
+    reset_task(runtime, str(step["step"]), BY_HAND)
+    assert state(client, step["step"]) == "S_RETRYING"
+    done = skip_step(runtime, str(step["step"]), BY_HAND)
+    assert [move.to_state for move in done.moves] == ["S_RUNNING", "S_SUCCESS"]
+    event = client.history(step["step"])[-1]
+    assert (event["metadata"]["skipped"], event["severity"]) == (True, "warning")
+    with pytest.raises(CannotOverride, match="legal: nothing, it is finished"):
+        skip_step(runtime, str(step["step"]), BY_HAND)
+
+
+def test_the_oldest_workstreams_are_completed_and_failed_by_hand(
+    runtime: Runtime, client: Client, step: dict[str, UUID]
+) -> None:
+    fail_workstream(runtime, str(step["workstream"]), BY_HAND)
+    assert state(client, step["workstream"]) == "S_FAILED"
+    validate_workstream(runtime, str(step["workstream"]), BY_HAND)
+    assert trail(client, step["workstream"])[-1] == "all_steps_succeed"
+    with pytest.raises(CannotOverride, match="fail-task is for a task or a step"):
+        fail_task(runtime, str(step["workstream"]), BY_HAND)

@@ -1,0 +1,461 @@
+"""Overrides take the machine's own moves and pass over its guards; who is no operator takes none (SSOT 5.2)."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.errors import CheckViolation, InsufficientPrivilege, RestrictViolation
+from uuid_utils.compat import uuid7
+
+from db import operators
+from db.connect import transaction
+from tests.driving import drain_all, outcome
+from tests.running import Stage
+from workers.client import Client
+from workers.overrides.again import reset_task, skip_step
+from workers.overrides.operation import CannotOverride, NotAnOperator, Operation, Order, operating
+from workers.overrides.others import fail_workstream, validate_workstream
+from workers.overrides.tasks import complete_task, fail_task, unblock_task
+from workers.runtime import Runtime
+from workflows.errors import BadInput
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+BY_HAND = Order("ann", "seen to it myself")
+TRIED = Order("ann", "would it?", dry_run=True)
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba) -> Stage:
+    return Stage(runtime, dba)
+
+
+def last(stage: Stage, name: str) -> Any:
+    return stage.client.history(stage.ids[name])[-1]
+
+
+def everything(dba: Dba) -> list[Any]:
+    tables = ("workflow_instances", "workflow_transitions", "trigger_requests", "workflow_links", "tasks", "test_gates",
+              "workstream_counts", "run_signals", "effects", "task_claims")  # fmt: skip
+    return [dba.execute(f"SELECT t::text FROM {table} t ORDER BY 1").fetchall() for table in tables]
+
+
+def test_a_running_task_is_completed_whatever_its_gates_say_and_history_tells_who_and_why(stage: Stage) -> None:
+    stage.submit(
+        {"w": {}},
+        {"a": {"workstream": "w", "gates": ["g"]}, "b": {"workstream": "w", "depends_on": ["a"]}},
+        {"g": {"workstream": "w", "moment": "task"}},
+    )
+    stage.start()
+    stage.begin("a")
+    done = complete_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+    assert [(move.trigger, move.from_state, move.to_state) for move in done.moves] == [
+        ("execution_completed", "running", "validating"),
+        ("validation_passed", "validating", "completed"),
+    ]
+    assert done.moves[1].passed_over == ("gates_passed", "patches_verified")
+    event = last(stage, "a")
+    assert (event["severity"], event["triggered_by"]) == ("warning", "ann")
+    assert event["metadata"]["operator"] == "ann"
+    assert event["metadata"]["reason"] == "seen to it myself"
+    assert event["metadata"]["override"] == {"to": "completed", "passed_over": ["gates_passed", "patches_verified"]}
+    stage.settle()
+    assert stage.state("b") == "queued"
+    stage.work("b")
+    assert stage.state("w") == "validating"
+
+
+def test_seed_queries_find_overrides_and_nothing_else(stage: Stage, dba: Dba) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}})
+    stage.start()
+    stage.begin("a")
+    complete_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+    found = dba.execute(
+        "SELECT entity_type, entity_id, from_state, to_state, operator, reason FROM state_transitions"
+        " WHERE operator IS NOT NULL AND transitioned_at > now() - interval '1 day' ORDER BY transition_id"
+    ).fetchall()
+    assert found == [
+        ("task", "a", "running", "validating", "ann", "seen to it myself"),
+        ("task", "a", "validating", "completed", "ann", "seen to it myself"),
+    ]
+
+
+def test_a_dry_run_tells_what_would_follow_and_changes_nothing(stage: Stage, dba: Dba) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"]}})
+    stage.start()
+    stage.begin("a")
+    before = everything(dba)
+    done = complete_task(stage.runtime, str(stage.ids["a"]), TRIED)
+    assert everything(dba) == before
+    assert [move.to_state for move in done.moves] == ["validating", "completed"]
+    assert "task/b: pending → queued (scheduler_assigned)" in done.follows
+
+
+def test_who_is_no_operator_changes_nothing(stage: Stage, dba: Dba) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}})
+    stage.start()
+    before = everything(dba)
+    with pytest.raises(NotAnOperator, match="interlock operator grant eve"):
+        skip_step(stage.runtime, str(stage.ids["a"]), Order("eve", "because"))
+    assert everything(dba) == before
+
+
+def test_who_was_revoked_meanwhile_is_rejected_by_the_engine(client: Client, runtime: Runtime, dba: Dba) -> None:
+    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    dba.execute(
+        "INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, origin)"
+        " VALUES ('r', '', %s, 'design_complete', 'bob',"
+        """ '{"operator": "bob", "reason": "x", "override": {"to": "design"}}', 'override')""",
+        (story,),
+    )
+    drain_all(runtime)
+    settled = outcome(client, "r")
+    assert (settled["status"], settled["result"]["code"]) == ("rejected", "not_an_operator")
+    assert "operator list" in settled["result"]["message"]
+
+
+EVENT = """
+WITH moved AS (
+    UPDATE workflow_instances SET current_state = 'design', version = version + 1 WHERE id = %(id)s RETURNING version
+)
+INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
+                                  severity, metadata)
+SELECT gen_random_uuid(), %(id)s, version, '1.0.0', 'analysis', 'design', 'design_complete', %(by)s, %(severity)s,
+       %(metadata)s::jsonb FROM moved"""
+
+
+@pytest.mark.parametrize("role", ["origin", "replica"])
+@pytest.mark.parametrize(
+    ("by", "severity", "metadata", "refusal"),
+    [
+        ("eve", "warning", '{"operator": "eve", "reason": "x"}', InsufficientPrivilege),
+        ("eve", "warning", '{"operator": "ann", "reason": "x"}', InsufficientPrivilege),
+        ("ann", "warning", '{"override": {}, "reason": "x"}', InsufficientPrivilege),
+        ("ann", "warning", '{"operator": "ann"}', CheckViolation),
+        ("ann", "warning", '{"operator": "ann", "reason": ""}', CheckViolation),
+        ("ann", "info", '{"operator": "ann", "reason": "x"}', CheckViolation),
+    ],
+)
+def test_raw_sql_cannot_speak_as_an_operator(
+    client: Client, dba: Dba, role: str, by: str, severity: str, metadata: str, refusal: type[Exception]
+) -> None:
+    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    dba.execute(f"SET session_replication_role = {role}")
+    with pytest.raises(refusal):
+        dba.execute(EVENT, {"id": story, "by": by, "severity": severity, "metadata": metadata})
+    assert client.show(story)["version"] == 0
+
+
+def test_raw_sql_may_tell_an_operators_override(client: Client, dba: Dba) -> None:
+    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    said = {"by": "ann", "severity": "warning", "metadata": '{"operator": "ann", "reason": "x"}'}
+    dba.execute(EVENT, {"id": story, **said})
+    assert client.show(story)["current_state"] == "design"
+
+
+@pytest.mark.parametrize("key", ["operator", "override"])
+def test_an_agent_cannot_speak_as_an_operator(client: Client, dba: Dba, key: str) -> None:
+    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    with pytest.raises(BadInput, match=f"data.{key} is what overrides say"):
+        client.fire(story, "design_complete", by="ann", data={key: "ann"})
+    with pytest.raises(CheckViolation):
+        dba.execute(
+            "INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata)"
+            " VALUES ('r', '', %s, 'design_complete', 'ann', jsonb_build_object(%s::text, 'ann'))",
+            (story, key),
+        )
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "DELETE FROM operators",
+        "TRUNCATE operators",
+        "UPDATE operators SET name = 'eve'",
+        "UPDATE operators SET since = now() - interval '1 year'",
+        "UPDATE operators SET until = now() - interval '1 hour'",
+    ],
+)
+def test_who_was_an_operator_when_cannot_be_rewritten(dba: Dba, tampering: str) -> None:
+    dba.execute("SET session_replication_role = replica")
+    with pytest.raises((RestrictViolation, CheckViolation)):
+        dba.execute(tampering)  # type: ignore[call-overload]
+
+
+def test_a_grant_that_ended_stays_ended(runtime: Runtime, dba: Dba) -> None:
+    with transaction(runtime.database) as connection:
+        assert operators.grant(connection, ["bob", "bob"], by="ann") == ["bob"]
+    with transaction(runtime.database) as connection:
+        assert operators.grant(connection, ["bob"], by="ann") == []
+        assert operators.revoke(connection, "bob", by="ann") == 1
+    with pytest.raises(RestrictViolation):
+        dba.execute("UPDATE operators SET until = now() + interval '1 day' WHERE name = 'bob'")
+    with transaction(runtime.database) as connection:
+        assert operators.among_them(connection, ["ann", "bob"]) == {"ann"}
+        assert [row["name"] for row in operators.grants(connection)] == ["ann"]
+        assert [row["name"] for row in operators.grants(connection, ended=True)] == ["ann", "bob"]
+
+
+def test_an_override_overtakes_a_request_in_retry(runtime: Runtime, client: Client, dba: Dba) -> None:
+    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    stuck = client.fire(story, "design_complete", by="agent")
+    dba.execute(
+        "UPDATE trigger_requests SET status = 'scheduled', attempts = 3, not_before = now() + interval '1 hour'"
+    )
+    with operating(runtime, BY_HAND) as operation:
+        operation.walk(operation.find(story), "blocked")
+    assert client.show(story)["current_state"] == "blocked"
+    assert outcome(client, stuck.request_id)["status"] == "scheduled"
+
+
+def walk(runtime: Runtime, ref: UUID, to: str) -> Operation:
+    with operating(runtime, BY_HAND) as operation:
+        operation.walk(operation.find(ref), to)
+    return operation
+
+
+def test_an_approval_is_passed_over_and_the_event_says_so(runtime: Runtime, client: Client) -> None:
+    sprint = client.create("sprint", "P-1", project_id=uuid7())["id"]
+    held = client.fire(sprint, "start", by="agent")
+    drain_all(runtime)
+    assert outcome(client, held.request_id)["status"] == "waiting"
+    walk(runtime, sprint, "active")
+    assert client.history(sprint)[-1]["metadata"]["override"] == {"to": "active", "passed_over": ["approval"]}
+
+
+def test_what_has_no_way_there_is_refused_with_what_would_be_legal(runtime: Runtime, client: Client) -> None:
+    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    with pytest.raises(CannotOverride, match="has no way from analysis to nowhere; legal: design_complete, block"):
+        walk(runtime, story, "nowhere")
+
+
+class TestTasks:
+    """Each command, and what the run around the task makes of it."""
+
+    def test_failing_a_running_task_takes_it_from_its_worker_whatever_retries_it_has(self, stage: Stage) -> None:
+        stage.submit({"w": {}}, {"a": {"workstream": "w", "max_retries": 3}, "b": {"workstream": "w"}})
+        stage.start()
+        stage.begin("a")
+        fail_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        stage.settle()
+        assert stage.state("a") == "failed"
+        assert stage.fire("a", "execution_completed", exit_code=0) == "rejected"
+        stage.work("b")
+        assert stage.state("w") == "failed"
+        assert stage.state("run") == "failed"
+
+    @pytest.mark.parametrize("override", [complete_task, fail_task])
+    def test_what_was_never_begun_can_neither_be_completed_nor_fail(self, stage: Stage, override: Any) -> None:
+        stage.submit({"w": {}}, {"a": {"workstream": "w"}})
+        stage.start()
+        with pytest.raises(CannotOverride, match="never begun: leave it out"):
+            override(stage.runtime, str(stage.ids["a"]), BY_HAND)
+
+    def test_a_left_out_task_holds_nobody_up_and_the_run_succeeds(self, stage: Stage) -> None:
+        stage.submit(
+            {"w": {}},
+            {
+                "a": {"workstream": "w", "gates": ["g"]},
+                "b": {"workstream": "w", "depends_on": ["a"]},
+                "c": {"workstream": "w"},
+            },
+            {"g": {"workstream": "w", "moment": "task"}},
+        )
+        stage.start()
+        done = skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        assert done.notes == ["task/b goes on without it"]
+        stage.settle()
+        assert stage.states("a", "b", "c") == {"a": "cancelled", "b": "queued", "c": "queued"}
+        stage.work("b")
+        stage.work("c")
+        stage.land()
+        assert stage.state("run") == "succeeded"
+
+    def test_a_step_that_failed_is_left_out_with_what_it_held_up(self, stage: Stage) -> None:
+        stage.submit(
+            {"w": {}},
+            {
+                "a": {"workstream": "w", "max_retries": 0},
+                "b": {"workstream": "w", "depends_on": ["a"]},
+                "c": {"workstream": "w"},
+            },
+        )
+        stage.start()
+        stage.work("a", exit_code=1)
+        assert stage.states("a", "b") == {"a": "failed", "b": "cancelled"}
+        done = skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        stage.ids |= done.made
+        stage.settle()
+        assert stage.states("a~2", "b~2") == {"a~2": "cancelled", "b~2": "queued"}
+        stage.work("b~2")
+        stage.work("c")
+        stage.land()
+        assert stage.state("run") == "succeeded"
+
+    def test_a_reset_task_is_a_new_one_in_the_old_ones_place(self, stage: Stage, dba: Dba) -> None:
+        stage.submit(
+            {"w": {}},
+            {
+                "a": {"workstream": "w", "max_retries": 1},
+                "b": {"workstream": "w", "depends_on": ["a"]},
+                "c": {"workstream": "w"},
+            },
+        )
+        stage.start()
+        stage.work("a", exit_code=1)
+        stage.dba.execute(
+            "UPDATE trigger_requests SET not_before = now(), status = 'pending' WHERE status = 'scheduled'"
+        )
+        stage.settle()
+        stage.work("a", exit_code=1)
+        done = reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        stage.ids |= done.made
+        stage.settle()
+        assert stage.states("a", "a~2", "b", "b~2") == {
+            "a": "failed", "a~2": "queued", "b": "cancelled", "b~2": "pending",
+        }  # fmt: skip
+        counts = dba.execute(
+            "SELECT entity_id, t.retry_count FROM tasks t JOIN workflow_instances ON id = task_id"
+        ).fetchall()
+        assert dict(counts)["a~2"] == 1, "what was used up stays so"
+        assert stage.client.history(stage.ids["a~2"])[0]["metadata"]["operator"] == "ann"
+        for name in ("a~2", "b~2", "c"):
+            stage.work(name)
+        stage.land()
+        assert stage.state("run") == "succeeded"
+        with pytest.raises(CannotOverride, match="a~2 is in its place"):
+            reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+
+    def test_a_task_at_work_is_cancelled_and_made_anew(self, stage: Stage) -> None:
+        stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"]}})
+        stage.start()
+        stage.begin("a")
+        done = reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND, clear_retry_count=True)
+        stage.ids |= done.made
+        stage.settle()
+        assert stage.states("a", "a~2", "b") == {"a": "cancelled", "a~2": "queued", "b": "pending"}
+        stage.work("a~2")
+        stage.work("b")
+        stage.land()
+        assert stage.state("run") == "succeeded"
+
+    def test_a_gate_that_failed_for_good_is_run_again_with_the_task_that_it_failed(self, stage: Stage) -> None:
+        stage.submit(
+            {"w": {}},
+            {"a": {"workstream": "w", "gates": ["g"]}, "b": {"workstream": "w"}},
+            {"g": {"workstream": "w", "moment": "task", "reruns_left": 0}},
+        )
+        stage.start()
+        stage.work("a")
+        stage.fire("g", "gate_failed", exit_code=1)
+        assert stage.state("a") == "failed"
+        done = reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        stage.ids |= done.made
+        stage.settle()
+        stage.work("a~2")
+        assert stage.state("g~2") == "RUNNING"
+        stage.fire("g~2", "gate_passed", exit_code=0)
+        stage.work("b")
+        stage.land()
+        assert stage.state("run") == "succeeded"
+
+    def test_a_gate_that_had_nothing_left_to_judge_judges_the_new_task(self, stage: Stage) -> None:
+        stage.submit(
+            {"w": {}},
+            {"a": {"workstream": "w", "gates": ["g"], "max_retries": 0}, "b": {"workstream": "w"}},
+            {"g": {"workstream": "w", "moment": "task"}},
+        )
+        stage.start()
+        stage.work("a", exit_code=1)
+        assert stage.states("a", "g") == {"a": "failed", "g": "PENDING"}
+        stage.ids |= reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND).made
+        stage.settle()
+        stage.work("a~2")
+        assert stage.state("g") == "RUNNING"
+        stage.fire("g", "gate_passed", exit_code=0)
+        assert stage.state("a~2") == "completed"
+
+    def test_a_task_of_a_workstream_that_ended_is_left_to_resume(self, stage: Stage) -> None:
+        stage.submit({"w": {}}, {"a": {"workstream": "w", "max_retries": 0}})
+        stage.start()
+        stage.work("a", exit_code=1)
+        with pytest.raises(CannotOverride, match="interlock run resume run"):
+            reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+
+    def test_a_completed_task_is_neither_reset_nor_left_out(self, stage: Stage) -> None:
+        stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w"}})
+        stage.start()
+        stage.work("a")
+        with pytest.raises(CannotOverride, match="is completed"):
+            reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        with pytest.raises(CannotOverride, match=r"is completed already|has no way from completed"):
+            skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
+
+    def test_a_waiting_task_is_let_go_without_what_it_waits_for(self, stage: Stage) -> None:
+        stage.submit(
+            {"w": {}},
+            {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"], "blocked_by_gates": ["g"]}},
+            {"g": {"workstream": "w", "moment": "start"}},
+        )
+        stage.start()
+        done = unblock_task(stage.runtime, str(stage.ids["b"]), BY_HAND)
+        assert done.notes == ["it waits no longer for task/a (queued)", "it waits no longer for test_gate/g (RUNNING)"]
+        stage.settle()
+        assert stage.state("b") == "queued"
+        for name in ("a", "b"):
+            stage.work(name)
+        stage.land()
+        assert stage.state("run") == "succeeded"
+        with pytest.raises(CannotOverride, match="is completed; only one that waits"):
+            unblock_task(stage.runtime, str(stage.ids["b"]), BY_HAND)
+
+
+class TestWorkstreams:
+    @pytest.mark.parametrize("state", ["planned", "ready", "executing", "paused", "validating"])
+    def test_a_workstream_is_given_up_from_everywhere_and_the_run_ends(self, stage: Stage, state: str) -> None:
+        stage.submit({"w": {}, "v": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "v"}})
+        if state != "planned":
+            stage.start()
+        if state in ("executing", "paused"):
+            stage.begin("a")
+        if state == "paused":
+            stage.fire("w", "pause")
+        if state == "validating":
+            stage.work("a")
+        assert stage.state("w") == state
+        fail_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
+        stage.settle()
+        assert stage.state("w") == "failed"
+        assert last(stage, "w")["severity"] == "warning"
+        if state == "planned":
+            stage.start()
+        stage.work("b")
+        stage.land()
+        assert stage.state("run") == "failed"
+
+    def test_a_workstream_that_waits_for_another_is_given_up_but_not_validated(self, stage: Stage) -> None:
+        stage.submit({"v": {}, "w": {"depends_on": ["v"]}}, {"a": {"workstream": "v"}, "b": {"workstream": "w"}})
+        stage.start()
+        assert stage.state("w") == "blocked"
+        with pytest.raises(CannotOverride, match="is blocked: nothing was done in it yet"):
+            validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
+        done = fail_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
+        assert [move.to_state for move in done.moves] == ["ready", "executing", "failed"]
+        stage.work("a")
+        stage.land()
+        assert stage.states("w", "b", "run") == {"w": "failed", "b": "cancelled", "run": "failed"}
+
+    def test_a_paused_workstream_whose_tasks_ended_is_validated_though_one_failed(self, stage: Stage) -> None:
+        stage.submit({"w": {}}, {"a": {"workstream": "w", "max_retries": 0}})
+        stage.start()
+        stage.begin("a")
+        stage.fire("w", "pause")
+        with pytest.raises(CannotOverride, match="1 tasks of workstream/w have not ended"):
+            validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
+        stage.fire("a", "execution_failed", exit_code=1)
+        done = validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
+        assert [move.to_state for move in done.moves] == ["executing", "validating"]
+        stage.settle()
+        stage.land()
+        assert stage.state("run") == "succeeded"

@@ -1,0 +1,310 @@
+"""Every playbook's commands, typed as its page has them, after its symptom was provoked; afterwards it is cured."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from cli.playbooks import pages
+from db import operators, patches
+from db.connect import transaction
+from supervisor.embedded import running
+from tests import databases
+from tests.crewing import Site
+from tests.driving import applied, drain_all, outcome, raising, state
+from tests.homes import open_directory
+from tests.landscape import Landscape
+from tests.playbooks import commands, type_in
+from tests.repositories import git
+from tests.running import Stage
+from tests.stuck import terminal
+from workers.breakers import BreakerOpen, calling
+from workers.client import Client
+from workers.journal import Journal
+from workers.operators import os_user
+from workers.relay import relay
+from workers.runtime import Runtime
+from workers.settings import Settings
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+Dba = psycopg.Connection[Any]
+ELSEWHERE = Path(__file__).parents[1] / "cli" / "test_cli_playbooks.py"
+
+
+def test_every_page_has_its_three_parts_and_is_tried() -> None:
+    tried = Path(__file__).read_text(encoding="utf-8") + ELSEWHERE.read_text(encoding="utf-8")
+    assert len(pages()) >= 14
+    for name, page in pages().items():
+        headings = re.findall(r"^## (\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Symptom", "Check", "Cure"], name
+        assert commands(name, "Cure"), name
+        assert f'"{name}", "Cure"' in tried, name
+
+
+@pytest.fixture(autouse=True)
+def whoever_runs_this_is_an_operator(request: pytest.FixtureRequest) -> None:
+    if "runtime" in request.fixturenames or "make_runtime" in request.fixturenames:
+        runtime = request.getfixturevalue("runtime")
+        with transaction(runtime.database) as connection:
+            operators.grant(connection, [os_user()], by="test")
+
+
+# Workstreams and tasks -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba) -> Stage:
+    return Stage(runtime, dba)
+
+
+def run_late(stage: Stage, name: str) -> None:
+    """Begin a task that has run for an hour."""
+    stage.begin(name)
+    stage.dba.execute(
+        "UPDATE tasks SET created_at = created_at - interval '1 hour', started_at = started_at - interval '1 hour'"
+        " WHERE task_id = %s",
+        (stage.ids[name],),
+    )
+
+
+def test_a_stuck_workstream_goes_on_without_the_task_that_hung(stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w"}})
+    stage.start()
+    run_late(stage, "a")
+    here, ref = terminal(stage.runtime), stage.ids["w"]
+    told = type_in(here, "stuck-workstream", "Check", WORKSTREAM=ref)
+    assert "a running" in told
+    assert stage.state("a") == "running"  # nothing was changed
+    type_in(here, "stuck-workstream", "Cure", WORKSTREAM=ref)
+    stage.settle()
+    assert (stage.state("a"), stage.state("w")) == ("failed", "executing")
+    event = stage.client.history(stage.ids["a"])[-1]
+    assert (event["severity"], event["metadata"]["reason"]) == ("warning", "stuck")
+    assert [each["metadata"].get("reason") for each in stage.client.history(ref)][-2:] == ["stuck", "stuck"]
+
+
+def test_a_workstream_whose_last_task_hung_is_validated(stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w"}})
+    stage.start()
+    stage.work("b")
+    run_late(stage, "a")
+    type_in(terminal(stage.runtime), "stuck-workstream", "Cure", WORKSTREAM=stage.ids["w"])
+    stage.settle()
+    assert (stage.state("a"), stage.state("w")) == ("failed", "validating")
+
+
+def test_who_is_no_operator_walks_through_nothing(stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}})
+    stage.start()
+    run_late(stage, "a")
+    words = ("playbook", "run", "recover-workstream", str(stage.ids["w"]), "--reason", "x", "--yes", "--by", "mallory")
+    answer = terminal(stage.runtime).run(*words)
+    answer.is_one_clear_line("operator")
+    assert (answer.code, stage.state("a"), stage.state("w")) == (2, "running", "executing")
+
+
+def test_nobody_to_ask_changes_nothing(stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}})
+    stage.start()
+    words = ("playbook", "run", "recover-workstream", str(stage.ids["w"]), "--reason", "x")
+    terminal(stage.runtime).run(*words).is_one_clear_line("--yes", "--dry-run")
+
+
+def test_a_failed_step_is_tried_again(stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w", "max_retries": 0}, "b": {"workstream": "w"}})
+    stage.start()
+    stage.work("a", exit_code=1)
+    assert stage.state("a") == "failed"
+    here = terminal(stage.runtime)
+    type_in(here, "failed-step", "Check", TASK=stage.ids["a"])
+    type_in(here, "failed-step", "Cure", TASK=stage.ids["a"])
+    stage.settle()
+    again = stage.dba.execute(
+        "SELECT i.current_state FROM workflow_instances i JOIN workflow_links l ON l.source_id = i.id"
+        " WHERE l.role = 'retry_of' AND l.target_id = %s",
+        (stage.ids["a"],),
+    ).fetchall()
+    assert again == [("queued",)]
+
+
+# Patches ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_committed_patch_is_taken_back(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
+    landscape = Landscape(runtime, dba, tmp_path)
+    entry = landscape.committed_patch()
+    landscape.validate()
+    landscape.land()
+    landscape.settle()
+    before = git(landscape.checkout, "rev-parse", "HEAD")
+    here = terminal(runtime)
+    type_in(here, "emergency-rollback", "Check", ENTRY=entry)
+    assert git(landscape.checkout, "rev-parse", "HEAD") == before
+    type_in(here, "emergency-rollback", "Cure", ENTRY=entry)
+    assert state(landscape.client, entry) == "rolled_back"
+    assert git(landscape.checkout, "rev-parse", "HEAD") != before
+    said = landscape.said(entry)
+    assert (said["operator"], said["reason"]) == (said["authorized_by"], "regression")
+    words = ("playbook", "run", "emergency-rollback", str(entry), "--reason", "again", "--yes")
+    here.run(*words).is_one_clear_line("only committed patches")
+
+
+def test_a_quarantined_patch_is_looked_at_and_dropped(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
+    landscape = Landscape(runtime, dba, tmp_path)
+    entry = landscape.patch("no patch at all")
+    landscape.settle()
+    assert state(landscape.client, entry) == "quarantined"
+    here = terminal(runtime)
+    with transaction(runtime.database) as connection:
+        name = patches.entry(connection, entry)["entity_id"]
+    assert str(name) in type_in(here, "quarantined-patch", "Check", ENTRY=entry)
+    type_in(here, "quarantined-patch", "Cure", ENTRY=entry)
+    assert state(landscape.client, entry) == "dropped"
+
+
+# Tools, requests, audit ------------------------------------------------------------------------------------------
+
+
+def test_an_open_breaker_is_closed_once_its_tool_works(make_runtime: Callable[..., Runtime], project: UUID) -> None:
+    runtime = make_runtime(breaker_failure_threshold=1, breaker_cooldown_seconds=3600.0)
+    for tool in ("git", "no-such-tool"):
+        with calling(runtime, project, tool) as call:
+            call.failed("it hangs")
+    drain_all(runtime)
+    with pytest.raises(BreakerOpen), calling(runtime, project, "git"):
+        pass
+    here = terminal(runtime)
+    type_in(here, "reset-breaker", "Check", TOOL="git")
+    told = type_in(here, "reset-breaker", "Cure", TOOL="git")
+    assert "git version" in told
+    with calling(runtime, project, "git"):
+        pass
+    words = ("playbook", "run", "reset-breaker", "no-such-tool", "--reason", "x", "--yes")
+    here.run(*words).is_one_clear_line("is not to be found")
+    with pytest.raises(BreakerOpen), calling(runtime, project, "no-such-tool"):
+        pass
+
+
+def test_dead_requests_are_redriven(
+    make_runtime: Callable[..., Runtime], project: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make_runtime(max_attempts=1)
+    client = Client(runtime)
+    story = client.create("story", "S-1", project_id=project)["id"]
+    receipt = client.fire(story, "block", by="ann")
+    with monkeypatch.context() as broken:
+        broken.setattr("workers.engine.decide", raising(ValueError))
+        drain_all(runtime)
+    assert outcome(client, receipt.request_id)["status"] == "dead"
+    here = terminal(runtime)
+    assert "1 dead requests" in type_in(here, "dead-requests", "Check")
+    type_in(here, "dead-requests", "Cure")
+    drain_all(runtime)
+    assert state(client, story) == "blocked"
+
+
+def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], project: UUID, dba: Dba) -> None:
+    """A full disk itself is not provoked here: what is tried is that the commands make room."""
+    runtime = make_runtime()
+    client = Client(runtime)
+    ended = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    applied(client, ended, "terminate")
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '91 days'")
+    dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '91 days'")
+    dba.execute("UPDATE relay_cursors SET (xid, position) = (SELECT xid, position FROM workflow_transitions)")
+    here = terminal(runtime)
+    type_in(here, "disk-full", "Check")
+    for command in commands("disk-full", "Cure"):
+        if command != "interlock doctor":  # no worker runs here
+            assert here.run(*command.split()[1:]).code == 0
+    assert client.show(ended)["archived_at"]
+
+
+# Backups ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with open_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def own(place: Path) -> Iterator[Client]:
+    """A client of an installation with servers of its own."""
+    home = Settings(home=place / "home")
+    with running(home, keep=True) as addresses:
+        databases.prepare(addresses.database_url)
+        runtime = Runtime(home)
+        try:
+            yield Client(runtime)
+        finally:
+            runtime.close()
+
+
+def tamper(client: Client) -> UUID:
+    """Change an event, as the tables' owner can."""
+    made = UUID(str(client.create("story", "S-1", project_id=UUID(int=1))["id"]))
+    applied(client, made, "design_complete")
+    with psycopg.connect(client.runtime.settings.resolved_database_url().replace("+psycopg", "")) as dba:
+        dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER USER")
+        dba.execute("UPDATE workflow_transitions SET triggered_by = 'mallory'")
+    return made
+
+
+def at_home(client: Client) -> Any:
+    from tests.cli.terminal import Terminal
+
+    return Terminal(client.runtime.settings.home)
+
+
+def test_an_audit_finding_is_kept_with_a_backup(own: Client, place: Path) -> None:
+    made = tamper(own)
+    here = at_home(own)
+    type_in(here, "audit-finding", "Check", FINDINGS=place / "findings.json")
+    assert str(made) in (place / "findings.json").read_text()
+    type_in(here, "audit-finding", "Cure", BACKUPS=place / "backups")
+    assert len(list((place / "backups").iterdir())) == 1
+
+
+def test_a_contradiction_is_shown_and_kept(own: Client, place: Path) -> None:
+    site = Site(own, UUID(int=1))
+    task = site.task(workstream := site.workstream(site.run()))
+    with psycopg.connect(own.runtime.settings.resolved_database_url().replace("+psycopg", "")) as dba:
+        dba.execute("ALTER TABLE tasks DISABLE TRIGGER USER")
+        dba.execute("UPDATE tasks SET state = 'validating' WHERE task_id = %s", (task,))
+    here = at_home(own)
+    told = type_in(here, "invalid-state", "Check", WORKSTREAM=workstream)
+    assert "invariants" in told
+    type_in(here, "invalid-state", "Cure", BACKUPS=place / "backups", FINDINGS=place / "findings.json")
+    assert (place / "findings.json").stat().st_size > 0
+
+
+def test_what_was_lost_is_restored_from_a_backup(own: Client, place: Path) -> None:
+    runtime = own.runtime
+    kept = own.create("story", "S-1", project_id=UUID(int=1))["id"]
+    applied(own, kept, "design_complete")
+    here = at_home(own)
+    made = here.ok("backup", str(place / "backups"))["backup"]
+    applied(own, kept, "block")  # lost
+    relay(runtime.database, [Journal(runtime.settings.state_directory, max_bytes=10**9, daily=False)])
+    type_in(here, "restore-from-backup", "Check", BACKUPS=place / "backups")
+    told = type_in(
+        here,
+        "restore-from-backup", "Cure",
+        BACKUP=made,
+        AGAIN=place / "again",
+        JOURNAL=runtime.settings.state_directory,
+    )  # fmt: skip
+    assert "1 events came after it and are lost" in told
+    again = Settings(home=place / "again")
+    with running(again, keep=True):
+        other = Runtime(again)
+        try:
+            assert state(Client(other), kept) == "design"
+        finally:
+            other.close()

@@ -1,0 +1,161 @@
+"""Current state rebuilt from history alone: equal when nobody touched it, else each difference named."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from cli.audit import app
+from db import rebuild as rebuilding
+from db.connect import transaction
+from db.rebuild import RebuildFault, rebuild
+from tests.driving import UP_TO_REVIEW, applied
+from tests.landscape import ONE_LINE, Landscape
+from tests.running import Stage
+from tests.tampering import unprotected
+from workers.client import Client
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba, project: UUID) -> Stage:
+    """A run with what fails and is tried again, a story, and one that was only born."""
+    stage = Stage(runtime, dba)
+    stage.submit(
+        {"w": {}, "v": {"depends_on": ["w"]}},
+        {"t": {"workstream": "w", "max_retries": 1}, "u": {"workstream": "w"}, "x": {"workstream": "v"}},
+        {"g": {"workstream": "w"}},
+    )
+    stage.start()
+    stage.work("t", exit_code=1, error="it broke")
+    stage.work("u")
+    stage.fire("g", "gate_passed", exit_code=0, stdout="fine")
+    client = Client(runtime)
+    applied(client, client.create("story", "S-1", project_id=project)["id"], *UP_TO_REVIEW)
+    client.create("story", "S-2", project_id=project)
+    return stage
+
+
+def differences(runtime: Runtime) -> set[tuple[str, str, str]]:
+    done = rebuild(runtime.database)
+    assert done.found == len(done.differences)
+    return {(each.table, each.key, each.column) for each in done.differences}
+
+
+def assert_gone(dba: Dba) -> None:
+    assert dba.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'interlock_rebuild'").fetchone() == (0,)
+
+
+def counts(dba: Dba) -> list[tuple[Any, ...]]:
+    """How many rows every table has, to see that the replay wrote nothing."""
+    names = dba.execute("SELECT relname FROM pg_stat_user_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
+    return [(name, *(dba.execute(f"SELECT count(*) FROM {name}").fetchone() or ())) for (name,) in names]
+
+
+def test_what_nobody_touched_comes_out_of_history_as_it_stands(runtime: Runtime, stage: Stage, dba: Dba) -> None:
+    before = counts(dba)
+    done = rebuild(runtime.database)
+    assert done.differences == []
+    there = dict(before)
+    assert (done.transitions, done.instances) == (there["workflow_transitions"], there["workflow_instances"])
+    assert done.rows > done.instances
+    assert counts(dba) == before
+    assert_gone(dba)
+
+
+def test_patches_come_out_of_history_too(runtime: Runtime, dba: Dba, tmp_path: Any) -> None:
+    land = Landscape(runtime, dba, tmp_path)
+    entry = land.patch(dict(ONE_LINE))
+    land.settle()
+    land.fire(entry, "accept")
+    assert rebuild(runtime.database).differences == []
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "change", "column"),
+    [
+        ("workflow_instances", "id", "current_state = 'queued'", "current_state"),
+        ("workflow_instances", "id", "version = version + 1", "version"),
+        ("tasks", "task_id", "state = 'queued', completed_at = NULL", "state"),
+        ("tasks", "task_id", "retry_count = 0", "retry_count"),
+        ("tasks", "task_id", "last_error = 'nothing'", "last_error"),
+        ("tasks", "task_id", "started_at = started_at + interval '1 s'", "started_at"),
+    ],
+)
+def test_a_state_written_past_history_is_named(
+    runtime: Runtime, stage: Stage, dba: Dba, table: str, key: str, change: str, column: str
+) -> None:
+    task = stage.ids["t"]
+    with unprotected(dba):
+        dba.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
+        dba.execute(f"UPDATE {table} SET {change} WHERE {key} = %s", (task,))
+    assert (table, str(task), column) in differences(runtime)
+    assert {row for _, row, _ in differences(runtime)} == {str(task)}
+
+
+def test_a_row_that_is_gone_and_one_that_nothing_tells_are_named(runtime: Runtime, stage: Stage, dba: Dba) -> None:
+    with unprotected(dba):
+        dba.execute("ALTER TABLE test_gates DISABLE TRIGGER ALL")
+        dba.execute("DELETE FROM test_gates WHERE gate_id = %s", (stage.ids["g"],))
+        dba.execute(
+            "INSERT INTO test_gates (gate_id, gate_type, phase_id, state, command)"
+            " VALUES (gen_random_uuid(), 'UNIT', 'default', 'PENDING', '[]')"
+        )
+    found = rebuild(runtime.database).differences
+    assert [(each.table, each.current, each.rebuilt) for each in found if each.key == str(stage.ids["g"])] == [
+        ("test_gates", "no such row", "there")
+    ]
+    assert ("test_gates", "there", "no such row") in {(each.table, each.current, each.rebuilt) for each in found}
+
+
+def test_one_at_a_time_and_a_killed_ones_schema_is_no_obstacle(runtime: Runtime, stage: Stage, dba: Dba) -> None:
+    dba.execute("CREATE SCHEMA interlock_rebuild")
+    dba.execute("CREATE TABLE interlock_rebuild.runs (x integer)")
+    dba.execute("SELECT pg_advisory_lock(%s)", (rebuilding.REBUILD_LOCK,))
+    with pytest.raises(RebuildFault, match="another rebuild"):
+        rebuild(runtime.database)
+    dba.execute("SELECT pg_advisory_unlock(%s)", (rebuilding.REBUILD_LOCK,))
+    assert rebuild(runtime.database).differences == []
+    assert_gone(dba)
+
+
+def test_what_cannot_be_replayed_says_so_and_leaves_nothing(runtime: Runtime, stage: Stage, dba: Dba) -> None:
+    with unprotected(dba):
+        dba.execute(
+            'UPDATE workflow_transitions SET metadata = \'{"worker_id": "nobody"}\''
+            " WHERE workflow_id = %s AND to_state = 'running'",
+            (stage.ids["u"],),
+        )
+    with pytest.raises(RebuildFault, match="cannot be replayed: invalid input syntax for type uuid"):
+        rebuild(runtime.database)
+    assert_gone(dba)
+
+
+def test_nothing_that_the_scratch_schema_cannot_shadow_writes(dba: Dba) -> None:
+    """A function with a parsed body is bound to the tables it was made for: none may write."""
+    bound = dba.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosqlbody IS NOT NULL"
+        " AND provolatile = 'v'"
+    ).fetchall()
+    assert {name for (name,) in bound} <= {"interlock_signal"}
+
+
+def test_the_command_exits_1_with_differences(
+    runtime: Runtime, stage: Stage, dba: Dba, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.audit.Client", lambda: Client(Runtime(runtime.settings)))
+    right = CliRunner().invoke(app, ["rebuild", "--json"])
+    assert (right.exit_code, json.loads(right.stdout)["ok"]) == (0, True)
+    with unprotected(dba):
+        dba.execute("UPDATE workflow_instances SET version = version + 1 WHERE id = %s", (stage.ids["t"],))
+    wrong = CliRunner().invoke(app, ["rebuild"])
+    assert wrong.exit_code == 1
+    assert "1 differences" in wrong.stdout
+    with transaction(runtime.database) as connection:
+        assert connection.exec_driver_sql("SHOW search_path").scalar_one() == '"$user", public'

@@ -1,0 +1,301 @@
+"""History tampered with as a DBA would, triggers switched off: the audit names the instance and the event each time."""
+
+import gzip
+import shutil
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from db import audit
+from tests.driving import UP_TO_REVIEW, applied
+from tests.tampering import cut_tail, erase, forge, unprotected
+from workers import sweeping
+from workers.auditing import anchors, keys
+from workers.auditing.verifying import verify
+from workers.client import Client
+from workers.doctor import examine
+from workers.runtime import Runtime
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+MOVES = (*UP_TO_REVIEW, "block", "unblock", "submit_pr")
+
+
+@pytest.fixture
+def stories(client: Client, project: UUID) -> list[UUID]:
+    """Three that have moved alike, and one that was only born."""
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(4)]
+    client.create_many(births)
+    for birth in births[:3]:
+        applied(client, birth.id, *MOVES)
+    return [birth.id for birth in births]
+
+
+@pytest.fixture
+def anchored(runtime: Runtime, stories: list[UUID]) -> list[UUID]:
+    assert anchors.anchor(runtime) == 4
+    return stories
+
+
+def found(runtime: Runtime, **how: Any) -> set[tuple[str, int | None, str]]:
+    """What a verification finds: where, and the first word of what."""
+    verdict = verify(runtime, **how)
+    assert verdict.found == len(verdict.problems)
+    assert verdict.ok == (not verdict.problems)
+    return {(each.instance, each.seq, each.says.split()[0].rstrip(":")) for each in verdict.problems}
+
+
+def chains(runtime: Runtime) -> bool:
+    """Whether the chains are whole in themselves."""
+    return audit.verify(runtime.database).ok
+
+
+def test_what_nobody_touched_is_as_it_was_written(runtime: Runtime, anchored: list[UUID], client: Client) -> None:
+    applied(client, anchored[1], "block")
+    assert anchors.anchor(runtime) == 1
+    assert anchors.anchor(runtime) == 0
+    verdict = verify(runtime)
+    assert (verdict.ok, verdict.instances, verdict.transitions, verdict.anchors) == (True, 4, 19, 2)
+
+
+def test_replication_mode_alone_switches_no_protection_off(anchored: list[UUID], dba: Dba) -> None:
+    dba.execute("SET session_replication_role = replica")
+    for statement in (
+        "UPDATE workflow_transitions SET severity = 'error'",
+        "DELETE FROM anchors",
+        "UPDATE anchor_heads SET seq = 0",
+        "TRUNCATE anchors CASCADE",
+    ):
+        with pytest.raises(psycopg.errors.RestrictViolation):
+            dba.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "triggered_by = 'agent-2'",
+        "triggered_by = NULL",
+        "request_id = request_id || ' '",
+        "severity = 'warning'",
+        "metadata = '{\"a\": 1}'",
+        "created_at = created_at + interval '1 microsecond'",
+        "id = gen_random_uuid()",
+        "hash = set_byte(hash, 31, get_byte(hash, 31) # 1)",
+    ],
+)
+def test_one_byte_changed(runtime: Runtime, anchored: list[UUID], dba: Dba, change: str) -> None:
+    with unprotected(dba):
+        dba.execute(f"UPDATE workflow_transitions SET {change} WHERE workflow_id = %s AND seq = 3", (anchored[1],))
+    assert (str(anchored[1]), 3, "changed") in found(runtime)
+    assert {where for where, _, _ in found(runtime)} == {str(anchored[1])}
+
+
+@pytest.mark.parametrize(
+    "change", ["entity_id = entity_id || '9'", "created_by = 'x'", "project_id = gen_random_uuid()"]
+)
+def test_a_birth_changed(runtime: Runtime, anchored: list[UUID], dba: Dba, change: str) -> None:
+    with unprotected(dba):
+        dba.execute(f"UPDATE workflow_instances SET {change} WHERE id = ANY(%s)", ([anchored[1], anchored[3]],))
+    assert found(runtime) == {(str(anchored[1]), 1, "chain"), (str(anchored[3]), 0, "forged")}
+
+
+def test_a_row_removed_in_the_middle(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    with unprotected(dba):
+        dba.execute("DELETE FROM workflow_transitions WHERE workflow_id = %s AND seq = 3", (anchored[1],))
+    assert (str(anchored[1]), 4, "gap") in found(runtime)
+
+
+def test_two_rows_swapped(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    with unprotected(dba):
+        for was, becomes in ((2, -1), (3, 2), (-1, 3)):
+            dba.execute(
+                "UPDATE workflow_transitions SET seq = %s WHERE workflow_id = %s AND seq = %s",
+                (becomes, anchored[1], was),
+            )
+    says = found(runtime)
+    assert {(str(anchored[1]), 2, "chain"), (str(anchored[1]), 2, "changed"), (str(anchored[1]), 3, "chain")} <= says
+
+
+def test_rows_of_two_instances_swapped(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    with unprotected(dba):
+        for was, becomes, seq, target in (
+            (anchored[0], anchored[1], 2, -2),
+            (anchored[1], anchored[0], 2, 2),
+            (anchored[1], anchored[1], -2, 2),
+        ):
+            dba.execute(
+                "UPDATE workflow_transitions SET workflow_id = %s, seq = %s WHERE workflow_id = %s AND seq = %s",
+                (becomes, target, was, seq),
+            )
+    says = found(runtime)
+    assert {(str(anchored[0]), 2, "chain"), (str(anchored[1]), 2, "chain")} <= says
+
+
+def test_the_tail_cut_with_its_state_is_seen_by_the_anchor_alone(
+    runtime: Runtime, anchored: list[UUID], dba: Dba
+) -> None:
+    cut_tail(dba, anchored[1], keep=4)
+    assert chains(runtime)
+    assert found(runtime) >= {(str(anchored[1]), 6, "cut")}
+
+
+def test_a_tail_cut_before_the_sweep_came_round_is_seen_by_the_journal_alone(
+    runtime: Runtime, stories: list[UUID], dba: Dba
+) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    cut_tail(dba, stories[1], keep=4)
+    assert found(runtime) == set()
+    assert found(runtime, with_journal=True) == {(str(stories[1]), 5, "cut"), (str(stories[1]), 6, "cut")}
+
+
+def test_a_forged_row_with_all_hashes_after_it_computed_anew(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    forge(dba, anchored[1], 3, "triggered_by", "mallory")
+    assert chains(runtime)
+    assert found(runtime) == {(str(anchored[1]), 6, "forged")}
+    says = found(runtime, with_journal=True)
+    assert says == {(str(anchored[1]), seq, "forged") for seq in (3, 4, 5, 6)}
+
+
+def test_an_instance_erased_altogether(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    erase(dba, anchored[1])
+    erase(dba, anchored[3])
+    assert chains(runtime)
+    assert found(runtime) == {
+        (str(anchored[1]), 6, "cut"),
+        (str(anchored[3]), 0, "cut"),
+        ("anchor 1", None, "saw"),
+    }
+
+
+def test_a_new_anchor_after_the_cut_does_not_cover_it_up(
+    runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
+) -> None:
+    cut_tail(dba, anchored[1], keep=3)
+    applied(client, anchored[1], "block", "unblock", "submit_pr")  # as long as it was
+    anchors.anchor(runtime)
+    assert (str(anchored[1]), 6, "forged") in found(runtime)
+
+
+def test_an_anchor_taken_away_is_on_file_and_still_says_what_it_saw(
+    runtime: Runtime, anchored: list[UUID], dba: Dba
+) -> None:
+    cut_tail(dba, anchored[1], keep=4)
+    with unprotected(dba):
+        dba.execute("DELETE FROM anchor_heads")
+        dba.execute("DELETE FROM anchors")
+    assert found(runtime) == {("anchor 1", None, "the"), (str(anchored[1]), 6, "cut")}
+
+
+def test_heads_changed_to_fit_are_not_what_was_signed(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    forge(dba, anchored[1], 3, "triggered_by", "mallory")
+    with unprotected(dba):
+        dba.execute(
+            "UPDATE anchor_heads h SET hash = t.hash FROM workflow_transitions t"
+            " WHERE t.workflow_id = h.workflow_id AND t.seq = h.seq"
+        )
+    assert found(runtime) == {
+        ("anchor 1", None, "changed"),
+        ("anchor 1", None, "the"),
+        (str(anchored[1]), 6, "forged"),
+    }
+    shutil.rmtree(anchors.directory(runtime))
+    assert found(runtime) == {("anchor 1", None, "changed")}
+
+
+def test_a_middle_anchor_removed_breaks_their_chain(
+    runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
+) -> None:
+    for trigger in ("block", "unblock"):
+        applied(client, anchored[1], trigger)
+        anchors.anchor(runtime)
+    shutil.rmtree(anchors.directory(runtime))
+    with unprotected(dba):
+        dba.execute("DELETE FROM anchors WHERE number = 2")
+    assert found(runtime) == {("anchor 3", None, "gap")}
+
+
+def test_an_anchor_signed_by_somebody_else_is_not_believed(
+    runtime: Runtime, anchored: list[UUID], tmp_path: Path
+) -> None:
+    ours = runtime.settings.signing_directory
+    public = ours / f"{keys.signer(ours, may_make=False).name}.pub"
+    aside = shutil.copy(public, tmp_path / "ours.pub")
+    shutil.rmtree(ours)
+    assert {says for _, _, says in found(runtime)} == {"signed"}
+    keys.make(ours)
+    assert {says for _, _, says in found(runtime)} == {"signed"}
+    assert found(runtime, trusted=[Path(aside)]) == set()
+
+
+def test_a_lost_signing_key_is_not_replaced_in_silence(runtime: Runtime, anchored: list[UUID], client: Client) -> None:
+    (runtime.settings.signing_directory / keys.SIGNING).unlink()
+    applied(client, anchored[1], "block")
+    with pytest.raises(keys.KeyFault, match="--new"):
+        anchors.anchor(runtime)
+    keys.make(runtime.settings.signing_directory)
+    assert anchors.anchor(runtime) == 1
+    assert found(runtime) == set()
+
+
+@pytest.mark.parametrize("what", ["json", "sig", "heads.gz"])
+def test_a_file_changed_does_not_count(runtime: Runtime, anchored: list[UUID], dba: Dba, what: str) -> None:
+    (path,) = anchors.directory(runtime).glob(f"anchor-*.{what}")
+    content = path.read_bytes()
+    path.chmod(0o640)
+    path.write_bytes(gzip.compress(b"") if what == "heads.gz" else content.replace(b'"heads": 4', b'"heads": 5') + b" ")
+    with unprotected(dba):
+        dba.execute("DELETE FROM anchor_heads")
+        dba.execute("DELETE FROM anchors")
+    assert {says for _, _, says in found(runtime)} == {"changed"}
+
+
+def test_anchors_copied_elsewhere_are_checked_too(
+    runtime: Runtime, anchored: list[UUID], dba: Dba, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(anchors.directory(runtime), copy)
+    shutil.rmtree(anchors.directory(runtime))
+    cut_tail(dba, anchored[1], keep=4)
+    with unprotected(dba):
+        dba.execute("DELETE FROM anchor_heads")
+        dba.execute("DELETE FROM anchors")
+    assert found(runtime) == set()
+    assert (str(anchored[1]), 6, "cut") in found(runtime, places=[copy])
+
+
+def test_an_anchor_interrupted_before_it_was_filed_is_filed_by_the_next(
+    runtime: Runtime, anchored: list[UUID], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied(client, anchored[1], "block")
+    with monkeypatch.context() as patched:
+        patched.setattr(anchors, "file_all", lambda _: None)
+        assert anchors.anchor(runtime) == 1
+    assert len(anchors.filed(anchors.directory(runtime))) == 1
+    assert anchors.anchor(runtime) == 0
+    assert len(anchors.filed(anchors.directory(runtime))) == 2
+    assert found(runtime) == set()
+
+
+def test_the_doctor_says_when_anchors_are_overdue(
+    runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
+) -> None:
+    def finding() -> str:
+        return next(each.level for each in examine(runtime) if each.check == "anchors")
+
+    assert finding() == "ok"
+    with unprotected(dba):
+        dba.execute("UPDATE anchors SET made_at = made_at - interval '4 hours'")
+    assert finding() == "warn"
+    applied(client, anchored[1], "block")
+    anchors.anchor(runtime)
+    assert finding() == "ok"
+
+
+def test_the_moves_that_postgresql_enforces_changed(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+    with unprotected(dba):
+        dba.execute("INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done')")
+    assert found(runtime) == {("definition story 1.0.0", None, "changed")}

@@ -1,0 +1,118 @@
+"""Heartbeats of the execution engine's workers: two missed, and they have crashed (SSOT 2.1.3, invariants 1 and 2)."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.crewing import hand, row, silence
+from tests.driving import drain_all, state, trail
+from workers import sweeping
+from workers.client import Client
+from workers.crew import member
+from workers.crew.agent import ShutDown, heartbeat
+from workers.runtime import Runtime
+from workflows.errors import UnknownInstance
+
+pytestmark = pytest.mark.integration
+MISSED = 121.0  # two heartbeats of 60 s, and a second
+WAYS = {
+    "IDLE": ("initialization_complete",),
+    "BUSY": ("initialization_complete", "task_assigned"),
+    "DRAINING": ("initialization_complete", "task_assigned", "shutdown_requested"),
+    "TERMINATED": ("initialization_complete", "shutdown_requested"),
+    "SPAWNING": (),
+}
+Spawn = Callable[[str], UUID]
+
+
+@pytest.fixture
+def spawn(runtime: Runtime, client: Client, project: UUID) -> Spawn:
+    """Makes a worker called U, in a state."""
+
+    def do(wanted: str) -> UUID:
+        made = UUID(str(client.create("uet_worker", "U", project_id=project)["id"]))
+        for trigger in WAYS[wanted]:
+            client.fire(made, trigger, by="engine")
+        drain_all(runtime)
+        assert state(client, made) == wanted
+        return made
+
+    return do
+
+
+@pytest.fixture
+def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], int | None]:
+    def run() -> int | None:
+        dba.execute("DELETE FROM sweeps")
+        found = sweeping.run(runtime, "heartbeats")
+        drain_all(runtime)
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("standing", ["IDLE", "BUSY", "DRAINING"])
+def test_who_misses_two_heartbeats_has_crashed(
+    client: Client, dba: "psycopg.Connection[Any]", spawn: Spawn, sweep: Callable[[], int | None], standing: str
+) -> None:
+    worker = spawn(standing)
+    silence(dba, worker, MISSED - 2, "uet_workers")
+    assert sweep() == 0
+    assert state(client, worker) == standing
+    silence(dba, worker, MISSED, "uet_workers")
+    assert sweep() == 1
+    assert sweep() == 0
+    last = client.history(worker)[-1]
+    assert (last["from_state"], last["trigger"], last["to_state"]) == (standing, "worker_crashed", "TERMINATED")
+    assert (last["triggered_by"], last["metadata"]["reason"]) == ("heartbeats", "worker U fell silent")
+    assert row(dba, "uet_workers", worker)["terminated_at"] == last["created_at"]
+
+
+@pytest.mark.parametrize("standing", ["SPAWNING", "TERMINATED"])
+def test_nobody_waits_for_one_that_owes_no_heartbeat(
+    client: Client, dba: "psycopg.Connection[Any]", spawn: Spawn, sweep: Callable[[], int | None], standing: str
+) -> None:
+    worker = spawn(standing)
+    silence(dba, worker, 100 * MISSED, "uet_workers")
+    assert sweep() == 0
+    assert state(client, worker) == standing
+
+
+def test_heartbeats_are_owed_from_idle_on_however_long_it_was_spawning(
+    runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", spawn: Spawn, sweep: Callable[[], int | None]
+) -> None:
+    worker = spawn("SPAWNING")
+    silence(dba, worker, 10 * MISSED, "uet_workers")
+    client.fire(worker, "initialization_complete", by="engine")
+    drain_all(runtime)
+    assert sweep() == 0
+    assert state(client, worker) == "IDLE"
+
+
+def test_one_that_is_heard_of_stays_and_its_instance_is_not_touched(
+    runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", spawn: Spawn, sweep: Callable[[], int | None]
+) -> None:
+    worker, other = spawn("BUSY"), hand(runtime)
+    silence(dba, worker, MISSED, "uet_workers")
+    before = client.show(worker)["updated_at"]
+    assert heartbeat("U", runtime) == heartbeat(str(worker), runtime) == "BUSY"
+    assert heartbeat("hand", runtime) == "idle"
+    assert member.heartbeat(runtime, [worker, other]).keys() == {worker, other}
+    assert sweep() == 0
+    assert client.show(worker)["updated_at"] == before
+    assert trail(client, worker) == list(WAYS["BUSY"])
+
+
+def test_one_that_has_ended_is_told_so_and_who_is_no_worker_too(
+    runtime: Runtime, client: Client, project: UUID, spawn: Spawn
+) -> None:
+    spawn("TERMINATED")
+    with pytest.raises(ShutDown, match="'U' is shut down"):
+        heartbeat("U", runtime)
+    client.create("story", "S-1", project_id=project)
+    for name in ("S-1", "nobody"):
+        with pytest.raises(UnknownInstance, match=f"no worker is called '{name}'"):
+            heartbeat(name, runtime)

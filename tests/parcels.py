@@ -1,0 +1,91 @@
+"""Several versions of one machine, for tests of what becomes of instances between them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from db import definitions, operators
+from db.connect import transaction
+from workers import births
+from workers.births import Birth
+from workers.runtime import Runtime
+from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, Guard, Link, T
+from workflows.fields import name
+from workflows.orchestration.guards import retries_left
+
+VOTED = Guard("two_said_so", lambda case: bool(case.votes - {case.by}), "another must say so too", wait=True)
+
+PARCEL_1_0 = Definition(
+    type="parcel",
+    version="1.0.0",
+    summary="A parcel, from packed to delivered.",
+    states=("packed", "sent", "stopped", "delivered", "lost"),
+    initial="packed",
+    terminal=frozenset({"delivered", "lost"}),
+    transitions=(
+        T("send", "packed", "sent"),
+        T("stop", "sent", "stopped", approval=ApprovalPoint()),
+        T("go_on", "stopped", "sent", when=(VOTED,)),
+        T("deliver", "sent", "delivered"),
+        T("lose", ("sent", "stopped"), "lost", severity="error"),
+        T("weigh", "packed", "packed", effects=(Effect("notice", done="weighed"),)),
+        T("weighed", "packed", "packed"),
+    ),
+    deadlines=MappingProxyType({"sent": Deadline(3600.0, "lose")}),
+)
+
+# The same and one move more.
+PARCEL_1_1 = replace(
+    PARCEL_1_0,
+    version="1.1.0",
+    transitions=(*PARCEL_1_0.transitions, T("call_back", "sent", "packed")),
+    links=(Link("crate", type="parcel", context_key="crate", inverse="parcels"),),
+)
+
+# Other names, another deadline, a field that must be there, no `stop` and no `weighed`.
+PARCEL_2_0 = replace(
+    PARCEL_1_1,
+    version="2.0.0",
+    states=("packed", "under_way", "delivered", "lost"),
+    transitions=(
+        T("send", "packed", "under_way"),
+        T("deliver", "under_way", "delivered"),
+        T("lose", "under_way", "lost", severity="error"),
+        T("weigh", "packed", "packed"),
+    ),
+    deadlines=MappingProxyType({"packed": Deadline(600.0, "send"), "under_way": Deadline(60.0, "lose")}),
+    fields=(Field("address", name, "an address", required=True),),
+)
+
+# Its guards count what such an instance has nowhere.
+PARCEL_3_0 = replace(
+    PARCEL_1_0,
+    version="3.0.0",
+    transitions=(*PARCEL_1_0.transitions, T("again", "sent", "packed", when=(retries_left,))),
+)
+
+WORKFLOWS: Mapping[tuple[str, str], Definition] = {
+    (each.type, each.version): each for each in (PARCEL_1_0, PARCEL_1_1, PARCEL_2_0, PARCEL_3_0)
+}
+
+
+def record(runtime: Runtime, *operating: str) -> None:
+    """Record what the runtime knows, and make operators."""
+    with transaction(runtime.database) as connection:
+        definitions.record(connection, runtime.catalogue)
+        operators.grant(connection, operating, by="test")
+
+
+def born(
+    runtime: Runtime, type_: str, version: str, entity_id: str, project: UUID, context: Mapping[str, Any] | None = None
+) -> UUID:
+    """An instance under a version that need not be the newest."""
+    definition = runtime.catalogue.get(type_, version)
+    birth = Birth(definition, entity_id, project, "test", context or {}, uuid7())
+    with transaction(runtime.database) as connection:
+        births.deliver(connection, [birth])
+    return birth.id

@@ -1,0 +1,234 @@
+"""A run carried out by a crew: workers claim for themselves, report under their claims, fall silent, leave and drain.
+
+What a kill is to PostgreSQL: heartbeats that stop, and after that, perhaps, a report that comes too late.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, LiteralString, TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis import note
+from uuid_utils.compat import uuid7
+
+from beat import silence
+from db.connect import transaction
+from tests import crewing
+from tests.property.play import Play, answer, interfere
+from tests.property.run_things import Task
+from workers.crew import claims, member
+from workers.crew.claims import Claim, StaleClaim
+from workers.crew.member import EXECUTE, Enlistment
+from workers.crew.report import Report
+
+T = TypeVar("T")
+
+MOST = 3  # workers at a time
+SILENT_SECONDS, GONE_SECONDS = 120.0, 300.0
+ENDS = (
+    *[Report("execution_completed", {"exit_code": 0})] * 3,
+    Report("execution_failed", {"exit_code": 1, "error": "no"}),
+    Report("timeout_exceeded", {"error": "too slow"}),
+)
+RULES: dict[str, LiteralString] = {
+    "1.5.7 (3) a worker's load is what it holds, and no more than it may": """
+        SELECT w.name, w.current_load FROM workers w
+         WHERE w.current_load > w.max_concurrent_tasks
+            OR w.current_load <> (SELECT count(*) FROM task_claims c
+                                   WHERE c.worker_id = w.worker_id AND c.ended_at IS NULL)""",
+    "1.5.3 who can take no more is busy, and only who can take no more": """
+        SELECT name, state FROM workers w WHERE state = 'busy' AND current_load < max_concurrent_tasks
+            OR state = 'idle' AND current_load = max_concurrent_tasks
+               AND EXISTS (SELECT FROM task_claims c WHERE c.worker_id = w.worker_id AND c.revoked_at IS NULL
+                              AND c.ended_at IS NULL)""",
+    "1.5.7 (5, 7) who is shut down holds nothing": """
+        SELECT name FROM workers w WHERE state = 'shutdown'
+           AND (shutdown_at IS NULL OR current_load > 0
+                OR EXISTS (SELECT FROM task_claims c WHERE c.worker_id = w.worker_id AND c.ended_at IS NULL))""",
+    "1.4.5 (3) a task runs in the hands of the one worker whose claim counts": """
+        SELECT t.task_id FROM tasks t
+         WHERE (SELECT array_agg(c.worker_id) FROM task_claims c
+                 WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL)
+               IS DISTINCT FROM CASE t.state WHEN 'running' THEN ARRAY[t.worker_id] END""",
+}
+
+
+@dataclass
+class Worker:
+    """One of the crew, as whoever started it knows it. `claims` are those it has not let go of."""
+
+    id: UUID
+    claims: list[Claim] = field(default_factory=list)
+
+
+@dataclass
+class Crew:
+    """Those who carry out one run, and who of them is there. Whatever happens, the model is told what it should do."""
+
+    play: Play
+    chances: Random
+    workers: list[Worker] = field(default_factory=list)
+
+    @property
+    def runtime(self) -> Any:
+        return self.play.stage.runtime
+
+    def take(self, verb: str) -> None:
+        """One thing happens; afterwards everything is as the model says, and the crew's own rules hold."""
+        getattr(self, verb)()
+        self.play.end_step()
+        found = {name: self.play.stage.dba.execute(rule).fetchall() for name, rule in RULES.items()}
+        assert {name: rows for name, rows in found.items() if rows} == {}
+
+    def hire(self) -> None:
+        if len(self.workers) < MOST:
+            ids, world = self.play.stage.ids, self.play.world
+            enlistment = Enlistment(
+                f"hand-{uuid7()}",
+                (EXECUTE,),
+                {"workstreams": [str(ids[each.name]) for each in world.workstreams]},  # of other runs they see nothing
+                self.chances.randint(1, 2),
+            )
+            self.workers.append(Worker(member.enlist(self.runtime, enlistment)))
+
+    def claim(self) -> None:
+        """A worker asks for work: it gets some exactly if there is any, and it has room."""
+        if not (worker := self._one_of(self.workers)) or not self._is_alive(worker):
+            return
+        queued = {self.play.stage.ids[task.name]: task for task in self._open() if task.state == "queued"}
+        may = self._state_of(worker) == ("idle", True)
+        claim = claims.take(self.runtime, worker.id)
+        assert (claim is not None) == (may and bool(queued))
+        if claim is not None:
+            note(f"{queued[claim.task_id].name}: claimed")
+            assert self.play.world.told(queued[claim.task_id], "worker_started")
+            worker.claims.append(claim)
+
+    def finish(self) -> None:
+        """A worker reports; where its claim no longer counts, nothing comes of it."""
+        if not (worker := self._one_of(each for each in self.workers if each.claims)):
+            return
+        claim, report = self.chances.choice(worker.claims), self.chances.choice(ENDS)
+        worker.claims.remove(claim)
+        self._report(claim, report)
+
+    def silent(self) -> None:
+        """Heartbeats stop: for so long that a busy worker is given up, or anybody is."""
+        if worker := self._one_of(self.workers):
+            self._fall_silent(worker, self.chances.choice([SILENT_SECONDS, GONE_SECONDS]))
+
+    def killed(self) -> None:
+        """As `silent`, for ever; but what it had done is reported all the same, too late."""
+        if worker := self._one_of(self.workers):
+            self._fall_silent(worker, GONE_SECONDS)
+            self.play.end_step()
+            self._sweep()  # one that was busy was unresponsive first
+            self._let_go(worker)
+
+    def heard_of(self) -> None:
+        """Everybody who is there says so; who was given up for dead goes, its reports come too late."""
+        for worker in list(self.workers):
+            self._is_alive(worker)
+
+    def leave(self) -> None:
+        """A worker goes, and what it holds is given back."""
+        if worker := self._one_of(self.workers):
+            self._lose(worker)
+            member.leave(self.runtime, worker.id, "left")
+            self.play.stage.settle()
+            self._let_go(worker)
+
+    def drain(self) -> None:
+        """A worker is to go once it holds nothing: it takes no more."""
+        if worker := self._one_of(self.workers):
+            member.drain(self.runtime, worker.id)
+
+    def others(self) -> None:
+        """A gate's command ends, a retry's time comes, a workstream lands."""
+        if thing := self._one_of(each for each in self.play.world.open() if each.state not in ("queued", "running")):
+            answer(self.play, thing, self.chances)
+
+    def time_passes(self) -> None:
+        """A task takes too long."""
+        if task := self._one_of(each for each in self._open() if each.state == "running"):
+            self.play.let_time_pass(task)
+
+    def interfere(self) -> None:
+        """A person wants something no more."""
+        interfere(self.play, self.chances)
+
+    def carry_on(self) -> None:
+        """Work until the run has ended."""
+        world = self.play.world
+        self.play.say(world.run, "start")
+        for _ in range(40 * len(world.things())):
+            if world.run.ended and not world.open():
+                while self.workers:
+                    self.take("leave")
+                return
+            for verb in ("heard_of", "hire", "claim", "finish", "others"):
+                self.take(verb)
+        raise AssertionError("it does not end")
+
+    def _is_alive(self, worker: Worker) -> bool:
+        """It says that it is; one that was given up for dead is told so, and goes."""
+        if not member.heartbeat(self.runtime, [worker.id]):
+            self._let_go(worker)
+            return False
+        self.play.stage.settle()
+        return True
+
+    def _fall_silent(self, worker: Worker, seconds: float) -> None:
+        crewing.silence(self.play.stage.dba, worker.id, seconds + 1)
+        if seconds >= GONE_SECONDS or self._state_of(worker)[0] == "busy":
+            note("a worker falls silent")
+            self._lose(worker)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        with transaction(self.runtime.database) as connection:
+            silence.heartbeats(connection, silent_seconds=SILENT_SECONDS, gone_seconds=GONE_SECONDS)
+
+    def _lose(self, worker: Worker) -> None:
+        """What it runs is taken from it, which is a failure like another."""
+        for claim in worker.claims:
+            if claims.still_held(self.runtime, claim.token):
+                assert self.play.world.told(self._task(claim), "execution_failed")
+
+    def _let_go(self, worker: Worker) -> None:
+        """It is gone; what it still reports is refused."""
+        self.workers.remove(worker)
+        for claim in worker.claims:
+            with pytest.raises(StaleClaim):
+                claims.finish(self.runtime, worker.id, claim.token, ENDS[0])
+
+    def _report(self, claim: Claim, report: Report) -> None:
+        if not claims.still_held(self.runtime, claim.token):
+            with pytest.raises(StaleClaim):
+                claims.finish(self.runtime, claim.worker_id, claim.token, report)
+            return
+        note(f"{self._task(claim).name}: {report.trigger}")
+        claims.finish(self.runtime, claim.worker_id, claim.token, report)
+        assert self.play.world.told(self._task(claim), report.trigger)
+
+    def _task(self, claim: Claim) -> Task:
+        ids = self.play.stage.ids
+        return next(task for task in self.play.world.tasks if ids[task.name] == claim.task_id)
+
+    def _open(self) -> Iterable[Task]:
+        return (each for each in self.play.world.open() if isinstance(each, Task))
+
+    def _state_of(self, worker: Worker) -> tuple[str, bool]:
+        """Its state, and whether it has room and takes more."""
+        found = self.play.stage.dba.execute(
+            "SELECT state, current_load < max_concurrent_tasks AND NOT draining FROM workers WHERE worker_id = %s",
+            (worker.id,),
+        ).fetchone()
+        assert found
+        return found[0], found[1]
+
+    def _one_of(self, things: Iterable[T]) -> T | None:
+        found = [*things]
+        return self.chances.choice(found) if found else None

@@ -1,0 +1,223 @@
+"""Bring an instance of any shipped machine to any of its states: by the engine, with what its guards ask for.
+
+What guards look at is arranged as it would be: linked instances stand where they must, counts say what the scheduler
+would have counted.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.types.json import Jsonb
+from uuid_utils.compat import uuid7
+
+from db.connect import transaction
+from db.requests import lane_of
+from workers import births
+from workers.births import Birth
+from workers.client import Client, Receipt
+from workers.runtime import Runtime
+from workflows.definition import Definition, Transition
+
+Said = dict[str, Any]
+LINK = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, %s, %s, %s)"
+UNLINK = "DELETE FROM workflow_links WHERE source_id = %s AND role = %s"
+
+
+def path(definition: Definition, state: str) -> list[Transition]:
+    """The shortest way from where a machine begins to one of its states."""
+    ways: dict[str, list[Transition]] = {definition.initial: []}
+    frontier = deque([definition.initial])
+    while state not in ways:
+        source = frontier.popleft()
+        for move in definition.transitions:
+            if source in move.sources and move.dest not in ways:
+                ways[move.dest] = [*ways[source], move]
+                frontier.append(move.dest)
+    return ways[state]
+
+
+@dataclass
+class Walker:
+    """One project's instances, each standing where it is wanted."""
+
+    runtime: Runtime
+    dba: "psycopg.Connection[Any]"
+    project: UUID = field(default_factory=uuid7)
+    parents: dict[str, UUID] = field(default_factory=dict)
+
+    def get(self, type_: str, version: str | None = None) -> Definition:
+        return self.runtime.catalogue.get(type_, version)
+
+    def at(self, definition: Definition, state: str, **context: Any) -> UUID:
+        """A new instance that stands in `state`."""
+        made = self.born(definition, **context)
+        self.lead(definition, made, state)
+        return made
+
+    def lead(self, definition: Definition, made: UUID, state: str) -> None:
+        """Lead a newborn instance to `state`."""
+        for move in path(definition, state):
+            self.go(definition, made, move)
+
+    def born(self, definition: Definition, **context: Any) -> UUID:
+        """A new instance, with what its type must say of itself."""
+        number = uuid7()
+        said = self._context(definition, number) | context
+        birth = Birth(definition, f"{definition.type}-{number}", self.project, "walker", said)
+        with transaction(self.runtime.database) as connection:
+            births.deliver(connection, [birth])
+        return birth.id
+
+    def go(self, definition: Definition, made: UUID, move: Transition) -> Mapping[str, Any]:
+        """Make one move; its event."""
+        said: Said = {}
+        for guard in move.when:
+            said |= ARRANGED.get(guard.name, _nothing)(self, definition, made)
+        settled = self.ask(made, move.trigger, **said)
+        assert settled.status == "applied", settled
+        event = Client(self.runtime).history(made)[-1]
+        assert (event["trigger"], event["to_state"]) == (move.trigger, move.dest)
+        return event
+
+    def ask(self, made: UUID, trigger: str, **said: Any) -> Receipt:
+        """Fire a trigger; what became of it."""
+        client = Client(self.runtime)
+        receipt = client.fire(made, trigger, by="walker", data=said)
+        while self.runtime.applier.apply_lane(lane_of(made)).taken:
+            pass
+        return client.wait([receipt.request_id], timeout_seconds=0)[0]
+
+    def link(self, source: UUID, role: str, inverse: str, target: UUID) -> None:
+        """Let `source` name `target`, and nobody else, in that role."""
+        self.dba.execute(UNLINK, (source, role))
+        self.dba.execute(LINK, (source, role, inverse, target))
+
+    def count(self, definition: Definition, made: UUID, **counts: int) -> None:
+        """Let the scheduler have counted this."""
+        table, key = {"workstream": ("workstream_counts", "ws_id"), "run": ("run_counts", "run_id")}[definition.type]
+        values = ", ".join(f"{column} = {number}" for column, number in counts.items())
+        self.dba.execute(f"UPDATE {table} SET {values} WHERE {key} = %s", (made,))  # type: ignore[call-overload]
+
+    def parent(self, type_: str, **context: Any) -> UUID:
+        """The one instance of a type that others hang on."""
+        if type_ not in self.parents:
+            self.parents[type_] = self.born(self.get(type_), **context)
+        return self.parents[type_]
+
+    def _context(self, definition: Definition, number: UUID) -> Said:
+        said: Said = {}
+        if definition.version.startswith("0."):
+            return said
+        match definition.type:
+            case "workstream":
+                said = {"run_id": str(self.parent("run"))}
+            case "task":
+                said = {"workstream_id": str(self.parent("workstream"))}
+            case "patch_ledger":
+                patch = "INSERT INTO patches (patch_id, body, created_by) VALUES (%s, 'diff', 'walker')"
+                self.dba.execute(patch, (str(number),))
+                said = {"workstream_id": str(self.parent("workstream")), "patch_id": str(number)}
+            case "test_gate":
+                said = {"gate_type": "UNIT", "command": ["true"]}
+            case "circuit_breaker":
+                said = {"tool_id": str(number)}
+            case "job":
+                said = {"depth": 0, "task_description": "build"}
+        return said
+
+
+def _nothing(walker: Walker, definition: Definition, made: UUID) -> Said:
+    """What holds for an instance that nothing is linked to."""
+    return {}
+
+
+def _nothing_before(walker: Walker, definition: Definition, made: UUID) -> Said:
+    walker.dba.execute(UNLINK, (made, "depends_on"))  # what `_one_before` linked
+    return {}
+
+
+def _one_before(walker: Walker, definition: Definition, made: UUID) -> Said:
+    walker.link(made, "depends_on", "dependents", walker.born(definition))
+    return {}
+
+
+def _failed_gate(role: str, inverse: str) -> Callable[[Walker, Definition, UUID], Said]:
+    def arrange(walker: Walker, definition: Definition, made: UUID) -> Said:
+        walker.link(made, role, inverse, walker.at(walker.get("test_gate"), "FAILED"))
+        return {}
+
+    return arrange
+
+
+def _worker(walker: Walker, definition: Definition, made: UUID) -> Said:
+    return {"worker_id": str(walker.parent("worker"))}
+
+
+def _retries_used_up(walker: Walker, definition: Definition, made: UUID) -> Said:
+    if definition.version.startswith("0."):
+        walker.dba.execute(
+            "UPDATE workflow_instances SET context = context || %s WHERE id = %s", (Jsonb({"max_retries": 0}), made)
+        )
+    else:
+        walker.dba.execute("UPDATE tasks SET max_retries = retry_count WHERE task_id = %s", (made,))
+    return {}
+
+
+def _tasks(state: str, **counts: int) -> Callable[[Walker, Definition, UUID], Said]:
+    """One task of a workstream that stands in `state`: linked to the older ones, counted for the newer."""
+
+    def arrange(walker: Walker, definition: Definition, made: UUID) -> Said:
+        if definition.version.startswith("0."):
+            task = walker.at(walker.get("task", "0.2.0"), state, is_critical=True)
+            walker.link(task, "workstream", "tasks", made)
+        else:
+            walker.count(definition, made, **counts)
+        return {}
+
+    return arrange
+
+
+def _lost_patch(walker: Walker, definition: Definition, made: UUID) -> Said:
+    walker.at(walker.get("patch_ledger"), "quarantined", workstream_id=str(made))
+    return {}
+
+
+def _failed_step(walker: Walker, definition: Definition, made: UUID) -> Said:
+    walker.link(walker.at(walker.get("step"), "S_FAILED"), "workstream", "steps", made)
+    return {}
+
+
+def _idle_worker(walker: Walker, definition: Definition, made: UUID) -> Said:
+    walker.link(made, "workers", "job", walker.born(walker.get("supervised_worker")))
+    return {}
+
+
+ARRANGED: Mapping[str, Callable[[Walker, Definition, UUID], Said]] = {
+    "dependencies_completed": _nothing_before,
+    "steps_before_succeeded": _nothing_before,
+    "gate_dependencies_passed": _nothing_before,
+    "dependency_missing": _one_before,
+    "gate_dependency_failed": _failed_gate("depends_on", "dependents"),
+    "gate_failed": _failed_gate("gates", "judges"),
+    "worker_named": _worker,
+    "worker_identified": _worker,
+    "retries_used_up": _retries_used_up,
+    "task_started": _tasks("completed", completed=1),
+    "critical_failure": _tasks("failed", critical_failures=1),
+    "patch_lost": _lost_patch,
+    "tasks_ended_short": _tasks("failed", failed=1),
+    "run_lost": _tasks("failed", critical_failures=1),
+    "step_failed": _failed_step,
+    "workers_allocated": _idle_worker,
+    "exit_code_expected": lambda *_: {"exit_code": 0},
+    "exit_code_zero": lambda *_: {"exit_code": 0},
+    "exit_code_given": lambda *_: {"exit_code": 0},
+    "exit_code_unexpected": lambda *_: {"exit_code": 1},
+    "reason_given": lambda *_: {"reason": "because"},
+    "authorized": lambda *_: {"authorized_by": "ann"},
+    "compensated": lambda *_: {"compensation": {"compensation_type": "git_revert"}},
+}

@@ -1,0 +1,1 @@
+"""Proofs that leave the database: keys, anchors, exports, and what checks them."""

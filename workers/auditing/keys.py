@@ -1,0 +1,124 @@
+"""The key that signs anchors and exports (Ed25519), and the public keys that are believed.
+
+`anchor.key` signs; every `*.pub` beside it is believed. Whoever can write the database must not be able to write there.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from workflows.errors import InterlockError
+
+SIGNING = "anchor.key"
+
+
+class KeyFault(InterlockError):
+    """The signing key cannot be used, or is not there though it was before. Put it back, or make a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The private key, and the fingerprint of its public one."""
+
+    key: Ed25519PrivateKey
+    name: str
+
+    def sign(self, body: bytes) -> bytes:
+        """64 bytes."""
+        return self.key.sign(body)
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """The first 16 hex digits of the SHA-256 of the raw public key."""
+    return sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()[:16]
+
+
+def signer(directory: Path, *, may_make: bool) -> Signer:
+    """The signing key; made, with its public half beside it, where there is none and there may be one.
+
+    Raises:
+        KeyFault: it is missing, or cannot be read.
+    """
+    path = directory / SIGNING
+    if not path.exists():
+        if not may_make:
+            raise KeyFault(
+                f"the signing key {path} is not there, but there are anchors already. Put it back, or make a new one"
+                " with `interlock audit key --new`; the old public key beside it goes on being believed"
+            )
+        make(directory)
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise KeyFault(f"the signing key {path} cannot be read: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFault(f"the signing key {path} is no Ed25519 key; `openssl genpkey -algorithm ed25519` makes one")
+    name = fingerprint(key.public_key())
+    _publish(directory, key.public_key(), name)
+    return Signer(key, name)
+
+
+def make(directory: Path) -> str:
+    """Make a signing key; its fingerprint. Raises `KeyFault` where there is one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    key = Ed25519PrivateKey.generate()
+    try:
+        handle = os.open(directory / SIGNING, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise KeyFault(f"{directory / SIGNING} is there; move it elsewhere first, it is not overwritten") from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        file.flush()
+        os.fsync(file.fileno())
+    name = fingerprint(key.public_key())
+    _publish(directory, key.public_key(), name)
+    return name
+
+
+def _publish(directory: Path, key: Ed25519PublicKey, name: str) -> None:
+    path = directory / f"{name}.pub"
+    if not path.exists():
+        path.write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def believed(*places: Path) -> dict[str, Ed25519PublicKey]:
+    """Fingerprint -> public key, of every PEM file given and every `*.pub` in a directory given.
+
+    Raises:
+        KeyFault: one of them is no Ed25519 public key.
+    """
+    found: dict[str, Ed25519PublicKey] = {}
+    for place in places:
+        for path in sorted(place.glob("*.pub")) if place.is_dir() else [place] if place.exists() else []:
+            try:
+                key = load_pem_public_key(path.read_bytes())
+            except (OSError, ValueError) as error:
+                raise KeyFault(f"{path} cannot be read as a public key: {error}") from error
+            if not isinstance(key, Ed25519PublicKey):
+                raise KeyFault(f"{path} is no Ed25519 public key")
+            found[fingerprint(key)] = key
+    return found
+
+
+def signed(keys: Mapping[str, Ed25519PublicKey], name: str, body: bytes, signature: bytes) -> bool | None:
+    """Whether the key of that fingerprint signed this; None where it is not believed."""
+    if name not in keys:
+        return None
+    try:
+        keys[name].verify(signature, body)
+    except InvalidSignature:
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""Definitions as forms to be compared: of the code, of a file, of a database; and what differs between two sources."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from db import definitions
+from db.connect import transaction
+from workflows.catalogue import Catalogue
+from workflows.compare import Comparison, compare, numbers
+from workflows.errors import BadInput, UnknownWorkflow
+from workflows.export import recorded
+from workflows.lock import Key, read
+
+Forms = Mapping[Key, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two sources compared: version by version, and which versions only one of them has."""
+
+    comparisons: tuple[Comparison, ...]
+    gone: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """Has every changed definition a number that says so?"""
+        return all(each.right for each in self.comparisons)
+
+
+def of_code(catalogue: Catalogue) -> Forms:
+    """The definitions this process knows."""
+    return {(each.type, each.version): recorded(each) for each in catalogue}
+
+
+def of_database(database: Engine) -> Forms:
+    """The definitions a database has recorded."""
+    with transaction(database) as connection:
+        return {(row["type"], row["version"]): row["body"] for row in definitions.listed(connection)}
+
+
+def of_file(path: Path) -> Forms:
+    """The definitions of a file that `definitions export` or `definitions lock` wrote.
+
+    Raises:
+        BadInput: it cannot be read, or is neither.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from error
+    if not text.lstrip().startswith("["):
+        return read(text, str(path))
+    try:
+        return {(form["type"], form["version"]): _whole(form) for form in json.loads(text)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{path} is not what `interlock definitions export` writes: {error!r}") from error
+
+
+def _whole(form: dict[str, Any]) -> dict[str, Any]:
+    if {"type", "version", "initial", "states", "transitions"} - form.keys():
+        raise KeyError("type, version, initial, states or transitions")
+    return form
+
+
+def two(old: Forms, new: Forms, type_: str, older: str, newer: str) -> Difference:
+    """Compare one version of a type, as `old` has it, with another, as `new` has it.
+
+    Raises:
+        UnknownWorkflow: one of them is not there.
+        BadInput: the first is newer than the second.
+    """
+    if numbers(older) > numbers(newer):
+        raise BadInput(f"{older} is newer than {newer}: name the older version first")
+    return Difference((compare(_get(old, type_, older), _get(new, type_, newer)),))
+
+
+def _get(forms: Forms, type_: str, version: str) -> Mapping[str, Any]:
+    try:
+        return forms[type_, version]
+    except KeyError:
+        known = ", ".join(each for type__, each in forms if type__ == type_) or "none of that type"
+        raise UnknownWorkflow(f"no {type_} {version} there. There are: {known}.") from None
+
+
+def same(old: Forms, new: Forms, type_: str | None = None) -> Difference:
+    """Compare each version of two sources with itself: none may have changed, and new ones need the right number."""
+
+    def of_type(forms: Forms) -> dict[Key, Mapping[str, Any]]:
+        return {key: form for key, form in forms.items() if type_ in (None, key[0])}
+
+    before, after = of_type(old), of_type(new)
+    if type_ and not (before or after):
+        raise UnknownWorkflow(f"neither has a type {type_!r}.")
+    both = [compare(before[key], after[key]) for key in before if key in after]
+    added = [key for key in after if key not in before]
+    return Difference(
+        tuple([each for each in both if each.changes] + list(_successors(before, after, added))),
+        gone=tuple(" ".join(key) for key in before if key not in after),
+        new=tuple(" ".join(key) for key in added),
+    )
+
+
+def _successors(before: Forms, after: Forms, added: list[Key]) -> Iterator[Comparison]:
+    for type_, version in added:
+        earlier = [each for type__, each in before if type__ == type_ and numbers(each) < numbers(version)]
+        if earlier:
+            yield compare(before[type_, max(earlier, key=numbers)], after[type_, version])

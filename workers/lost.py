@@ -1,0 +1,110 @@
+"""What was committed after a backup was taken, as far as somebody was told of it: the journal, the Redis stream."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from redis import Redis
+from sqlalchemy import Engine
+
+from db import history
+from db.connect import transaction
+from workers.stream import STREAM
+from workflows.errors import BadInput
+
+AT_ONCE = 2_000
+MARGIN = timedelta(minutes=10)  # transactions that were running while the backup was taken
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event as somebody else was told of it."""
+
+    workflow_id: UUID
+    seq: int
+    event_id: str
+    entity: str
+    trigger: str
+    to_state: str
+    at: str
+
+
+def of_journal(place: Path, since: datetime) -> Iterator[Told]:
+    """The events of a journal (its directory, or a file of it) from shortly before `since` on.
+
+    Raises:
+        BadInput: there is none; or a line is no event.
+    """
+    files = sorted(place.glob("transitions*.jsonl")) if place.is_dir() else [place]
+    if not files or not files[0].exists():
+        raise BadInput(f"{place}: no journal (transitions.jsonl) is there")
+    for file in files:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    told = _journaled(json.loads(line))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise BadInput(f"{file}, line {number}: no event of the journal ({error})") from error
+                if datetime.fromisoformat(told.at) > since - MARGIN:
+                    yield told
+
+
+def of_stream(redis: "Redis", since: datetime) -> Iterator[Told]:
+    """The events of the stream `interlock:events` from shortly before `since` on."""
+    after = "-"
+    while entries := redis.xrange(STREAM, min=after, count=AT_ONCE):
+        for _, each in entries:
+            fields: dict[str, Any] = {_text(key): _text(value) for key, value in (each or {}).items()}
+            if datetime.fromisoformat(fields["created_at"]) > since - MARGIN:
+                yield Told(
+                    UUID(fields["workflow_id"]),
+                    int(fields["seq"]),
+                    fields["event_id"],
+                    f"{fields['type']}/{fields['entity_id']}",
+                    fields["trigger"],
+                    fields["to_state"],
+                    fields["created_at"],
+                )
+        after = f"({_text(entries[-1][0])}"
+
+
+def lost(database: Engine, told: Iterable[Told]) -> list[Told]:
+    """Those that history does not have.
+
+    Raises:
+        DBAPIError: the database is away.
+    """
+    found: list[Told] = []
+    events = iter(told)
+    while batch := list(islice(events, AT_ONCE)):
+        with transaction(database) as connection:
+            gone = history.missing(connection, [(each.workflow_id, each.seq, each.event_id) for each in batch])
+        found += [batch[place] for place in gone]
+    return found
+
+
+def _journaled(event: dict[str, Any]) -> Told:
+    context = event["context"]
+    return Told(
+        UUID(context["workflow_id"]),
+        int(context["seq"]),
+        event["event_id"],
+        f"{event['entity_type']}/{event['entity_id']}",
+        event["trigger"],
+        event["to_state"],
+        event["timestamp"].replace("Z", "+00:00"),
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def entities(events: Sequence[Told]) -> dict[str, str]:
+    """Entity -> the state it had come to, of lost events."""
+    return {each.entity: each.to_state for each in events}

@@ -1,0 +1,260 @@
+"""Move live instances to another version of their definition: each in one transaction, under its lane's lock.
+
+Interrupted, it can be run again: what has moved is not found any more under the old version.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection, Engine, RowMapping
+from sqlalchemy.exc import DBAPIError
+from uuid_utils.compat import uuid7
+
+from db import instances, requests, typed, versions
+from db.connect import retryable, transaction
+from workers import births
+from workers.births import Birth
+from workers.firing import named
+from workers.overrides.operation import require_operator
+from workflows.catalogue import Catalogue
+from workflows.definition import Definition
+from workflows.errors import BadInput, UnknownInstance, UnknownWorkflow
+from workflows.migration import MIGRATE, Form, Open, Subject, clock, destination, obstacles
+
+log = structlog.get_logger()
+
+TRIES = 5  # a deadlock or a lost connection: the same transaction may succeed the next time
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to move: instances of a type from one version to another.
+
+    Attributes:
+        type, old, new: the type and its two versions.
+        by, reason: the operator, and why; both are kept in each event.
+        renamed: states that the new version lacks -> those to stand in instead.
+        only: these instances; None for all that have not ended.
+        dry_run: try each one for real and undo it again.
+    """
+
+    type: str
+    old: str
+    new: str
+    by: str
+    reason: str
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    only: Sequence[UUID] | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """An instance that cannot move as it is, and everything that stands in its way."""
+
+    id: UUID
+    entity_id: str
+    state: str
+    why: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Migrated:
+    """What a migration did, or in a dry run would do."""
+
+    found: int = 0
+    moved: int = 0
+    stays: list[Stays] = field(default_factory=list)
+
+
+class _Undone(Exception):
+    """A dry run's transaction is rolled back with this."""
+
+
+def migrate(
+    database: Engine, catalogue: Catalogue, order: Order, progress: Callable[[int, int], None] = lambda _, __: None
+) -> Migrated:
+    """Move every instance that fits; name the others, each with what stands in its way.
+
+    Args:
+        database, catalogue: where, and the definitions this process knows.
+        order: what is to move, who says so and why.
+        progress: told how many instances were looked at, and of how many.
+
+    Raises:
+        NotAnOperator: `order.by` is none.
+        UnknownWorkflow: the new version is not in the code or not recorded, or the old one is not recorded.
+        BadInput: a name or a mapping makes no sense.
+        DBAPIError: the infrastructure failed; what moved before has moved, and running it again goes on.
+    """
+    with transaction(database) as connection:
+        crossing = _crossing(connection, catalogue, order)
+        total = versions.count_live(connection, order.type, order.old) if order.only is None else len(order.only)
+    done = Migrated()
+    with database.connect() as reading:
+        for page in versions.pages(reading, order.type, order.old, order.only):
+            reading.rollback()  # between pages nothing is held
+            for instance_id in page:
+                done.found += 1
+                came = crossing.take(database, instance_id)
+                if isinstance(came, Stays):
+                    done.stays.append(came)
+                else:
+                    done.moved += came
+                progress(done.found, max(total, done.found))
+    log.info("migrated", type=order.type, old=order.old, new=order.new, moved=done.moved, stay=len(done.stays))
+    return done
+
+
+def _crossing(connection: Connection, catalogue: Catalogue, order: Order) -> "_Crossing":
+    named("by", order.by)
+    if not order.reason.strip():
+        raise BadInput("say why, with --reason: it is kept in each event")
+    require_operator(connection, order.by)
+    if order.old == order.new:
+        raise BadInput(f"{order.type} {order.old} is the version they are under already")
+    new = catalogue.get(order.type, order.new)
+    old, recorded = (versions.form(connection, order.type, version) for version in (order.old, order.new))
+    if old is None or recorded is None:
+        missing = order.old if old is None else order.new
+        raise UnknownWorkflow(f"{order.type} {missing} is not recorded in this database. Run `interlock migrate`.")
+    for state, dest in order.renamed.items():
+        if wrong := _wrong(old, new, state, dest):
+            raise BadInput(f"--map {state}={dest}: {wrong}")
+    return _Crossing(order, old, new)
+
+
+def _wrong(old: Form, new: Definition, state: str, dest: str) -> str | None:
+    if state not in old["states"]:
+        return f"{old['type']} {old['version']} has no state {state!r}"
+    if state in new.states:
+        return f"{new.version} has {state!r} too, and what stands there stays there"
+    if dest not in new.states:
+        return f"{new.version} has no state {dest!r}. It has: {', '.join(new.states)}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """The way from one version to another, for one instance after the other."""
+
+    order: Order
+    old: Form
+    new: Definition
+
+    def take(self, database: Engine, instance_id: UUID) -> Stays | bool:
+        """Move one instance; why it stays, or whether it moved (False: it had moved on by itself)."""
+        for left in reversed(range(TRIES)):
+            try:
+                return self._try(database, instance_id)
+            except DBAPIError as error:
+                if not (left and retryable(error)):
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _try(self, database: Engine, instance_id: UUID) -> Stays | bool:
+        row: RowMapping | None = None
+        try:
+            with transaction(database) as connection:
+                row = versions.lock(connection, instance_id)
+                if row is None or row["definition_version"] != self.order.old or self._ended(row):
+                    return False
+                subject = self._subject(connection, row)
+                if why := obstacles(self.old, self.new, subject, self.order.renamed):
+                    return _stays(row, *why)
+                self._move(connection, row, subject)
+                versions.check_now(connection)
+                if self.order.dry_run:
+                    raise _Undone
+        except _Undone:
+            return True
+        except UnknownInstance as error:
+            assert row is not None
+            return _stays(row, f"a link that {self.new.version} declares: {error}")
+        except DBAPIError as error:
+            if retryable(error) or row is None:
+                raise
+            says = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            return _stays(row, f"PostgreSQL refuses it: {says}")
+        return True
+
+    def _ended(self, row: RowMapping) -> bool:
+        return bool(self.old["states"][row["current_state"]]["terminal"])
+
+    def _subject(self, connection: Connection, row: RowMapping) -> Subject:
+        kind = "lineage" if self.new.version.startswith("0.") else self.new.type
+        known = kind in typed.STATEMENTS
+        columns = typed.rows(connection, {kind: [row["id"]]}).get(row["id"]) if known else None
+        return Subject(
+            state=row["current_state"],
+            version=row["version"],
+            context=row["context"],
+            requests=[_open(each) for each in versions.unfinished(connection, row["id"])],
+            reports=versions.reports(connection, row["id"]),
+            row_readable=columns is not None,
+            row=dict(columns or {}),
+        )
+
+    def _move(self, connection: Connection, row: RowMapping, subject: Subject) -> None:
+        dest = destination(self.new, subject.state, self.order.renamed)
+        timers = self._timers(connection, row, subject)
+        versions.migrate(
+            connection,
+            {
+                "id": uuid7(),
+                "workflow_id": row["id"],
+                "seq": row["version"] + 1,
+                "workflow_type": self.order.type,
+                "definition_version": self.order.new,
+                "from_state": subject.state,
+                "to_state": dest,
+                "trigger": MIGRATE,
+                "triggered_by": self.order.by,
+                "metadata": json.dumps(self._says()),
+            },
+        )
+        instances.link(connection, self._links(row))
+        requests.accept(connection, timers)
+
+    def _says(self) -> dict[str, Any]:
+        order = self.order
+        said = {"from_version": order.old, "to_version": order.new, "reason": order.reason}
+        return said | ({"renamed": dict(order.renamed)} if order.renamed else {})
+
+    def _timers(self, connection: Connection, row: RowMapping, subject: Subject) -> list[dict[str, Any]]:
+        """The timer of the state it stands in: what was armed before is bound to a version that it leaves."""
+        age = versions.age_seconds(connection, row["id"])
+        runs_out = clock(self.old, self.new, subject, self.order.renamed, age)
+        if runs_out is None:
+            return []
+        timer = births.timer(row["id"], row["version"] + 1, runs_out.deadline)
+        if runs_out.kept:
+            for each in versions.unfinished(connection, row["id"]):
+                if each["origin"] == "timer" and each["bound_version"] == row["version"]:
+                    timer["not_before"] = each["not_before"]
+        return [timer]
+
+    def _links(self, row: RowMapping) -> list[dict[str, Any]]:
+        """The links that only the new version declares, as its context names them."""
+        known = {link["role"] for link in self.old["links"]}
+        birth = Birth(self.new, row["entity_id"], row["project_id"], row["created_by"], row["context"], row["id"])
+        return [link for link in births.links(birth) if link["role"] not in known]
+
+
+def _stays(row: RowMapping, *why: str) -> Stays:
+    return Stays(row["id"], row["entity_id"], row["current_state"], why)
+
+
+def _open(row: RowMapping) -> Open:
+    return Open(
+        row["request_id"],
+        row["trigger"],
+        row["status"],
+        row["origin"],
+        row["bound_version"],
+        row["held_by"] is not None,
+    )

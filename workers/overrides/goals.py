@@ -1,0 +1,41 @@
+"""Which state each override leads to, by type and lineage (SSOT 5.2)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sqlalchemy import RowMapping
+
+from workers.overrides.operation import CannotOverride, name_of
+
+OLDEST = "0.1."  # seed 000's machines have names of their own for their states
+
+GOALS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "complete-task": {"task": "completed", "step": "S_SUCCESS"},
+        "fail-task": {"task": "failed", "step": "S_FAILED"},
+        "reset-task": {"task": "pending", "step": "S_RETRYING"},
+        "unblock-task": {"task": "pending"},
+        "skip-step": {"task": "cancelled", "step": "S_SUCCESS"},
+        "fail-workstream": {"workstream": "failed", "workstream 0.1": "S_FAILED"},
+        "validate-workstream": {"workstream": "validating", "workstream 0.1": "S_SUCCESS"},
+        "drop-patch": {"patch_ledger": "dropped"},
+        "rollback-patch": {"patch_ledger": "rolled_back"},
+        "reset-breaker": {"circuit_breaker": "CLOSED"},
+    }
+)
+
+
+def goal(command: str, instance: RowMapping) -> str:
+    """The state that an override takes an instance to.
+
+    Raises:
+        CannotOverride: it is not for this type.
+    """
+    types, named = GOALS[command], instance["workflow_type"]
+    oldest = f"{named} 0.1"
+    if instance["definition_version"].startswith(OLDEST) and oldest in types:
+        return types[oldest]
+    if named not in types:
+        wanted = " or a ".join(name for name in types if " " not in name)
+        raise CannotOverride(f"{command} is for a {wanted}; {name_of(instance)} is none")
+    return types[named]

@@ -1,0 +1,154 @@
+"""The spans: `interlock.accept`, `interlock.apply`, `interlock.effect`. Imported only where traces are wanted."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import time_ns
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from sqlalchemy import RowMapping
+
+W3C = TraceContextTextMapPropagator()
+CLOSE_MILLISECONDS = 2_000
+BAD = ("rejected", "dead", "scheduled")
+
+
+def _our_own() -> TracerProvider:
+    resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "interlock")})
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+class Tracing:
+    """One process's spans, given to a provider: the program's own, or ours, which sends them over OTLP."""
+
+    def __init__(self, provider: trace.TracerProvider | None) -> None:
+        self._ours = _our_own() if provider is None else None
+        self._tracer = (provider or self._ours or trace.get_tracer_provider()).get_tracer("interlock")
+
+    @contextmanager
+    def accepting(self, rows: Sequence[dict[str, Any]]) -> Iterator[None]:
+        """A span around the accepting of requests, below the caller's own; the rows get its traceparent."""
+        with self._tracer.start_as_current_span("interlock.accept", kind=SpanKind.PRODUCER) as span:
+            span.set_attribute("interlock.requests", len(rows))
+            if len(rows) == 1:
+                span.set_attributes(_about(rows[0]))
+            if (traceparent := _traceparent(span)) is not None:
+                for row in rows:
+                    row["trace"] = traceparent
+            yield
+
+    def applying(self, due: Sequence[RowMapping]) -> "Applying | None":
+        """Spans for the requests of a round that carry a trace, begun now; None where none does."""
+        traced = [request for request in due if request["trace"]]
+        return Applying({request["seq"]: self._apply(request, len(due)) for request in traced}) if traced else None
+
+    def _apply(self, request: RowMapping, together: int) -> Span:
+        cause = _remote(request["trace"])
+        # A timer may fire days after what armed it: a trace of its own, linked to its cause.
+        timer = request["origin"] == "timer"
+        return self._tracer.start_span(
+            "interlock.apply",
+            context=Context() if timer else cause,
+            links=[Link(trace.get_current_span(cause).get_span_context())] if timer else [],
+            kind=SpanKind.CONSUMER,
+            attributes={
+                **_about(request),
+                "interlock.entity_type": request["workflow_type"],
+                "interlock.entity_id": request["entity_id"],
+                "interlock.origin": request["origin"],
+                "interlock.attempt": request["attempts"] + 1,
+                "interlock.batch": together,
+            },
+        )
+
+    @contextmanager
+    def performing(self, effect: RowMapping) -> Iterator[None]:
+        """A span around the running of an effect, below the move that asked for it."""
+        if not effect["trace"]:
+            yield
+            return
+        attributes = {
+            "interlock.effect": effect["name"],
+            "interlock.effect_id": str(effect["id"]),
+            "interlock.instance": str(effect["workflow_id"]),
+            "interlock.token": effect["token"],
+            "interlock.attempt": effect["attempts"],
+        }
+        with self._tracer.start_as_current_span(
+            "interlock.effect", context=_remote(effect["trace"]), kind=SpanKind.INTERNAL, attributes=attributes
+        ):
+            yield
+
+    def failed(self, error: BaseException) -> None:
+        """The span at work ends in this error."""
+        span = trace.get_current_span()
+        span.record_exception(error)
+        span.set_status(StatusCode.ERROR, f"{type(error).__name__}: {error}"[:500])
+
+    def current(self) -> str | None:
+        """The traceparent of the span at work."""
+        return _traceparent(trace.get_current_span())
+
+    def close(self) -> None:
+        """Send what is still to be sent."""
+        if self._ours is not None:
+            self._ours.force_flush(CLOSE_MILLISECONDS)
+            self._ours.shutdown()
+
+
+@dataclass(slots=True)
+class Applying:
+    """The spans of one round: ended when it is committed, dropped with it when it is not."""
+
+    spans: dict[int, Span]
+    traces: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = ((seq, _traceparent(span)) for seq, span in self.spans.items())
+        self.traces = {seq: traceparent for seq, traceparent in known if traceparent}
+
+    def end(self, settled: Sequence[Mapping[str, Any]]) -> None:
+        """The round is committed: say what became of each request."""
+        now = time_ns()
+        for each in settled:
+            if span := self.spans.get(each["seq"]):
+                span.add_event("committed", timestamp=now)
+                span.set_attribute("interlock.status", each["status"])
+                result = each["result"] or {}
+                for name in ("from", "to", "code"):
+                    if name in result:
+                        span.set_attribute(f"interlock.{name}", result[name])
+                if each["status"] in BAD:
+                    span.set_status(StatusCode.ERROR, str(each["error"] or result.get("message", "")))
+                span.end(now)
+
+
+def _about(row: RowMapping | Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "interlock.request_id": row["request_id"],
+        "interlock.trigger": row["trigger"],
+        "interlock.triggered_by": row["triggered_by"],
+        "interlock.instance": str(row["workflow_id"]),
+    }
+
+
+def _traceparent(span: Span) -> str | None:
+    context = span.get_span_context()
+    if not (context.is_valid and context.trace_flags.sampled):
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
+def _remote(traceparent: str) -> Context:
+    return W3C.extract({"traceparent": traceparent})

@@ -1,0 +1,81 @@
+"""The Redis stream `interlock:events`: a destination of the relay, capped.
+
+An entry's id is the event's place in commit order (`xid-position`), and Redis refuses an id that is not greater than
+the last: so an event that was added before a crash is not added again after it.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import ResponseError
+from sqlalchemy import Connection, RowMapping
+
+from db import history
+from workers.relay import Destination
+from workflows.ids import event_name
+
+STREAM = "interlock:events"
+EPOCH = 2**40  # more transactions than a server makes between a backup and its loss
+ALREADY_THERE = "The ID specified in XADD is equal or smaller"
+
+
+class Stream(Destination):
+    """Every event, in commit order, for whoever reads streams. Redis away: `RedisError`, and the cursor stays.
+
+    Args:
+        redis: where the stream is.
+        maxlen: entries it keeps, about.
+    """
+
+    name = STREAM
+
+    def __init__(self, redis: "Redis", *, maxlen: int) -> None:
+        self._redis, self._maxlen = redis, maxlen
+
+    def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
+        """Add the events; those that are there already are left."""
+        restored = history.epochs(connection)
+        with self._redis.pipeline(transaction=False) as pipe:
+            for event in events:
+                place = f"{named(event['xid'], restored)}-{event['position']}"
+                pipe.xadd(STREAM, _fields(event), id=place, maxlen=self._maxlen, approximate=True)
+            for answer in pipe.execute(raise_on_error=False):
+                if isinstance(answer, Exception) and not _already_there(answer):
+                    raise answer
+
+
+def named(xid: int, restored: Sequence[int]) -> int:
+    """A transaction's number as entries are named: above all that was ever named before a backup was restored.
+
+    What was in the backup keeps its names, so that what the stream has of it already is not added again.
+
+    Args:
+        xid: the transaction's own.
+        restored: the first one after each restore.
+    """
+    return xid + EPOCH * sum(first <= xid for first in restored)
+
+
+def _already_there(answer: Exception) -> bool:
+    return isinstance(answer, ResponseError) and ALREADY_THERE in str(answer)
+
+
+def _fields(event: RowMapping) -> dict[Any, Any]:
+    return {
+        "event_id": event_name(event["id"]),
+        "workflow_id": str(event["workflow_id"]),
+        "type": event["workflow_type"],
+        "entity_id": event["entity_id"],
+        "project_id": str(event["project_id"]),
+        "seq": event["seq"],
+        "from_state": event["from_state"],
+        "to_state": event["to_state"],
+        "trigger": event["trigger"],
+        "triggered_by": event["triggered_by"] or "",
+        "request_id": event["request_id"] or "",
+        "severity": event["severity"],
+        "metadata": json.dumps(event["metadata"]),
+        "created_at": event["created_at"].isoformat(),
+    }

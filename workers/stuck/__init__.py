@@ -1,0 +1,1 @@
+"""Who stands still, why, and the command that would help (SSOT 5.1)."""

@@ -1,0 +1,166 @@
+"""Find what is stuck and say why: a few queries however much is stuck, then pure reasons."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from db import instances, stuck
+from db.connect import transaction
+from db.stuck import Thresholds
+from workers.runtime import Runtime
+from workers.settings import Settings
+from workers.stuck import waits
+from workers.stuck.facts import Facts, Reason
+from workers.stuck.kinds import KINDS
+from workflows.definition import Definition
+from workflows.errors import UnknownWorkflow
+
+LIMIT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Who stands where, since when, why, and the command that would help."""
+
+    workflow_id: UUID
+    version: int
+    workflow_type: str
+    entity_id: str
+    project_id: UUID
+    state: str
+    since: datetime
+    seconds: float
+    reason: str
+    command: str
+
+
+def thresholds(chosen: Settings) -> Thresholds:
+    """How long is too long, as set; 0 turns a threshold off."""
+    return Thresholds(
+        task=chosen.stuck_task_seconds or None,
+        workstream=chosen.stuck_workstream_seconds or None,
+        silent=chosen.silent_seconds,
+        general=chosen.stuck_seconds or None,
+    )
+
+
+def look(
+    runtime: Runtime,
+    *,
+    type_: str | None = None,
+    project_id: UUID | None = None,
+    everything: bool = False,
+    limit: int = LIMIT,
+) -> list[Stuck]:
+    """What is stuck now, the longest first.
+
+    Args:
+        runtime: the process's.
+        type_, project_id: only these.
+        everything: whatever waits, however short; only what is at rest is left out.
+        limit: at most so many.
+
+    Raises:
+        DBAPIError: the database is away.
+    """
+    chosen = thresholds(runtime.settings)
+    wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0) if everything else chosen
+    with transaction(runtime.database) as connection:
+        late = stuck.late(connection, wanted, type_=type_, project_id=project_id, limit=limit)
+        found = _facts(connection, runtime, late) if late else []
+    return [_told(row, facts) for row, facts in zip(late, found, strict=True)] if late else []
+
+
+def why(facts: Facts) -> Reason:
+    """Why an instance stands still; the first rule that applies, the most certain first."""
+    for rule in RULES:
+        if reason := rule(facts):
+            return reason
+    return waits.nobody(facts)
+
+
+def _by_kind(facts: Facts) -> Reason | None:
+    kind = KINDS.get(facts.instance["workflow_type"])
+    return kind(facts) if kind else None
+
+
+RULES = (
+    waits.dead_request,
+    waits.dead_effect,
+    waits.retrying,
+    waits.held,
+    waits.unapplied,
+    waits.effect,
+    _by_kind,
+    waits.refused,
+    waits.timer,
+)
+
+
+def _told(row: RowMapping, facts: Facts | None) -> Stuck:
+    reason = why(facts) if facts else Reason("this process does not know its definition", "interlock definitions list")
+    return Stuck(
+        workflow_id=row["id"],
+        version=row["version"],
+        workflow_type=row["workflow_type"],
+        entity_id=row["entity_id"],
+        project_id=row["project_id"],
+        state=row["current_state"],
+        since=row["since"],
+        seconds=row["seconds"],
+        reason=reason.says,
+        command=reason.command,
+    )
+
+
+def _facts(connection: Connection, runtime: Runtime, late: Sequence[RowMapping]) -> list[Facts | None]:
+    ids = [row["id"] for row in late]
+    asked = _grouped(stuck.requests_of(connection, ids))
+    effects = _grouped(stuck.effects_of(connection, ids))
+    links = _grouped(instances.linked(connection, ids))
+    about = _about(connection, late, runtime.settings.silent_seconds)
+    return [
+        Facts(
+            row,
+            definition,
+            asked.get(row["id"], ()),
+            effects.get(row["id"], ()),
+            links.get(row["id"], ()),
+            about.get(row["id"], {}),
+        )
+        if (definition := _definition(runtime, row))
+        else None
+        for row in late
+    ]
+
+
+def _definition(runtime: Runtime, row: RowMapping) -> Definition | None:
+    with suppress(UnknownWorkflow):
+        return runtime.catalogue.get(row["workflow_type"], row["definition_version"])
+    return None
+
+
+def _about(connection: Connection, late: Sequence[RowMapping], silent: float) -> dict[UUID, Mapping[Any, Any]]:
+    by_type: dict[str, list[UUID]] = {}
+    for row in late:
+        by_type.setdefault(row["workflow_type"], []).append(row["id"])
+    found: dict[UUID, Mapping[Any, Any]] = {}
+    if tasks := by_type.get("task"):
+        found |= stuck.tasks(connection, tasks, silent=silent)
+    if groups := [*by_type.get("workstream", ()), *by_type.get("run", ())]:
+        found |= stuck.groups(connection, groups)
+    if workers := by_type.get("worker"):
+        found |= stuck.silences(connection, workers)
+    return found
+
+
+def _grouped(rows: Iterable[RowMapping]) -> dict[UUID, list[RowMapping]]:
+    grouped: dict[UUID, list[RowMapping]] = {}
+    for row in rows:
+        grouped.setdefault(row["workflow_id"], []).append(row)
+    return grouped

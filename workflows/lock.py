@@ -1,0 +1,97 @@
+"""The lock: every version as it was released, one a line, so that none is changed afterwards (SSOT 9.1.1).
+
+Lines of JSON: `type`, `version`, `checksum` and `form`, the definition as recorded. A review sees a new version as one
+new line; a changed definition without a new version is an error that says which version to give.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from workflows.compare import compare, numbers
+from workflows.definition import Definition
+from workflows.errors import BadInput
+from workflows.export import canonical_checksum, checksum, recorded
+
+Key = tuple[str, str]  # type, version
+Forms = Mapping[Key, Mapping[str, Any]]
+
+
+def written(forms: Forms) -> str:
+    """The text of a lock, in the order of types and versions."""
+    order = sorted(forms, key=lambda key: (key[0], numbers(key[1])))
+    return "".join(json.dumps(_line(forms[key]), ensure_ascii=False) + "\n" for key in order)
+
+
+def _line(form: Mapping[str, Any]) -> dict[str, Any]:
+    line = {"type": form["type"], "version": form["version"], "checksum": canonical_checksum(dict(form))}
+    return line | {"form": form}
+
+
+def read(text: str, name: str) -> dict[Key, dict[str, Any]]:
+    """The forms that a lock holds.
+
+    Args:
+        text: the lock's.
+        name: of its file, for what is wrong with it.
+
+    Raises:
+        BadInput: a line is not what `written` writes, or was changed.
+    """
+    forms: dict[Key, dict[str, Any]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            said = json.loads(line)
+            key, form = (said["type"], said["version"]), said["form"]
+            if not isinstance(form, dict):
+                raise TypeError("form is no object")
+            whole = canonical_checksum(form) == said["checksum"] and (form["type"], form["version"]) == key
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"{name}:{number}: not a line of a lock: {error!r}") from error
+        if not whole:
+            raise BadInput(
+                f"{name}:{number}: {key[0]} {key[1]} was changed in the lock; take the line back from history"
+            )
+        forms[key] = form
+    return forms
+
+
+def complaints(locked: Forms, definitions: Iterable[Definition]) -> list[str]:
+    """What is not as released, or new under a wrong number: a sentence each."""
+    known = {(each.type, each.version): each for each in definitions}
+    gone = [
+        f"{type_} {version} is locked, but no longer in the code" for type_, version in locked.keys() - known.keys()
+    ]
+    return [*_changed(locked, known.values()), *sorted(gone)]
+
+
+def _changed(locked: Forms, definitions: Iterable[Definition]) -> Iterator[str]:
+    for each in definitions:
+        form = locked.get((each.type, each.version))
+        if form is None:
+            yield from _new(locked, each)
+        elif canonical_checksum(dict(form)) != checksum(each):
+            difference = compare(form, recorded(each))
+            yield (
+                f"{each.type} {each.version} was changed without a new version: make it {difference.wanted} and "
+                f"keep {each.version} as it was. {difference.verdict}"
+            )
+
+
+def _new(locked: Forms, definition: Definition) -> Iterator[str]:
+    yield f"{definition.type} {definition.version} is not locked yet: interlock definitions lock"
+    yield from misnumbered(locked, definition)
+
+
+def misnumbered(locked: Forms, definition: Definition) -> Iterator[str]:
+    """Whether a new version's number says too little about what changed since the version before it."""
+    own = numbers(definition.version)
+    earlier = [key for key in locked if key[0] == definition.type and numbers(key[1]) < own]
+    if not earlier:
+        return
+    difference = compare(locked[max(earlier, key=lambda key: numbers(key[1]))], recorded(definition))
+    if not difference.right:
+        yield (
+            f"{definition.type} {definition.version} must be {difference.wanted}: it differs from {difference.old} by "
+            f"{difference.verdict}"
+        )

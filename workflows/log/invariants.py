@@ -1,0 +1,83 @@
+"""What must hold of an event beside its machine (seed 001, invariants; SSOT 1.4.5, 2.3.6, 5.2, 7.2.3)."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from workflows.events import OVERRIDE
+from workflows.log.schema import LogEvent
+
+Open = dict[str, dict[str, tuple[str, str]]]  # workstream -> task -> its name, where it stands: those not at an end
+
+ENDED = {"completed", "failed", "cancelled"}
+SUCCESS = {"execution_completed", "gate_passed"}  # a worker, or a gate, that reports exit code 0
+COUNTS = ("retry_count", "current_load", "total_tasks", "completed_tasks", "failed_tasks")
+
+
+def contradictions(event: LogEvent, type_: str, retries: int, tasks: Open) -> Iterator[str]:
+    """What an event says that cannot be so.
+
+    Args:
+        event: a move.
+        type_: its entity's.
+        retries: what its entity's last event counted.
+        tasks: the log's open tasks; kept up to date here.
+    """
+    said = event.metadata or {}
+    yield from _numbers(said)
+    yield from _override(event, said)
+    code = said.get("exit_code")
+    if event.trigger in SUCCESS and code not in (None, 0):
+        yield f"metadata.exit_code is {code}; {event.trigger} expects 0"
+    if type_ == "task":
+        yield from _retry(event, said, retries)
+        _keep(event, tasks)
+    if type_ == "workstream" and event.to_state == "completed":
+        names = [event.context.workflow_id or event.entity_id, event.entity_id]
+        for name in dict.fromkeys(names):
+            for task, state in sorted(tasks.get(name, {}).values()):
+                yield f"workstream completed while its task {task} stands in {state!r}; expected it to be at an end"
+
+
+def _numbers(said: Mapping[str, Any]) -> Iterator[str]:
+    for name in COUNTS:
+        if said.get(name) is not None and (type(said[name]) is not int or said[name] < 0):
+            yield f"metadata.{name} is {said[name]!r}; expected a whole number of at least 0"
+    seconds = said.get("duration_seconds")
+    if seconds is not None and (not isinstance(seconds, int | float | Decimal) or seconds < 0):
+        yield f"metadata.duration_seconds is {seconds!r}; expected seconds of at least 0"
+    total, completed, failed = (said.get(name) for name in COUNTS[2:])
+    if type(total) is type(completed) is type(failed) is int and completed + failed > total:
+        yield "metadata: more tasks completed and failed than there are"
+
+
+def _override(event: LogEvent, said: Mapping[str, Any]) -> Iterator[str]:
+    operator = event.operator or said.get("operator")
+    if event.event_type == OVERRIDE and not operator:
+        yield "a manual override without its operator"
+    if event.event_type == OVERRIDE and not (event.reason or said.get("reason")):
+        yield "a manual override without a reason"
+    if event.event_type != OVERRIDE and event.operator:
+        yield f"names the operator {event.operator}; its event_type should be {OVERRIDE}"
+
+
+def _retry(event: LogEvent, said: Mapping[str, Any], retries: int) -> Iterator[str]:
+    count, most = said.get("retry_count"), said.get("max_retries")
+    if type(count) is not int:
+        return
+    if count < retries:
+        yield f"metadata.retry_count is {count}, but was {retries} before; it never falls"
+    if type(most) is int and count > most:
+        yield f"metadata.retry_count is {count}; expected at most max_retries, {most}"
+
+
+def _keep(event: LogEvent, tasks: Open) -> None:
+    workstream = event.context.workstream_id
+    if workstream is None:
+        return
+    own = tasks.setdefault(workstream, {})
+    key = event.context.workflow_id or event.entity_id
+    if event.to_state in ENDED:
+        own.pop(key, None)
+    else:
+        own[key] = event.entity_id, str(event.to_state)

@@ -1,0 +1,83 @@
+"""Which versions of a definition a log's entity can have lived under, and what its moves say against that."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from workflows.definition import Definition, Transition
+from workflows.events import OVERRIDE
+from workflows.log.schema import LogEvent
+from workflows.migration import MIGRATE
+
+Versions = tuple[Definition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A move: the versions under which it is legal, and what is wrong with it (None: nothing)."""
+
+    versions: Versions
+    says: str | None = None
+
+
+def versions_of(known: Iterable[Definition]) -> Mapping[str, Versions]:
+    """Type -> its versions, the newest first: of several that fit, that one is named."""
+    found: dict[str, list[Definition]] = {}
+    for definition in known:
+        found.setdefault(definition.type, []).append(definition)
+    return {
+        type_: tuple(sorted(each, key=lambda one: tuple(map(int, one.version.split("."))), reverse=True))
+        for type_, each in found.items()
+    }
+
+
+def judge(event: LogEvent, versions: Versions) -> Judged:
+    """Under which of the versions an event's move is legal.
+
+    Args:
+        event: a move.
+        versions: those that the entity's earlier moves leave, or the one it names; at least one.
+    """
+    source, dest = str(event.from_state), str(event.to_state)
+    if event.trigger == MIGRATE:  # another version's moves come behind it; what it may do is the chain's to say
+        fitting = tuple(each for each in versions if dest in each.states)
+        return Judged(fitting or versions, None if fitting else f"{_names(versions)} has no state {dest!r}")
+    inside = tuple(each for each in versions if source in each.states and dest in each.states)
+    if not inside:
+        odd = source if not any(source in each.states for each in versions) else dest
+        states = ", ".join(versions[0].states)
+        return Judged(versions, f"{_names(versions)} has no state {odd!r}; {versions[0].version} has {states}")
+    legal = tuple(each for each in inside if _moves(event, each))
+    if legal:
+        return Judged(legal, _severity(event, legal))
+    if all(source in each.terminal for each in inside):
+        return Judged(inside, f"illegal: {source!r} is terminal, and what has ended stays so")
+    by = f" by {event.trigger}" if event.trigger else ""
+    expected = "; ".join(dict.fromkeys(_out_of(source, inside[0])))
+    return Judged(inside, f"illegal: {source} → {dest}{by}; {_names(inside)} expects {expected or 'nothing'}")
+
+
+def _moves(event: LogEvent, definition: Definition) -> list[Transition]:
+    named = event.trigger not in (None, OVERRIDE)  # SSOT 7.1: a trigger may be called manual_override
+    return [
+        move
+        for move in definition.transitions
+        if event.from_state in move.sources
+        and event.to_state == move.dest
+        and (not named or move.trigger == event.trigger)
+    ]
+
+
+def _severity(event: LogEvent, versions: Versions) -> str | None:
+    declared = {move.severity for each in versions for move in _moves(event, each)}
+    expected = {"warning", *(declared & {"critical"})} if event.event_type == OVERRIDE else declared
+    if event.severity in expected:
+        return None
+    return f"severity is {event.severity}; expected {' or '.join(sorted(expected))} (SSOT 7.2.2)"
+
+
+def _out_of(source: str, definition: Definition) -> Iterable[str]:
+    return (f"{move.dest} by {move.trigger}" for move in definition.transitions if source in move.sources)
+
+
+def _names(versions: Versions) -> str:
+    return f"{versions[0].type} {', '.join(each.version for each in reversed(versions))}"

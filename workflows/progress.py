@@ -1,0 +1,82 @@
+"""Monotonic progress (SSOT 8.1): a definition's states are in levels, and a move to an earlier one must say why it may.
+
+`retry`: tried again, and bounded. `blocked`: set back until what it depends on is there. `rework`: people send it back.
+"""
+
+from collections.abc import Iterator
+
+from workflows.definition import Definition, Transition
+
+RETRIES = 3  # SSOT 8.1.2: of a task unless its context says another number, of a patch's application always
+
+
+def levels(definition: Definition) -> dict[str, int]:
+    """State -> how far along it is, from 0; states that may take turns have the same level."""
+    return {state: level for level, states in enumerate(definition.order) for state in states}
+
+
+def backward(definition: Definition) -> list[tuple[Transition, str]]:
+    """The moves that lead to an earlier level: each with the state it leaves."""
+    known = levels(definition)
+    return [
+        (move, source)
+        for move in definition.transitions
+        for source in move.sources
+        if known.get(move.dest, 0) < known.get(source, 0)
+    ]
+
+
+def faults(definition: Definition) -> Iterator[str]:
+    """What breaks the policy, a phrase each; nothing where no order is declared: see `doubts`."""
+    if not definition.order:
+        return
+    listed = [state for states in definition.order for state in states]
+    for state in sorted(set(definition.states) ^ set(listed)):
+        yield f"its order and its states do not agree on {state!r}"
+    if len(set(listed)) < len(listed):
+        yield "its order has a state twice"
+    back = backward(definition)
+    for move, source in back:
+        if move.back is None:
+            yield f"{move.trigger!r} goes back from {source!r} to {move.dest!r} and does not say why (back=…, SSOT 8.1)"
+        elif move.back == "retry" and not _bounded(definition, move, source):
+            yield f"{move.trigger!r} tries again from {source!r}, and no guard bounds how often"
+    for move in definition.transitions:
+        if move.back and all(each is not move for each, _ in back):
+            yield f"{move.trigger!r} says that it goes back, and goes on"
+
+
+def _bounded(definition: Definition, move: Transition, source: str) -> bool:
+    """Does every way around through this move pass a guard that holds only so many times?"""
+    if _bounds(move):
+        return True
+    reached, frontier = {move.dest}, [move.dest]
+    while frontier:
+        state = frontier.pop()
+        for onward in definition.transitions:
+            if state in onward.sources and not _bounds(onward) and onward.dest not in reached:
+                reached.add(onward.dest)
+                frontier.append(onward.dest)
+    return source not in reached
+
+
+def _bounds(move: Transition) -> bool:
+    return any(guard.bounds for guard in move.when)
+
+
+def doubts(definition: Definition) -> Iterator[str]:
+    """Whether it can go round without an order that says which way is forward."""
+    if definition.order:
+        return
+    onward = {
+        state: {move.dest for move in definition.transitions if state in move.sources} for state in definition.states
+    }
+    for state in definition.states:
+        reached, frontier = set(onward[state]), list(onward[state])
+        while frontier:
+            for dest in onward.get(frontier.pop(), set()) - reached:
+                reached.add(dest)
+                frontier.append(dest)
+        if state in reached:
+            yield f"it can come back to {state!r}, and declares no order of its states: nothing holds it to progress"
+            return
