@@ -15,6 +15,8 @@ SQL = Path(__file__).parent / "sql"
 # lock not available, insufficient resources, operator intervention (a server going down).
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
+TURN_LOCK = 0x1E7100  # an advisory lock
+
 
 def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False) -> Engine:
     """An engine whose connections give up rather than hang.
@@ -64,6 +66,11 @@ def retryable(error: BaseException) -> bool:
 def collided(error: BaseException) -> bool:
     """Did PostgreSQL stop this one of several transactions that were in each other's way (deadlock, serialization)?"""
     return isinstance(error, DBAPIError) and str(getattr(error.orig, "sqlstate", None)).startswith("40")
+
+
+def take_turn(connection: Connection) -> None:
+    """Wait until no other transaction that collided before is under way: the second time they come one by one."""
+    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (TURN_LOCK,))
 
 
 @cache

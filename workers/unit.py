@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, RowMapping, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from db.connect import collided, retryable
+from db.connect import collided, retryable, take_turn
 from workers.runtime import Runtime
 from workflows.backoff import full_jitter
 
@@ -43,7 +43,7 @@ class Units:
             done = work(unit)
             _after_commit(session, lambda: self._publish(unit))
             return done
-        return _again(lambda: self._once(work))
+        return _again(lambda collided_before: self._once(work, in_turn=collided_before))
 
     def do_alone(self, statement: Callable[[Engine], T | None], hint: Mapping[str, Any]) -> T | None:
         """Run a statement that is a transaction of its own, and hint at what it accepted.
@@ -53,13 +53,15 @@ class Units:
             hint: what to hint at.
         """
         self._runtime.courier.head_start(hint)
-        done = _again(lambda: statement(self._runtime.statements))
+        done = _again(lambda _: statement(self._runtime.statements))
         if done is not None:
             self._runtime.courier.hand([hint])
         return done
 
-    def _once(self, work: Callable[["Unit"], T]) -> T:
+    def _once(self, work: Callable[["Unit"], T], *, in_turn: bool) -> T:
         with self._runtime.database.connect() as connection:
+            if in_turn:
+                take_turn(connection)
             unit = Unit(connection)
             done = work(unit)
             connection.commit()
@@ -73,16 +75,21 @@ class Units:
             self._runtime.hints.effects(unit.effects)
 
 
-def _again(work: Callable[[], T]) -> T:
+def _again(work: Callable[[bool], T]) -> T:
     """Do it again after a fault that may pass: the work carries ids, so that is harmless.
 
-    Once, since connections of before a restart are found dead on use. Often where it collided: callers that fire the
-    same requests in different orders wait for each other in a circle, of which PostgreSQL stops one at a time.
+    Once, since connections of before a restart are found dead on use. Often where it collided: callers that create the
+    same instances in different orders wait for each other in a circle, of which PostgreSQL stops one at a time.
+
+    Args:
+        work: is told whether it has collided before.
     """
+    collisions = 0
     for attempt in count(1):
         try:
-            return work()
+            return work(collisions > 0)
         except DBAPIError as error:
+            collisions += collided(error)
             if not retryable(error) or attempt == (COLLISIONS if collided(error) else FAULTS):
                 raise
             if collided(error):

@@ -129,29 +129,71 @@ def test_many_processes_firing_the_same_request_have_it_accepted_once(
     assert drain_all(client.runtime) == 1
 
 
-def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_answered(
-    make_runtime: Callable[..., Runtime], story: UUID
-) -> None:
-    """They wait for each other in circles, and PostgreSQL stops one after the other."""
-    callers, bursts, size = 8, 6, 40
+def test_a_batch_is_applied_in_the_callers_order_whatever_its_ids(client: Client, story: UUID) -> None:
+    fired = ["design_complete", "start_coding", "block"]
+    client.fire_many([Firing(story, trigger, "a", f"r-{9 - at}") for at, trigger in enumerate(fired)])
+    assert drain_all(client.runtime) == 3
+    assert [move["trigger"] for move in client.history(story)] == fired
+
+
+def _all_at_once(callers: int, bursts: int, work: Callable[[int, int], int]) -> list[int]:
+    """What all callers' `work(caller, burst)` come to, burst by burst; a burst begins for all at the same moment."""
     together = Barrier(callers)
 
-    def fire(number: int) -> list[int]:
-        chances, client, new = Random(number), Client(make_runtime()), []
+    def each(caller: int) -> list[int]:
+        done = []
         for burst in range(bursts):
-            firings = [Firing(story, "block", "a", f"{burst}-{each}") for each in range(size)]
-            chances.shuffle(firings)
             together.wait(60)
             try:
-                new.append(sum(not receipt.replayed for receipt in client.fire_many(firings)))
+                done.append(work(caller, burst))
             except Exception:
                 together.abort()
                 raise
-        return new
+        return done
 
     with ThreadPoolExecutor(callers) as pool:
-        accepted = list(pool.map(fire, range(callers)))
-    assert [sum(burst) for burst in zip(*accepted, strict=True)] == [size] * bursts
+        return [sum(burst) for burst in zip(*pool.map(each, range(callers)), strict=True)]
+
+
+def _shuffled(caller: int, burst: int, size: int) -> list[str]:
+    return Random(caller).sample([f"{burst}-{each}" for each in range(size)], size)
+
+
+def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_answered(
+    make_runtime: Callable[..., Runtime], story: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    """Nobody waits for another who waits for him: not one of them is stopped by PostgreSQL and has to try again."""
+    clients = [Client(make_runtime()) for _ in range(8)]
+
+    def fire(caller: int, burst: int) -> int:
+        wanted = [Firing(story, "block", "a", name) for name in _shuffled(caller, burst, 40)]
+        return sum(not receipt.replayed for receipt in clients[caller].fire_many(wanted))
+
+    assert _all_at_once(8, 6, fire) == [40] * 6
+    assert _deadlocks(dba) == 0
+
+
+def test_many_who_create_the_same_instances_each_in_an_order_of_its_own_are_all_answered(
+    make_runtime: Callable[..., Runtime], project: UUID
+) -> None:
+    """They do wait for each other in circles, and PostgreSQL stops one after the other."""
+    clients = [Client(make_runtime()) for _ in range(6)]
+
+    def create(caller: int, burst: int) -> int:
+        client = clients[caller]
+        return client.create_many(
+            [client.birth("story", name, project_id=project) for name in _shuffled(caller, burst, 40)]
+        )
+
+    assert _all_at_once(6, 2, create) == [40] * 2
+
+
+def _deadlocks(dba: "psycopg.Connection[Any]") -> int:
+    """How often PostgreSQL has stopped somebody in this database; counted a second after the fact, at most."""
+    time.sleep(1.1)
+    found = dba.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 def test_what_is_enqueued_in_the_callers_session_commits_with_its_data(
