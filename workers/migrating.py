@@ -23,7 +23,8 @@ from workers.overrides.operation import require_operator
 from workflows.catalogue import Catalogue
 from workflows.definition import Definition
 from workflows.errors import BadInput, UnknownInstance, UnknownWorkflow
-from workflows.migration import MIGRATE, Form, Open, Subject, clock, destination, obstacles
+from workflows.migration import MIGRATE, Open, Subject, clock, destination, obstacles
+from workflows.rules import Form
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from workflows.definition import Definition, Effect, Transition
 from workflows.errors import InvalidDefinition
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
-VERSION = re.compile(r"\d+\.\d+\.\d+")
+VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")  # SemVer 2.0.0, 2: no zero in front
 
 
 def check(definition: Definition) -> list[str]:

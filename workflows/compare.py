@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from workflows.check import VERSION
 from workflows.errors import BadInput
+from workflows.rules import Arrow, by_arrow
 
 Part = Literal["MAJOR", "MINOR", "PATCH"]
 How = Literal["added", "removed", "changed"]
@@ -85,15 +87,15 @@ def compare(old: Form, new: Form) -> Comparison:
         return Comparison(new["type"], old["version"], new["version"], tuple(changes), unseen)
     for part in (_rules, _deadlines, _links, _fields, _births, _metadata):
         changes += part(old, new)
+    changes += () if changes else _order(old, new)
     return Comparison(new["type"], old["version"], new["version"], tuple(changes))
 
 
 def numbers(version: str) -> tuple[int, int, int]:
     """A version as numbers that can be compared. Raises `BadInput`: it is not MAJOR.MINOR.PATCH."""
-    try:
-        major, minor, patch = map(int, version.split("."))
-    except ValueError:
-        raise BadInput(f"{version!r} is not MAJOR.MINOR.PATCH, like 1.2.0") from None
+    if not VERSION.fullmatch(version):
+        raise BadInput(f"{version!r} is not MAJOR.MINOR.PATCH, like 1.2.0")
+    major, minor, patch = map(int, version.split("."))
     return major, minor, patch
 
 
@@ -136,17 +138,29 @@ def _alternatives(form: Form) -> dict[tuple[str, str], list[str]]:
 
 
 def _rules(old: Form, new: Form) -> Iterator[Change]:
-    for trigger in dict.fromkeys(rule["trigger"] for rule in old["rules"]):
-        before, after = ([rule for rule in form["rules"] if rule["trigger"] == trigger] for form in (old, new))
-        for key, name in RULES.items() if after else ():
-            was, now = (sorted({json.dumps(rule.get(key)) for rule in rules}) for rules in (before, after))
+    before, after = by_arrow(old), by_arrow(new)
+    stay = [arrow for arrow in before if arrow in after]
+    found: dict[tuple[str, str, str, str], list[Arrow]] = {}
+    for arrow in stay:
+        for key, name in RULES.items():
+            was, now = (_spoken([rule.get(key) for rule in side[arrow]]) for side in (before, after))
             if was != now:
-                says = f"{name} of {trigger}: {_spoken(was)} → {_spoken(now)}"
-                yield Change("MINOR", name, "changed", trigger, says)
+                found.setdefault((arrow[0], name, was, now), []).append(arrow)
+    for (trigger, name, was, now), arrows in found.items():
+        some = len(arrows) < sum(each[0] == trigger for each in stay)
+        where = f" ({', '.join(f'{source} → {dest}' for _, source, dest in arrows)})" if some else ""
+        yield Change("MINOR", name, "changed", trigger, f"{name} of {trigger}{where}: {was} → {now}")
 
 
-def _spoken(values: list[str]) -> str:
-    return " | ".join("none" if value in ("null", "[]") else value for value in values)
+def _spoken(values: list[Any]) -> str:
+    return " | ".join(json.dumps(value) if value else "none" for value in values)
+
+
+def _order(old: Form, new: Form) -> Iterator[Change]:
+    """What the forms differ in, where nothing that they say does: checksums tell these apart too."""
+    if differ := [key for key in new.keys() | old.keys() if key != "version" and old.get(key) != new.get(key)]:
+        names = ", ".join(sorted(differ))
+        yield Change("PATCH", "order", "changed", names, f"the order of its {names} changed")
 
 
 def _deadlines(old: Form, new: Form) -> Iterator[Change]:

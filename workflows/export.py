@@ -25,7 +25,7 @@ def public(definition: Definition) -> dict[str, Any]:
 def recorded(definition: Definition) -> dict[str, Any]:
     """Everything that decides behaviour, as PostgreSQL keeps it. The summary is prose and stays out."""
     body = public(definition) | {
-        "rules": [_rule(move) for move in definition.transitions],
+        "rules": [_rule(move) | _sources(definition, move) for move in definition.transitions],
         "deadlines": {state: _deadline(deadline) for state, deadline in sorted(definition.deadlines.items())},
         "links": [
             {"role": link.role, "type": link.type, "context_key": link.context_key, "inverse": link.inverse}
@@ -66,6 +66,13 @@ def _rule(move: Transition) -> dict[str, Any]:
         "severity": move.severity,
     }
     return body | ({"exceptional": True} if move.exceptional else {})
+
+
+def _sources(definition: Definition, move: Transition) -> dict[str, Any]:
+    """A rule's sources, where the order of the arrows does not tell which of them are its own (`workflows.rules`)."""
+    alike = [each for each in definition.transitions if each.trigger == move.trigger]
+    told = len({each.dest for each in alike}) == len(alike) or all(len(each.sources) == 1 for each in alike)
+    return {} if told else {"sources": list(move.sources)}
 
 
 def _effect(effect: Effect) -> list[str | None]:

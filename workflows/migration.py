@@ -10,10 +10,9 @@ from typing import Any
 
 from workflows.definition import ApprovalPoint, Deadline, Definition
 from workflows.export import recorded
+from workflows.rules import Form, by_arrow
 
 MIGRATE = "definition.migrate"  # a name has no dot, so no definition has such a trigger
-
-Form = Mapping[str, Any]  # a definition as recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +92,20 @@ def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: 
         yield f"{name} is bound to where it stands: let it be applied first"
     elif request.trigger not in new.triggers:
         yield f"{name}: {new.version} has no such trigger; let it be applied first, or refused"
-    elif request.held and _point(old, request.trigger) != _new_point(new, request.trigger, dest):
+    elif request.held and _point(old, request.trigger, subject.state) != _new_point(new, request.trigger, dest):
         yield f"{name} is held for an approval that {new.version} asks for differently: decide it first"
     elif request.status == "waiting" and not request.held and dest not in new.voting_states:
         yield f"{name} waits for more votes, which {new.version} does not count in {dest!r}: let them be decided first"
 
 
-def _point(old: Form, trigger: str) -> Any:
-    return next((rule["approval"] for rule in old["rules"] if rule["trigger"] == trigger and rule["approval"]), None)
+def _point(old: Form, trigger: str, state: str) -> Any:
+    asked = (rule for arrow, rules in by_arrow(old).items() if arrow[:2] == (trigger, state) for rule in rules)
+    return next((rule["approval"] for rule in asked if rule["approval"]), None)
 
 
 def _new_point(new: Definition, trigger: str, state: str) -> Any:
-    point: ApprovalPoint | None = next((move.approval for move in new.moves.get((trigger, state), ())), None)
+    asked = (move.approval for move in new.moves.get((trigger, state), ()))
+    point: ApprovalPoint | None = next((each for each in asked if each), None)
     return point and {"quorum": point.quorum, "deciders": list(point.deciders)}
 
 

@@ -10,10 +10,10 @@ from workflows.catalogue import catalogue
 from workflows.compare import compare, numbers, raised
 from workflows.definition import Deadline, Definition, Field, FollowUp, Link, T
 from workflows.errors import BadInput
-from workflows.export import public, recorded
+from workflows.export import checksum, public, recorded
 from workflows.lock import complaints, misnumbered, read, written
 
-STORY = catalogue().get("story")
+STORY, TASK, JOB = (catalogue().get(each) for each in ("story", "task", "job"))
 FIELD = Field("points", lambda value: True, "points")
 LINK = Link("epic", type="story", context_key="epic_id", inverse="stories")
 LINKED = replace(STORY, links=(LINK,), fields=(FIELD,), required_metadata=("points",))
@@ -27,6 +27,20 @@ def changed(old: Definition, **said: Any) -> tuple[Definition, Definition]:
 def first(**said: Any) -> tuple[Definition, Definition]:
     one, *others = STORY.transitions
     return changed(STORY, transitions=(replace(one, **said), *others))
+
+
+def swapped(trigger: str) -> tuple[Definition, Definition]:
+    """The guards of the first two ways of a task's trigger change places."""
+    first, second = [move for move in TASK.transitions if move.trigger == trigger]
+    other = {first: replace(first, when=second.when), second: replace(second, when=first.when)}
+    return changed(TASK, transitions=tuple(other.get(move, move) for move in TASK.transitions))
+
+
+def regrouped(trigger: str, *sources: tuple[str, ...]) -> tuple[Definition, Definition]:
+    """The same moves of a job, served by other rules."""
+    given = iter(sources)
+    moves = (replace(move, sources=next(given)) if move.trigger == trigger else move for move in JOB.transitions)
+    return changed(JOB, transitions=tuple(moves))
 
 
 CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
@@ -56,6 +70,17 @@ CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
     ),
     "a deadline is gone": ((TIMED, STORY), "MINOR", "deadline blocked removed"),
     "a follow-up": (first(then=(FollowUp("pull_request", "approve"),)), "MINOR", "follow-ups of design_complete"),
+    "guards of two ways are swapped": (
+        swapped("execution_failed"),
+        "MINOR",
+        'guards of execution_failed (running → retrying): ["retries_left"] → ["retries_used_up"]',
+    ),
+    "a source goes over to another rule": (
+        regrouped("cancel", ("SUBMITTED",), ("PENDING", "RUNNING")),
+        "MINOR",
+        "follow-ups of cancel (PENDING → CANCELED)",
+    ),
+    "links in another order": (changed(TASK, links=TASK.links[::-1]), "PATCH", "the order of its links changed"),
     "only the order": (
         changed(STORY, transitions=STORY.transitions[::-1]),
         "PATCH",
@@ -80,6 +105,16 @@ def test_each_change_is_named_with_the_part_it_asks_for(case: str) -> None:
     assert [each.says for each in difference.changes if each.says.startswith(says)]
 
 
+@pytest.mark.parametrize("case", CASES, ids=[name.replace(" ", "-") for name in CASES])
+def test_whatever_changes_a_checksum_asks_for_another_number(case: str) -> None:
+    (old, new), _, _ = CASES[case]
+    assert checksum(old) != checksum(new)
+    (says,) = complaints({(old.type, old.version): recorded(old)}, [new])
+    wanted = compare(recorded(old), recorded(new)).wanted
+    assert numbers(wanted) > numbers(old.version)
+    assert f"make it {wanted} and keep {old.version}" in says
+
+
 def test_the_gravest_change_decides_and_lesser_ones_are_named_too() -> None:
     new = replace(TIMED, initial="design", transitions=(*STORY.transitions, T("abandon", "blocked", "done")))
     difference = compare(recorded(STORY), recorded(new))
@@ -101,7 +136,7 @@ def test_the_least_version_that_will_do(version: str, part: Any, least: str) -> 
     assert raised(version, part) == least
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.0.x", "", "1.0.0.0"])
+@pytest.mark.parametrize("version", ["1.0", "1.0.x", "", "1.0.0.0", "1.-2.3", "1_0.0.0", " 1.0.0", "01.0.0"])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
     with pytest.raises(BadInput, match=r"not MAJOR\.MINOR\.PATCH"):
         numbers(version)
