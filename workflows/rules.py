@@ -20,9 +20,7 @@ def by_arrow(form: Form) -> dict[Arrow, list[Rule]]:
     """
     served: dict[Arrow, list[Rule]] = {}
     for trigger in dict.fromkeys(rule["trigger"] for rule in form["rules"]):
-        arrows = [
-            (trigger, move["source"], move["dest"]) for move in form["transitions"] if move["trigger"] == trigger
-        ]
+        arrows = [(trigger, move["source"], move["dest"]) for move in form["transitions"] if move["trigger"] == trigger]
         rules = [rule for rule in form["rules"] if rule["trigger"] == trigger]
         for arrow, rule in zip(arrows, _of_each(arrows, rules), strict=False):
             served.setdefault(arrow, []).append(rule)
