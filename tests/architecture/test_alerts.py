@@ -84,12 +84,12 @@ def test_a_rule_says_what_is_wrong_and_what_helps(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", EVERY, ids=by_name)
 def test_the_command_that_helps_exists(rule: Rule) -> None:
     command: Any = get_command(app)
+    context = command.context_class(command)
     for word in shlex.split(FORMAT.sub("X", rule.annotations["command"]))[1:]:
         if word.startswith("-"):
             assert word in {option for parameter in command.params for option in parameter.opts}, word
         elif hasattr(command, "commands"):
-            assert word in command.commands, word
-            command = command.commands[word]
+            _, command, _ = command.resolve_command(context, [word])  # refuses what there is not
 
 
 def test_what_the_reader_does_not_know_it_refuses() -> None:

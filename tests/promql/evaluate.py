@@ -1,5 +1,6 @@
 """Evaluate what `language` reads, as Prometheus does: lookback of five minutes, and its extrapolation of `increase`."""
 
+import math
 import operator
 import re
 from collections import defaultdict
@@ -7,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.promql.language import Binary, Increase, Node, NotOurs, Number, Selector, Sum
+from tests.promql.language import Binary, Increase, Node, NotOurs, Number, Round, Selector, Sum
 
 LOOKBACK_SECONDS = 300.0
 THRESHOLD = 1.1  # of the average distance of samples: a series that begins or ends nearer to the edge is extended to it
@@ -61,6 +62,8 @@ def evaluate(storage: Storage, node: Node, at: float) -> Vector | float:
             return _increase(storage, of, at)
         case Sum(by, of):
             return _sum(evaluate(storage, of, at), by)
+        case Round(of):
+            return _round(evaluate(storage, of, at))
         case Binary(sign, left, right):
             return _binary(sign, evaluate(storage, left, at), evaluate(storage, right, at))
     raise NotOurs(str(node))
@@ -115,6 +118,12 @@ def _sum(vector: Vector | float, by: tuple[str, ...]) -> Vector:
         kept = frozenset((name, text) for name, text in labels if name in by)
         totals[kept] = totals.get(kept, 0.0) + value
     return totals
+
+
+def _round(vector: Vector | float) -> Vector:
+    if not isinstance(vector, dict):
+        raise NotOurs("a number that is rounded")
+    return {labels: float(math.floor(value + 0.5)) for labels, value in vector.items()}
 
 
 def _binary(sign: str, left: Vector | float, right: Vector | float) -> Vector | float:

@@ -1,6 +1,7 @@
 """The part of PromQL that our rules use, read into a tree; anything else is refused by name.
 
-Numbers, selectors with matchers, `increase(selector[range])`, `sum` with `by`, + - * /, comparisons, parentheses.
+Numbers, selectors with matchers, `increase(selector[range])`, `sum` with `by`, `round`, + - * /, comparisons,
+parentheses.
 """
 
 import re
@@ -51,6 +52,13 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Round:
+    """To whole numbers, halves upwards."""
+
+    of: "Node"
+
+
+@dataclass(frozen=True)
 class Binary:
     """Two sides, matched by their labels."""
 
@@ -59,7 +67,7 @@ class Binary:
     right: "Node"
 
 
-Node = Number | Selector | Increase | Sum | Binary
+Node = Number | Selector | Increase | Sum | Round | Binary
 
 
 def parse(text: str) -> Node:
@@ -126,18 +134,15 @@ class _Reader:
         if kind == "number":
             return Number(float(self._take()))
         if word == "(":
-            self._take()
-            inside = self.comparison()
-            self._take(")")
-            return inside
+            return self._inside()
         name = self._take("name")
         if name == "sum":
             return self._aggregation()
+        if name == "round":
+            return Round(self._inside())
         if name == "increase":
-            self._take("(")
-            inside = self._selector(self._take("name"))
-            self._take(")")
-            if inside.range_seconds is None:
+            inside = self._inside()
+            if not isinstance(inside, Selector) or inside.range_seconds is None:
                 raise NotOurs(f"increase of what has no range, in {self.text!r}")
             return Increase(inside)
         if self.token[1] == "(":
@@ -149,10 +154,13 @@ class _Reader:
         if self.token[1] == "by":
             self._take()
             by = tuple(self._listed("(", ")"))
+        return Sum(by, self._inside())
+
+    def _inside(self) -> Node:
         self._take("(")
         inside = self.comparison()
         self._take(")")
-        return Sum(by, inside)
+        return inside
 
     def _listed(self, opens: str, closes: str) -> Iterator[str]:
         self._take(opens)
