@@ -4,6 +4,7 @@ Tasks, sweeps, the CLI and effects all reach state through `apply_lane`; Postgre
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -63,11 +64,17 @@ class Round:
     effects_due: list[RowMapping] = field(default_factory=list)
     settled: list[dict[str, Any]] = field(default_factory=list)
     spans: "Applying | None" = None
+    lines: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def runs(self) -> set[str]:
         """The runs whose scheduler has something to look at."""
         return {run for standing, _ in self.moves if (run := standing.run_id)}
+
+    def log(self) -> None:
+        """Say in the log what was applied, once it is committed: a line for each round."""
+        for line in self.lines:
+            log.info("applied", **line)
 
     def __iadd__(self, other: "Round") -> "Round":
         self.taken += other.taken
@@ -75,7 +82,18 @@ class Round:
         self.moves += other.moves
         self.woken += other.woken
         self.effects_due += other.effects_due
+        self.lines += other.lines
         return self
+
+
+def _line(lane: int, due: Sequence[RowMapping], ledger: Ledger) -> dict[str, Any]:
+    return {
+        "lane": lane,
+        "requests": len(due),
+        "moves": len(ledger.events),
+        "failed": len(ledger.failures),
+        "of": [ids(request) for request in due[:NAMED]],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +150,10 @@ class Applier:
         self.deprecations.refresh(connection)
         self.deprecations.tell(connection, lane, ledger.events, ledger.settled)
         ledger.write(connection)
-        log.info(
-            "applied",
-            lane=lane,
-            requests=len(due),
-            moves=len(ledger.events),
-            failed=len(ledger.failures),
-            of=[ids(request) for request in due[:NAMED]],
-        )
         left = any(standing.halted and standing.id not in ledger.failures for standing in standings.values())
-        return Round(len(due), left, ledger.announced, ledger.woken, ledger.effects_due, ledger.settled, spans)
+        done = Round(len(due), left, ledger.announced, ledger.woken, ledger.effects_due, ledger.settled, spans)
+        done.lines = [_line(lane, due, ledger)]
+        return done
 
     def _alone(self, lane: int, limit: int, only: UUID | None = None) -> Round:
         with transaction(self.database) as connection:

@@ -83,11 +83,12 @@ class Runtime:
         return RetryPolicy(chosen.max_attempts, chosen.backoff_base_seconds, chosen.backoff_cap_seconds)
 
     def publish(self, done: Round) -> None:
-        """After a commit: announce its moves, and hint at what it woke."""
+        """After a commit: announce its moves, hint at what it woke, and log it."""
         self.bus.announce(done.moves)
         self.hints.lanes(done.woken)
         self.hints.effects(done.effects_due)
         self.hints.runs(done.runs)
+        done.log()
 
     def close(self) -> None:
         """Give back every connection."""

@@ -9,7 +9,9 @@ from uuid import UUID
 
 import psycopg
 import pytest
+import structlog
 from redis import Redis
+from structlog.testing import capture_logs
 from uuid_utils.compat import uuid7
 
 from db import audit, definitions, requests
@@ -374,3 +376,18 @@ def held(client: Client) -> list[Any]:
         return list(
             connection.exec_driver_sql("SELECT * FROM trigger_requests WHERE held_by IS NOT NULL").mappings().all()
         )
+
+
+def test_a_round_that_was_rolled_back_is_not_logged_as_applied(
+    client: Client, story: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "log", structlog.get_logger())  # one that has not kept its processors
+    client.fire(story, "design_complete", by="a", request_id="r-1")
+    lane = lane_of(story)
+    with capture_logs() as undone, client.runtime.database.connect() as connection, connection.begin() as transaction_:
+        assert client.runtime.applier.round(connection, lane).taken == 1
+        transaction_.rollback()
+    assert undone == []
+    with capture_logs() as done:
+        Drain(client.runtime).lane(lane)
+    assert [line["event"] for line in done] == ["applied"]
