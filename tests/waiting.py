@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], timeout: float = 10, every: float = 0.05) -> T:
+def eventually(check: Callable[[], T], timeout: float = 30, every: float = 0.05) -> T:
     """Call `check` until it returns something true, and return that.
 
     An exception counts as "not yet". After `timeout` seconds the last one is raised, or AssertionError.

@@ -159,4 +159,4 @@ def twice(client: Client, receipts: Sequence[Receipt]) -> None:
 def slow_trigger(client: Client, name: str) -> Receipt:
     """A trigger whose guard takes long enough to be caught at it."""
     ticket = client.create("ticket", name, project_id=uuid7())
-    return client.fire(ticket["id"], "take", by="ann", data={"takes_seconds": 0.3})
+    return client.fire(ticket["id"], "take", by="ann", data={"takes_seconds": 1.0})
