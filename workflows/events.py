@@ -72,7 +72,7 @@ def _context(row: Mapping[str, Any]) -> dict[str, Any]:
         "xid": row["xid"],
         "position": row["position"],
     }
-    return context | {key: str(row[key]) for key in ("run_id", "workstream_id") if row[key] is not None}
+    return context | {key: str(row[key]) for key in ("run_id", "workstream_id", "phase_id") if row[key] is not None}
 
 
 def chained(event: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from workers.runtime import Runtime
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 VIEW = (
-    "SELECT hash, context->>'run_id', context->>'workstream_id' FROM events"
+    "SELECT hash, context->>'run_id', context->>'workstream_id', context->>'phase_id' FROM events"
     " ORDER BY (context->>'xid')::bigint, (context->>'position')::bigint"
 )
 

@@ -90,7 +90,7 @@ def test_an_event_is_written_as_history_tells_it(
         assert dict(zip(names, row, strict=True)) == {name: event[name] for name in names}
 
 
-def test_an_event_of_a_run_names_its_run_and_workstream(
+def test_an_event_of_a_run_names_its_run_workstream_and_phase(
     runtime: Runtime, dba: "psycopg.Connection[Any]", directory: Path
 ) -> None:
     stage = Stage(runtime, dba)
@@ -100,11 +100,13 @@ def test_an_event_of_a_run_names_its_run_and_workstream(
     relay(runtime.database, [journal(directory)])
     by_type = {event["entity_type"]: event["context"] for event in events(directory)}
     run, workstream = str(stage.run), str(stage.ids["w"])
-    assert {key: by_type["task"].get(key) for key in ("run_id", "workstream_id")} == {
+    assert {key: by_type["task"].get(key) for key in ("run_id", "workstream_id", "phase_id")} == {
         "run_id": run,
         "workstream_id": workstream,
+        "phase_id": "default",
     }
     assert (by_type["workstream"]["run_id"], by_type["run"]["run_id"]) == (run, run)
+    assert by_type["run"]["phase_id"] == "default"
     assert_whole(Client(runtime), directory)
 
 

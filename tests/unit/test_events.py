@@ -22,7 +22,7 @@ def row(**changed: Any) -> dict[str, Any]:
         "to_state": "completed", "trigger": "validation_passed", "triggered_by": "agent-1", "request_id": None,
         "severity": "info", "metadata": {"b": 1, "aa": "ü"}, "created_at": AT, "xid": 7, "position": 9,
         "workflow_type": "task", "entity_id": "t-1", "project_id": uuid7(), "created_by": "ann", "born_at": AT,
-        "run_id": None, "workstream_id": None,
+        "run_id": None, "workstream_id": None, "phase_id": None,
     } | changed  # fmt: skip
     made.setdefault("metadata_text", jsonb_text(made["metadata"]))
     birth = (str(made["workflow_id"]), made["workflow_type"], made["entity_id"], str(made["project_id"]),
@@ -60,13 +60,13 @@ def test_a_timestamp_is_utc_with_z_and_its_microseconds_survive() -> None:
 def test_an_event_has_what_the_ssot_asks_for() -> None:
     run, workstream = uuid7(), uuid7()
     metadata = {"operator": "ann", "reason": "stuck", "exit_code": 0}
-    made = row(metadata=metadata, run_id=run, workstream_id=workstream, seq=2)
+    made = row(metadata=metadata, run_id=run, workstream_id=workstream, phase_id="PH-002", seq=2)
     event = canonical(made)
     assert event["event_id"] == event_name(made["id"])
     assert (event["event_type"], event["operator"], event["reason"]) == ("manual_override", "ann", "stuck")
     assert event["context"] == {
         "project_id": str(made["project_id"]), "workflow_id": str(made["workflow_id"]), "seq": 2,
-        "xid": 7, "position": 9, "run_id": str(run), "workstream_id": str(workstream),
+        "xid": 7, "position": 9, "run_id": str(run), "workstream_id": str(workstream), "phase_id": "PH-002",
     }  # fmt: skip
     assert "birth" not in event
     assert json.loads(line(made)) == event

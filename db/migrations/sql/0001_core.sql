@@ -117,6 +117,7 @@ CREATE TABLE trigger_requests (
     result        jsonb,
     accepted_at   timestamptz  NOT NULL DEFAULT now(),
     finished_at   timestamptz,
+    trace         varchar(55),  -- the W3C traceparent of what caused it; NULL where nobody traces
     CHECK ((finished_at IS NOT NULL) = (status IN ('applied', 'rejected', 'superseded', 'dead')))
 ) WITH (fillfactor = 80);
 
@@ -152,6 +153,7 @@ CREATE TABLE effects (
     result         jsonb,
     created_at     timestamptz  NOT NULL DEFAULT now(),
     finished_at    timestamptz,
+    trace          varchar(55),
     CHECK ((status = 'leased') = (lease_until IS NOT NULL)),
     CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'dead')))
 );
@@ -233,7 +235,7 @@ BEGIN
     RETURN QUERY
     SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
            i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project_id, i.entity_id,
-           r.trace  -- a column of 0005
+           r.trace
       FROM (SELECT *
               FROM trigger_requests p
              WHERE p.status = 'pending' AND p.lane = wanted_lane
@@ -254,6 +256,17 @@ CREATE FUNCTION interlock_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% is append-only: % refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = 'restrict_violation', HINT = 'History and definitions are kept for ever as they were written.';
+END $$;
+
+-- From now on a table's rows are kept: what is `refused` of them is refused to everyone, and TRUNCATE too.
+CREATE FUNCTION interlock_protect(protected regclass, refused text DEFAULT 'UPDATE OR DELETE')
+    RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TRIGGER kept BEFORE %s ON %s FOR EACH ROW EXECUTE FUNCTION interlock_refuse()',
+                   refused, protected);
+    EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()',
+                   protected);
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole', protected);
 END $$;
 
 -- A recorded definition is whole at once: no state and no move can be slipped in beside what its body says.
@@ -395,10 +408,6 @@ CREATE TRIGGER identity_fixed BEFORE UPDATE ON workflow_instances
            NEW.created_at)
           OR NEW.version < OLD.version)
     EXECUTE FUNCTION interlock_identity_fixed();
-CREATE TRIGGER kept BEFORE DELETE ON workflow_instances
-    FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
-CREATE TRIGGER kept_whole BEFORE TRUNCATE ON workflow_instances
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse();
 CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON workflow_instances
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN ((OLD.current_state, OLD.version, OLD.definition_version)
@@ -407,26 +416,12 @@ CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON workflow_instances
 
 CREATE TRIGGER append BEFORE INSERT ON workflow_transitions
     FOR EACH ROW EXECUTE FUNCTION interlock_append();
-CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON workflow_transitions
-    FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
-CREATE TRIGGER kept_whole BEFORE TRUNCATE ON workflow_transitions
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse();
 CREATE CONSTRAINT TRIGGER history_has_state AFTER INSERT ON workflow_transitions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock_history_has_state();
 
-DO $$
-DECLARE
-    protected text;
-BEGIN
-    FOREACH protected IN ARRAY ARRAY['workflow_definitions', 'definition_states', 'definition_transitions'] LOOP
-        EXECUTE format('CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON %I
-                        FOR EACH ROW EXECUTE FUNCTION interlock_refuse()', protected);
-        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %I
-                        FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', protected);
-        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept', protected);
-        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept_whole', protected);
-    END LOOP;
-END $$;
+SELECT interlock_protect('workflow_instances', 'DELETE');
+SELECT interlock_protect(kept) FROM unnest(ARRAY['workflow_transitions', 'workflow_definitions', 'definition_states',
+                                                 'definition_transitions']::regclass[]) AS kept;
 
 CREATE TRIGGER as_recorded BEFORE INSERT ON definition_states
     FOR EACH ROW EXECUTE FUNCTION interlock_as_recorded();
@@ -436,6 +431,5 @@ ALTER TABLE definition_states ENABLE ALWAYS TRIGGER as_recorded;
 ALTER TABLE definition_transitions ENABLE ALWAYS TRIGGER as_recorded;
 
 ALTER TABLE workflow_instances ENABLE ALWAYS TRIGGER born, ENABLE ALWAYS TRIGGER identity_fixed,
-    ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole, ENABLE ALWAYS TRIGGER state_has_history;
-ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER append, ENABLE ALWAYS TRIGGER kept,
-    ENABLE ALWAYS TRIGGER kept_whole, ENABLE ALWAYS TRIGGER history_has_state;
+    ENABLE ALWAYS TRIGGER state_has_history;
+ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER append, ENABLE ALWAYS TRIGGER history_has_state;

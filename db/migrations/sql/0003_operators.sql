@@ -15,14 +15,13 @@ CREATE INDEX operators_name ON operators (name);
 CREATE FUNCTION interlock_is_operator(who text) RETURNS boolean LANGUAGE sql STABLE
     RETURN EXISTS (SELECT FROM operators WHERE name = who AND since <= now() AND (until IS NULL OR until > now()));
 
-CREATE TRIGGER kept BEFORE DELETE ON operators FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
-CREATE TRIGGER kept_whole BEFORE TRUNCATE ON operators FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse();
+SELECT interlock_protect('operators', 'DELETE');
 CREATE TRIGGER past_fixed BEFORE UPDATE ON operators FOR EACH ROW
     WHEN ((OLD.grant_id, OLD.name, OLD.since, OLD.granted_by) IS DISTINCT FROM
           (NEW.grant_id, NEW.name, NEW.since, NEW.granted_by)
           OR OLD.until <= now() OR NEW.until IS NULL OR NEW.until < now())
     EXECUTE FUNCTION interlock_fixed('who was an operator, and when,');
-ALTER TABLE operators ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole, ENABLE ALWAYS TRIGGER past_fixed;
+ALTER TABLE operators ENABLE ALWAYS TRIGGER past_fixed;
 
 -- What an override must say. `operator` in an event's metadata is what makes it one (SSOT 7.3.2).
 

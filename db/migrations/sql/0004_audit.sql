@@ -7,6 +7,10 @@ CREATE FUNCTION interlock_workstream_of(type text, version text, id uuid, contex
                 WHEN type = 'workstream' THEN id
                 WHEN type IN ('task', 'patch_ledger', 'test_gate') THEN (context->>'workstream_id')::uuid END;
 
+-- The phase of what has one of its own; what belongs to a workstream is in that one's.
+CREATE FUNCTION interlock_phase_of(type text, context jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN type IN ('run', 'test_gate') THEN COALESCE(context->>'phase_id', 'default') END;
+
 -- `evt_` and the UUID's bits as a ULID, as `workflows.ids` writes it.
 CREATE FUNCTION interlock_event_name(id uuid) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN 'evt_' || (
@@ -43,15 +47,4 @@ CREATE TABLE audit_exports (
     manifest char(64)    NOT NULL
 );
 
-DO $$
-DECLARE
-    protected text;
-BEGIN
-    FOREACH protected IN ARRAY ARRAY['anchors', 'anchor_heads', 'audit_exports'] LOOP
-        EXECUTE format('CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON %I
-                        FOR EACH ROW EXECUTE FUNCTION interlock_refuse()', protected);
-        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %I
-                        FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', protected);
-        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole', protected);
-    END LOOP;
-END $$;
+SELECT interlock_protect(kept) FROM unnest(ARRAY['anchors', 'anchor_heads', 'audit_exports']::regclass[]) AS kept;

@@ -1,4 +1,4 @@
--- Counters that the relay keeps, and the traces of requests.
+-- Counters that the relay keeps.
 
 -- Every counter, bucket and state's population: one row a series, its labels' values in the order the metric names them.
 -- Only whoever holds the relay's cursor `metrics` writes here, so nobody waits for anybody.
@@ -50,7 +50,3 @@ SELECT 'entity_state', ARRAY[i.workflow_type, d.initial_state], count(*)
   JOIN workflow_definitions d ON d.type = i.workflow_type AND d.version = i.definition_version
  GROUP BY i.workflow_type, d.initial_state;
 INSERT INTO relay_cursors (name, xid, position) VALUES ('metrics', '0', 0) ON CONFLICT DO NOTHING;
-
--- The W3C traceparent of what caused a request or an effect; NULL where nobody traces.
-ALTER TABLE trigger_requests ADD COLUMN trace varchar(55);
-ALTER TABLE effects ADD COLUMN trace varchar(55);

@@ -73,14 +73,7 @@ DO $$
 DECLARE
     kind record;
 BEGIN
-    FOR kind IN SELECT * FROM (VALUES
-        ('run', 'runs', 'run_id', 'state'), ('workstream', 'workstreams', 'ws_id', 'state'),
-        ('task', 'tasks', 'task_id', 'state'), ('worker', 'workers', 'worker_id', 'state'),
-        ('uet_worker', 'uet_workers', 'worker_id', 'state'),
-        ('patch_ledger', 'patch_ledger_entries', 'ledger_id', 'state'), ('test_gate', 'test_gates', 'gate_id', 'state'),
-        ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
-        ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status')
-    ) AS kinds (type, typed, key, state) LOOP
+    FOR kind IN SELECT * FROM interlock_kinds() LOOP
         EXECUTE format('CREATE TRIGGER migrated_%1$s AFTER INSERT ON workflow_transitions FOR EACH ROW
             WHEN (NEW.workflow_type = %1$L AND NEW.definition_version NOT LIKE ''0.%%''
                   AND NEW.trigger = ''definition.migrate'' AND NEW.from_state <> NEW.to_state)
@@ -193,19 +186,9 @@ ALTER TABLE workflow_instances ENABLE ALWAYS TRIGGER version_stands;
 CREATE TRIGGER checked BEFORE INSERT ON deprecations FOR EACH ROW EXECUTE FUNCTION interlock_check_deprecation();
 CREATE TRIGGER checked BEFORE INSERT ON definition_removals FOR EACH ROW EXECUTE FUNCTION interlock_check_removal();
 
-DO $$
-DECLARE
-    protected text;
-BEGIN
-    FOREACH protected IN ARRAY ARRAY['deprecations', 'definition_removals'] LOOP
-        EXECUTE format('CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON %I
-                        FOR EACH ROW EXECUTE FUNCTION interlock_refuse()', protected);
-        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %I
-                        FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', protected);
-        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER checked, ENABLE ALWAYS TRIGGER kept,
-                        ENABLE ALWAYS TRIGGER kept_whole', protected);
-    END LOOP;
-END $$;
+ALTER TABLE deprecations ENABLE ALWAYS TRIGGER checked;
+ALTER TABLE definition_removals ENABLE ALWAYS TRIGGER checked;
+SELECT interlock_protect(kept) FROM unnest(ARRAY['deprecations', 'definition_removals']::regclass[]) AS kept;
 
 -- Policies (SSOT 8) that a definition cannot hold by itself: docs/policies.md says which is held where. ------------------------
 
@@ -242,18 +225,18 @@ DECLARE
     kind  record;
     times text;
 BEGIN
-    FOR kind IN SELECT * FROM (VALUES
-        ('runs', 'run_id', ARRAY['created_at', 'started_at', 'completed_at']),
-        ('workstreams', 'ws_id', ARRAY['created_at', 'updated_at', 'completed_at']),
-        ('tasks', 'task_id', ARRAY['created_at', 'started_at', 'completed_at']),
-        ('workers', 'worker_id', ARRAY['created_at', 'last_heartbeat', 'shutdown_at']),
-        ('uet_workers', 'worker_id', ARRAY['created_at', 'last_heartbeat', 'terminated_at']),
-        ('patch_ledger_entries', 'ledger_id', ARRAY['created_at', 'updated_at', 'quarantined_at', 'rolled_back_at']),
-        ('test_gates', 'gate_id', ARRAY['created_at', 'started_at', 'completed_at']),
-        ('circuit_breakers', 'breaker_id', ARRAY['updated_at', 'opened_at', 'last_failure_at']),
-        ('supervised_workers', 'id', ARRAY['created_at', 'updated_at']),
-        ('jobs', 'id', ARRAY['created_at', 'started_at', 'completed_at'])
-    ) AS kinds (typed, key, times) LOOP
+    FOR kind IN SELECT typed, key, told.times FROM interlock_kinds() JOIN (VALUES
+        ('runs', ARRAY['created_at', 'started_at', 'completed_at']),
+        ('workstreams', ARRAY['created_at', 'updated_at', 'completed_at']),
+        ('tasks', ARRAY['created_at', 'started_at', 'completed_at']),
+        ('workers', ARRAY['created_at', 'last_heartbeat', 'shutdown_at']),
+        ('uet_workers', ARRAY['created_at', 'last_heartbeat', 'terminated_at']),
+        ('patch_ledger_entries', ARRAY['created_at', 'updated_at', 'quarantined_at', 'rolled_back_at']),
+        ('test_gates', ARRAY['created_at', 'started_at', 'completed_at']),
+        ('circuit_breakers', ARRAY['updated_at', 'opened_at', 'last_failure_at']),
+        ('supervised_workers', ARRAY['created_at', 'updated_at']),
+        ('jobs', ARRAY['created_at', 'started_at', 'completed_at'])
+    ) AS told (typed, times) USING (typed) LOOP
         SELECT string_agg(format('NEW.%I', each), ', ') INTO times FROM unnest(kind.times) AS each;
         EXECUTE format('CREATE TRIGGER not_in_future BEFORE INSERT OR UPDATE ON %I FOR EACH ROW
             WHEN (GREATEST(%s) > clock_timestamp()) EXECUTE FUNCTION interlock_not_in_future(%L, %s)',

@@ -142,18 +142,8 @@ ALTER TABLE archive.workflow_instances ENABLE ALWAYS TRIGGER takes, ENABLE ALWAY
 ALTER TABLE archive.workflow_transitions ENABLE ALWAYS TRIGGER takes;
 ALTER TABLE archive.workflow_links ENABLE ALWAYS TRIGGER takes;
 
-DO $$
-DECLARE
-    kept text;
-BEGIN
-    FOREACH kept IN ARRAY ARRAY['workflow_instances', 'workflow_transitions', 'workflow_links', 'records'] LOOP
-        EXECUTE format('CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON archive.%I
-                        FOR EACH ROW EXECUTE FUNCTION interlock_refuse()', kept);
-        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON archive.%I
-                        FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', kept);
-        EXECUTE format('ALTER TABLE archive.%I ENABLE ALWAYS TRIGGER kept, ENABLE ALWAYS TRIGGER kept_whole', kept);
-    END LOOP;
-END $$;
+SELECT interlock_protect(format('archive.%I', kept)::regclass)
+  FROM unnest(ARRAY['workflow_instances', 'workflow_transitions', 'workflow_links', 'records']) AS kept;
 
 -- What may leave: that of which the archive has the very same.
 
@@ -185,13 +175,14 @@ DO $$
 DECLARE
     kept record;
 BEGIN
-    FOR kept IN SELECT * FROM (VALUES
-        ('workflow_instances', 'id', 'DELETE'), ('workflow_transitions', 'id', 'UPDATE OR DELETE'),
-        ('runs', 'run_id', 'DELETE'), ('workstreams', 'ws_id', 'DELETE'), ('tasks', 'task_id', 'DELETE'),
-        ('workers', 'worker_id', 'DELETE'), ('uet_workers', 'worker_id', 'DELETE'),
-        ('patch_ledger_entries', 'ledger_id', 'DELETE'), ('test_gates', 'gate_id', 'DELETE'),
-        ('supervised_workers', 'id', 'DELETE'), ('jobs', 'id', 'DELETE'), ('patches', 'patch_id', 'UPDATE OR DELETE')
-    ) AS k (named, key, events) LOOP
+    FOR kept IN
+        SELECT * FROM (VALUES
+            ('workflow_instances', 'id', 'DELETE'), ('workflow_transitions', 'id', 'UPDATE OR DELETE'),
+            ('patches', 'patch_id', 'UPDATE OR DELETE')
+        ) AS k (named, key, events)
+        UNION ALL
+        SELECT typed, key, 'DELETE' FROM interlock_kinds() WHERE type <> 'circuit_breaker'  -- these never end
+    LOOP
         EXECUTE format('CREATE OR REPLACE TRIGGER kept BEFORE %s ON %I FOR EACH ROW EXECUTE FUNCTION interlock_kept(%L)',
                        kept.events, kept.named, kept.key);
         EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER kept', kept.named);
@@ -353,7 +344,9 @@ CREATE VIEW events AS
                'xid', t.xid::text::bigint, 'position', t.position,
                'run_id', CASE i.workflow_type WHEN 'run' THEN i.id
                                               ELSE COALESCE(w.run_id, (r.body->>'run_id')::uuid) END,
-               'workstream_id', COALESCE(w.ws_id, r.key::uuid))) AS context,
+               'workstream_id', COALESCE(w.ws_id, r.key::uuid),
+               'phase_id', COALESCE(w.phase_id, r.body->>'phase_id', interlock_phase_of(i.workflow_type, i.context))
+           )) AS context,
            encode(t.prev_hash, 'hex') AS prev_hash, encode(t.hash, 'hex') AS hash
       FROM every_transition t
       JOIN every_instance i ON i.id = t.workflow_id

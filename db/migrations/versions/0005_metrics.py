@@ -1,4 +1,4 @@
-"""Counters that the relay keeps, and the traces of requests."""
+"""Counters that the relay keeps."""
 
 from pathlib import Path
 

@@ -8,8 +8,7 @@ CREATE TABLE patches (
 );
 
 -- A patch's text is what was reviewed and applied: it never changes.
-CREATE TRIGGER kept BEFORE UPDATE OR DELETE ON patches FOR EACH ROW EXECUTE FUNCTION interlock_refuse();
-ALTER TABLE patches ENABLE ALWAYS TRIGGER kept;
+SELECT interlock_protect('patches');
 
 CREATE TABLE patch_ledger_entries (
     ledger_id                     uuid         PRIMARY KEY REFERENCES workflow_instances (id),

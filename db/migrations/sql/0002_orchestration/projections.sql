@@ -70,19 +70,12 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Each kind's triggers. The older lineage (0.x) has no typed tables.
+-- Each kind's triggers.
 DO $$
 DECLARE
     kind record;
 BEGIN
-    FOR kind IN SELECT * FROM (VALUES
-        ('run', 'runs', 'run_id', 'state'), ('workstream', 'workstreams', 'ws_id', 'state'),
-        ('task', 'tasks', 'task_id', 'state'), ('worker', 'workers', 'worker_id', 'state'),
-        ('uet_worker', 'uet_workers', 'worker_id', 'state'),
-        ('patch_ledger', 'patch_ledger_entries', 'ledger_id', 'state'), ('test_gate', 'test_gates', 'gate_id', 'state'),
-        ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
-        ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status')
-    ) AS kinds (type, typed, key, state) LOOP
+    FOR kind IN SELECT * FROM interlock_kinds() LOOP
         EXECUTE format('CREATE TRIGGER born_%1$s AFTER INSERT ON workflow_instances FOR EACH ROW
             WHEN (NEW.workflow_type = %1$L AND NEW.definition_version NOT LIKE ''0.%%'')
             EXECUTE FUNCTION interlock_born_%1$s()', kind.type);
@@ -95,11 +88,7 @@ BEGIN
         EXECUTE format('CREATE CONSTRAINT TRIGGER state_is_told AFTER INSERT OR UPDATE OF %2$I ON %1$I
             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
             EXECUTE FUNCTION interlock_typed_state_is_told(%3$L)', kind.typed, kind.state, kind.key);
-        EXECUTE format('CREATE TRIGGER kept BEFORE DELETE ON %I FOR EACH ROW EXECUTE FUNCTION interlock_refuse()',
-            kind.typed);
-        EXECUTE format('CREATE TRIGGER kept_whole BEFORE TRUNCATE ON %I
-            FOR EACH STATEMENT EXECUTE FUNCTION interlock_refuse()', kind.typed);
-        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER state_is_told, ENABLE ALWAYS TRIGGER kept,
-            ENABLE ALWAYS TRIGGER kept_whole', kind.typed);
+        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER state_is_told', kind.typed);
+        PERFORM interlock_protect(kind.typed::regclass, 'DELETE');
     END LOOP;
 END $$;

@@ -3,6 +3,17 @@
 -- what the event's metadata says. Whoever writes a state here that history does not tell is refused at commit.
 -- Ids are those of the instances; state lists are held equal to the definitions by a test.
 
+-- Each kind's typed table, that table's key, and the column that says its state. The older lineage (0.x) has none.
+CREATE FUNCTION interlock_kinds() RETURNS TABLE (type text, typed text, key text, state text)
+    LANGUAGE sql IMMUTABLE AS $$
+    VALUES ('run', 'runs', 'run_id', 'state'), ('workstream', 'workstreams', 'ws_id', 'state'),
+           ('task', 'tasks', 'task_id', 'state'), ('worker', 'workers', 'worker_id', 'state'),
+           ('uet_worker', 'uet_workers', 'worker_id', 'state'),
+           ('patch_ledger', 'patch_ledger_entries', 'ledger_id', 'state'), ('test_gate', 'test_gates', 'gate_id', 'state'),
+           ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
+           ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status')
+$$;
+
 CREATE TABLE phases (
     phase_id varchar(100) PRIMARY KEY
 );
