@@ -55,6 +55,19 @@ def recount_born(connection: Connection, kind: str, born: Iterable[UUID], *, end
         connection.exec_driver_sql(sql(RECOUNT_BORN[kind]), given)
 
 
+def relink_born(connection: Connection, born: Iterable[UUID]) -> None:
+    """Let those just born name what stands in the place of a gate or task that they name, where another took it."""
+    if given := list(born):
+        connection.exec_driver_sql(sql("relink_born"), {"born": given})
+
+
+def find_gates(connection: Connection, born: Iterable[UUID]) -> set[UUID]:
+    """Gates that were lost for want of a task to judge, and have one just born; `lose_gates` may lose them again."""
+    if not (given := list(born)):
+        return set()
+    return {row.id for row in connection.exec_driver_sql(sql("find_gates"), {"born": given})}
+
+
 def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:
     """Tell those that wait for these tasks or gates how they ended (True: well); the tasks told."""
     rows = [{"id": each, "well": well} for each, well in ended.items()]

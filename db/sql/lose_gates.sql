@@ -1,9 +1,16 @@
 -- Gates that can never pass any more, and all that wait for them, however far: those that failed for good, those of
--- workstreams that ended before they ran, those that nothing is left for to judge.
+-- workstreams that ended before they ran, those that nothing is left for to judge. One that is new may come too late for
+-- any of that to be told it: its workstream had ended, or a gate it depends on was lost before.
 WITH RECURSIVE never AS (
     SELECT unnest(%(failed)s::uuid[]) AS id
     UNION
     SELECT gate_id FROM test_gates WHERE workstream_id = ANY(%(ended)s::uuid[]) AND state IN ('PENDING', 'BLOCKED')
+    UNION
+    SELECT g.gate_id FROM test_gates g JOIN workstreams w ON w.ws_id = g.workstream_id
+     WHERE g.gate_id = ANY(%(moved)s::uuid[]) AND g.state IN ('PENDING', 'BLOCKED')
+       AND (w.state IN ('completed', 'failed', 'cancelled', 'skipped')
+            OR EXISTS (SELECT FROM workflow_links l JOIN test_gates o ON o.gate_id = l.target_id
+                        WHERE l.source_id = g.gate_id AND l.role = 'depends_on' AND o.lost))
     UNION
     SELECT g.gate_id FROM test_gates g
      WHERE g.gate_id IN (SELECT unnest(%(moved)s::uuid[])

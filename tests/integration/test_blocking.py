@@ -66,6 +66,18 @@ def test_the_scheduler_blocks_with_the_same_list(runtime: Runtime, dba: Dba) -> 
     assert said == [str(stage.ids["g"])]
 
 
+def test_a_queued_task_that_somebody_blocked_by_hand_goes_on(runtime: Runtime, dba: Dba) -> None:
+    """The scheduler never blocks what is queued: every gate before it has passed, and passed it stays."""
+    stage = Stage(runtime, dba)
+    gates = {"g": {"workstream": "a"}, "after": {"workstream": "a", "moment": "task", "depends_on": ["g"]}}
+    stage.submit({"a": {}}, {"t": {"workstream": "a", "gates": ["after"]}}, gates)
+    stage.start()
+    stage.fire("g", "gate_failed", exit_code=1)
+    assert stage.states("t", "after") == {"t": "queued", "after": "BLOCKED"}
+    assert stage.fire("t", "dependency_check_failed") == "applied"
+    assert stage.state("t") == "queued"
+
+
 def test_a_cancelled_task_says_when(runtime: Runtime, dba: Dba) -> None:
     walker = Walker(runtime, dba)
     task = walker.get("task")

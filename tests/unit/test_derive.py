@@ -168,6 +168,7 @@ OWED: list[tuple[str, dict[str, Any], str | None]] = [
     ("planned", {"pending": 2}, "all_tasks_created"),
     ("planned", {"pending": 2, "task_count": 2}, "all_tasks_created"),
     ("planned", {"pending": 1, "task_count": 2}, None),
+    ("planned", {"pending": 3, "task_count": 2}, "all_tasks_created"),
     ("planned", {"pending": 2, "unfinished_dependencies": 1}, "dependency_check_failed"),
     ("planned", {"pending": 2, "skipped_dependencies": 1, "unfinished_dependencies": 1}, "skip"),
     ("planned", {"pending": 2, "dead_dependencies": 1, "skipped_dependencies": 1}, "cancel"),

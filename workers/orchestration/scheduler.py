@@ -74,6 +74,7 @@ class Pass:
         self.signals, self.queued = len(found), moved.queued
         scheduling.count_tasks(self.connection, _rows(moved.tasks_counted))
         scheduling.count_workstreams(self.connection, _rows(moved.workstreams_counted))
+        self._settle_gates(moved)
         scheduling.recount_born(self.connection, "tasks", moved.born["task"], ending=moved.ended)
         scheduling.recount_born(
             self.connection, "workstreams", moved.born["workstream"], ending=moved.ended_workstreams
@@ -90,20 +91,26 @@ class Pass:
         self._fire(rows)
         log.info("scheduled", run=str(self.run_id), signals=self.signals, fired=len(rows))
 
-    def _concerned(self, moved: Moved) -> dict[str, set[UUID]]:
-        """Kind -> what the moves may have made due for something."""
-        looked_at = moved.looked_at
+    def _settle_gates(self, moved: Moved) -> None:
+        """Which gates can never pass any more, and which newcomers name those that are in such a one's place."""
+        born = set[UUID]().union(*moved.born.values())
+        scheduling.relink_born(self.connection, born)
+        found = scheduling.find_gates(self.connection, moved.born["task"])
         failed = scheduling.facts(self.connection, "test_gate", moved.failed_gates)
         lost = scheduling.lose_gates(
             self.connection,
             failed=[gate["id"] for gate in failed if owed.gate(gate) is None],
             ended=moved.ended_workstreams,
             worked=moved.worked,
-            moved=looked_at["test_gate"],
+            moved=moved.looked_at["test_gate"] | found,
         )
         moved.judged |= lost
-        ended = moved.ended | dict.fromkeys(lost, False)
-        looked_at["task"] |= scheduling.release_tasks(self.connection, ended)
+        moved.ended |= dict.fromkeys(lost - found, False)  # who waited for one found was told before
+
+    def _concerned(self, moved: Moved) -> dict[str, set[UUID]]:
+        """Kind -> what the moves may have made due for something."""
+        looked_at = moved.looked_at
+        looked_at["task"] |= scheduling.release_tasks(self.connection, moved.ended)
         looked_at["workstream"] |= scheduling.release_workstreams(self.connection, moved.ended_workstreams)
         for kind, id_ in scheduling.touched(self.connection, **moved.concerns()):
             looked_at[kind].add(id_)

@@ -21,7 +21,7 @@ class WorkstreamCounts:
         quarantined_patches: its patches in `quarantined`.
         unfinished_dependencies: workstreams it depends on that may still complete.
         skipped_dependencies, dead_dependencies: those that were skipped; those that failed or were cancelled.
-        task_count: how many tasks it is to have; None: as many as there are.
+        task_count: how many tasks it is to have at least; None: as many as there are.
     """
 
     state: str
@@ -129,7 +129,8 @@ def _waiting(counts: WorkstreamCounts) -> str | None:
         return "dependency_check_failed" if counts.state == "planned" else None
     if counts.state == "blocked":
         return "dependency_satisfied"
-    return "all_tasks_created" if counts.task_count in (None, counts.total) else None
+    # More than it was to have: one was added while it waited. It waits for the missing, never for the surplus.
+    return "all_tasks_created" if counts.total >= (counts.task_count or 0) else None
 
 
 def _ready(counts: WorkstreamCounts) -> str | None:

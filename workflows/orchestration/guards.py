@@ -109,9 +109,9 @@ tasks_all_created = Guard(
     "tasks_all_created",
     lambda case: (
         "task_count" not in case.context
-        or case.row["total_tasks"] + case.row.get("left_out_tasks", 0) == case.context["task_count"]
+        or case.row["total_tasks"] + case.row.get("left_out_tasks", 0) >= case.context["task_count"]
     ),
-    "as many tasks must exist as the workstream's task_count says",
+    "at least as many tasks must exist as the workstream's task_count says",
     needs=ROW,
 )
 
