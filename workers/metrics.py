@@ -54,7 +54,12 @@ METRICS = (
         ("entity_type", "state"),
         "time spent in a state, from entering to leaving it",
     ),
-    Declared("manual_state_overrides_total", "counter", ("entity_type", "operator"), "moves that an operator forced"),
+    Declared(
+        "manual_state_overrides_total",
+        "counter",
+        ("entity_type", "operator"),
+        "overrides, by who made them; each once, however many moves it takes",
+    ),
     Declared(
         metrics.FAILED_TRANSITIONS,
         "counter",

@@ -1,7 +1,8 @@
 -- Add a batch of events to what is counted: each move, the two states it leaves and enters, the time spent in the first,
--- and overrides by operator. One row a series, whatever the size of the batch.
+-- and overrides by operator. One row a series, whatever the size of the batch. An override is one transaction, however
+-- many moves its way takes: its first move counts (the rest may come in another batch).
 WITH batch AS MATERIALIZED (
-    SELECT t.workflow_type, t.from_state, t.to_state, t.metadata->>'operator' AS operator,
+    SELECT t.workflow_type, t.from_state, t.to_state, t.metadata->>'operator' AS operator, t.xid, t.position,
            GREATEST(extract(epoch FROM t.created_at - COALESCE(earlier.created_at, i.created_at)), 0)::float8 AS seconds
       FROM workflow_transitions t
       LEFT JOIN workflow_transitions earlier ON earlier.workflow_id = t.workflow_id AND earlier.seq = t.seq - 1
@@ -27,7 +28,11 @@ WITH batch AS MATERIALIZED (
       FROM spent GROUP BY 2
     UNION ALL
     SELECT 'manual_state_overrides_total', ARRAY[workflow_type, operator], count(*)
-      FROM batch WHERE operator IS NOT NULL GROUP BY 2
+      FROM batch b
+     WHERE operator IS NOT NULL
+       AND NOT EXISTS (SELECT FROM workflow_transitions t
+                        WHERE t.xid = b.xid AND t.position < b.position AND t.metadata->>'operator' IS NOT NULL)
+     GROUP BY 2
 )
 INSERT INTO metric_values AS kept (name, labels, value)
 SELECT name, labels, value FROM counted

@@ -123,8 +123,8 @@ def blocked(stage: Stage) -> None:
         assert stage.fire(f"t{number}", "dependency_check_failed") in ("applied", "rejected")
 
 
-def overrides(stage: Stage) -> None:
-    for name in run_of(stage, 3):
+def overrides(stage: Stage, many: int = 6) -> None:
+    for name in run_of(stage, many):
         stage.begin(name)
         assert len(complete_task(stage.runtime, str(stage.ids[name]), Order("ann", "seen to it")).moves) == 2
 
@@ -261,6 +261,14 @@ def test_it_fires_when_that_happens_and_not_before(prometheus: Prometheus, stage
     relay(stage.runtime.database, [Counters()])
     prometheus.scrape(times=24)
     assert prometheus.fired == {alert} | others
+
+
+def test_five_overrides_are_no_spike_though_each_takes_two_moves(prometheus: Prometheus, stage: Stage) -> None:
+    prometheus.scrape(times=2)
+    overrides(stage, 5)
+    relay(stage.runtime.database, [Counters()])
+    prometheus.scrape(times=8)
+    assert prometheus.fired == set()
 
 
 def test_a_run_that_goes_well_fires_none(prometheus: Prometheus, stage: Stage) -> None:

@@ -24,11 +24,14 @@ from db.metrics import Series
 from tests import machines
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due
 from tests.nodes import node
+from tests.running import Stage
 from tests.waiting import eventually
 from workers import exposition, sweeping
 from workers.client import Client
 from workers.firing import Firing
 from workers.metrics import METRICS, Counters, read
+from workers.overrides.operation import Order
+from workers.overrides.tasks import complete_task
 from workers.relay import relay
 from workers.runtime import Runtime
 from workers.settings import Settings
@@ -144,6 +147,18 @@ def test_a_batch_that_was_counted_and_not_committed_counts_once(client: Client, 
     with pytest.raises(ConnectionError):
         relay(client.runtime.database, [Dies()])
     assert kept_counts(counted(client)) == history_says(dba)
+
+
+def test_an_override_counts_once_though_its_moves_come_in_several_batches(
+    runtime: Runtime, dba: Dba, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.relay.BATCH", 1)
+    stage = Stage(runtime, dba)
+    stage.submit({"w": {}}, {"t": {"workstream": "w"}})
+    stage.start()
+    stage.begin("t")
+    assert len(complete_task(runtime, str(stage.ids["t"]), Order("ann", "seen to it")).moves) == 2
+    assert value(stage.client, "manual_state_overrides_total", "task", "ann") == 1
 
 
 def test_refusals_are_counted_by_type_and_reason(client: Client, project: UUID) -> None:
