@@ -35,6 +35,11 @@ SERVERS = ("database_url", "broker_url", "redis_url")
 SAMPLE = Path(__file__).parents[1] / "examples" / "pull_requests.jsonl"
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("demo", help=HELP)(demo)
+
+
 def demo(
     file: Annotated[Path, typer.Option(help="JSON lines, one pull request each.")] = SAMPLE,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`migrate`, `replay`, `doctor`, `dead`, `redrive`, `demo`: what operators run."""
+"""`migrate`, `replay`, `doctor`, `dead`, `redrive`: what operators run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from cli import demo
 from cli.output import FAILED, AsJson, console, print_json, print_table
 from cli.reading import as_uuids
 from cli.replaying import with_bars
@@ -46,7 +45,6 @@ def register(app: typer.Typer) -> None:
     app.command("dead", help="List requests and effects whose attempts are used up, with what went wrong.")(dead)
     app.command("redrive", help=REDRIVE_HELP)(redrive)
     app.command("migrate", help="Bring the database to the newest schema and record the definitions.")(migrate_)
-    app.command("demo", help=demo.HELP)(demo.demo)
 
 
 def replay_(

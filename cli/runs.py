@@ -1,4 +1,4 @@
-"""`interlock run` and `interlock runs`: carry out plans, and look at what is carried out."""
+"""`interlock run`: carry out plans, and look at what is carried out."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import typer
 
 from cli.default_command import DefaultCommand
 from cli.following import LINES, OUTCOMES, follow
-from cli.output import AsJson, console, print_json, print_table
+from cli.output import AsJson, console, print_json
 from cli.plan_file import directory_of, read
 from cli.run_tree import draw
 from cli.triggers import EXIT
@@ -57,12 +57,6 @@ Detach = Annotated[
     typer.Option("--detach/--watch", "-d/-w", help="Return once it is accepted, or show it live until it ends."),
 ]
 Timeout = Annotated[float, typer.Option(min=0, help="Stop watching after so many seconds; 0: never. The run goes on.")]
-
-
-def register(main: typer.Typer) -> None:
-    """Add both commands to `main`."""
-    main.add_typer(app, name="run")
-    main.command("runs", help="List the newest runs.")(list_)
 
 
 def _schema(wanted: bool) -> None:
@@ -165,20 +159,6 @@ def resume(
         run = resume_run(client.runtime, ref, by=by, run_name=name)
         code = _accompany(client, run, detach=detach, timeout=timeout, as_json=as_json)
     raise typer.Exit(code)
-
-
-def list_(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20, as_json: AsJson = False
-) -> None:
-    """List runs."""
-    with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in plans.newest_runs(connection, limit=limit)]
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            "newest runs", found, ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
-        )
 
 
 def _watch(client: Client, ref: str) -> Watch:

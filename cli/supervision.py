@@ -26,12 +26,12 @@ Example:
   interlock supervise worker recover w_1a2b transient_network --error "reset by peer" --request-id try-1
 """
 
-supervise = typer.Typer(no_args_is_help=True, help="A supervisor's hand on its workers; `job` is its hand on jobs.")
-app = typer.Typer(no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED and their three ends.")
-supervise.add_typer(app, name="worker")
+app = typer.Typer(no_args_is_help=True, help="A supervisor's hand on its workers; `job` is its hand on jobs.")
+workers = typer.Typer(no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED and their three ends.")
+app.add_typer(workers, name="worker")
 
 
-@app.command("create")
+@workers.command("create")
 def create_worker(
     project: Annotated[UUID, typer.Option(help="The project's UUID.")],
     workspace: Annotated[str, typer.Option(help="Where it works; unset: the project.")] = "",
@@ -44,7 +44,7 @@ def create_worker(
     answer(lambda c: Supervisor(c).create(project, workspace_id=workspace or None, order=order), as_json)
 
 
-@app.command("start")
+@workers.command("start")
 def start_worker(
     ref: Ref,
     resource: Resources = None,
@@ -58,7 +58,7 @@ def start_worker(
     answer(lambda c: Supervisor(c).start(ref, order, resources=resource), as_json)
 
 
-@app.command("resume")
+@workers.command("resume")
 def resume_worker(
     ref: Ref,
     resource: Resources = None,
@@ -72,7 +72,7 @@ def resume_worker(
     answer(lambda c: Supervisor(c).resume(ref, order, resources=resource), as_json)
 
 
-@app.command("fail")
+@workers.command("fail")
 def fail_worker(
     ref: Ref,
     error: Error = "",
@@ -86,7 +86,7 @@ def fail_worker(
     answer(lambda c: Supervisor(c).fail(ref, order, error=error or None), as_json)
 
 
-@app.command("recover", help=RECOVER_HELP)
+@workers.command("recover", help=RECOVER_HELP)
 def recover(
     ref: Ref,
     kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")],
@@ -101,18 +101,20 @@ def recover(
     recovered(lambda c: recover_worker(c, ref, kind, order, error=error or None), as_json)
 
 
-simple(app, "pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order))
-simple(app, "complete", "Say that all its tasks are done.", lambda c, ref, order: Supervisor(c).complete(ref, order))
-simple(app, "terminate", "Stop a worker by force.", lambda c, ref, order: Supervisor(c).terminate(ref, order))
+simple(workers, "pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order))
+simple(
+    workers, "complete", "Say that all its tasks are done.", lambda c, ref, order: Supervisor(c).complete(ref, order)
+)
+simple(workers, "terminate", "Stop a worker by force.", lambda c, ref, order: Supervisor(c).terminate(ref, order))
 
 
-@app.command("show")
+@workers.command("show")
 def show_worker(ref: Ref, as_json: AsJson = False) -> None:
     """Show a supervised worker."""
     detail(lambda client: Supervisor(client).show(ref), as_json)
 
 
-@app.command("list")
+@workers.command("list")
 def list_workers(
     status: Status = "",
     limit: Limit = 50,

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from apprise import Apprise
 from sqlalchemy import RowMapping
 
 from workflows.errors import InterlockError
@@ -42,6 +41,8 @@ def tell(urls: Iterable[str], *, title: str, body: str) -> None:
     Raises:
         NoticeNotSent: a target refused or could not be reached; those before it have been told.
     """
+    from apprise import Apprise  # noqa: PLC0415 - it reads in a hundred services, and most processes tell nobody
+
     for url in urls:
         told = Apprise()
         told.add(url)

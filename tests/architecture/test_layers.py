@@ -109,6 +109,8 @@ def test_importing_opens_nothing() -> None:
         "def refuse(*_, **__): raise SystemExit('a socket was opened at import')\n"
         "socket.socket.connect = refuse\n"
         "import workers.client, workers.tasks, workers.runtime, beat.sweeps, db.audit, cli.main, supervisor.supervise\n"
+        "from cli.commands import MODULES, loaded\n"
+        "for name in MODULES: loaded(name)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cli.commands import MODULES
 from supervisor.environment import environment
 from workers.settings import Settings
 
@@ -26,10 +27,12 @@ AT_ONCE = 4
 LINES, COLUMNS = 30, 120  # of a screen
 COLOUR = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]")
 SCREEN = re.compile(r"(?:\x1b\[[0-9]*[A-Z])+")  # the cursor goes back to where it draws anew
-# A process of its own for each command, forked from one that has imported `cli.main` already: importing takes a second
+# A process of its own for each command, forked from one that has imported them all already: importing takes a second
 # each time, and there are hundreds. `execute` is the whole thing, for the tests that start from nothing.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["cli.main", "pytest", "tests.cli.terminal"])
+FORKS.set_forkserver_preload(
+    [*(f"cli.{name}" for name in MODULES.values()), "cli.main", "cli.faults", "pytest", __name__]
+)
 
 
 @dataclass(frozen=True)

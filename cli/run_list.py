@@ -1,0 +1,36 @@
+"""`interlock runs`: the newest runs."""
+
+from typing import Annotated
+
+import typer
+
+from cli.output import AsJson, print_json, print_table
+from db import plans
+from db.connect import transaction
+from workers.client import Client
+
+HELP = """List the newest runs.
+
+\b
+Example:
+  interlock runs --limit 5 --json | jq -r '.[].name'
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("runs", help=HELP)(runs)
+
+
+def runs(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20, as_json: AsJson = False
+) -> None:
+    """List runs."""
+    with Client() as client, transaction(client.runtime.database) as connection:
+        found = [dict(row) for row in plans.newest_runs(connection, limit=limit)]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(
+            "newest runs", found, ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
+        )
