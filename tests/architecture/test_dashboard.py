@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.architecture.test_alerts import needs_promtool, promtool
 from tests.promql.language import names
 from workers.metrics import METRICS
 
@@ -15,6 +16,8 @@ DASHBOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "ops" / "gra
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 PARTS = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 KNOWN = {f"{each.name}{part}": {*each.labels, "le"} for each in METRICS for part in PARTS[each.kind]}
+KNOWN |= {"up": {"job", "instance"}}
+TILES = [panel for panel in PANELS if panel["gridPos"]["y"] == 1]
 
 
 def queries() -> Iterator[Any]:
@@ -45,14 +48,39 @@ def test_each_metric_is_on_it() -> None:
     assert {each.name for each in METRICS} <= {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
 
 
-def test_panels_do_not_overlap_and_the_first_row_says_whether_anything_is_wrong() -> None:
+def test_panels_do_not_overlap_and_leave_no_hole() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
         assert not taken & cells, panel["title"]
-        assert place["x"] + place["w"] <= 24
         taken |= cells
+    assert taken == {(x, y) for x in range(24) for y in range(max(y for _, y in taken) + 1)}
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-    first = [panel for panel in PANELS if panel["gridPos"]["y"] == 1]
-    assert all(panel["type"] == "stat" and panel["description"] for panel in first)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: tile["title"])
+def test_the_first_row_says_what_is_wrong_and_never_that_all_is_well_when_nothing_can_be_read(tile: Any) -> None:
+    assert tile["type"] == "stat"
+    assert tile["description"]
+    assert tile["targets"][0]["expr"].endswith(" or vector(-1)"), (
+        "without any series it shows nothing, or a good 0"
+    )
+    (mapping,) = tile["fieldConfig"]["defaults"]["mappings"]
+    assert mapping["options"]["-1"]["color"] == "red"
+    assert "noValue" not in tile["fieldConfig"]["defaults"]
+
+
+@needs_promtool
+def test_prometheus_reads_every_query_and_without_a_scrape_each_tile_is_unknown(tmp_path: Path) -> None:
+    every = [query.values[0].replace("$entity_type", ".*") for query in queries()]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(every)]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    checked = promtool("check", "rules", "rules.yml", where=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    unknown = [{"labels": "{}", "value": -1}]
+    asked = [{"expr": tile["targets"][0]["expr"], "eval_time": "1m", "exp_samples": unknown} for tile in TILES]
+    test = {"interval": "15s", "input_series": [], "promql_expr_test": asked}
+    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": [], "evaluation_interval": "15s", "tests": [test]}))
+    tried = promtool("test", "rules", "test.yml", where=tmp_path)
+    assert tried.returncode == 0, tried.stderr
