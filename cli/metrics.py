@@ -52,7 +52,7 @@ def serve(
         port = DEFAULT_PORT if chosen.metrics_port is None else chosen.metrics_port
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with contextlib.closing(runtime), exposition.listening(runtime, host or chosen.host, port) as server:
-        console.print(f"http://{server.server_name}:{server.server_port}/metrics", soft_wrap=True, highlight=False)
+        console.print(exposition.url(server), soft_wrap=True, highlight=False)
         if path := os.environ.get("INTERLOCK_READY_FILE"):
             Path(path).touch()
         server.serve_forever()

@@ -4,7 +4,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -69,6 +69,12 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False  # whoever stops it does not wait for a scraper that went to sleep
 
+    def server_bind(self) -> None:
+        """Bind without asking a name server what we are called: one that is away would hold the start up."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
 
 class _Server6(_Server):
     address_family = socket.AF_INET6
@@ -79,6 +85,12 @@ class _Handler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         logging.getLogger(__name__).debug(format, *args)
+
+
+def url(server: WSGIServer) -> str:
+    """Where it is scraped: the address it listens on."""
+    host = f"[{server.server_name}]" if ":" in server.server_name else server.server_name
+    return f"http://{host}:{server.server_port}/metrics"
 
 
 @contextmanager

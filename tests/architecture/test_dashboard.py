@@ -63,9 +63,7 @@ def test_panels_do_not_overlap_and_leave_no_hole() -> None:
 def test_the_first_row_says_what_is_wrong_and_never_that_all_is_well_when_nothing_can_be_read(tile: Any) -> None:
     assert tile["type"] == "stat"
     assert tile["description"]
-    assert tile["targets"][0]["expr"].endswith(" or vector(-1)"), (
-        "without any series it shows nothing, or a good 0"
-    )
+    assert tile["targets"][0]["expr"].endswith(" or vector(-1)"), "without any series it shows nothing, or a good 0"
     (mapping,) = tile["fieldConfig"]["defaults"]["mappings"]
     assert mapping["options"]["-1"]["color"] == "red"
     assert "noValue" not in tile["fieldConfig"]["defaults"]
