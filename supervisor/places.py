@@ -15,6 +15,7 @@ from supervisor.home import OWN_ENTRIES, Home
 from workflows.errors import InterlockError
 
 OUTSIDE = Path("/var/lib/interlock")
+OWNER = "home"  # a file that says whose a directory there is: its name is a hash
 
 
 class OutOfReach(InterlockError):
@@ -42,15 +43,17 @@ def data_directory(home: Home, name: str, recorded: str | None, account: Account
             return known
     if obstacle(home.path, account) is None:
         return home.path / name
-    return _make_outside(home, recorded) / name
+    data = _make_outside(home) / name
+    if data.exists() and recorded is None:
+        _set_aside(home, data)
+    return data
 
 
-def _make_outside(home: Home, recorded: str | None) -> Path:
+def _make_outside(home: Home) -> Path:
     place = outside(home)
-    if place.exists() and recorded is None and any(place.iterdir()):
-        _set_aside(place)
     try:
         place.mkdir(parents=True, exist_ok=True)
+        (place / OWNER).write_text(f"{home.path}\n")
     except OSError as refused:
         raise OutOfReach(
             f"{home.path} is closed to the servers' user and {place} cannot be made ({refused.strerror}). "
@@ -61,9 +64,15 @@ def _make_outside(home: Home, recorded: str | None) -> Path:
     return place
 
 
-def _set_aside(place: Path) -> None:
-    """An earlier home of this path was deleted, and with it the passwords; the data is not ours to delete."""
-    place.rename(place.with_name(f"{place.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}"))
+def _set_aside(home: Home, data: Path) -> None:
+    """An earlier home of this path was deleted, and with it the passwords; the data is not ours to delete.
+
+    Only this server's: what another one keeps beside it may be in use.
+    """
+    aside = OUTSIDE / f"{home.tag}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    aside.mkdir()
+    (aside / OWNER).write_text(f"{home.path}\n")
+    data.rename(aside / data.name)
 
 
 def reachable_copy(
@@ -75,7 +84,7 @@ def reachable_copy(
     """
     if obstacle(source, account) is None:
         return source
-    target = _make_outside(home, recorded="in use") / "bin" / name
+    target = _make_outside(home) / "bin" / name
     if not target.exists():
         draft = target.with_name(f"{name}.{os.getpid()}")
         draft.mkdir(parents=True)

