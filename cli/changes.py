@@ -1,21 +1,15 @@
-"""`interlock definitions diff | lock | migrate`: change machines, and move what lives under them."""
+"""`interlock definitions diff | lock`: what differs between versions of machines, and what is released."""
 
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.output import REFUSED, AsJson, console, errors, print_json, print_table
-from db import instances
-from db.connect import transaction
+from cli.output import REFUSED, AsJson, console, print_json, print_table
 from workers import forms, released
 from workers.client import Client
 from workers.forms import Difference
-from workers.migrating import Migrated, Order, migrate
-from workers.operators import os_user
 from workers.settings import settings
 from workflows.catalogue import catalogue
 from workflows.errors import BadInput
@@ -41,26 +35,12 @@ them; `interlock definitions check` compares.
 Example:
   interlock definitions lock
 """
-MIGRATE_HELP = """\
-Move live instances to another version of their machine, each in a commit of its own, as an event in its history.
-
-What does not fit stays as it is and is named with all that stands in its way (exit code 2). Interrupted, run it again.
-
-\b
-Examples:
-  interlock definitions migrate task --from 1.0.0 --to 1.1.0 --reason "cancel from everywhere" --dry-run
-  interlock definitions migrate workstream --from 1.1.0 --to 1.0.0 --map paused=executing --reason "back again" --by ann
-"""
-NAMED = 1_000  # of those that stay, in a table
-
-By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("diff", help=DIFF_HELP)(diff)
     app.command("lock", help=LOCK_HELP)(lock)
-    app.command("migrate", help=MIGRATE_HELP)(migrate_)
 
 
 def diff(
@@ -132,54 +112,3 @@ def lock(
         print_json({"locked": done})
     else:
         console.print(f"locked: {', '.join(done) or 'nothing new'}", highlight=False, soft_wrap=True)
-
-
-def migrate_(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type.")],
-    old: Annotated[str, typer.Option("--from", help="The version they are under.")],
-    new: Annotated[str, typer.Option("--to", help="The version they are to be under.")],
-    reason: Annotated[str, typer.Option(help="Why; kept in each event.")],
-    by: By,
-    renamed: Annotated[
-        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A state that is no more, and the one instead.")
-    ] = None,
-    only: Annotated[list[str] | None, typer.Option(metavar="REF", help="Only these instances.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Try each, change nothing, name those that stay.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Migrate."""
-    with Client() as client:
-        runtime = client.runtime
-        with transaction(runtime.database) as connection:
-            ids = [instances.find(connection, ref)["id"] for ref in only] if only else None
-        order = Order(type_, old, new, by, reason, _mapping(renamed or []), ids, dry_run)
-        columns = (TextColumn("migrating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as progress:
-            bar = progress.add_task("migrate", total=None)
-            done = migrate(
-                runtime.database,
-                runtime.catalogue,
-                order,
-                lambda looked, total: progress.update(bar, completed=looked, total=total),
-            )
-    _tell(order, done, as_json=as_json)
-    raise typer.Exit(REFUSED if done.stays else 0)
-
-
-def _mapping(given: list[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
-    if wrong := ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]:
-        raise BadInput(f"--map {wrong[0]!r} is not OLD=NEW, like paused=executing")
-    return {old: new for old, _, new in pairs}
-
-
-def _tell(order: Order, done: Migrated, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"dry_run": order.dry_run, "found": done.found, "moved": done.moved, "stays": done.stays})
-        return
-    verb = "would move" if order.dry_run else "moved"
-    way = f"{order.type} {order.old} → {order.new}"
-    console.print(f"{done.moved} of {done.found} {verb}: {escape(way)}", highlight=False)
-    if done.stays:
-        rows = [asdict(each) | {"why": "; ".join(each.why)} for each in done.stays[:NAMED]]
-        print_table(f"{len(done.stays)} stay as they are", rows, ("entity_id", "state", "why"))

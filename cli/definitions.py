@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from cli import changes, deprecated
+from cli import changes, deprecated, migration
 from cli.output import REFUSED, AsJson, console, print_json, print_table
 from workers import released
 from workers.deprecations import says
@@ -23,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 changes.register(app)
+migration.register(app)
 deprecated.register(app)
 
 TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]

@@ -16,7 +16,7 @@ from workers.deprecations import says
 from workers.firing import named
 from workers.operators import os_user
 from workers.overrides.operation import require_operator
-from workflows.errors import BadInput, NotRunning, Refused
+from workflows.errors import BadInput, NotRunning, Refused, UnknownWorkflow
 
 DEPRECATE_HELP = """\
 Say that a version, or a state or trigger of it, is not to be used any more: for good, with who and why.
@@ -85,6 +85,7 @@ def deprecate(
         if trigger is not None:
             definition.require_trigger(trigger)
         kind = "state" if state else "trigger" if trigger else "version"
+        newest = _newest(client, type_)
         with transaction(client.runtime.database) as connection:
             new = deprecations.deprecate(
                 connection,
@@ -94,7 +95,7 @@ def deprecate(
                 name=state or trigger or "",
                 by=_operator(connection, by),
                 reason=named("reason", reason, 1_000),
-                guide=guide or _guide(client, type_, version, kind),
+                guide=guide or (_guide(type_, version, newest) if kind == "version" else ""),
                 remove_after=_day(remove_after),
             )
             told = _one(connection, type_, version, kind, state or trigger or "")
@@ -104,6 +105,10 @@ def deprecate(
         print_json(told)
     else:
         console.print(says(told), highlight=False, markup=False, soft_wrap=True)
+        if kind == "version" and newest == version:
+            console.print(
+                f"every new {type_} still begins under it: declare a newer version", highlight=False, soft_wrap=True
+            )
 
 
 def _operator(connection: Any, by: str) -> str:
@@ -112,9 +117,15 @@ def _operator(connection: Any, by: str) -> str:
     return who
 
 
-def _guide(client: Client, type_: str, version: str, kind: str) -> str:
-    newest = client.runtime.catalogue.get(type_).version
-    if kind != "version" or newest == version:
+def _newest(client: Client, type_: str) -> str | None:
+    try:
+        return client.runtime.catalogue.get(type_).version
+    except UnknownWorkflow:  # the code has lost the type
+        return None
+
+
+def _guide(type_: str, version: str, newest: str | None) -> str:
+    if newest == version:
         return ""
     return f"Move what lives there: interlock definitions migrate {type_} --from {version} --to {newest} --dry-run"
 
@@ -173,6 +184,11 @@ def remove(
             )
         if not row["due"]:
             raise Refused(f"{type_} {version} goes after {row['remove_after']:%Y-%m-%d}, not before")
+        if _newest(client, type_) == version:
+            raise Refused(
+                f"every new {type_} begins under {version}, the newest in the code: declare a newer version first, or "
+                f"take {type_} out of WORKFLOWS"
+            )
         if row["live"]:
             raise Refused(
                 f"{row['live']} instances live under {type_} {version}. {row['guide'] or 'Move or end them first'}"

@@ -24,6 +24,7 @@ from workflows.errors import InterlockError
 BASE, LOG = "base.tar.gz", "pg_wal.tar.gz"
 KEYS = "keys"
 PARTIAL = ".partial-"
+ERROR = re.compile(rb"pg_basebackup: (?:error|detail|hint): (.*)")
 DONE = re.compile(rb"(\d+)/(\d+) kB")
 LIBPQ = {
     "host": "PGHOST",
@@ -42,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 
 class BackupFailed(InterlockError):
-    """A backup could not be taken, and nothing of it was left. The message is PostgreSQL's."""
+    """A backup could not be taken, and nothing of it was left. The message is what pg_basebackup said."""
 
 
 def back_up(url: str, directory: Path, keys: Path, progress: Progress = lambda *_: None) -> tuple[Path, Manifest]:
@@ -59,12 +60,11 @@ def back_up(url: str, directory: Path, keys: Path, progress: Progress = lambda *
 
     Raises:
         BackupFailed: nothing is left behind.
-        psycopg.Error: the database is away.
     """
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _clear(directory)
     draft = directory / f"{PARTIAL}{os.getpid()}-{secrets.token_hex(4)}"
     try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _clear(directory)
         with psycopg.connect(url, autocommit=True) as connection:
             before = _standing(connection)
             _copy(url, draft, progress)
@@ -76,6 +76,15 @@ def back_up(url: str, directory: Path, keys: Path, progress: Progress = lambda *
         final = directory / f"interlock-{datetime.fromisoformat(made.taken_at).astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
         draft.rename(final)
         return final, made
+    except psycopg.OperationalError as error:
+        says = str(error).strip().splitlines()[0]
+        raise BackupFailed(
+            f"the database does not answer: {says}. Check `interlock status` and DATABASE_URL"
+        ) from error
+    except OSError as error:
+        raise BackupFailed(
+            f"{error.filename or directory}: {error.strerror or error}; nothing of it was left"
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -98,19 +107,29 @@ def _copy(url: str, draft: Path, progress: Progress) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stderr is not None  # it was asked for
         said = b""
+        errors: list[str] = []
         try:
             for said in _lines(process.stderr):
                 if found := DONE.search(said):
                     progress(int(found[1]), int(found[2]))
+                elif found := ERROR.match(said):
+                    errors.append(found[1].decode(errors="replace").strip())
         except BaseException:
             process.terminate()
             raise
     if process.returncode != 0:
-        reason = said.decode(errors="replace").strip()
-        raise BackupFailed(
-            f"pg_basebackup: {reason}. The role must be allowed to replicate and the server be PostgreSQL "
-            f"{postgres.MAJOR} or older; of a managed one, use the provider's own backups."
+        raise BackupFailed(_reason("; ".join(errors) or said.decode(errors="replace").strip()))
+
+
+def _reason(said: str) -> str:
+    if "No space left" in said:
+        return f"{said}. Make room there, or name another directory: interlock backup DIR"
+    if "FATAL" in said or "server version" in said:
+        return (
+            f"{said}. The role must be allowed to replicate and the server be PostgreSQL {postgres.MAJOR} or older; of "
+            "a managed one, use the provider's own backups."
         )
+    return said
 
 
 def _lines(stream: Any) -> Iterator[bytes]:

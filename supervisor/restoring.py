@@ -14,7 +14,11 @@ from supervisor.backups import BASE, KEYS, LOG, Progress
 from supervisor.home import Home, home_of
 from supervisor.manifest import BackupUnusable, Manifest
 from workers.settings import Settings
-from workflows.errors import Refused
+from workflows.errors import InterlockError, Refused
+
+
+class RestoreFailed(InterlockError):
+    """A home could not be made out of a backup, and nothing of it was left; the same command may be given again."""
 
 
 class NotEmpty(Refused):
@@ -36,6 +40,7 @@ def restore(settings: Settings, backup: Path, known: Sequence[str], progress: Pr
         BackupUnusable: damaged, half, or of a version this installation cannot restore.
         NotEmpty: the home has data.
         AlreadyRunning: somebody supervises the home.
+        RestoreFailed: the disk is full, or may not be written.
     """
     found = manifest.read(backup)
     _require_restorable(backup, found, known)
@@ -48,7 +53,14 @@ def restore(settings: Settings, backup: Path, known: Sequence[str], progress: Pr
         data = places.data_directory(home, "postgres", None, account)
         if data.exists() and any(data.iterdir()):
             raise NotEmpty(f"{data} is not empty: move it away, or restore --into another home")
-        _build(home, data, backup, found, account)
+        try:
+            _build(home, data, backup, found, account)
+        except OSError as error:
+            size = sum(found.sizes.values()) / 1e6
+            raise RestoreFailed(
+                f"{data} could not be made out of {backup}: {error.strerror or error}. Nothing of it was left. "
+                f"It takes several times the backup's {size:,.0f} MB there"
+            ) from error
     return found
 
 

@@ -102,7 +102,7 @@ def _movable(near: Sequence[RowMapping], done: Done) -> list[Unit]:
     """The units not looked at yet all of whose instances ended long ago."""
     ended = {row["id"]: row["ended"] for row in near}
     fresh = [unit for unit in _units(near) if min(unit) not in done.seen]
-    done.seen |= {min(unit) for unit in fresh}
+    done.seen |= {min(unit) for unit in fresh if len(unit) > 1}  # one alone does not come again: seeds go forward
     for unit in fresh:
         if not all(ended[each] for each in unit):
             done.held["something of it lives, or ended not long ago"] += sum(ended[each] for each in unit)

@@ -173,15 +173,20 @@ class _Crossing:
                     raise _Undone
         except _Undone:
             return True
-        except UnknownInstance as error:
-            assert row is not None
-            return _stays(row, f"a link that {self.new.version} declares: {error}")
-        except DBAPIError as error:
-            if retryable(error) or row is None:
+        except Exception as error:
+            if row is None or (isinstance(error, DBAPIError) and retryable(error)):
                 raise
-            says = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            return _stays(row, f"PostgreSQL refuses it: {says}")
+            return _stays(row, self._told(row, error))
         return True
+
+    def _told(self, row: RowMapping, error: Exception) -> str:
+        """In words. One that our own code cannot judge stays as well: it must not hold up those behind it."""
+        if isinstance(error, UnknownInstance):
+            return f"a link that {self.new.version} declares: {error}"
+        if isinstance(error, DBAPIError):
+            return f"PostgreSQL refuses it: {str(error.orig or error).strip().splitlines()[0]}"
+        log.exception("not_migrated", instance=str(row["id"]))
+        return f"it cannot be judged: {type(error).__name__}: {error}"
 
     def _ended(self, row: RowMapping) -> bool:
         return bool(self.old["states"][row["current_state"]]["terminal"])

@@ -149,6 +149,8 @@ def test_a_live_instance_moves_to_another_version_and_back(
     shown = terminal.ok("show", name)
     assert (shown["definition_version"], shown["current_state"]) == ("1.0.0", "idle")
     assert terminal.ok("audit", "verify")["ok"]
+    again = terminal.run(*words, "--by", name)
+    assert (again.code, "1 of those named do not live under worker 1.1.0" in again.out) == (0, True)
     nobody = terminal.run(*words, "--by", "nobody-at-all")
     assert nobody.code == 2
     nobody.is_one_clear_line("'nobody-at-all' is no operator")

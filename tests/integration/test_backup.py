@@ -23,7 +23,7 @@ from supervisor.backups import BackupFailed, back_up
 from supervisor.embedded import running
 from supervisor.environment import environment
 from supervisor.manifest import BackupUnusable
-from supervisor.restoring import NotEmpty
+from supervisor.restoring import NotEmpty, RestoreFailed
 from tests import databases
 from tests.cli.terminal import Terminal
 from tests.driving import applied, drain_all
@@ -260,6 +260,35 @@ def test_a_server_that_lets_nobody_replicate_is_refused_with_what_to_do(first: C
     assert list((place / "backups").iterdir()) == []
 
 
+FULL = """#!/bin/sh
+printf 'waiting for checkpoint\\r  12/345 kB (3%%), 0/1 tablespace\\r' >&2
+echo 'pg_basebackup: error: could not write to compressed file "x/base.tar.gz": No space left on device' >&2
+echo 'pg_basebackup: removing data directory "x"' >&2
+exit 1
+"""
+
+
+def test_a_full_disk_is_named_and_what_to_do(first: Client, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = place / "programs"
+    programs.mkdir()
+    (programs / "pg_basebackup").write_text(FULL)
+    (programs / "pg_basebackup").chmod(0o755)
+    monkeypatch.setattr("supervisor.postgres.programs", lambda: programs)
+    with pytest.raises(BackupFailed) as failed:
+        take(first, place)
+    assert "No space left on device. Make room there" in str(failed.value)
+    assert "replicate" not in str(failed.value)
+
+
+def test_a_place_that_cannot_be_written_and_a_database_that_is_away_are_one_clear_line(place: Path) -> None:
+    (place / "file").touch()
+    here = Terminal(place / "home", {"DATABASE_URL": "postgresql://x:y@127.0.0.1:1/z"})
+    for directory, says in (("file/backups", "Not a directory"), ("backups", "does not answer")):
+        failed = here.run("backup", str(place / directory))
+        assert failed.code == 1
+        failed.is_one_clear_line(says)
+
+
 # Being killed ----------------------------------------------------------------------------------------------------
 
 BACKUP = """
@@ -292,7 +321,7 @@ def test_a_restore_that_fails_leaves_an_empty_home(backup: Path, place: Path, mo
 
     with monkeypatch.context() as broken:
         broken.setattr("supervisor.restoring._unpack", full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(RestoreFailed, match=r"No space left on device\. Nothing of it was left"):
             put_back(place, backup)
     assert not (place / "again" / "postgres").exists()
     put_back(place, backup)

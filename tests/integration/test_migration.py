@@ -20,7 +20,7 @@ from workers.migrating import Migrated, Order, migrate
 from workers.overrides.operation import NotAnOperator
 from workers.runtime import Runtime
 from workflows.errors import BadInput, UnknownWorkflow
-from workflows.migration import MIGRATE
+from workflows.migration import MIGRATE, Subject, obstacles
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -208,6 +208,21 @@ def test_interrupted_and_run_again_it_goes_on(client: Client, runtime: Runtime, 
     assert move(runtime) == Migrated(found=2, moved=2)
     assert {len(client.history(each)) for each in made} == {1}
     sound(runtime)
+
+
+def test_one_that_cannot_be_judged_stays_and_holds_up_nobody(
+    client: Client, runtime: Runtime, project: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = (born(runtime, "parcel", "1.0.0", each, project, {"address": each}) for each in ("bad", "good"))
+
+    def judge(old: Any, new: Any, subject: Subject, renamed: Any) -> list[str]:
+        return [str(1 / 0)] if subject.context["address"] == "bad" else obstacles(old, new, subject, renamed)
+
+    monkeypatch.setattr("workers.migrating.obstacles", judge)
+    done = move(runtime)
+    assert (done.found, done.moved) == (2, 1)
+    assert whys(done) == {"bad": ("it cannot be judged: ZeroDivisionError: division by zero",)}
+    assert (client.show(good)["definition_version"], client.history(bad)) == ("1.1.0", [])
 
 
 def test_only_operators_may_and_only_for_a_reason(runtime: Runtime, project: UUID) -> None:
