@@ -6,16 +6,18 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.ending import ending_well
 from cli.output import AsJson, console, errors, print_json
 from workers.client import Client
 from workers.orchestration.regression import find_regression
 from workflows.errors import BadInput
 
 FIND_HELP = """Find the patch of a run or workstream that broke something, by bisection: COMMAND is run in a worktree
-of its own, which is gone afterwards. Exit code 0 of COMMAND: good, 125: cannot tell, any other: bad.
+of its own, which is gone afterwards. Exit code 0 of COMMAND: good, 125 (126, 127: it cannot be run): cannot tell, any
+other: bad. What it finds it tries once more: a COMMAND that says now this, now that of the same tree accuses nobody.
 
 \b
-Exit code: 0 found, 2 nothing to find (COMMAND passes after them all, or fails before the first), 1 failed.
+Exit code: 0 found, 2 nothing to find (COMMAND passes after them all, fails before the first, or is flaky), 1 failed.
 
 \b
 Examples:
@@ -43,7 +45,8 @@ def find(
     if bool(run) == bool(workstream):
         raise BadInput("say --run or --workstream")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Client() as client, Progress(*columns, console=errors, disable=as_json or not errors.is_terminal) as bars:
+    shown = Progress(*columns, console=errors, disable=as_json or not errors.is_terminal)
+    with ending_well(), Client() as client, shown as bars:
         bar = bars.add_task("trees tried", total=None)
         found = find_regression(
             client.runtime,

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests import databases
 from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import everything, git
+from tests.waiting import eventually
 from workers.runtime import Runtime
 from workers.settings import Settings
 
@@ -174,6 +176,35 @@ def test_the_patch_that_broke_it_is_named(land: Landscape) -> None:
     nothing = answer(settings, "regression", "find", "--run", "demo", "--gate", "true", code=2)
     assert nothing["error"] == "NothingToFind"
     assert "--run or --workstream" in answer(settings, "regression", "find", "--gate", "true", code=2)["message"]
+
+
+def test_a_gate_that_cannot_be_run_is_no_broken_tree(land: Landscape) -> None:
+    land.committed_patch()
+    told = answer(land.runtime.settings, "regression", "find", "--run", "demo", "--gate", "pytset -q", code=2)
+    assert "ended with exit code 127" in told["message"]
+    assert "pytset: not found" in told["message"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_search_that_is_interrupted_leaves_nothing_behind(land: Landscape, tmp_path: Path, number: int) -> None:
+    land.committed_patch()
+    before, mark = everything(land.checkout), tmp_path / "begun"
+    words = ("regression", "find", "--run", "demo", "--gate", f"echo $$ > {mark}; exec sleep 300")
+    searching = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *words],
+        cwd=ROOT,
+        env=environment(land.runtime.settings),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    gate = int(eventually(lambda: mark.exists() and mark.read_text().strip(), timeout=60))
+    searching.send_signal(number)
+    assert searching.wait(60) == 128 + number
+    eventually(lambda: not Path(f"/proc/{gate}").exists())
+    assert everything(land.checkout) == before
+    assert git(land.checkout, "worktree", "list").count("\n") == 2, "the checkout and the workstream's own"
+    assert not list(land.runtime.settings.worktrees_directory.glob("regression*"))
 
 
 def test_redriving_tells_who_did_it(land: Landscape, dba: Dba) -> None:

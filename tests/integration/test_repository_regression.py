@@ -42,7 +42,7 @@ def test_the_commit_that_broke_it_is_found_in_few_trials(checkout: Path, tmp_pat
     )
     assert isinstance(found, Broke)
     assert (found.sha, found.subject, found.among) == (made[place], "fault x", ())
-    assert found.tried <= 2 + ceil(log2(13)) + 1
+    assert found.tried <= 4 + ceil(log2(13)) + 1
     assert all(done <= total for done, total in told)
     assert told[-1][0] == told[-1][1]
     assert everything(checkout) == before
@@ -84,3 +84,19 @@ def test_where_there_is_nothing_to_find_it_says_so(checkout: Path, tmp_path: Pat
     found = regression.find(checkout, "main", made, sound, scratch=tmp_path / "scratch")
     assert isinstance(found, Refusal)
     assert says in str(found)
+
+
+@pytest.mark.parametrize("wrong", [3, 4, 5, 6])
+def test_a_trial_that_is_not_always_of_the_same_opinion_accuses_nobody(
+    checkout: Path, tmp_path: Path, wrong: int
+) -> None:
+    made = [commit(checkout, "fault" if each == 3 else f"f{each}", "x") for each in range(8)]
+    trials = list[Path]()
+
+    def flaky(tree: Path) -> bool | None:
+        trials.append(tree)
+        return sound(tree) is not (len(trials) == wrong)
+
+    found = regression.find(checkout, "main", made, flaky, scratch=tmp_path / "scratch")
+    assert isinstance(found, Refusal), "once it said the contrary of what is so"
+    assert "now this, now that" in str(found)

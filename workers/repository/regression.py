@@ -10,6 +10,7 @@ from workers.repository.git import Git, Identity
 from workers.repository.outcomes import Refusal
 from workers.repository.worktree import temporary
 
+FLAKY = "It cannot be told who broke it: let the gate say the same each time, as by trying what fails three times"
 Trial = Callable[[Path], bool | None]
 """Whether a tree is good; None where that cannot be told of it."""
 
@@ -31,9 +32,10 @@ def find(
     trial: Trial,
     *,
     scratch: Path,
+    name: str = "regression",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Broke | Refusal:
-    """Bisect from before the oldest of some commits to a branch's tip.
+    """Bisect from before the oldest of some commits to a branch's tip; what it comes to is looked at twice.
 
     Args:
         repository: the user's checkout, or any worktree of it; neither is touched.
@@ -41,10 +43,12 @@ def find(
         commits: on that branch; the tree before the first of them is good.
         trial: looks at a tree.
         scratch: where the worktree may stand.
+        name: of the worktree: two searches of one name wait for each other.
         progress: told how many trees were tried, and how many it will be at most, about.
 
     Returns:
-        The commit; or a refusal where none of the commits is on the branch, its tip is good, or it was bad before.
+        The commit; or a refusal where none of the commits is on the branch, its tip is good, it was bad before, or
+        `trial` says now this, now that of the same tree.
 
     Raises:
         RepositoryBusy, GitFault: try again.
@@ -57,7 +61,7 @@ def find(
         return Refusal(f"there is no branch {branch}", "Name another workstream or run")
     if (good := _before(git, tip, commits)) is None:
         return Refusal(f"none of its patches is on {branch}", "Nothing of it landed there")
-    with temporary(found, tip, scratch / "regression", Identity()) as there:
+    with temporary(found, tip, scratch / name, Identity()) as there:
         return _Search(git, there, trial, progress).between(good, tip)
 
 
@@ -83,7 +87,7 @@ class _Search:
     def between(self, good: str, bad: str) -> Broke | Refusal:
         """The first bad commit after `good`, up to `bad`, once both are what they are said to be."""
         left = len(self.git.run("rev-list", bad, f"^{good}").out.decode().split())
-        total = 2 + max(0, int(log2(left)) + 1 if left > 1 else 0)
+        total = 4 + max(0, int(log2(left)) + 1 if left > 1 else 0)
         if self._looks(bad, total) is not False:
             return Refusal(f"the gate does not fail at {bad[:12]}", "Nothing is broken there, or it cannot be told")
         if self._looks(good, total) is not True:
@@ -97,6 +101,8 @@ class _Search:
                     bad = middle
                 case None:
                     self.skipped.add(middle)
+        if self._looks(bad, total) is not False or self._looks(self.goods[-1], total) is not True:
+            return Refusal(f"the gate says now this, now that of the same tree ({bad[:12]})", FLAKY)
         self.progress(total, total)
         among = tuple(each for each in self._left(bad) if each in self.skipped)
         subject = self.git.line("log", "-1", "--format=%s", bad, "--")
