@@ -1,11 +1,8 @@
 """Real servers once for each pytest process, a database of its own for each test, and nothing left behind."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,7 +18,7 @@ from uuid_utils.compat import uuid7
 from supervisor.embedded import running
 from supervisor.environment import PLAIN_NAMES
 from supervisor.servers import Servers
-from tests import databases
+from tests import databases, leftovers
 from tests.homes import open_directory
 from tests.nodes import Node, node
 from workers.client import Client
@@ -48,19 +45,26 @@ structlog.configure(  # plain lines: a failing test shows what the engine said, 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Forget the caller's own servers: tests must never touch them. And share no directory with another checkout's.
-
-    pytest keeps every session's files in one place for each user, and a session that ends removes what it takes for
-    left over there, also from under one that still runs.
-    """
-    if "PYTEST_DEBUG_TEMPROOT" not in os.environ and not config.option.basetemp:
-        own = os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="interlock-tests-")
-        config.add_cleanup(partial(shutil.rmtree, own, ignore_errors=True))
+    """Forget the caller's own servers: tests must never touch them."""
+    if not hasattr(config, "workerinput"):  # xdist's processes find it in their environment
+        leftovers.begin(config)
     # apprise still imports it for mail; Python 3.11 warns of its end in 3.13.
     config.addinivalue_line("filterwarnings", "ignore:'imghdr' is deprecated:DeprecationWarning")
     for name in list(os.environ):
         if name.upper().startswith("INTERLOCK_") or name.upper() in PLAIN_NAMES:
             del os.environ[name]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nothing is left behind, and a test that would leave something fails the session."""
+    if not hasattr(session.config, "workerinput"):
+        leftovers.finish(session)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What was left all the same."""
+    leftovers.report(config, terminalreporter.write)
 
 
 @pytest.fixture(scope="session")
