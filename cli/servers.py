@@ -11,7 +11,7 @@ from rich.table import Table
 
 from supervisor import daemon, places, report, servers
 from supervisor.home import Home, home_of
-from supervisor.narrate import narrator
+from supervisor.narrate import narrator, spoken
 from supervisor.supervise import supervise
 from supervisor.table import KINDS
 from workers.settings import Settings, settings
@@ -67,7 +67,7 @@ def up(
         _launch(chosen, left_out, console)
         _summary(chosen, console)
     else:
-        watch = narrator(lambda line: console.print(line, soft_wrap=True, highlight=False, markup=False))
+        watch = narrator(lambda part: console.print(spoken(part), soft_wrap=True, highlight=False, markup=False))
         supervise(chosen, without=left_out, prepare=PREPARE, watch=watch, ready=lambda: _summary(chosen, console))
         console.print("stopped")
 

@@ -5,11 +5,10 @@ import json
 import os
 import shlex
 import sys
-from datetime import UTC, datetime
 from typing import TextIO
 
 from supervisor.home import home_of
-from supervisor.narrate import narrator
+from supervisor.narrate import line, logged, narrator
 from supervisor.places import purge
 from supervisor.supervise import supervise
 from workers.settings import settings
@@ -25,12 +24,12 @@ def main() -> int:
             settings(),
             without=frozenset(filter(None, options.without.split(","))),
             prepare=shlex.split(options.prepare),
-            watch=narrator(lambda line: print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}", flush=True)),
+            watch=narrator(lambda part: print(logged(part), flush=True)),
             ready=lambda: _tell(report, {"ready": True}),
             tether=options.tether,
         )
     except InterlockError as fault:
-        print(f"{type(fault).__name__}: {fault}", file=sys.stderr)
+        print(line("gave_up", level="error", kind=type(fault).__name__, error=str(fault)), file=sys.stderr)
         _tell(report, {"error": str(fault), "kind": type(fault).__name__, "refused": fault.refused})
         return 2 if fault.refused else 1
     finally:

@@ -13,6 +13,9 @@ from sqlalchemy import RowMapping
 
 Row = RowMapping | dict[str, Any]
 
+# A line for each message, several a second for ever, or two for each move, that say less than the engine's own.
+CHATTY = ("celery.beat", "celery.app.trace", "celery.worker.strategy", "transitions")
+
 _at_work: ContextVar[Row | None] = ContextVar("at_work", default=None)
 
 
@@ -69,8 +72,7 @@ def configure(level: int = logging.INFO) -> None:
     if not sys.stderr.isatty():
         final.append(structlog.processors.format_exc_info)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
-    for chatty in ("celery.beat", "celery.app.trace", "celery.worker.strategy"):
-        # A line for each message, several a second for ever, that says less than the engine's own.
+    for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     root = logging.getLogger()
     root.handlers[:] = [handler]

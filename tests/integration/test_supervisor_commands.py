@@ -120,3 +120,19 @@ def test_an_unknown_part_is_refused_with_the_known_ones(here: Place) -> None:
     assert code != 0
     assert "no part is named flour" in output
     assert "flower" in output
+
+
+def test_its_log_says_in_json_which_part_died_when_and_how(here: Place) -> None:
+    assert interlock(here, "up", "--detach", *WITHOUT)[0] == 0
+    log = here.home.log("supervisor")
+
+    def restarted() -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert all({"event", "level", "timestamp", "part"} <= line.keys() for line in lines)
+        return [line for line in lines if line["event"] == "restarting"]
+
+    os.kill(here.part("valkey")["pid"], signal.SIGKILL)
+    (said,) = eventually(restarted)
+    assert (said["part"], said["level"]) == ("valkey", "warning")
+    assert "SIGKILL" in str(said["detail"])
+    assert interlock(here, "down")[0] == 0

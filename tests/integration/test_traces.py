@@ -91,6 +91,7 @@ def test_one_trace_leads_from_the_call_through_real_processes_to_what_the_effect
     assert told.attributes["interlock.trigger"] == "heard"
     assert all(0 < span.seconds < 30 for span in collecting.spans)
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert not [line for line in lines if "callbacks" in line["event"]], "transitions has two lines for each move"
     (done,) = [line for line in lines if line["event"] == "effect_done"]
     assert (done["trace_id"], done["effect"]) == (accept.trace, effect.attributes["interlock.effect_id"])
     (round_,) = [line for line in lines if line["event"] == "applied" and line["of"][0]["request_id"] == "r-1"]
