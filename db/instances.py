@@ -141,7 +141,7 @@ def page(
 
 
 def linked(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, role, workflow_type, entity_id, current_state) of what is linked to the instances given."""
+    """(workflow_id, role, id, workflow_type, entity_id, current_state) of what is linked to the instances given."""
     return connection.exec_driver_sql(sql("facts"), {"ids": list(ids)}).mappings().all() if ids else []
 
 

@@ -74,7 +74,7 @@ def starving(
 
 
 def unservable(connection: Connection, *, waited_seconds: float, limit: int) -> Sequence[RowMapping]:
-    """(task, tasks, seconds, lacking) of what has waited so long and nobody registered could ever take.
+    """(task, task_id, tasks, seconds, lacking) of what has waited so long and nobody registered could ever take.
 
     Tasks that wait for the same are one row: the longest waiting, how many, and what nobody at all offers. Where
     nothing is lacking, no single worker offers all of it, or affinity keeps away all who do.

@@ -20,6 +20,8 @@ REST = (
     ("uet_worker", "IDLE"),
     ("supervised_worker", "IDLE"),
     ("circuit_breaker", "CLOSED"),
+    ("circuit_breaker", "HALF_OPEN"),  # until somebody calls the tool
+    ("sprint", "active"),  # for one to two weeks
 )
 
 
@@ -31,12 +33,14 @@ class Thresholds:
         task: running tasks.
         workstream: executing workstreams.
         silent: workers whose last heartbeat is so old.
+        due: a trigger, timer, effect or lease whose time has come, that nobody takes; a task that nobody could take.
         general: everything else that is not at an end and not at rest.
     """
 
     task: float | None
     workstream: float | None
     silent: float
+    due: float | None
     general: float | None
 
 
@@ -46,14 +50,16 @@ def late(
     *,
     type_: str | None = None,
     project_id: UUID | None = None,
+    unservable: Sequence[UUID] = (),
     limit: int,
 ) -> Sequence[RowMapping]:
-    """Instances that have stood too long where they stand, the longest first; `since` and `seconds` of each.
+    """Instances that have stood too long where they stand, the longest first: `since`, `seconds`; `total` of them all.
 
     Args:
         connection: any.
         thresholds: how long is too long. One with a dead request or effect is late at once.
         type_, project_id: only these.
+        unservable: tasks that are late whatever their age: nobody could take them (`roster.unservable`).
         limit: at most so many.
     """
     limits: list[dict[str, Any]] = [{"workflow_type": kind, "state": state, "seconds": None} for kind, state in REST]
@@ -65,6 +71,8 @@ def late(
         "least": min(known, default=None),
         "general": thresholds.general,
         "silent": thresholds.silent,
+        "due": thresholds.due,
+        "unservable": list(unservable),
         "type": type_,
         "project": project_id,
         "limit": limit,

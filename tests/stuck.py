@@ -30,7 +30,7 @@ def paste(runtime: Runtime, command: str, **words: str) -> Answer:
 
     `--wait` is left out: here the engine is driven by hand.
     """
-    for placeholder, word in {"$USER": "ann", "SOMEBODY_ELSE": "bob", **words}.items():
+    for placeholder, word in {"$(id -un)": "ann", "SOMEBODY_ELSE": "bob", **words}.items():
         command = command.replace(placeholder, word)
     program, *rest = shlex.split(command.replace(" --wait", ""))
     assert program == "interlock", command

@@ -100,6 +100,9 @@ class Settings(BaseSettings):
     stuck_workstream_seconds: float = Field(
         3600.0, ge=0, description="a workstream that executes this long is stuck; 0: never"
     )
+    stuck_due_seconds: float = Field(
+        60.0, ge=0, description="what is due so long and not taken, or can be taken by nobody, is stuck; 0: never"
+    )
     stuck_seconds: float = Field(
         86_400.0, ge=0, description="anything else that is neither at an end nor at rest this long is stuck; 0: never"
     )

@@ -1,5 +1,5 @@
 -- The instances linked to some, in either direction, with the state each stands in now.
-SELECT l.one AS workflow_id, l.role, i.workflow_type, i.entity_id, i.current_state
+SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.current_state
   FROM (SELECT source_id AS one, role, target_id AS other FROM workflow_links
         UNION ALL
         SELECT target_id, inverse, source_id FROM workflow_links) l

@@ -75,7 +75,8 @@ UNION ALL SELECT 'interlock_stuck_overrun', ARRAY[workflow_type, state]::text[],
                                                                       THEN %(stuck_task)s::float8
                                                                   WHEN workflow_type = 'workstream' AND state = 'executing'
                                                                       THEN %(stuck_workstream)s
-                                                                  WHEN workflow_type = 'worker' THEN %(silent)s
+                                                                  WHEN workflow_type = 'worker' AND state IN ('idle', 'busy', 'unresponsive')
+                                                                      THEN %(silent)s
                                                                   ELSE %(stuck_general)s END AS overrun
                     FROM stuck_entities) s WHERE overrun IS NOT NULL GROUP BY workflow_type, state
 UNION ALL SELECT 'interlock_deprecated_uses_total', ARRAY[d.type, d.version, d.kind, d.name]::text[],

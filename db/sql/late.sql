@@ -12,24 +12,48 @@ WITH limits (workflow_type, state, seconds) AS (
        AND i.updated_at <= now() - make_interval(
                secs => CASE WHEN l.state IS NULL THEN %(general)s::double precision ELSE l.seconds END)
 ), silent AS (
-    SELECT worker_id FROM workers
+    SELECT worker_id, last_heartbeat FROM workers
      WHERE state IN ('idle', 'busy', 'unresponsive')
        AND last_heartbeat < now() - make_interval(secs => %(silent)s::double precision)
 ), given_up AS (  -- nothing will move these again, however young
     SELECT r.workflow_id, r.finished_at FROM trigger_requests r WHERE r.status = 'dead'
     UNION ALL
     SELECT e.workflow_id, e.finished_at FROM effects e WHERE e.status = 'dead' AND e.name <> 'notice' AND e.failed_trigger IS NULL
+), overdue AS (  -- nobody takes what is due: those who would are gone; what is bound to a state since left does not count
+    SELECT d.workflow_id
+      FROM (SELECT r.workflow_id, r.bound_version AS version, GREATEST(r.accepted_at, r.not_before) AS due_at
+              FROM trigger_requests r
+             WHERE r.status = 'pending'
+               AND NOT EXISTS (SELECT FROM trigger_requests b  -- it keeps its place behind one that is tried again
+                                WHERE b.workflow_id = r.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
+                                  AND b.not_before > now())
+            UNION ALL
+            SELECT workflow_id, bound_version, not_before FROM trigger_requests WHERE status = 'scheduled'
+            UNION ALL
+            SELECT workflow_id, version, lease_until FROM effects WHERE status = 'leased' AND name <> 'notice'
+            UNION ALL
+            SELECT e.workflow_id, e.version, e.not_before  -- gates have a node of their own
+              FROM effects e
+             WHERE e.status = 'pending' AND e.name <> 'notice'
+               AND NOT EXISTS (SELECT FROM effects l WHERE l.status = 'leased' AND (l.name = 'run_gate') = (e.name = 'run_gate'))) d
+      JOIN workflow_instances i ON i.id = d.workflow_id AND i.version = COALESCE(d.version, i.version)
+     WHERE d.due_at < now() - make_interval(secs => %(due)s::double precision)
 )
 SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project_id, i.context,
-       i.error, since.at AS since, extract(epoch FROM now() - since.at)::double precision AS seconds
-  FROM (SELECT id FROM standing UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up) found
+       i.error, since.at AS since, extract(epoch FROM now() - since.at)::double precision AS seconds,
+       count(*) OVER () AS total
+  FROM (SELECT id FROM standing UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
+        UNION SELECT workflow_id FROM overdue UNION SELECT unnest(%(unservable)s::uuid[])) found
   JOIN workflow_instances i USING (id)
   JOIN definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                           AND s.state = i.current_state AND NOT s.terminal
   LEFT JOIN workflow_transitions t ON t.workflow_id = i.id AND t.seq = i.version
- CROSS JOIN LATERAL (SELECT COALESCE(t.created_at, i.created_at) AS at) since
- WHERE (i.id IN (SELECT id FROM standing) OR i.id IN (SELECT worker_id FROM silent)
-        OR i.id IN (SELECT workflow_id FROM given_up g WHERE g.workflow_id = i.id AND g.finished_at >= since.at))
+  LEFT JOIN silent ON silent.worker_id = i.id  -- it stands still since it was last heard of
+ CROSS JOIN LATERAL (SELECT COALESCE(t.created_at, i.created_at) AS entered) e
+ CROSS JOIN LATERAL (SELECT COALESCE(silent.last_heartbeat, e.entered) AS at) since
+ WHERE (i.id IN (SELECT id FROM standing) OR silent.worker_id IS NOT NULL OR i.id IN (SELECT workflow_id FROM overdue)
+        OR i.id = ANY (%(unservable)s::uuid[])
+        OR i.id IN (SELECT workflow_id FROM given_up g WHERE g.workflow_id = i.id AND g.finished_at >= e.entered))
    AND (%(type)s::text IS NULL OR i.workflow_type = %(type)s)
    AND (%(project)s::uuid IS NULL OR i.project_id = %(project)s)
  ORDER BY since.at, i.id

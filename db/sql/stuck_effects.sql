@@ -1,6 +1,7 @@
 -- The effects that instances wait for: asked for by the move that brought them here, and not done.
 SELECT e.workflow_id, e.id, e.name, e.status, e.attempts, e.leased_by, e.lease_until, e.lease_until < now() AS lease_over,
-       e.not_before, e.not_before > now() AS later, e.error, e.failed_trigger,
+       e.not_before, e.not_before > now() AS later, e.error,
+       extract(epoch FROM now() - e.not_before)::double precision AS due_seconds, e.failed_trigger,
        (SELECT h.workflow_type || '/' || h.entity_id
           FROM effects o JOIN workflow_instances h ON h.id = o.workflow_id
          WHERE o.exclusive = e.exclusive AND o.status = 'leased' AND o.id <> e.id LIMIT 1) AS behind

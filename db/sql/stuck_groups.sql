@@ -7,7 +7,7 @@ SELECT w.ws_id AS id, 'task' AS members, ri.entity_id AS run, r.run_id, r.state 
        (SELECT jsonb_build_object('id', t.task_id, 'name', i.entity_id, 'state', t.state)
           FROM tasks t JOIN workflow_instances i ON i.id = t.task_id
          WHERE t.workstream_id = w.ws_id AND t.state NOT IN ('completed', 'failed', 'cancelled')
-         ORDER BY t.state = 'pending', i.updated_at, i.id LIMIT 1) AS first,
+         ORDER BY t.state IN ('pending', 'blocked'), t.state <> 'running', i.updated_at, i.id LIMIT 1) AS first,
        (i.context->>'task_count')::integer - (SELECT count(*) FROM tasks t WHERE t.workstream_id = w.ws_id) AS missing
   FROM workstreams w JOIN workflow_instances i ON i.id = w.ws_id
   JOIN runs r ON r.run_id = w.run_id JOIN workflow_instances ri ON ri.id = r.run_id

@@ -1,5 +1,5 @@
 -- What tasks wait for: their workstream and run, who holds them, and who could take them.
-SELECT t.task_id AS id, t.state, t.required_capabilities, t.last_error, t.retry_count, t.max_retries,
+SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, t.retry_count, t.max_retries,
        i.context->>'tool' AS tool, w.ws_id, w.state AS workstream_state, wi.entity_id AS workstream,
        r.run_id, r.state AS run_state, ri.entity_id AS run,
        k.name AS worker, k.state AS worker_state,
@@ -19,21 +19,23 @@ SELECT t.task_id AS id, t.state, t.required_capabilities, t.last_error, t.retry_
                          || CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END) AS need
                       WHERE NOT EXISTS (SELECT FROM workers o WHERE o.state <> 'shutdown' AND need = ANY (o.capabilities)))
                    AS nobody_offers,
-               count(*) AS fitting,
-               count(*) FILTER (WHERE f.state = 'busy' OR f.current_load >= f.max_concurrent_tasks) AS fitting_busy,
-               count(*) FILTER (WHERE f.draining) AS fitting_draining,
-               min(f.name) FILTER (WHERE f.state = 'suspended') AS fitting_suspended,
-               min(f.name) FILTER (WHERE f.state = 'unresponsive'
-                                      OR f.last_heartbeat < now() - make_interval(secs => %(silent)s)) AS fitting_silent,
-               min(f.name) FILTER (WHERE f.state = 'idle' AND NOT f.draining AND f.current_load < f.max_concurrent_tasks
+               count(*) AS able,
+               count(*) FILTER (WHERE may.take) AS fitting,
+               count(*) FILTER (WHERE may.take AND f.draining) AS fitting_draining,
+               min(f.name) FILTER (WHERE may.take AND f.state = 'suspended') AS fitting_suspended,
+               min(f.name) FILTER (WHERE may.take AND (f.state = 'unresponsive'
+                                      OR f.last_heartbeat < now() - make_interval(secs => %(silent)s))) AS fitting_silent,
+               min(f.name) FILTER (WHERE may.take AND f.state = 'idle' AND NOT f.draining AND f.current_load < f.max_concurrent_tasks
                                      AND f.last_heartbeat >= now() - make_interval(secs => %(silent)s)) AS fitting_free
           FROM workers f
+         CROSS JOIN LATERAL (
+               SELECT (w.affinity = '{}' AND t.affinity = '{}'
+                       OR CASE t.affinity WHEN '{}' THEN w.affinity ELSE t.affinity END
+                           && ARRAY[split_part(f.name, '#', 1), f.worker_type::text])
+                  AND (interlock_texts(f.affinity->'workstreams') = '{}'
+                       OR ARRAY[w.ws_id::text, wi.entity_id::text, wi.context->>'name']
+                           && interlock_texts(f.affinity->'workstreams')) AS take) may
          WHERE f.state <> 'shutdown' AND t.state = 'queued' AND t.required_capabilities <@ f.capabilities
            AND CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END = ANY (f.capabilities)
-           AND (w.affinity = '{}' AND t.affinity = '{}'
-                OR CASE t.affinity WHEN '{}' THEN w.affinity ELSE t.affinity END
-                    && ARRAY[split_part(f.name, '#', 1), f.worker_type::text])
-           AND (interlock_texts(f.affinity->'workstreams') = '{}'
-                OR ARRAY[w.ws_id::text, wi.entity_id::text, wi.context->>'name'] && interlock_texts(f.affinity->'workstreams'))
        ) hands
  WHERE t.task_id = ANY(%(ids)s)

@@ -3,7 +3,8 @@
 WITH waiting AS MATERIALIZED (
     SELECT t.workstream_id, t.required_capabilities || own.capability AS required,
            CASE t.affinity WHEN '{}' THEN s.affinity ELSE t.affinity END AS affinity,
-           (array_agg(i.entity_id ORDER BY i.updated_at, t.task_id))[1] AS task, count(*) AS tasks,
+           (array_agg(i.entity_id ORDER BY i.updated_at, t.task_id))[1] AS task,
+           (array_agg(t.task_id ORDER BY i.updated_at, t.task_id))[1] AS task_id, count(*) AS tasks,
            extract(epoch FROM now() - min(i.updated_at))::double precision AS seconds
       FROM runs r JOIN tasks t ON t.run_id = r.run_id AND t.state = 'queued'
            JOIN workflow_instances i ON i.id = t.task_id
@@ -19,7 +20,7 @@ WITH waiting AS MATERIALIZED (
       FROM workers
      WHERE state <> 'shutdown' AND NOT draining
 )
-SELECT w.task, w.tasks, w.seconds,
+SELECT w.task, w.task_id, w.tasks, w.seconds,
        ARRAY(SELECT DISTINCT each FROM unnest(w.required) AS each
               WHERE NOT EXISTS (SELECT FROM alive a WHERE each = ANY (a.capabilities)) ORDER BY each) AS lacking
   FROM waiting w

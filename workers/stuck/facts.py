@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from workflows.definition import Definition
 
 Row = Mapping[Any, Any]
-BY = '--by "$USER"'
+BY = '--by "$(id -un)"'  # $USER is empty in containers and under cron
 WHY = '--reason "WHY"'
 
 
@@ -28,7 +28,7 @@ class Facts:
         instance: a row of `db.stuck.late`.
         definition: its machine.
         requests, effects: what it was asked, and asked for, in its state.
-        links: (role, workflow_type, entity_id, current_state) of what is linked to it.
+        links: (role, id, workflow_type, entity_id, current_state) of what is linked to it.
         about: the row of its kind: `db.stuck.tasks`, `groups` or `silences`.
     """
 
@@ -72,6 +72,16 @@ def fire(ref: object, trigger: str) -> str:
     return f"interlock fire {shlex.quote(str(ref))} {trigger} {BY} --wait"
 
 
+def by_another(command: str) -> str:
+    """A command that whoever reads it may not be the one to type: an author does not approve their own work."""
+    return command.replace(BY, "--by SOMEBODY_ELSE")
+
+
+def show(row: Row) -> str:
+    """The command that shows a linked instance; by its UUID, since names may repeat in other projects."""
+    return f"interlock show {row['id']}"
+
+
 def named(rows: Sequence[Row], most: int = 3) -> str:
     """`task api/build (running), task api/test (queued) and 4 more`."""
     words = [f"{row['workflow_type']} {row['entity_id']} ({row['current_state']})" for row in rows[:most]]
@@ -99,3 +109,8 @@ def span(seconds: float) -> str:
 def first_line(text: object) -> str:
     """The first line of what went wrong, not longer than fits."""
     return (str(text or "").strip().splitlines() or ["no reason was given"])[0][:200]
+
+
+def printable(text: str) -> str:
+    """What agents named or tools printed, without what would move the cursor or begin a line of its own."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

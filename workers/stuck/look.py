@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import instances, stuck
+from db import instances, roster, stuck
 from db.connect import transaction
 from db.stuck import Thresholds
 from workers.runtime import Runtime
@@ -45,6 +45,7 @@ def thresholds(chosen: Settings) -> Thresholds:
         task=chosen.stuck_task_seconds or None,
         workstream=chosen.stuck_workstream_seconds or None,
         silent=chosen.silent_seconds,
+        due=chosen.stuck_due_seconds or None,
         general=chosen.stuck_seconds or None,
     )
 
@@ -57,23 +58,39 @@ def look(
     everything: bool = False,
     limit: int = LIMIT,
 ) -> list[Stuck]:
-    """What is stuck now, the longest first.
+    """What is stuck now, the longest first: `survey`, without how many there are in all."""
+    return survey(runtime, type_=type_, project_id=project_id, everything=everything, limit=limit)[1]
+
+
+def survey(
+    runtime: Runtime, *, type_: str | None, project_id: UUID | None, everything: bool, limit: int
+) -> tuple[int, list[Stuck]]:
+    """How many are stuck now, and those that have been for longest, with the reason of each.
 
     Args:
         runtime: the process's.
         type_, project_id: only these.
         everything: whatever waits, however short; only what is at rest is left out.
-        limit: at most so many.
+        limit: at most so many are told.
 
     Raises:
         DBAPIError: the database is away.
     """
     chosen = thresholds(runtime.settings)
-    wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0) if everything else chosen
+    wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0, 0.0) if everything else chosen
     with transaction(runtime.database) as connection:
-        late = stuck.late(connection, wanted, type_=type_, project_id=project_id, limit=limit)
-        found = _facts(connection, runtime, late) if late else []
-    return [_told(row, facts) for row, facts in zip(late, found, strict=True)] if late else []
+        same = _unservable(connection, wanted.due, limit)
+        late = stuck.late(connection, wanted, type_=type_, project_id=project_id, unservable=list(same), limit=limit)
+        found = _facts(connection, runtime, late, same) if late else []
+    return (late[0]["total"] if late else 0), [_told(row, facts) for row, facts in zip(late, found, strict=True)]
+
+
+def _unservable(connection: Connection, waited: float | None, limit: int) -> dict[UUID, int]:
+    """The oldest of the tasks that nobody could take for the same reason -> how many more there are."""
+    if waited is None:
+        return {}
+    found = roster.unservable(connection, waited_seconds=waited, limit=limit)
+    return {row["task_id"]: row["tasks"] - 1 for row in found}
 
 
 def why(facts: Facts) -> Reason:
@@ -103,7 +120,7 @@ RULES = (
 
 
 def _told(row: RowMapping, facts: Facts | None) -> Stuck:
-    reason = why(facts) if facts else Reason("this process does not know its definition", "interlock definitions list")
+    reason = why(facts) if facts else Reason("this process does not know its definition", "interlock doctor")
     return Stuck(
         workflow_id=row["id"],
         version=row["version"],
@@ -118,12 +135,14 @@ def _told(row: RowMapping, facts: Facts | None) -> Stuck:
     )
 
 
-def _facts(connection: Connection, runtime: Runtime, late: Sequence[RowMapping]) -> list[Facts | None]:
+def _facts(
+    connection: Connection, runtime: Runtime, late: Sequence[RowMapping], same: Mapping[UUID, int]
+) -> list[Facts | None]:
     ids = [row["id"] for row in late]
     asked = _grouped(stuck.requests_of(connection, ids))
     effects = _grouped(stuck.effects_of(connection, ids))
     links = _grouped(instances.linked(connection, ids))
-    about = _about(connection, late, runtime.settings.silent_seconds)
+    about = _about(connection, late, runtime.settings.silent_seconds, same)
     return [
         Facts(
             row,
@@ -145,13 +164,16 @@ def _definition(runtime: Runtime, row: RowMapping) -> Definition | None:
     return None
 
 
-def _about(connection: Connection, late: Sequence[RowMapping], silent: float) -> dict[UUID, Mapping[Any, Any]]:
+def _about(
+    connection: Connection, late: Sequence[RowMapping], silent: float, same: Mapping[UUID, int]
+) -> dict[UUID, Mapping[Any, Any]]:
     by_type: dict[str, list[UUID]] = {}
     for row in late:
         by_type.setdefault(row["workflow_type"], []).append(row["id"])
     found: dict[UUID, Mapping[Any, Any]] = {}
     if tasks := by_type.get("task"):
-        found |= stuck.tasks(connection, tasks, silent=silent)
+        known = stuck.tasks(connection, tasks, silent=silent)
+        found |= {id_: {**row, "same": same.get(id_, 0)} for id_, row in known.items()}
     if groups := [*by_type.get("workstream", ()), *by_type.get("run", ())]:
         found |= stuck.groups(connection, groups)
     if workers := by_type.get("worker"):

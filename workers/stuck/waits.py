@@ -1,6 +1,8 @@
 """What holds an instance of any kind: its requests and its effects."""
 
-from workers.stuck.facts import Facts, Reason, Row, at, fire, first_line, span
+import shlex
+
+from workers.stuck.facts import Facts, Reason, Row, at, by_another, fire, first_line, printable, span
 
 LATE_SECONDS = 10.0  # a due trigger older than this is not on its way any more
 
@@ -10,7 +12,7 @@ def dead_request(facts: Facts) -> Reason | None:
     if not (dead := facts.asked("dead")):
         return None
     says = f"{dead['trigger']} is dead after {dead['attempts']} attempts: {first_line(dead['error'])}"
-    return Reason(says, f"interlock redrive {_quoted(dead['request_id'])}")
+    return Reason(says, _redrive(dead["request_id"]))
 
 
 def dead_effect(facts: Facts) -> Reason | None:
@@ -25,7 +27,7 @@ def dead_effect(facts: Facts) -> Reason | None:
 def retrying(facts: Facts) -> Reason | None:
     """A trigger that failed and will be tried again; those behind it wait."""
     for asked in facts.requests:
-        if asked["status"] == "scheduled" and asked["attempts"]:
+        if asked["status"] == "scheduled" and asked["attempts"] and asked["due_seconds"] <= LATE_SECONDS:
             says = f"{asked['trigger']} failed {asked['attempts']} times ({first_line(asked['error'])}); "
             return Reason(says + f"it is tried again at {at(asked['not_before'])}", facts.show)
     return None
@@ -37,19 +39,20 @@ def held(facts: Facts) -> Reason | None:
         return None
     if asked["approval"]:
         says = f"{asked['trigger']} by {asked['triggered_by']} waits for the approval {asked['approval']}"
-        return Reason(says, fire(asked["approval_id"], "approve").replace('"$USER"', "SOMEBODY_ELSE"))
+        who = f" by {' or '.join(asked['deciders'])}" if asked["deciders"] else ""
+        return Reason(says + who, by_another(fire(asked["approval_id"], "approve")))
     votes = sum(each["status"] == "waiting" and each["trigger"] == asked["trigger"] for each in facts.requests)
     quorum = facts.instance["context"].get("quorum")
     says = f"{asked['trigger']} has {votes} of {quorum or 'the'} votes"
-    return Reason(says, facts.fire(asked["trigger"]).replace('"$USER"', "SOMEBODY_ELSE"))
+    return Reason(says, by_another(facts.fire(asked["trigger"])))
 
 
 def unapplied(facts: Facts) -> Reason | None:
-    """A trigger that is due, and nobody applies it."""
+    """A trigger or a timer that is due, and nobody applies it."""
     for asked in facts.requests:
-        if asked["status"] == "pending" and asked["age_seconds"] > LATE_SECONDS:
-            says = f"{asked['trigger']} is due since {span(asked['age_seconds'])}, and nobody applies it"
-            return Reason(says, "interlock doctor")
+        if asked["status"] in ("pending", "scheduled") and asked["due_seconds"] > LATE_SECONDS:
+            says = f"{asked['trigger']} has been due for {span(asked['due_seconds'])}, and nobody applies it"
+            return Reason(f"{says}: are workers and beat up?", "interlock doctor")
     return None
 
 
@@ -79,7 +82,7 @@ def _pending(effect: Row, facts: Facts) -> Reason:
         return Reason(says + f"it is tried again at {at(effect['not_before'])}", facts.show)
     if effect["behind"]:
         return Reason(f"{name} waits for its turn behind that of {effect['behind']}", facts.show)
-    return Reason(f"{name} is due, and nobody takes it", "interlock doctor")
+    return Reason(f"{name} has been due for {span(effect['due_seconds'])}, and nobody takes it", "interlock doctor")
 
 
 def refused(facts: Facts) -> Reason | None:
@@ -113,5 +116,8 @@ def _next(facts: Facts) -> str:
     return facts.fire(facts.definition.legal(facts.state)[0])
 
 
-def _quoted(text: str) -> str:
-    return f"'{text}'" if not text.replace("-", "").replace(":", "").replace("_", "").isalnum() else text
+def _redrive(request_id: str) -> str:
+    """Agents choose these ids: nothing of one may reach the shell that the command is pasted into."""
+    if printable(request_id) != request_id:
+        return "interlock dead"
+    return f"interlock redrive {'-- ' * request_id.startswith('-')}{shlex.quote(request_id)}"

@@ -1,0 +1,174 @@
+"""A task that stands still is told of with the reason, and the command printed beside it cures it (SSOT 5.1)."""
+
+import re
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from tests.crewing import Site, hand
+from tests.driving import applied, drain_all, state
+from tests.running import Stage
+from tests.stuck import found, paste
+from workers.breakers import BreakerOpen, calling
+from workers.client import Client
+from workers.crew import claims
+from workers.crew.member import AGENT, EXECUTE
+from workers.runtime import Runtime
+from workers.stuck.look import look
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
+
+
+@pytest.fixture
+def site(client: Client, project: UUID) -> Site:
+    return Site(client, project)
+
+
+@pytest.fixture
+def stage(runtime: Runtime, dba: Dba) -> Stage:
+    return Stage(runtime, dba)
+
+
+def test_a_running_task_names_its_worker_and_is_given_to_another(runtime: Runtime, client: Client, site: Site) -> None:
+    (task,) = site.queue()
+    claims.take(runtime, hand(runtime, "W"))
+    drain_all(runtime)
+    told = found(runtime, task, everything=True)
+    assert re.match(r"worker W \(busy, heard of \d+ s ago\) holds it; its time is up at ", told.reason)
+    paste(runtime, told.command)
+    assert state(client, task) == "retrying"
+
+
+def test_a_queued_task_names_the_capability_nobody_offers(runtime: Runtime, client: Client, site: Site) -> None:
+    hand(runtime)
+    (task,) = site.queue(1, required_capabilities=["cobol", EXECUTE])
+    told = found(runtime, task, everything=True)
+    assert told.reason == "it waits for a worker: none offers cobol"
+    assert told.command.startswith("INTERLOCK_CAPABILITIES=cobol celery -A workers.main:app worker -Q work")
+    hand(runtime, "old-hand", capabilities=("cobol",))
+    claims.take(runtime, found_worker(client, "old-hand"))
+    drain_all(runtime)
+    assert state(client, task) == "running"
+
+
+def test_a_queued_task_that_needs_what_no_single_worker_offers_says_so(runtime: Runtime, site: Site) -> None:
+    hand(runtime, "A", capabilities=("cobol",))
+    hand(runtime, "B", capabilities=("git",))
+    (task,) = site.queue(1, required_capabilities=["cobol", "git"])
+    told = found(runtime, task, everything=True)
+    assert told.reason == "it waits for a worker: no single one offers cobol and git"
+    assert "INTERLOCK_CAPABILITIES=cobol,git celery" in told.command
+
+
+def test_a_task_for_an_agent_gets_one_registered(runtime: Runtime, client: Client, site: Site) -> None:
+    hand(runtime)
+    (task,) = site.queue(1, kind="agent", required_capabilities=["git", AGENT])
+    told = found(runtime, task, everything=True)
+    assert told.reason == "it waits for an agent: none is registered that offers git"
+    paste(runtime, told.command, NAME="agent-7")
+    claims.take(runtime, found_worker(client, "agent-7"))
+    drain_all(runtime)
+    assert state(client, task) == "running"
+
+
+def found_worker(client: Client, name: str) -> UUID:
+    return UUID(str(client.show(f"worker/{name}")["id"]))
+
+
+def test_a_queued_task_without_any_worker_says_so(runtime: Runtime, site: Site) -> None:
+    (task,) = site.queue()
+    told = found(runtime, task, everything=True)
+    assert told.reason == "it waits for a worker: none is alive"
+    assert told.command == "interlock up --detach"
+
+
+def test_a_queued_task_whose_worker_is_suspended_is_freed(runtime: Runtime, client: Client, site: Site) -> None:
+    worker = hand(runtime, "W")
+    applied(client, worker, "suspend")
+    (task,) = site.queue()
+    told = found(runtime, task, everything=True)
+    assert told.reason == "worker W, which could take it, is suspended"
+    paste(runtime, told.command)
+    assert state(client, worker) == "idle"
+    assert found(runtime, task, everything=True).reason == "worker W is free and fits, but takes nothing"
+
+
+def test_a_queued_task_whose_workers_are_busy_says_how_many(runtime: Runtime, site: Site) -> None:
+    _, second = site.queue(2)
+    claims.take(runtime, hand(runtime))
+    drain_all(runtime)
+    told = found(runtime, second, everything=True)
+    assert told.reason == "all 1 workers that fit it are busy (0 of them draining)"
+    paste(runtime, told.command)
+
+
+def test_a_claimed_task_that_was_never_begun_is_taken_from_its_worker(
+    runtime: Runtime, client: Client, site: Site, dba: Dba
+) -> None:
+    (task,) = site.queue()
+    worker = hand(runtime, "W")
+    dba.execute(  # its process died between its claim and its `worker_started`
+        "INSERT INTO task_claims (task_id, run_id, worker_id) SELECT task_id, run_id, %s FROM tasks", (worker,)
+    )
+    told = found(runtime, task, everything=True)
+    assert re.fullmatch(r"worker W claimed it \d+ s ago and has not begun", told.reason)
+    paste(runtime, told.command)
+    other = hand(runtime, "V")
+    claims.take(runtime, other)
+    drain_all(runtime)
+    assert state(client, task) == "running"
+
+
+def test_a_pending_task_names_what_it_depends_on(stage: Stage, runtime: Runtime) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"]}})
+    stage.start()
+    told = found(runtime, stage.ids["b"], everything=True)
+    assert told.reason == "it depends on task a (queued)"
+    assert "queued" in paste(runtime, told.command).out
+
+
+def test_a_validating_task_names_its_gate(stage: Stage, runtime: Runtime) -> None:
+    stage.submit({"w": {}}, {"t": {"workstream": "w", "gates": ["g"]}}, {"g": {"workstream": "w", "moment": "task"}})
+    stage.start()
+    stage.work("t")
+    assert found(runtime, stage.ids["t"], everything=True).reason == "it waits for test_gate g (RUNNING)"
+    told = found(runtime, stage.ids["g"], everything=True)
+    assert re.fullmatch(r"the effect run_gate has been due for \d+ s, and nobody takes it", told.reason)
+    assert told.command == "interlock doctor"
+
+
+def test_tasks_that_nobody_could_take_are_stuck_at_once_and_told_as_one(runtime: Runtime, site: Site, dba: Dba) -> None:
+    hand(runtime)
+    waiting = site.queue(3, required_capabilities=["cobol"])
+    site.queue(1)  # somebody could take this one
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '61 seconds'")
+    (only,) = look(runtime)
+    assert only.workflow_id in waiting
+    assert only.reason == "it waits for a worker: none offers cobol; so do 2 more"
+
+
+def test_a_task_whose_tool_is_left_alone_names_the_breaker_and_it_is_reset(
+    make_runtime: Callable[..., Runtime], project: UUID
+) -> None:
+    runtime = make_runtime(breaker_failure_threshold=1)
+    client = Client(runtime)
+    (task,) = Site(client, project).queue(1, tool="pytest")
+    with calling(runtime, project, "pytest") as call:
+        call.failed("it hangs")
+    drain_all(runtime)
+    worker = hand(runtime)
+    claims.take(runtime, worker)
+    drain_all(runtime)
+    client.fire(task, "execution_failed", by="W", data={"exit_code": 1, "error": "BreakerOpen: pytest"})
+    drain_all(runtime)
+    told = found(runtime, task, everything=True)
+    assert told.reason.startswith("the breaker of its tool pytest is OPEN until ")
+    with pytest.raises(BreakerOpen), calling(runtime, project, "pytest"):
+        pass
+    assert "interlock breaker reset pytest" in found(runtime, "pytest", everything=True).command
+    paste(runtime, told.command)
+    with calling(runtime, project, "pytest"):
+        pass
