@@ -16,6 +16,7 @@ from workers.overrides.operation import Order
 from workers.playbooks import PLAYBOOKS, Look
 from workflows.errors import BadInput
 
+INDEX = "README"
 PLACES = (Path(__file__).parent / "playbook_pages", Path(__file__).parents[1] / "docs" / "playbooks")
 
 RUN_HELP = {
@@ -44,7 +45,7 @@ app.add_typer(run, name="run")
 def pages() -> dict[str, Path]:
     """Name -> page."""
     place = next((each for each in PLACES if each.is_dir()), PLACES[-1])
-    return {page.stem: page for page in sorted(place.glob("*.md"))}
+    return {page.stem: page for page in sorted(place.glob("*.md")) if page.stem != INDEX}
 
 
 @app.command("list", help="List the playbooks.")

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cli.playbooks import pages
+from cli.playbooks import INDEX, pages
 from db import operators, patches
 from db.connect import transaction
 from supervisor.embedded import running
@@ -38,6 +38,8 @@ ELSEWHERE = Path(__file__).parents[1] / "cli" / "test_cli_playbooks.py"
 def test_every_page_has_its_three_parts_and_is_tried() -> None:
     tried = Path(__file__).read_text(encoding="utf-8") + ELSEWHERE.read_text(encoding="utf-8")
     assert len(pages()) >= 14
+    index = (next(iter(pages().values())).parent / f"{INDEX}.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| .*\[([\w-]+)\]\(\1\.md\)", index, re.MULTILINE)) == sorted(pages())
     for name, page in pages().items():
         headings = re.findall(r"^## (\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert headings == ["Symptom", "Check", "Cure"], name
