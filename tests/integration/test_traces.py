@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from db import definitions
 from db.connect import transaction
 from supervisor.environment import environment
+from tests import machines
 from tests.collector import Collector, Received, collector
 from tests.driving import drain_all, make_due, outcome
 from tests.nodes import node
@@ -154,6 +155,34 @@ def test_a_refusal_and_a_failed_effect_are_marked(
     (effect,) = own.show("A-1")["effects"]
     effects.run(own.runtime, effect["id"])
     assert arrived(collecting, "interlock.effect", 1)[0].failed
+
+
+def test_what_is_tried_again_goes_on_in_its_trace(
+    own: Client, collecting: Collector, project: UUID, dba: Dba, world: Webhook
+) -> None:
+    own.create("turnstile", "T-1", project_id=project)
+    machines.broken.add("mallory")
+    own.fire("T-1", "coin", by="mallory")
+    drain_all(own.runtime)
+    machines.broken.clear()
+    dba.execute("UPDATE trigger_requests SET status = 'pending', not_before = now() WHERE status = 'scheduled'")
+    drain_all(own.runtime)
+    (accept,) = arrived(collecting, "interlock.accept", 1)
+    first, again = sorted(
+        arrived(collecting, "interlock.apply", 2), key=lambda span: span.attributes["interlock.attempt"]
+    )
+    assert (first.failed, again.failed) == (True, False)
+    assert {(span.trace, span.parent) for span in (first, again)} == {(accept.trace, accept.id)}
+
+    announced(own, project)
+    drain_all(own.runtime)
+    (effect,) = own.show("A-1")["effects"]
+    for world.answer in (500, 200):
+        effects.run(own.runtime, effect["id"])
+        dba.execute("UPDATE effects SET not_before = now()")
+    tries = arrived(collecting, "interlock.effect", 2)
+    assert [span.failed for span in tries] == [True, False]
+    assert len({(span.trace, span.parent) for span in tries}) == 1
 
 
 def test_a_batch_is_one_span_that_all_its_moves_hang_below(
