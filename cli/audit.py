@@ -26,15 +26,16 @@ app = typer.Typer(help="Prove that history is whole and was not rewritten.", no_
 
 VERIFY_HELP = """Recompute every hash chain, look for gaps, check moves against definitions and states against history.
 
-And all of it against the signed anchors in the database and on file.
+And all of it against the signed anchors in the database and on file, and against what the journal holds since the
+newest anchor.
 
 Exit code 0: all as it was written. 1: not; each finding names the instance and the event.
 
 \b
 Examples:
   interlock audit verify
-  interlock audit verify --journal                                against every line of the journal, too
-  interlock audit verify --anchors /mnt/copy --trust ann.pub      anchors that were copied elsewhere
+  interlock audit verify --journal                                     against every line of the journal
+  interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     and anchors that were copied elsewhere
 """
 ANCHOR_HELP = """Sign the heads of all chains that changed since the last anchor, and file that; a sweep does it hourly.
 
@@ -88,11 +89,14 @@ def verify(
     trusted: Annotated[
         list[Path] | None, typer.Option("--trust", exists=True, help="Believe this public key (repeatable).")
     ] = None,
-    with_journal: Annotated[bool, typer.Option("--journal", help="Compare the journal line by line, too.")] = False,
+    with_journal: Annotated[
+        bool | None,
+        typer.Option("--journal/--no-journal", help="Compare all of the journal, or none of it.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Verify history."""
-    with Client() as client:
+    with Client() as client, _on_disk():
         with transaction(client.runtime.database) as connection:
             total = history.count(connection)
         columns = (
@@ -130,7 +134,7 @@ def _tell(verdict: Verdict, as_json: bool) -> None:
     read = f"{verdict.instances:,} instances, {verdict.transitions:,} events, {verdict.anchors:,} anchors"
     console.print(f"{says}: {read}")
     if not verdict.ok:
-        rows = [{"instance": each.instance, "seq": each.seq, "says": each.says} for each in verdict.problems]
+        rows = [{"instance": each.instance, "seq": each.seq, "says": visible(each.says)} for each in verdict.problems]
         print_table("problems", rows, ("instance", "seq", "says"))
 
 
@@ -196,7 +200,7 @@ def validate(
     events, found, kept = 0, 0, []
     try:
         with _counting("reading", as_json) as count:
-            sealed = (each for path in paths if path.is_dir() for each in logs.seals(path, believed))
+            sealed = logs.seals((path for path in paths if path.is_dir()), believed)
             for each in chain(sealed, logs.validate(paths, catalogue(chosen.definitions), count)):
                 if isinstance(each, int):
                     events = each
@@ -204,7 +208,7 @@ def validate(
                 found += 1
                 if not as_json:
                     console.print(
-                        f"{each.file}:{each.line}: {each.says}", highlight=False, markup=False, soft_wrap=True
+                        visible(f"{each.file}:{each.line}: {each.says}"), highlight=False, markup=False, soft_wrap=True
                     )
                 elif found <= KEPT_PROBLEMS:
                     kept.append(each._asdict())
@@ -235,14 +239,19 @@ def rebuild(as_json: AsJson = False) -> None:
     raise typer.Exit(FAILED if done.found else 0)
 
 
+def visible(text: str) -> str:
+    """Text that somebody else wrote, for a terminal: what would steer it is spelled out."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 @contextmanager
 def _on_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise InterlockError(
-            f"{error.filename or 'the audit directory'} cannot be used: {error.strerror}. Look at the disk's room, at"
-            " INTERLOCK_AUDIT and INTERLOCK_SIGNING; nothing is lost, ask again"
+            f"{error.filename or 'the audit directory'} cannot be used: {error.strerror}. Look at its owner and mode,"
+            " at the disk's room, at INTERLOCK_AUDIT, INTERLOCK_SIGNING and INTERLOCK_STATE; nothing is lost, ask again"
         ) from error
 
 

@@ -95,7 +95,7 @@ def restore(
 
 def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at: datetime) -> dict[str, Any]:
     migrate.upgrade(runtime.database)
-    verdict = verify(runtime)
+    verdict = verify(runtime, with_journal=False)  # what came after the backup is lost, not cut
     told = list(losses.of_journal(journal, taken_at)) if journal else []
     if chosen.redis_url or chosen.broker_url:  # a stream of their own, which outlived the home
         redis = Runtime(chosen).redis

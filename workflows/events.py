@@ -16,6 +16,7 @@ from workflows.ids import event_name, event_uuid
 OVERRIDE = "manual_override"
 KINDS: Mapping[str, str] = {"patch_ledger": "patch", "test_gate": "gate"}  # as SSOT 7.1 names them
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_DIGITS = 131_072  # of PostgreSQL's numeric, before the point
 
 
 def event_type(workflow_type: str, metadata: Mapping[str, Any]) -> str:
@@ -117,8 +118,22 @@ def born(event: Mapping[str, Any]) -> str:
 
 
 def read(text: str | bytes) -> Any:
-    """A line as it was written: numbers keep their digits. Raises `ValueError`."""
-    return json.loads(text, parse_float=Decimal)
+    """A line as it was written: numbers keep their digits. Raises `ValueError`, for whatever a file may hold."""
+    try:
+        return json.loads(text, parse_float=_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _number(digits: str) -> Decimal:
+    """A number that PostgreSQL's jsonb can hold: printed in full, a larger exponent would fill the memory."""
+    try:
+        number = Decimal(digits)
+    except ArithmeticError:
+        raise ValueError(f"no number: {digits[:40]}") from None
+    if abs(number.adjusted()) > MOST_DIGITS:
+        raise ValueError(f"a number of more than {MOST_DIGITS:,} digits: {digits[:40]}")
+    return number
 
 
 def micros(instant: str) -> str:

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from workers.client import Client
 from workers.firing import Firing
 from workers.journal import files
 from workers.runtime import Runtime
-from workflows.errors import InterlockError
+from workflows.errors import BadInput, InterlockError
 from workflows.events import read
 
 pytestmark = pytest.mark.integration
@@ -53,8 +55,8 @@ def said(runtime: Runtime, *paths: Path) -> list[str]:
     return [f"{Path(each.file).name}:{each.line}: {each.says}" for each in found]
 
 
-def seals(runtime: Runtime, path: Path) -> list[str]:
-    return [each.says for each in logs.seals(path, keys.believed(runtime.settings.signing_directory))]
+def seals(runtime: Runtime, *paths: Path) -> list[str]:
+    return [each.says for each in logs.seals(paths, keys.believed(runtime.settings.signing_directory))]
 
 
 def test_each_event_is_in_one_export_and_nothing_makes_none(runtime: Runtime, client: Client, story: UUID) -> None:
@@ -75,6 +77,44 @@ def test_each_event_is_in_one_export_and_nothing_makes_none(runtime: Runtime, cl
         assert seals(runtime, each.directory) == []
         assert said(runtime, each.directory) == []
         assert [path.stat().st_mode & 0o222 for path in (each.directory, *each.directory.iterdir())] == [0] * 4
+
+
+def test_an_export_that_is_kept_back_or_replaced_shows_to_who_has_only_the_files(
+    runtime: Runtime, client: Client, project: UUID, tmp_path: Path
+) -> None:
+    made = []
+    for number in range(3):  # each of another story: no chain leads from one to the next
+        applied(client, client.create("story", f"S-{number}", project_id=project)["id"], *UP_TO_REVIEW)
+        one = exports.export(runtime)
+        assert one
+        made.append(one.directory)
+    assert seals(runtime, *made) == []
+    assert seals(runtime, made[0], made[2]) == ["gap: export 3 follows 1; expected 2"]
+    other = shutil.copytree(made[1], tmp_path / "other")
+    for path in (other, *other.iterdir()):
+        path.chmod(0o750)
+    (other / exports.MANIFEST).write_bytes((made[1] / exports.MANIFEST).read_bytes() + b"\n")
+    assert "does not follow export 2 as it is here" in seals(runtime, made[0], other, made[2])
+    (other / exports.SIGNATURE).unlink()
+    assert "changed: its signature is not that of its content" in seals(runtime, other)
+    (other / exports.MANIFEST).write_bytes(b"junk")
+    (says,) = seals(runtime, other)
+    assert says.startswith("is no manifest of an export")
+    (other / exports.MANIFEST).unlink()
+    with pytest.raises(BadInput, match="no export"):
+        seals(runtime, other)
+
+
+def test_one_left_by_a_killed_process_is_made_read_only_when_it_is_taken_over(
+    runtime: Runtime, story: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "chmod", lambda *_: None)
+        patched.setattr(exports, "_enter", lambda *_: None)
+        exports.export(runtime)
+    one = exports.export(runtime)
+    assert one
+    assert one.directory.stat().st_mode & 0o222 == 0
 
 
 def test_what_is_signed_can_be_checked_without_us(runtime: Runtime, story: UUID, tmp_path: Path) -> None:
@@ -231,6 +271,80 @@ def test_a_journal_with_a_line_taken_out_or_two_swapped_shows(runtime: Runtime, 
     assert "copy.jsonl:2: chain broken: it does not follow line 1" in said(runtime, copy)
     copy.write_text(first + third + second)
     assert any(each.startswith("copy.jsonl:3: commit order goes back") for each in said(runtime, copy))
+
+
+@pytest.mark.parametrize(
+    ("field", "becomes", "says"),
+    [
+        ("hash", None, "has no hash, but line 1 has one"),
+        ("reason", "lunch", "changed: reason is 'lunch', but its metadata say None"),
+        ("operator", "ann", "changed: operator is 'ann', but its metadata say None"),
+        ("event_type", "manual_override", "changed: event_type is 'manual_override'"),
+        ("entity_id", "S-9", "changed: line 1 calls it 'S-1'"),
+    ],
+)
+def test_what_is_not_hashed_itself_cannot_be_changed_either(
+    runtime: Runtime, story: UUID, tmp_path: Path, field: str, becomes: str | None, says: str
+) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    (path,) = files(runtime.settings.state_directory)
+    lines = path.read_text().splitlines()
+    event = json.loads(lines[1]) | {field: becomes}
+    lines[1] = json.dumps({name: value for name, value in event.items() if value is not None or name != field})
+    copy = tmp_path / "copy.jsonl"
+    copy.write_text("\n".join(lines) + "\n")
+    assert any(each.startswith(f"copy.jsonl:2: {says}") for each in said(runtime, copy)), said(runtime, copy)
+
+
+GOOD = (
+    b'{"timestamp": "2024-01-15T10:30:00.000Z", "event_type": "task_state_transition", "severity": "info",'
+    b' "entity_id": "t", "from_state": "pending", "to_state": "queued", "trigger": "scheduler_assigned"%b}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"\xef\xbb\xbf" + (GOOD % b"").replace(b"\n", b"\r\n"), []),
+        (b"\xff\x00\xfe junk\n" + GOOD % b"", ["1: no JSON object"]),
+        (b"[" * 100_000 + b"\n" + GOOD % b"", ["1: no JSON object: nested too deeply"]),
+        (GOOD % b', "metadata": {"a": 1e999999999}', ["1: no JSON object: a number of more than 131,072 digits"]),
+        (GOOD % b', "metadata": {"a": 1e99999999999999999999}', ["1: no JSON object: no number"]),
+        (GOOD % b', "metadata": {"a": 1.0}' + (GOOD % b"")[:60], ["2: no JSON object"]),
+        (b"x" * 3_000 + b"\n" + GOOD % b"", ["1: longer than"]),
+        (b"x" * 3_000, ["1: longer than"]),
+        (gzip.compress(GOOD % b"")[:60], ["1: the packed file ends or is damaged here"]),
+    ],
+)
+def test_whatever_a_file_holds_is_a_finding_and_no_fault(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: list[str]
+) -> None:
+    monkeypatch.setattr(logs, "LONGEST", 1_000 if b"xxx" in content else logs.LONGEST)
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(content)
+    says = said(runtime, log)
+    assert len(says) == len(expected)
+    assert all(each.startswith(f"log.jsonl:{wanted}") for each, wanted in zip(says, expected, strict=True)), says
+
+
+def test_a_log_comes_through_a_pipe_too(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(GOOD % b""),))
+    writing.start()
+    answer = CliRunner().invoke(app, ["validate", str(pipe)])
+    writing.join()
+    assert (answer.exit_code, "ok: 1 events" in answer.stdout) == (0, True)
+
+
+def test_what_would_steer_a_terminal_is_spelled_out(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes((GOOD % b"").replace(b"scheduler_assigned", b"x\\u001b]0;y"))
+    answer = CliRunner().invoke(app, ["validate", str(log)])
+    assert answer.exit_code == 1
+    assert "\x1b" not in answer.stdout
+    assert "by x\\x1b]0;y" in answer.stdout
 
 
 def test_the_command_names_file_and_line_and_exits_1(tmp_path: Path) -> None:

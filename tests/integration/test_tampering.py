@@ -1,23 +1,29 @@
 """History tampered with as a DBA would, triggers switched off: the audit names the instance and the event each time."""
 
 import gzip
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from db import audit
 from tests.driving import UP_TO_REVIEW, applied
 from tests.tampering import cut_tail, erase, forge, unprotected
 from workers import sweeping
-from workers.auditing import anchors, keys
+from workers.auditing import anchors, exports, keys
 from workers.auditing.verifying import verify
 from workers.client import Client
 from workers.doctor import examine
+from workers.journal import ACTIVE, files
 from workers.runtime import Runtime
+from workflows.errors import BadInput
+from workflows.export import canonical_checksum
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -147,16 +153,43 @@ def test_a_tail_cut_before_the_sweep_came_round_is_seen_by_the_journal_alone(
 ) -> None:
     sweeping.SWEEPS["relay"](runtime)
     cut_tail(dba, stories[1], keep=4)
+    assert found(runtime, with_journal=False) == set()
+    assert found(runtime) == {(str(stories[1]), 5, "cut"), (str(stories[1]), 6, "cut")}
+
+
+def test_what_an_anchor_has_seen_is_not_looked_up_in_old_parts_of_the_journal_again(
+    make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba
+) -> None:
+    runtime = make_runtime(journal_bytes=1)  # each event in a part of its own
+    sweeping.SWEEPS["relay"](runtime)
+    anchors.anchor(runtime)
+    for path in files(runtime.settings.state_directory):
+        os.utime(path, (0, 0))
+    forge(dba, stories[1], 3, "triggered_by", "mallory")
+    assert (str(stories[1]), 3, "forged") not in found(runtime)
+    assert (str(stories[1]), 3, "forged") in found(runtime, with_journal=True)
+
+
+def test_a_line_of_the_journal_changed_shows_and_one_half_written_does_not(
+    runtime: Runtime, stories: list[UUID]
+) -> None:
+    sweeping.SWEEPS["relay"](runtime)
+    path = runtime.settings.state_directory / ACTIVE
+    text = path.read_text()
+    path.write_text(text + text.splitlines()[-1][:40])
     assert found(runtime) == set()
-    assert found(runtime, with_journal=True) == {(str(stories[1]), 5, "cut"), (str(stories[1]), 6, "cut")}
+    path.write_text(text.replace('"triggered_by": "agent-1"', '"triggered_by": "agent-2"', 1))
+    assert found(runtime) == {(f"{path}:1", None, "changed")}
+    path.write_text("[" * 100_000 + "\n" + '{"context": {"seq": 1e99999999999999999999}}' + "\n")
+    assert found(runtime) == {(f"{path}:1", None, "no"), (f"{path}:2", None, "no")}
 
 
 def test_a_forged_row_with_all_hashes_after_it_computed_anew(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
     sweeping.SWEEPS["relay"](runtime)
     forge(dba, anchored[1], 3, "triggered_by", "mallory")
     assert chains(runtime)
-    assert found(runtime) == {(str(anchored[1]), 6, "forged")}
-    says = found(runtime, with_journal=True)
+    assert found(runtime, with_journal=False) == {(str(anchored[1]), 6, "forged")}
+    says = found(runtime)
     assert says == {(str(anchored[1]), seq, "forged") for seq in (3, 4, 5, 6)}
 
 
@@ -251,6 +284,65 @@ def test_a_file_changed_does_not_count(runtime: Runtime, anchored: list[UUID], d
         dba.execute("DELETE FROM anchor_heads")
         dba.execute("DELETE FROM anchors")
     assert {says for _, _, says in found(runtime)} == {"changed"}
+
+
+@pytest.mark.parametrize("what", ["json", "sig", "heads.gz"])
+@pytest.mark.parametrize("damage", [None, b"", b"junk\xff", b"\x1f\x8b\x08junk"])
+def test_a_file_damaged_or_gone_is_a_finding_that_names_it(
+    runtime: Runtime, anchored: list[UUID], what: str, damage: bytes | None
+) -> None:
+    (path,) = anchors.directory(runtime).glob(f"anchor-*.{what}")
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage)
+    expected = set() if (what, damage) == ("json", None) else {str(path.parent / "anchor-000001.json")}
+    assert {where for where, _, _ in found(runtime)} == expected
+
+
+def test_files_of_others_beside_anchors_and_exports_are_left_alone(runtime: Runtime, anchored: list[UUID]) -> None:
+    (anchors.directory(runtime) / "anchor-copy.json").write_text("{}")
+    other = exports.directory(runtime) / "export-old"
+    other.mkdir(parents=True)
+    (other / exports.MANIFEST).write_text("{}")
+    assert found(runtime) == set()
+    anchors.file_all(runtime)
+
+
+def test_a_place_without_anchors_proves_nothing_and_is_refused(
+    runtime: Runtime, anchored: list[UUID], tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match="holds no anchors"):
+        verify(runtime, places=[tmp_path])
+    assert found(runtime, places=[runtime.settings.audit_directory]) == set()
+
+
+def test_an_export_that_the_database_forgot_shows(
+    runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
+) -> None:
+    one = exports.export(runtime)
+    applied(client, anchored[1], "block")
+    assert one
+    assert exports.export(runtime)
+    with unprotected(dba):
+        dba.execute("ALTER TABLE audit_exports DISABLE TRIGGER ALL")
+        dba.execute("DELETE FROM audit_exports WHERE number = 1")
+    assert {where for where, _, _ in found(runtime)} == {str(one.directory / exports.MANIFEST)}
+
+
+def test_a_definition_rewritten_with_its_checksum_is_not_what_the_code_has(
+    runtime: Runtime, anchored: list[UUID], dba: Dba
+) -> None:
+    ((body,),) = dba.execute("SELECT body FROM workflow_definitions WHERE (type, version) = ('story', '1.0.0')")
+    body["transitions"].append({"source": "analysis", "trigger": "block", "dest": "done"})
+    with unprotected(dba):
+        dba.execute("ALTER TABLE workflow_definitions DISABLE TRIGGER ALL")
+        dba.execute("INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done')")
+        dba.execute(
+            "UPDATE workflow_definitions SET body = %s, checksum = %s WHERE (type, version) = ('story', '1.0.0')",
+            (Jsonb(body), canonical_checksum(body)),
+        )
+    assert chains(runtime)
+    assert found(runtime) == {("definition story 1.0.0", None, "differs")}
 
 
 def test_anchors_copied_elsewhere_are_checked_too(

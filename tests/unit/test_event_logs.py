@@ -89,6 +89,9 @@ def test_every_machine_and_lineage_is_known_by_the_names_its_events_have(kind: s
     [
         ({"timestamp": "2024-01-15T10:30:01"}, "timestamp is '2024-01-15T10:30:01'; needs a time zone"),
         ({"timestamp": "yesterday"}, "timestamp is 'yesterday'"),
+        ({"timestamp": 1_700_000_000}, "timestamp is 1700000000; must be ISO 8601"),
+        ({"timestamp": "1700000000"}, "timestamp is '1700000000'; must be ISO 8601"),
+        ({"entity_id": "x" * 9 * 10**5, "note": "y" * 10**6}, "note is no field of an event"),
         ({"timestamp": None}, "timestamp is missing"),
         ({"event_type": "task moved"}, "event_type is 'task moved'; must be TYPE_state_transition"),
         ({"event_type": "lorry_state_transition"}, "entity_type 'lorry' is unknown; expected one of approval"),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from workers.auditing import files, keys
 from workers.runtime import Runtime
 from workflows.events import timestamp
 
+NAME = re.compile(r"anchor-\d+\.json")
 FIRST = "0" * 64  # what the first anchor has for the hash of the one before
 
 
@@ -87,14 +89,18 @@ def directory(runtime: Runtime) -> Path:
 
 def filed(place: Path) -> list[Path]:
     """The bodies of the anchors on file, in order."""
-    return sorted(place.glob("anchor-*.json"))
+    return sorted((path for path in place.glob("anchor-*.json") if NAME.fullmatch(path.name)), key=_number)
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("anchor-"))
 
 
 def file_all(runtime: Runtime) -> None:
     """File the anchors behind the last one that is on file: body, signature, heads; nothing is ever overwritten."""
     place = directory(runtime)
     place.mkdir(parents=True, exist_ok=True)
-    last = max((int(path.stem.removeprefix("anchor-")) for path in filed(place)), default=0)
+    last = max(map(_number, filed(place)), default=0)
     with transaction(runtime.database) as connection:
         for row in anchors.listed(connection, after=last):
             stem = f"anchor-{row['number']:06}"

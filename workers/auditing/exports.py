@@ -119,7 +119,6 @@ def _write(reading: Connection, runtime: Runtime, coming: Next, progress: Callab
             opened.write(content)
     named = draft.with_name(f"export-{coming.number:06}.{timestamp(now)[:10]}")
     draft.rename(named)
-    named.chmod(0o550)
     files.flush_directory(named.parent)
     return named
 
@@ -163,6 +162,7 @@ def _enter(runtime: Runtime, found: Path, coming: Next) -> Exported:
             f"{found} begins behind {behind}, but the database has exported up to {coming.after}: it was restored from"
             " a backup, or the directory is another database's. Move its exports elsewhere"
         )
+    found.chmod(0o550)
     with transaction(runtime.database) as writing:
         if history.cursor(writing, CURSOR) != coming.after:
             raise ExportFault(f"another process has exported what lies behind {coming.after} in the meantime")

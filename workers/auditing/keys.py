@@ -56,8 +56,9 @@ def signer(directory: Path, *, may_make: bool) -> Signer:
     if not path.exists():
         if not may_make:
             raise KeyFault(
-                f"the signing key {path} is not there, but there are anchors already. Put it back, or make a new one"
-                " with `interlock audit key --new`; the old public key beside it goes on being believed"
+                f"the signing key {path} is not there. Where nothing was ever anchored, the first"
+                " `interlock audit anchor` makes it. Else put it back, or make a new one with"
+                " `interlock audit key --new`: the old public key beside it goes on being believed"
             )
         make(directory)
     try:
@@ -75,14 +76,15 @@ def make(directory: Path) -> str:
     """Make a signing key; its fingerprint. Raises `KeyFault` where there is one."""
     directory.mkdir(parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
+    draft = directory / f".{SIGNING}.{os.getpid()}"
+    draft.unlink(missing_ok=True)
     try:
-        handle = os.open(directory / SIGNING, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _write(draft, 0o600, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        os.link(draft, directory / SIGNING)  # whole or not there; never over another
     except FileExistsError:
         raise KeyFault(f"{directory / SIGNING} is there; move it elsewhere first, it is not overwritten") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        file.flush()
-        os.fsync(file.fileno())
+    finally:
+        draft.unlink(missing_ok=True)
     name = fingerprint(key.public_key())
     _publish(directory, key.public_key(), name)
     return name
@@ -91,7 +93,17 @@ def make(directory: Path) -> str:
 def _publish(directory: Path, key: Ed25519PublicKey, name: str) -> None:
     path = directory / f"{name}.pub"
     if not path.exists():
-        path.write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        draft = directory / f".{path.name}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        _write(draft, 0o644, key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        draft.rename(path)
+
+
+def _write(path: Path, mode: int, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def believed(*places: Path) -> dict[str, Ed25519PublicKey]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from workflows.definition import Definition
-from workflows.events import born, chained
+from workflows.events import born, chained, event_type
 from workflows.log.invariants import Open, contradictions
 from workflows.log.rules import Versions, judge, versions_of
 from workflows.log.schema import LogEvent, parse, wrong
@@ -26,6 +26,7 @@ class Entity:
     at: datetime
     seq: int | None
     hash: str | None
+    named: tuple[str, str | None]
     retries: int = 0
 
 
@@ -105,6 +106,7 @@ class Check:
             event.timestamp,
             event.context.seq,
             event.hash,
+            (event.entity_id, event.context.project_id),
             _retries(event, before),
         )
 
@@ -137,8 +139,11 @@ def _follows(event: LogEvent, before: Entity | None, versions: Versions) -> Iter
 
 
 def _chain(event: LogEvent, raw: dict[str, Any], before: Entity | None) -> Iterator[str]:
+    if before and (event.hash is None) != (before.hash is None):
+        yield f"has {'a' if event.hash else 'no'} hash, but line {before.line} has {'none' if event.hash else 'one'}"
     if event.hash is None:
         return
+    yield from _derived(event, raw)
     try:
         if chained(raw) != event.hash:
             yield "changed: its hash is not that of its content"
@@ -148,6 +153,21 @@ def _chain(event: LogEvent, raw: dict[str, Any], before: Entity | None) -> Itera
         yield f"has a hash, but not all that was hashed: {missing}"
     if before and before.hash and event.prev_hash != before.hash:
         yield f"chain broken: it does not follow line {before.line}"
+    if before and (event.entity_id, event.context.project_id) != before.named:
+        yield f"changed: line {before.line} calls it {before.named[0]!r} of project {before.named[1]}"
+
+
+def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
+    """What is not hashed itself, because it says again what the metadata say."""
+    said = event.metadata or {}
+    expected = {
+        "reason": said.get("reason"),
+        "operator": said.get("operator"),
+        "event_type": event_type(str(event.entity_type), said),
+    }
+    for name, value in expected.items():
+        if raw.get(name) != value:
+            yield f"changed: {name} is {raw.get(name)!r}, but its metadata say {value!r}"
 
 
 def _retries(event: LogEvent, before: Entity | None) -> int:

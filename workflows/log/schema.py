@@ -17,6 +17,7 @@ NOTICES = ("error", "warning")  # events that are no move
 EVENT_ID = r"^evt_[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 TYPES = {short: type_ for type_, short in KINDS.items()}
 SHA256 = r"^[0-9a-f]{64}$"
+SHOWN = 200  # characters of what is wrong
 
 
 class Context(BaseModel):
@@ -24,6 +25,7 @@ class Context(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
+    project_id: str | None = None
     workflow_id: str | None = None
     workstream_id: str | None = None
     run_id: str | None = None
@@ -56,6 +58,13 @@ class LogEvent(BaseModel):
     birth: dict[str, str] | None = None
     prev_hash: str | None = Field(None, pattern=SHA256)
     hash: str | None = Field(None, pattern=SHA256)
+
+    @field_validator("timestamp", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if not isinstance(value, str) or not value[:1].isdigit() or "-" not in value:
+            raise ValueError("must be ISO 8601: 2025-12-08T22:26:36.730Z")
+        return value
 
     @field_validator("timestamp")
     @classmethod
@@ -113,4 +122,9 @@ def wrong(error: ValueError) -> Iterator[str]:
         elif each["type"] == "extra_forbidden":
             yield f"{where} is no field of an event; what is one's own goes into metadata"
         else:
-            yield f"{where} is {each['input']!r}; {each['msg'].removeprefix('Value error, ')}"
+            yield f"{where} is {_short(each['input'])}; {each['msg'].removeprefix('Value error, ')}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
