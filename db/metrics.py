@@ -85,7 +85,7 @@ def snapshot(
         overdue_periods: beat counts as dead when a sweep is silent for so many of its periods,
         overdue_seconds: and at least so many seconds.
         stuck: how long is expected.
-        destinations: the relay's cursors.
+        destinations: names of the relay's cursors, there or not.
         export: the cursor of the audit's exports.
 
     Raises:

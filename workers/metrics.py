@@ -158,7 +158,7 @@ def read(runtime: Runtime) -> dict[metrics.Series, float]:
             overdue_periods=OVERDUE_PERIODS,
             overdue_seconds=OVERDUE_SECONDS,
             stuck=thresholds(runtime.settings),
-            destinations=[STREAM, metrics.CURSOR, *([Journal.name] if runtime.settings.journal else [])],
+            destinations=_destinations(runtime),
             export=exports.CURSOR,
         )
     return (
@@ -166,6 +166,11 @@ def read(runtime: Runtime) -> dict[metrics.Series, float]:
         | found
         | {("interlock_scrape_seconds", ()): perf_counter() - began}
     )
+
+
+def _destinations(runtime: Runtime) -> list[str]:
+    stream = [STREAM] if runtime.redis is not None else []
+    return [metrics.CURSOR, *stream, *([Journal.name] if runtime.settings.journal else [])]
 
 
 def _zeros(catalogue: Catalogue) -> Iterator[metrics.Series]:

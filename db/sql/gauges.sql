@@ -49,10 +49,11 @@ UNION ALL SELECT 'interlock_queue_age_seconds', ARRAY['waiting'], COALESCE(max(a
 UNION ALL SELECT 'interlock_queue_age_seconds', ARRAY['effect'], COALESCE(max(age), 0) FROM acts
 UNION ALL SELECT 'interlock_oldest_pending_request_seconds', '{}',
                  GREATEST((SELECT max(age) FROM lanes), (SELECT max(age) FROM overdue), 0)
-UNION ALL SELECT 'interlock_relay_lag_seconds', ARRAY[c.name],
+UNION ALL SELECT 'interlock_relay_lag_seconds', ARRAY[d.name],  -- one that never got anything has no cursor, and lags too
                  COALESCE((SELECT extract(epoch FROM now() - t.created_at) FROM workflow_transitions t
-                            WHERE (t.xid, t.position) > (c.xid, c.position) ORDER BY t.xid, t.position LIMIT 1), 0)
-            FROM relay_cursors c WHERE c.name = ANY (%(destinations)s::text[])
+                            WHERE (t.xid, t.position) > (COALESCE(c.xid, '0'), COALESCE(c.position, 0))
+                            ORDER BY t.xid, t.position LIMIT 1), 0)
+            FROM unnest(%(destinations)s::text[]) AS d (name) LEFT JOIN relay_cursors c USING (name)
 UNION ALL SELECT 'interlock_audit_export_lag_seconds', '{}',
                  COALESCE((SELECT extract(epoch FROM now() - t.created_at) FROM workflow_transitions t
                             WHERE (t.xid, t.position) > (COALESCE(e.xid, '0'), COALESCE(e.position, 0))

@@ -264,6 +264,21 @@ def test_a_sweep_that_stands_still_is_late_and_beat_is_dead(runtime: Runtime, db
     assert 58 < found["interlock_sweep_lag_seconds", ("relay",)] < 65
 
 
+def test_where_the_relay_never_got_to_it_lags_and_where_it_does_not_go_it_does_not(
+    client: Client, stories: list[UUID], make_runtime: Callable[..., Runtime]
+) -> None:
+    applied(client, stories[0], "block")
+    relay(client.runtime.database, [Counters()])
+    lags = {
+        labels[0]: lag for (name, labels), lag in read(client.runtime).items() if name == "interlock_relay_lag_seconds"
+    }
+    assert lags.keys() == {"metrics", "interlock:events", "journal"}
+    assert lags["metrics"] == 0
+    assert lags["interlock:events"] > 0
+    alone = make_runtime(broker_url="amqp://127.0.0.1:1//", redis_url=None, journal=False)
+    assert [labels for name, labels in read(alone) if name == "interlock_relay_lag_seconds"] == [("metrics",)]
+
+
 def test_an_open_breaker_is_named_by_its_tool(client: Client, project: UUID) -> None:
     client.create("circuit_breaker", "B-1", project_id=project, context={"tool_id": "ruff"})
     assert not [series for series in read(client.runtime) if series[0] == "interlock_breakers_open"]
