@@ -5,7 +5,9 @@ from itertools import pairwise, product
 import pytest
 
 from tests.unit.cases import favourable
-from tests.unit.seed_tables import FORBIDDEN, FORBIDDEN_0_1, OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES, Table
+from tests.unit.seed_forbidden import FORBIDDEN, FORBIDDEN_0_1
+from tests.unit.seed_table import Table
+from tests.unit.seed_tables import OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES
 from workflows.catalogue import catalogue
 from workflows.decide import decide
 from workflows.definition import Definition

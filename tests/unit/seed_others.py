@@ -1,0 +1,91 @@
+"""The machines of the MVP (seed 002) and of the older lineage (seeds 000 and 001), typed off them."""
+
+from tests.unit.seed_table import table
+
+SUPERVISED_WORKER = table(
+    "seed 002, section 1, ruling 8",
+    "IDLE RUNNING PAUSED COMPLETED FAILED TERMINATED",
+    "COMPLETED FAILED TERMINATED",
+    """
+    IDLE -> RUNNING : start_task
+    RUNNING -> PAUSED : pause ! warning
+    PAUSED -> RUNNING : resume ! warning
+    RUNNING -> COMPLETED : complete_tasks
+    RUNNING -> FAILED : error_unrecoverable ! error
+    IDLE -> TERMINATED : terminate ! warning
+    RUNNING -> TERMINATED : terminate ! warning
+    PAUSED -> TERMINATED : terminate ! warning
+    """,
+)
+JOB = table(
+    "seed 002, section 2, ruling 8",
+    "SUBMITTED PENDING RUNNING COMPLETED FAILED CANCELED",
+    "COMPLETED FAILED CANCELED",
+    """
+    SUBMITTED -> PENDING : validate
+    SUBMITTED -> CANCELED : cancel ! warning
+    PENDING -> RUNNING : allocate_resources
+    PENDING -> CANCELED : cancel ! warning
+    RUNNING -> COMPLETED : success
+    RUNNING -> FAILED : error ! error
+    RUNNING -> CANCELED : cancel ! warning
+    """,
+)
+OLDEST_WORKSTREAM = table(
+    "seed 000",
+    "S_PENDING S_RUNNING S_SUCCESS S_FAILED S_RETRYING S_ABANDONED",
+    "S_SUCCESS S_ABANDONED",
+    """
+    S_PENDING -> S_RUNNING : start_execution
+    S_RUNNING -> S_SUCCESS : all_steps_succeed
+    S_RUNNING -> S_FAILED : step_fails ! error
+    S_RUNNING -> S_ABANDONED : abandon ! warning
+    S_FAILED -> S_RETRYING : retry_eligible ! warning
+    S_FAILED -> S_ABANDONED ! error
+    S_RETRYING -> S_RUNNING : retry_attempt
+    """,
+)
+STEP = table(
+    "seed 000",
+    "S_PENDING S_RUNNING S_SUCCESS S_FAILED S_RETRYING",
+    "S_SUCCESS",
+    """
+    S_PENDING -> S_RUNNING : dependencies_met
+    S_RUNNING -> S_SUCCESS : success
+    S_RUNNING -> S_FAILED : failure ! error
+    S_FAILED -> S_RETRYING : retry_eligible ! warning
+    S_RETRYING -> S_RUNNING : retry_attempt
+    """,
+)
+OLDER_WORKSTREAM = table(
+    "seed 001",
+    "planned ready executing validating completed failed cancelled",
+    "completed failed cancelled",
+    """
+    planned -> ready : all_tasks_created
+    ready -> executing : first_task_started
+    executing -> validating : all_tasks_completed
+    executing -> failed : critical_task_failed ! critical
+    validating -> completed : validation_passed
+    validating -> failed : validation_failed ! error
+    planned -> cancelled : user_cancelled ! warning
+    ready -> cancelled : user_cancelled ! warning
+    executing -> cancelled : user_cancelled ! warning
+    """,
+)
+OLDER_TASK = table(
+    "seed 001",
+    "pending queued running validating completed failed retrying cancelled",
+    "completed failed cancelled",
+    """
+    pending -> queued : scheduler_assigned
+    queued -> running : worker_started
+    running -> validating : execution_completed
+    running -> retrying : execution_failed ! warning
+    running -> failed : execution_failed ! error
+    running -> cancelled : user_cancelled ! warning
+    retrying -> queued : retry_delay_elapsed
+    validating -> completed : validation_passed
+    validating -> failed : validation_failed ! error
+    """,
+)

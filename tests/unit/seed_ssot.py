@@ -1,0 +1,171 @@
+"""The machines of the SSOT's sections 1 and 2, typed off it under the rulings; `seed_table` says how to read them."""
+
+from tests.unit.seed_table import table
+
+RUN = table(
+    "SSOT 1.2",
+    "pending running succeeded failed canceled",
+    "succeeded failed canceled",
+    """
+    pending -> running
+    running -> succeeded
+    running -> failed ! error
+    running -> canceled ! warning
+    pending -> canceled ! warning
+    """,
+)
+WORKSTREAM = table(
+    "SSOT 1.3 and 3.2.1, with the triggers of seed 001",
+    "planned ready blocked executing validating completed failed cancelled skipped",
+    "completed failed cancelled skipped",
+    """
+    planned -> ready : all_tasks_created
+    planned -> blocked
+    planned -> skipped ! warning
+    planned -> cancelled : user_cancelled ! warning
+    blocked -> ready
+    ready -> executing : first_task_started
+    ready -> skipped ! warning
+    ready -> cancelled : user_cancelled ! warning
+    executing -> validating : all_tasks_completed
+    executing -> failed : critical_task_failed patch_set_aside ! critical
+    executing -> cancelled : user_cancelled ! warning
+    validating -> completed : validation_passed
+    validating -> failed : validation_failed ! error
+    """,
+)
+WORKSTREAM_1_1 = table(
+    "ruling 4, SSOT 9.2",
+    "paused",
+    "",
+    """
+    executing -> failed : critical_task_failed patch_set_aside tasks_lost ! critical
+    executing -> paused ! warning
+    paused -> executing ! warning
+    blocked -> skipped ! warning
+    planned -> cancelled : user_cancelled cancel ! warning
+    ready -> cancelled : user_cancelled cancel ! warning
+    executing -> cancelled : user_cancelled cancel ! warning
+    blocked -> cancelled : user_cancelled cancel ! warning
+    validating -> cancelled : user_cancelled cancel ! warning
+    paused -> cancelled : user_cancelled cancel ! warning
+    """,
+    and_all_of=WORKSTREAM,
+)
+TASK = table(
+    "SSOT 1.4, ruling 3",
+    "pending queued running validating completed failed retrying cancelled blocked",
+    "completed failed cancelled",
+    """
+    pending -> queued : scheduler_assigned
+    pending -> blocked : dependency_check_failed
+    blocked -> pending : dependency_satisfied
+    queued -> running : worker_started
+    running -> validating : execution_completed
+    running -> retrying : execution_failed timeout_exceeded ! warning
+    running -> failed : execution_failed timeout_exceeded ! error
+    running -> cancelled : user_cancelled ! warning
+    retrying -> queued : retry_delay_elapsed
+    validating -> completed : validation_passed
+    validating -> failed : validation_failed ! error
+    """,
+)
+TASK_1_1 = table(
+    "ruling 4",
+    "",
+    "",
+    """
+    queued -> blocked ! warning
+    running -> cancelled : user_cancelled cancel ! warning
+    pending -> cancelled : user_cancelled cancel ! warning
+    queued -> cancelled : user_cancelled cancel ! warning
+    blocked -> cancelled : user_cancelled cancel ! warning
+    validating -> cancelled : user_cancelled cancel ! warning
+    retrying -> cancelled : user_cancelled cancel ! warning
+    """,
+    and_all_of=TASK,
+)
+WORKER = table(
+    "SSOT 1.5, with the triggers of seed 001, and ruling 6",
+    "initializing idle busy unresponsive shutdown",
+    "shutdown",
+    """
+    initializing -> idle : registration_complete
+    idle -> busy : task_assigned
+    busy -> idle : task_completed
+    busy -> unresponsive : health_check_timeout ! error
+    unresponsive -> idle : health_check_recovered ! warning
+    unresponsive -> shutdown : max_timeout_exceeded ! error
+    idle -> shutdown : shutdown_requested max_timeout_exceeded
+    busy -> shutdown : shutdown_requested
+    """,
+)
+WORKER_1_1 = table(
+    "ruling 4, SSOT 9.2",
+    "suspended",
+    "",
+    "idle -> suspended ! warning\n suspended -> idle ! warning",
+    and_all_of=WORKER,
+)
+UET_WORKER = table(
+    "SSOT 2.1, where invariant 2 ends idle and draining workers too",
+    "SPAWNING IDLE BUSY DRAINING TERMINATED",
+    "TERMINATED",
+    """
+    SPAWNING -> IDLE
+    SPAWNING -> TERMINATED ! error
+    IDLE -> BUSY
+    IDLE -> TERMINATED : shutdown_requested worker_crashed
+    BUSY -> IDLE
+    BUSY -> DRAINING
+    BUSY -> TERMINATED ! error
+    DRAINING -> TERMINATED : task_completed worker_crashed
+    """,
+)
+PATCH_LEDGER = table(
+    "SSOT 2.2, 8.2.1, rulings 1 and 2",
+    "created validated queued applied apply_failed verified committed rolled_back quarantined dropped",
+    "committed rolled_back quarantined dropped",
+    """
+    created -> validated
+    created -> quarantined ! warning
+    validated -> queued
+    validated -> quarantined ! warning
+    queued -> applied
+    queued -> apply_failed ! warning
+    applied -> verified
+    applied -> quarantined ! warning
+    apply_failed -> queued
+    apply_failed -> quarantined ! warning
+    apply_failed -> dropped ! warning
+    verified -> committed
+    committed -> rolled_back ! critical
+    quarantined -> dropped ! warning
+    """,
+)
+PATCH_LEDGER_1_1 = table(
+    "SSOT 2.2.3's diagram, ruling 5", "", "", "verified -> quarantined ! warning", and_all_of=PATCH_LEDGER
+)
+TEST_GATE = table(
+    "SSOT 2.3",
+    "PENDING RUNNING PASSED FAILED BLOCKED",
+    "PASSED FAILED",
+    """
+    PENDING -> RUNNING
+    PENDING -> BLOCKED ! warning
+    RUNNING -> PASSED
+    RUNNING -> FAILED ! error
+    BLOCKED -> PENDING
+    """,
+)
+CIRCUIT_BREAKER = table(
+    "SSOT 2.4",
+    "CLOSED OPEN HALF_OPEN",
+    "",
+    """
+    CLOSED -> OPEN : failure_threshold_exceeded ! error
+    OPEN -> HALF_OPEN : cooldown_expires
+    HALF_OPEN -> CLOSED : success ! warning
+    HALF_OPEN -> OPEN : failure ! error
+    """,
+)

@@ -1,0 +1,37 @@
+"""How the seeds' tables and diagrams are typed off the seeds: not derived from the code, which can so be held to them.
+
+One line a pair of states: `source -> dest`, then the triggers where the seed names them (`: a b`), then the severity
+where it is not info (`! error`). Severities are SSOT 7.2.2's by kind of transition and those that a transition's own
+text gives: what a person decides is a warning, as a retry and a recovery are.
+"""
+
+import re
+from dataclasses import dataclass
+
+LINE = re.compile(r"(\w+) -> (\w+)(?: : ([\w ]+?))?(?: ! (\w+))?$")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A machine as a seed writes it down."""
+
+    source: str
+    states: tuple[str, ...]
+    terminal: frozenset[str]
+    pairs: dict[tuple[str, str], frozenset[str]]
+    severities: dict[tuple[str, str], str]
+
+
+def table(source: str, states: str, terminal: str, moves: str, *, and_all_of: Table | None = None) -> Table:
+    """Read one, beside all that another has (`and_all_of`)."""
+    pairs = dict(and_all_of.pairs) if and_all_of else {}
+    severities = dict(and_all_of.severities) if and_all_of else {}
+    for line in moves.strip().splitlines():
+        found = LINE.fullmatch(line.strip())
+        assert found, line
+        left, entered, triggers, severity = found.groups()
+        pairs[left, entered] = frozenset((triggers or "").split())
+        severities[left, entered] = severity or "info"
+    listed = (*(and_all_of.states if and_all_of else ()), *states.split())
+    ends = (and_all_of.terminal if and_all_of else frozenset()) | set(terminal.split())
+    return Table(source, listed, frozenset(ends), pairs, severities)
