@@ -1,5 +1,6 @@
 -- The seeds' own queries, changed in dialect only: DATETIME and JULIANDAY, JSON_EXTRACT. They run on Interlock's tables and
 -- views, archived entities included where history is read. Those of seed 000 need `SET search_path = lineage, public`.
+-- What the seeds write by hand (`UPDATE … SET state`) PostgreSQL refuses: `interlock override` does it, and history says so.
 
 -- name: stuck_workstreams (SSOT 5.1.1)
 SELECT ws_id, state, updated_at,
@@ -30,6 +31,14 @@ SELECT ledger_id, patch_id, quarantine_reason, quarantined_at
 FROM patch_ledger_entries
 WHERE state = 'quarantined'
 ORDER BY quarantined_at DESC;
+
+-- name: patch_standing (SSOT 2.2.8)
+SELECT state, updated_at FROM patch_ledger_entries WHERE ledger_id = 'LEDGER_ID';
+
+-- name: tasks_of_gate (SSOT 2.3.6)
+SELECT task_id
+FROM tasks
+WHERE gate_dependencies @> ARRAY['GATE_ID'::uuid];
 
 -- name: transition_history (SSOT 7.3.2)
 SELECT
@@ -95,6 +104,9 @@ SELECT state FROM patch_ledger_entries WHERE ledger_id = 'LEDGER_ID';
 SELECT commit_sha
 FROM patch_ledger_entries
 WHERE ledger_id = 'LEDGER_ID';
+
+-- name: lineage_state (seed 000, its state machine's code)
+SELECT state FROM workstreams WHERE ws_id = 'WS-001';
 
 -- name: lineage_stuck_workstreams (seed 000, recovery 1)
 SELECT * FROM workstreams WHERE state = 'S_RUNNING' AND updated_at < now() - INTERVAL '1 hour';

@@ -93,6 +93,13 @@ def test_the_tasks_of_a_workstream_and_how_many_have_not_ended(stage: Stage, dba
     assert ask(dba, "unfinished_tasks_of_workstream", WS_ID=stage.ids["w"]) == [(1,)]
 
 
+def test_the_tasks_of_a_gate_are_those_that_it_judges(runtime: Runtime, dba: Dba) -> None:
+    stage = Stage(runtime, dba)
+    tasks = {"t": {"workstream": "w", "gates": ["g"]}, "u": {"workstream": "w"}}
+    stage.submit({"w": {}}, tasks, {"g": {"workstream": "w", "moment": "task"}})
+    assert ask(dba, "tasks_of_gate", GATE_ID=stage.ids["g"]) == [(stage.ids["t"],)]
+
+
 def test_unresponsive_workers_are_those_not_heard_of_for_two_minutes(runtime: Runtime, dba: Dba) -> None:
     silent, heard = hand(runtime, "silent"), hand(runtime, "heard")
     silence(dba, silent, 121)
@@ -111,6 +118,8 @@ def test_quarantined_patches_and_the_commit_of_one_that_landed(runtime: Runtime,
     assert (ledger_id, patch_id) == (bad, "patch-bad")
     assert reason
     assert ask(dba, "patch_state", LEDGER_ID=committed) == [("committed",)]
+    ((standing, _),) = ask(dba, "patch_standing", LEDGER_ID=bad)
+    assert standing == "quarantined"
     ((sha,),) = ask(dba, "patch_commit", LEDGER_ID=committed)
     assert re.fullmatch("[0-9a-f]{40}", sha)
     assert ask(dba, "patch_commit", LEDGER_ID=bad) == [(None,)]
@@ -166,6 +175,7 @@ def old(runtime: Runtime, project: UUID) -> Client:
 
 
 def test_the_oldest_lineage_answers_under_its_own_names(old: Client, dba: Dba) -> None:
+    assert ask(dba, "lineage_state", WS_001="WS-001") == [("S_RUNNING",)]
     assert [row[0] for row in ask(dba, "lineage_stuck_workstreams")] == []
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '61 minutes' WHERE entity_id = 'WS-001'")
     assert [row[0] for row in ask(dba, "lineage_stuck_workstreams")] == ["WS-001"]
