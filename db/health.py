@@ -48,7 +48,7 @@ def unprotected(connection: Connection) -> list[str]:
 
 
 def backlog(connection: Connection) -> dict[str, Any]:
-    """Counts and ages (seconds) of what waits, is dead or lags."""
+    """Counts and ages (seconds) of what waits or is dead."""
     row = connection.exec_driver_sql(sql("backlog")).mappings().one()
     return {
         name: float(value) if name.endswith("_seconds") and value is not None else value for name, value in row.items()

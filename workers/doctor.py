@@ -9,10 +9,24 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import DBAPIError
 
 from beat.schedule import BY_NAME, OVERDUE_PERIODS, OVERDUE_SECONDS
-from db import anchors, definitions, deprecations, health, invariants, migrate, roster, stuck, sweeps, versions
+from db import (
+    anchors,
+    definitions,
+    deprecations,
+    health,
+    history,
+    invariants,
+    migrate,
+    operators,
+    roster,
+    stuck,
+    sweeps,
+    versions,
+)
 from db.connect import transaction
 from workers.crew.member import AGENT, EXECUTE
 from workers.deprecations import says as told
+from workers.destinations import destinations
 from workers.journal_health import inspect
 from workers.runtime import Runtime
 from workflows.errors import NotRunning
@@ -135,13 +149,16 @@ def _backlog(runtime: Runtime) -> Iterator[Finding]:
         yield Finding(
             "leases", "warn", f"{waits['expired_leases']} leases ran out and were not taken back", "is beat up?"
         )
-    lag = waits["relay_lag_seconds"] or 0.0
-    yield Finding(
-        "relay",
-        "warn" if lag > LATE_SECONDS else "ok",
-        f"{lag:.1f} s behind",
-        "is beat up?" if lag > LATE_SECONDS else "",
-    )
+
+
+def _relay(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        lags = {each.name: history.lag_seconds(connection, each.name) for each in destinations(runtime)}
+    says = ", ".join(f"{name} {lag:.1f} s behind" for name, lag in lags.items())
+    if max(lags.values()) > LATE_SECONDS:
+        yield Finding("relay", "warn", says, "is beat up? `relay_failed` in the log of the triggers' node says why")
+    else:
+        yield Finding("relay", "ok", says)
 
 
 def _beat(runtime: Runtime) -> Iterator[Finding]:
@@ -248,6 +265,19 @@ def _anchors(runtime: Runtime) -> Iterator[Finding]:
         yield Finding("anchors", "ok", f"the newest event waits for one since {seconds:.0f} s")
 
 
+def _operators(runtime: Runtime) -> Iterator[Finding]:
+    with transaction(runtime.database) as connection:
+        ends = [row["until"] for row in operators.grants(connection)]
+    if not ends:
+        says = "nobody is an operator: nothing can be overridden, rolled back or migrated"
+        yield Finding("operators", "warn", says, "interlock operator grant NAME")
+    elif None not in ends:
+        says = f"from {max(ends):%Y-%m-%d %H:%M} UTC on nobody is an operator: every grant ends"
+        yield Finding("operators", "warn", says, "interlock operator grant NAME, without --until")
+    else:
+        yield Finding("operators", "ok", f"{len(ends)} may override")
+
+
 def _invariants(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
         found = invariants.broken(connection, limit=CONTRADICTIONS)
@@ -272,12 +302,14 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("database", _database),
     ("changes", _changes),
     ("backlog", _backlog),
+    ("relay", _relay),
     ("beat", _beat),
     ("redis", _redis),
     ("workers", _workers),
     ("crew", _crew),
     ("journal", _journal),
     ("anchors", _anchors),
+    ("operators", _operators),
     ("stuck", _stuck),
     ("invariants", _invariants),
 )

@@ -60,8 +60,8 @@ class Journal(Destination):
         if tail.place != cursor and not history.has(connection, tail.place, tail.hash):
             raise JournalFault(
                 f"{self._directory / ACTIVE} ends with event {tail.event_id}, which this database has not: history"
-                " was cut or restored from a backup, or the file is another database's. Find out which; then move"
-                f" {self._directory}/transitions.* elsewhere, and the journal is written anew from history"
+                " was cut or restored from a backup, or the file is another database's. `interlock audit verify` says"
+                f" which events are gone; then {set_aside(self._directory)}"
             )
         return tail.place
 
@@ -149,6 +149,12 @@ class Journal(Destination):
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def set_aside(directory: Path) -> str:
+    """What an operator types so that a journal that does not fit is kept, and another is written from history."""
+    lost = directory / "lost"
+    return f"`mkdir {lost} && mv {directory}/transitions*.jsonl {lost}`: it is written anew from history"
 
 
 def parts(directory: Path) -> list[Path]:

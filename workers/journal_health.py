@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from db import history
-from workers.journal import ACTIVE, START, Journal, JournalFault, last_of_parts
+from workers.journal import ACTIVE, START, Journal, JournalFault, last_of_parts, set_aside
 from workers.tail import read_tail
 
 LATE_SECONDS = 10.0
@@ -39,11 +39,11 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
     if free < ROOM_BYTES:
         yield "fail" if lag > LATE_SECONDS else "warn", f"{free / 2**20:,.0f} MiB are left on {directory}", ROOM
     try:
-        says = _ends(connection, directory)
+        says, cure = _ends(connection, directory), f"interlock audit verify; then {set_aside(directory)}"
     except JournalFault as fault:
-        says = str(fault)
+        says, cure = str(fault), "docs/audit.md, `The journal does not continue`"
     if says:
-        yield "fail", says, "docs/audit.md, `The journal does not continue`"
+        yield "fail", says, cure
     elif lag > LATE_SECONDS:
         yield "warn", f"{lag:.1f} s behind", "is beat up? `relay_failed` in the log of the triggers' node says why"
     else:

@@ -5,8 +5,10 @@ transaction it has exactly once; one that writes elsewhere (Redis, a file) gets 
 committed, and says itself where it truly stands.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
+from typing import ClassVar
 
 import structlog
 from sqlalchemy import Connection, Engine, RowMapping
@@ -21,15 +23,16 @@ Place = tuple[int, int]  # in commit order: transaction id, position
 log = structlog.get_logger()
 
 
-class Destination:
+class Destination(ABC):
     """Where events are carried to. A subclass has a `name`, which is its cursor's, and says how to `carry`."""
 
-    name: str
+    name: ClassVar[str]
 
     def stands_at(self, connection: Connection, cursor: Place) -> Place:
         """Where it truly stands, given where its cursor does: for one that keeps its own account."""
         return cursor
 
+    @abstractmethod
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
         """Take over a batch, in commit order, all of it or raise. Its cursor moves when `connection` commits.
 
@@ -37,9 +40,8 @@ class Destination:
             connection: the transaction that holds the cursor; what is written through it is there exactly once.
             events: rows of `relay_batch.sql`, at least one.
         """
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - what opened nothing has nothing to give back
         """Give back what it opened."""
 
 

@@ -1,4 +1,4 @@
--- What an operator asks first: how much waits, since when, what is dead, how far the relay is behind.
+-- What an operator asks first: how much waits, since when, what is dead.
 SELECT (SELECT count(*) FROM trigger_requests WHERE status = 'pending') AS pending,
        (SELECT extract(epoch FROM now() - min(GREATEST(accepted_at, not_before)))
           FROM trigger_requests WHERE status = 'pending') AS oldest_pending_seconds,
@@ -14,9 +14,4 @@ SELECT (SELECT count(*) FROM trigger_requests WHERE status = 'pending') AS pendi
           FROM effects e
          WHERE e.status = 'pending' AND e.not_before <= now()
            AND NOT EXISTS (SELECT FROM effects l WHERE l.status = 'leased' AND l.lease_until > now()
-                              AND (l.name = 'run_gate') = (e.name = 'run_gate'))) AS oldest_untaken_effect_seconds,
-       (SELECT extract(epoch FROM now() - min(t.created_at))
-          FROM workflow_transitions t
-         WHERE (t.xid, t.position) > (COALESCE((SELECT xid FROM relay_cursors WHERE name = 'interlock:events'), '0'),
-                                      COALESCE((SELECT position FROM relay_cursors WHERE name = 'interlock:events'), 0))
-       ) AS relay_lag_seconds
+                              AND (l.name = 'run_gate') = (e.name = 'run_gate'))) AS oldest_untaken_effect_seconds

@@ -12,7 +12,11 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from tests.driving import UP_TO_REVIEW, applied, drain_all
+from tests.waiting import eventually
+from workers import sweeping
 from workers.client import Client
+from workers.destinations import destinations
+from workers.doctor import examine
 from workers.firing import Firing
 from workers.relay import Destination, relay
 from workers.runtime import Runtime
@@ -224,3 +228,24 @@ def test_a_destination_says_itself_where_it_stands(client: Client, stories: list
     ahead = Collected("ahead", has=(int(event["xid"]), event["position"]))  # it was killed before its cursor moved
     assert relay(client.runtime.database, [ahead]) == 0
     assert ahead.seen == []
+
+
+def test_the_doctor_names_the_destination_that_is_late(
+    make_runtime: Callable[..., Runtime], stories: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make_runtime(journal=False)
+
+    def finding() -> tuple[str, str]:
+        return next((each.level, each.says) for each in examine(runtime) if each.check == "relay")
+
+    assert finding()[0] == "ok"
+    applied(Client(runtime), stories[0], "block")
+    sweeping.SWEEPS["relay"](runtime)
+    applied(Client(runtime), stories[0], "unblock")
+    relay(runtime.database, [each for each in destinations(runtime) if each.name != STREAM])
+    monkeypatch.setattr("workers.doctor.LATE_SECONDS", 0.0)
+    eventually(lambda: f"{STREAM} 0.0 s" not in finding()[1])
+    level, says = finding()
+    assert level == "warn"
+    assert "metrics 0.0 s" in says
+    assert "journal" not in says
