@@ -1,0 +1,46 @@
+"""Columns that many tables have, said once: when, how many, whether, and what else there is to say."""
+
+from typing import Any
+
+from sqlalchemy import ARRAY, Boolean, Column, DateTime, ForeignKey, Integer, Text, Uuid, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+
+def instance_key(name: str) -> Column[Any]:
+    """The key of a typed row: its instance's id."""
+    return Column(name, Uuid, ForeignKey("workflow_instances.id"), primary_key=True)
+
+
+def instant(name: str) -> Column[Any]:
+    """A time that may not have come yet."""
+    return Column(name, DateTime(timezone=True))
+
+
+def stamped(name: str) -> Column[Any]:
+    """A time that is now unless said otherwise."""
+    return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
+
+
+def count(name: str, first: int = 0) -> Column[Any]:
+    """A whole number, `first` at the beginning."""
+    return Column(name, Integer, nullable=False, server_default=text(str(first)))
+
+
+def flag(name: str) -> Column[Any]:
+    """Whether; at the beginning not."""
+    return Column(name, Boolean, nullable=False, server_default=text("false"))
+
+
+def document(name: str) -> Column[Any]:
+    """A JSON object, empty at the beginning."""
+    return Column(name, JSONB, nullable=False, server_default=text("'{}'::jsonb"))
+
+
+def ids(name: str) -> Column[Any]:
+    """Instances, none at the beginning."""
+    return Column(name, ARRAY(Uuid), nullable=False, server_default=text("'{}'::uuid[]"))
+
+
+def words(name: str) -> Column[Any]:
+    """Words, none at the beginning."""
+    return Column(name, ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"))
