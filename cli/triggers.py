@@ -175,15 +175,14 @@ def _event(row: Any) -> dict[str, Any]:
 
 def list_(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
-    state: Annotated[str, typer.Option(help="Only those in this state.")] = "",
+    state: Annotated[str, typer.Option(help="Only those in this state; `failed` finds FAILED too.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List instances."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        if type_ or state:
-            _require_known(client, type_, state)
-        found = [dict(row) for row in instances.page(connection, type_=type_ or None, state=state or None, limit=limit)]
+        states = _states(client, type_, state) if type_ or state else []
+        found = [dict(row) for row in instances.page(connection, type_=type_ or None, states=states, limit=limit)]
     if as_json:
         print_json(found)
     else:
@@ -191,11 +190,14 @@ def list_(
         print_table(f"{len(found)} newest instances", found, columns)
 
 
-def _require_known(client: Client, type_: str, state: str) -> None:
+def _states(client: Client, type_: str, state: str) -> list[str]:
+    """The states that are called so, in whatever case each machine writes them."""
     definitions = [client.runtime.catalogue.get(type_)] if type_ else list(client.runtime.catalogue)
     states = {each for definition in definitions for each in definition.states}
-    if state and state not in states:
+    found = [each for each in states if each.lower() == state.lower()]
+    if state and not found:
         raise BadInput(f"no state {state!r}. There are: {', '.join(sorted(states))}.")
+    return found
 
 
 def watch(

@@ -129,14 +129,14 @@ def ids_of(connection: Connection, type_: str, named: Iterable[tuple[UUID, str]]
 
 
 def page(
-    connection: Connection, *, type_: str | None = None, state: str | None = None, limit: int = 50
+    connection: Connection, *, type_: str | None = None, states: Iterable[str] = (), limit: int = 50
 ) -> Sequence[RowMapping]:
-    """The newest instances, of one type or state if given."""
+    """The newest instances, of one type if given, in one of these states if there are any."""
     query: Select[Any] = select(instances).order_by(instances.c.id.desc()).limit(limit)
     if type_:
         query = query.where(instances.c.workflow_type == type_)
-    if state:
-        query = query.where(instances.c.current_state == state)
+    if wanted := list(states):
+        query = query.where(instances.c.current_state.in_(wanted))
     return connection.execute(query).mappings().all()
 
 

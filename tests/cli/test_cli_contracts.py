@@ -201,6 +201,8 @@ def test_watch_tells_each_move_until_the_end(terminal: Terminal, project: str, n
 
 def test_list_shows_the_newest_of_a_type_in_a_state(terminal: Terminal, story: str) -> None:
     found = terminal.ok("list", "--type", "story", "--state", "analysis", "--limit", "1")
+    assert terminal.ok("list", "--type", "story", "--state", "ANALYSIS", "--limit", "1") == found
+    assert terminal.ok("list", "--type", "job", "--state", "failed") == [], "a job's is FAILED: the alert asks so"
     assert [each["entity_id"] for each in found] == [story]
 
 
