@@ -6,10 +6,11 @@ from uuid import UUID
 import pytest
 
 from tests.crewing import Site, hand, silence
-from tests.driving import applied, drain_all
+from tests.driving import applied, drain_all, make_due, state
 from tests.running import Stage
 from tests.stuck import age, terminal
-from workers import doctor, sweeping
+from workers import doctor, metrics, sweeping
+from workers.breakers import calling
 from workers.client import Client
 from workers.crew import claims
 from workers.runtime import Runtime
@@ -66,6 +67,38 @@ def test_everything_else_has_a_day_unless_it_is_at_rest_or_at_an_end(
     assert {each.workflow_id for each in look(runtime)} == {ended}
     assert at_rest not in {each.workflow_id for each in look(runtime, everything=True)}
     assert story in {each.workflow_id for each in look(runtime, everything=True)}
+
+
+def test_a_sprint_runs_for_weeks_and_a_breaker_waits_for_its_next_caller(
+    make_runtime: Callable[..., Runtime], project: UUID, dba: Dba
+) -> None:
+    runtime = make_runtime(breaker_failure_threshold=1)
+    client = Client(runtime)
+    sprint = client.create("sprint", "SP-1", project_id=project, context={"author": "ann"})["id"]
+    client.fire(sprint, "start", by="ann")
+    with calling(runtime, project, "pytest") as call:
+        call.failed("it hangs")
+    drain_all(runtime)
+    (held,) = look(runtime, everything=True, type_="approval")
+    applied(client, held.workflow_id, "approve", by="bob")
+    make_due(dba, "cooldown_expires")
+    dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE trigger = 'cooldown_expires'")
+    drain_all(runtime)
+    assert (state(client, sprint), state(client, "circuit_breaker/pytest")) == ("active", "HALF_OPEN")
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '2 days'")
+    assert look(runtime) == []
+
+
+def test_a_suspended_worker_is_measured_by_a_day_and_not_by_its_heartbeats(
+    runtime: Runtime, client: Client, dba: Dba
+) -> None:
+    worker = hand(runtime, "W")
+    applied(client, worker, "suspend")
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '25 hours'")
+    assert sweep(runtime, dba) == 1
+    dba.execute("UPDATE stuck_entities SET since = now() - interval '25 hours'")
+    overrun = metrics.read(runtime)["interlock_stuck_overrun", ("worker", "suspended")]
+    assert overrun == pytest.approx(25 / 24, abs=0.01)
 
 
 def test_a_threshold_of_0_is_off(make_runtime: Callable[..., Runtime], site: Site, client: Client, dba: Dba) -> None:

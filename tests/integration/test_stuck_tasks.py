@@ -93,7 +93,9 @@ def test_a_queued_task_whose_worker_is_suspended_is_freed(runtime: Runtime, clie
     assert told.reason == "worker W, which could take it, is suspended"
     paste(runtime, told.command)
     assert state(client, worker) == "idle"
-    assert found(runtime, task, everything=True).reason == "worker W is free and fits, but takes nothing"
+    told = found(runtime, task, everything=True)
+    assert told.reason.startswith("worker W is free and fits, but takes nothing: if that lasts, kill its process")
+    assert "pid" in paste(runtime, told.command).out
 
 
 def test_a_queued_task_whose_workers_are_busy_says_how_many(runtime: Runtime, site: Site) -> None:

@@ -67,8 +67,10 @@ def _who_could(about: Row) -> Reason:
         says = f"the agent {about['fitting_free']} is free and fits, and does not claim it"
         return Reason(says, f"interlock worker claim {shlex.quote(about['fitting_free'])}")
     if about["fitting_free"]:
-        says = f"worker {about['fitting_free']} is free and fits, but takes nothing"
-        return Reason(says, f"interlock worker shutdown {shlex.quote(about['fitting_free'])}")
+        says = f"worker {about['fitting_free']} is free and fits, but takes nothing: if that lasts, kill its process"
+        return Reason(
+            f"{says}, and another takes its place", f"interlock worker show {shlex.quote(about['fitting_free'])}"
+        )
     if about["fitting_suspended"]:
         says = f"worker {about['fitting_suspended']}, which could take it, is suspended"
         return Reason(says, f"interlock worker resume {shlex.quote(about['fitting_suspended'])} {BY}")
