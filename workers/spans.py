@@ -1,9 +1,11 @@
 """The spans: `interlock.accept`, `interlock.apply`, `interlock.effect`. Imported only where traces are wanted."""
 
+import atexit
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Thread
 from time import time_ns
 from typing import Any
 
@@ -18,13 +20,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from sqlalchemy import RowMapping
 
 W3C = TraceContextTextMapPropagator()
-CLOSE_MILLISECONDS = 2_000
+CLOSE_SECONDS = 2.0
 BAD = ("rejected", "dead", "scheduled")
 
 
 def _our_own() -> TracerProvider:
     resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "interlock")})
-    provider = TracerProvider(resource=resource)
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # by itself it would wait half a minute
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
@@ -34,6 +36,7 @@ class Tracing:
 
     def __init__(self, provider: trace.TracerProvider | None) -> None:
         self._ours = _our_own() if provider is None else None
+        atexit.register(self.close)
         self._tracer = (provider or self._ours or trace.get_tracer_provider()).get_tracer("interlock")
 
     @contextmanager
@@ -101,10 +104,12 @@ class Tracing:
         return _traceparent(trace.get_current_span())
 
     def close(self) -> None:
-        """Send what is still to be sent."""
-        if self._ours is not None:
-            self._ours.force_flush(CLOSE_MILLISECONDS)
-            self._ours.shutdown()
+        """Send what is still to be sent; where nobody takes it, nobody waits longer than `CLOSE_SECONDS` for that."""
+        ours, self._ours = self._ours, None
+        if ours is not None:
+            sending = Thread(target=ours.shutdown, name="last spans", daemon=True)
+            sending.start()
+            sending.join(CLOSE_SECONDS)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from uuid import UUID
 
 import pytest
@@ -227,8 +228,20 @@ def test_a_collector_that_is_away_holds_nobody_up(
     receipt = client.fire("S-1", "block", by="a")
     drain_all(client.runtime)
     assert outcome(client, receipt.request_id)["status"] == "applied"
+    began = monotonic()
     tracing.end()
+    assert monotonic() - began < 4, "a process that ends does not wait for it either"
     tracing.forget()
+
+
+def test_a_process_that_ends_sends_its_last_spans(client: Client, collecting: Collector, project: UUID) -> None:
+    client.create("story", "S-1", project_id=project)
+    program = "from workers.client import Client; Client().fire('S-1', 'block', by='a', request_id='r-1')"
+    slow = {"OTEL_BSP_SCHEDULE_DELAY": "60000"}
+    ours = {**os.environ, **environment(client.runtime.settings), **slow}
+    subprocess.run([sys.executable, "-c", program], env=ours, check=True)
+    (accept,) = arrived(collecting, "interlock.accept", 1)
+    assert accept.attributes["interlock.request_id"] == "r-1"
 
 
 def test_off_nothing_is_written_and_the_exporter_is_not_even_imported(client: Client, project: UUID) -> None:
