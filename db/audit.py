@@ -114,7 +114,7 @@ def read(verdict: Verdict, rules: dict[str, legality.Rules], snapshot: Snapshot,
 
 
 def _check(verdict: Verdict, rules: legality.Rules, instance: Instance, history: Iterator[Event]) -> None:
-    last, state, under = 0, None, None
+    last, state, under, then = 0, None, None, b""
     named = str(instance.id).encode()
     previous = digest(b"", (named.decode(), instance.workflow_type, *instance[5:]))
     for _, seq, prev_hash, hashed, id_, version, source, dest, trigger, by, request, severity, said, at in history:
@@ -126,11 +126,13 @@ def _check(verdict: Verdict, rules: legality.Rules, instance: Instance, history:
         fields = (id_, named, b"%d" % seq, version, source, dest, trigger, by, request, severity, said, at)
         if hashed != digest_bytes(prev_hash, fields):
             verdict.note(instance.id, seq, "changed: its hash is not that of its content")
+        if at < then:  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
+            verdict.note(instance.id, seq, "is dated before the event before it")
         if state is not None and source != state:
             verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
         if says := rules.broken(under, version, (source, trigger, dest), said):
             verdict.note(instance.id, seq, says)
-        last, state, previous, under = seq, dest, hashed, version
+        last, state, previous, under, then = seq, dest, hashed, version, at
     if instance.version != last:
         verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
     if state is not None and state.decode() != instance.current_state:

@@ -106,6 +106,18 @@ def test_an_instances_time_never_goes_back_though_the_clock_does(walker: Walker,
     assert audit.verify(runtime.database).ok
 
 
+def test_an_event_dated_before_the_one_before_it_is_named_though_its_hash_is_right(
+    walker: Walker, dba: Dba, runtime: Runtime
+) -> None:
+    gate = walker.at(walker.get("test_gate"), "PASSED")
+    assert audit.verify(runtime.database).ok
+    dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER kept")
+    dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '1 hour' WHERE seq = 2")
+    dba.execute("UPDATE workflow_transitions t SET hash = interlock_event_hash(t)")
+    (problem,) = audit.verify(runtime.database).problems
+    assert (problem.instance, problem.seq, problem.says) == (str(gate), 2, "is dated before the event before it")
+
+
 # 8.4 --------------------------------------------------------------------------------------------------------------
 
 

@@ -240,9 +240,10 @@ BEGIN
                       WHERE r.workflow_id = ANY(unit) AND r.finished_at > now() - keys_kept)
              OR EXISTS (SELECT FROM effects e WHERE e.workflow_id = ANY(unit) AND e.finished_at > now() - keys_kept)
             THEN 'its request ids are still kept'
-        WHEN EXISTS (SELECT FROM workflow_transitions t CROSS JOIN relay_cursors c
-                      WHERE t.workflow_id = ANY(unit) AND (t.xid, t.position) > (c.xid, c.position))
-            THEN 'not all of it has been relayed'
+        ELSE (SELECT 'not yet relayed to ' || string_agg(c.name, ', ' ORDER BY c.name)
+                FROM relay_cursors c
+               WHERE EXISTS (SELECT FROM workflow_transitions t
+                              WHERE t.workflow_id = ANY(unit) AND (t.xid, t.position) > (c.xid, c.position)))
     END;
     IF held IS NOT NULL THEN
         RETURN NEXT;
