@@ -8,7 +8,7 @@ import pytest
 
 from db import history
 from db.connect import transaction
-from tests.integration.test_archive import approval, archive, expire_timers, settled_run
+from tests.archived import approval, archive, expire_timers, settled_run
 from tests.integration.test_exports import hashes
 from tests.integration.test_journal import events
 from tests.running import Stage
@@ -89,3 +89,23 @@ def test_an_archived_event_changed_or_cut_shows(runtime: Runtime, dba: Dba, arch
     with unprotected(dba):
         dba.execute("DELETE FROM archive.workflow_transitions WHERE workflow_id = %s", (run,))
     assert (str(run), 2, "cut") in {(each.instance, each.seq, each.says[:3]) for each in verify(runtime).problems}
+
+
+def test_what_was_archived_before_any_anchor_saw_it_is_in_the_next(
+    runtime: Runtime, client: Client, project: UUID, dba: Dba
+) -> None:
+    approval(client, project, "A-1")
+    expire_timers(dba)
+    sweeping.SWEEPS["relay"](runtime)
+    assert archive(runtime).instances == 1
+    assert anchors.anchor(runtime) == 1
+    assert anchors.anchor(runtime) == 0
+    ((instance, seq),) = dba.execute("SELECT id, version FROM archive.workflow_instances").fetchall()
+    with unprotected(dba):
+        for table in ("workflow_transitions", "workflow_instances"):
+            dba.execute(f"ALTER TABLE archive.{table} DISABLE TRIGGER ALL")
+        dba.execute("DELETE FROM archive.workflow_transitions")
+        dba.execute("DELETE FROM archive.records")
+        dba.execute("DELETE FROM archive.workflow_instances")
+    problems = verify(runtime, with_journal=False).problems
+    assert (str(instance), seq, "cut") in {(each.instance, each.seq, each.says[:3]) for each in problems}

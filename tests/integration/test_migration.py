@@ -1,20 +1,18 @@
 """Live instances move to another version: an event in the chain, what stands in the way named, nothing half done."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation, InsufficientPrivilege, RestrictViolation
 from uuid_utils.compat import uuid7
 
-from db import audit
 from tests import parcels
 from tests.driving import applied, drain_all, outcome, state, trail
+from tests.migrating import due_in, move, sound, whys
 from tests.parcels import born
-from tests.running import Stage
 from workers.client import Client
 from workers.migrating import Migrated, Order, migrate
 from workers.overrides.operation import NotAnOperator
@@ -31,21 +29,6 @@ def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
     made = make_runtime(definitions=("tests.parcels",))
     parcels.record(made, "ann")
     return made
-
-
-def move(runtime: Runtime, old: str = "1.0.0", new: str = "1.1.0", type_: str = "parcel", **said: Any) -> Migrated:
-    return migrate(
-        runtime.database, runtime.catalogue, Order(type_, old, new, **{"by": "ann", "reason": "as agreed"} | said)
-    )
-
-
-def sound(runtime: Runtime) -> None:
-    verdict = audit.verify(runtime.database)
-    assert verdict.ok, verdict.problems
-
-
-def whys(done: Migrated) -> dict[str, tuple[str, ...]]:
-    return {each.entity_id: each.why for each in done.stays}
 
 
 def test_a_migration_is_an_event_in_the_chain_that_says_who_from_where_and_why(
@@ -106,14 +89,6 @@ def test_a_state_that_the_new_version_lacks_needs_a_name_and_then_gets_its_deadl
     statuses = dba.execute("SELECT status FROM trigger_requests WHERE origin = 'timer' ORDER BY seq").fetchall()
     assert statuses == [("superseded",), ("applied",)]
     sound(runtime)
-
-
-def due_in(dba: Dba, parcel: UUID) -> list[timedelta]:
-    rows = dba.execute(
-        "SELECT not_before - now() FROM trigger_requests WHERE workflow_id = %s AND status = 'scheduled' ORDER BY seq",
-        (parcel,),
-    )
-    return [row[0] for row in rows.fetchall()]
 
 
 def test_a_deadline_counts_from_when_the_state_was_entered_and_one_that_is_the_same_keeps_its_instant(
@@ -276,166 +251,6 @@ def migrate_impatiently(runtime: Runtime) -> None:
     finally:
         event.remove(runtime.database, "connect", impatient)
         runtime.database.dispose()
-
-
-# The orchestration's kinds ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    made = Stage(runtime, dba)
-    made.submit(
-        {"w": {}},
-        {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"]}, "c": {"workstream": "w"}},
-    )
-    return made
-
-
-def test_a_running_task_moves_with_its_worker_its_claim_and_its_clock(stage: Stage, dba: Dba) -> None:
-    stage.start()
-    stage.begin("a")
-    before = dba.execute("SELECT t::text FROM tasks t ORDER BY 1").fetchall()
-    deadline = due_in(dba, stage.ids["a"])
-    done = move(stage.runtime, "1.1.0", "1.0.0", "task")
-    assert (done.moved, done.stays) == (3, [])
-    assert dba.execute("SELECT t::text FROM tasks t ORDER BY 1").fetchall() == before
-    assert due_in(dba, stage.ids["a"])[-1] - deadline[-1] < timedelta(seconds=2)
-    assert stage.fire("a", "execution_completed", exit_code=0) == "applied"
-    assert move(stage.runtime, "1.0.0", "1.1.0", "task").moved == 2  # one has completed
-    for name in ("c", "b"):
-        stage.work(name)
-    stage.land()
-    assert set(stage.states("a", "b", "c", "w").values()) == {"completed"}
-    assert stage.state("run") == "succeeded"
-    sound(stage.runtime)
-
-
-def test_a_state_that_gets_another_name_moves_the_typed_row_and_the_counts(stage: Stage, dba: Dba) -> None:
-    stage.start()
-    stage.begin("a")
-    assert stage.fire("w", "pause") == "applied"
-    assert whys(move(stage.runtime, "1.1.0", "1.0.0", "workstream")).keys() == {"w"}
-    assert move(stage.runtime, "1.1.0", "1.0.0", "workstream", renamed={"paused": "executing"}).moved == 1
-    stage.settle()
-    counts = dba.execute("SELECT executing, paused FROM run_counts WHERE run_id = %s", (stage.run,)).fetchone()
-    assert counts == (1, 0)
-    assert dba.execute("SELECT state FROM workstreams").fetchall() == [("executing",)]
-    assert stage.fire("a", "execution_completed", exit_code=0) == "applied"
-    for name in ("c", "b"):
-        stage.work(name)
-    stage.land()
-    assert stage.state("run") == "succeeded"
-    sound(stage.runtime)
-
-
-def test_what_a_typed_table_refuses_is_named(client: Client, runtime: Runtime, project: UUID, dba: Dba) -> None:
-    worker = born(runtime, "worker", "1.1.0", "W-1", project)
-    applied(client, worker, "registration_complete", "suspend")
-    dba.execute("ALTER TABLE workers ADD CHECK (state <> 'unresponsive')")
-    done = move(runtime, "1.1.0", "1.0.0", "worker", renamed={"suspended": "unresponsive"}, dry_run=True)
-    assert "PostgreSQL refuses it" in whys(done)["W-1"][0]
-    assert "workers" in whys(done)["W-1"][0]
-
-
-def test_the_older_lineage_does_not_become_what_has_a_typed_row(runtime: Runtime, project: UUID) -> None:
-    born(runtime, "workstream", "0.2.0", "W-1", project, {"run_id": "R"})
-    (why,) = whys(move(runtime, "0.2.0", "1.1.0", "workstream")).values()
-    assert any("typed row" in each for each in why)
-
-
-# PostgreSQL by itself ---------------------------------------------------------------------------------------------
-
-EVENT = """
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
-                                  severity, metadata)
-VALUES (gen_random_uuid(), %(id)s, %(seq)s, %(to)s, %(source)s, %(dest)s, 'definition.migrate', %(by)s, 'warning',
-        jsonb_build_object('from_version', %(old)s::text, 'reason', %(reason)s::text))"""
-FOLLOW = """
-UPDATE workflow_instances SET definition_version = %(to)s, current_state = %(dest)s, version = %(seq)s
- WHERE id = %(id)s"""
-RIGHT = {"seq": 2, "old": "1.0.0", "to": "1.1.0", "source": "sent", "dest": "sent", "by": "ann", "reason": "so"}
-
-
-@pytest.fixture
-def sent(client: Client, runtime: Runtime, project: UUID) -> UUID:
-    parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
-    applied(client, parcel, "send")
-    return parcel
-
-
-def raw(dba: Dba, parcel: UUID, *statements: str, **changed: Any) -> None:
-    given: Mapping[str, Any] = RIGHT | {"id": parcel} | changed
-    with dba.transaction():
-        for statement in statements:
-            dba.execute(statement, given)  # type: ignore[call-overload]
-
-
-def test_raw_sql_may_do_what_a_migration_does(runtime: Runtime, dba: Dba, sent: UUID) -> None:
-    raw(dba, sent, EVENT, FOLLOW)
-    sound(runtime)
-
-
-@pytest.mark.parametrize("role", ["origin", "replica"])
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"by": "bob"}, "no operator"),
-        ({"by": None}, "no operator"),
-        ({"reason": ""}, "no reason"),
-        ({"old": "1.1.0"}, r"under version 1\.0\.0"),
-        ({"to": "1.0.0"}, r"under version 1\.0\.0"),
-        ({"to": "9.9.9"}, "no such state"),
-        ({"source": "packed", "dest": "packed"}, "it stands in sent"),
-        ({"dest": "packed"}, r"has sent too"),
-        ({"dest": "delivered"}, "ends there"),
-        ({"to": "2.0.0", "dest": "delivered"}, "ends there"),
-        ({"to": "2.0.0"}, "no such state"),
-        ({"seq": 3}, "no event before"),
-    ],
-)
-def test_an_illegal_migration_is_refused_to_everyone(
-    dba: Dba, sent: UUID, changed: dict[str, Any], says: str, role: str
-) -> None:
-    dba.execute(f"SET session_replication_role = {role}")
-    with pytest.raises((CheckViolation, InsufficientPrivilege, RestrictViolation), match=says):
-        raw(dba, sent, EVENT, FOLLOW, **changed)
-
-
-def test_what_has_ended_is_not_migrated(client: Client, dba: Dba, sent: UUID) -> None:
-    applied(client, sent, "deliver")
-    with pytest.raises(CheckViolation, match="delivered is terminal"):
-        raw(dba, sent, EVENT, FOLLOW, seq=3, source="delivered", dest="delivered")
-
-
-def test_version_and_event_come_together_or_not_at_all(dba: Dba, sent: UUID) -> None:
-    with pytest.raises(RestrictViolation, match="identity, definition and past"):
-        raw(dba, sent, FOLLOW)
-    with pytest.raises(CheckViolation, match="its state did not move"):
-        raw(dba, sent, EVENT)
-    with pytest.raises(CheckViolation, match="without its history row"):
-        raw(dba, sent, EVENT, "UPDATE workflow_instances SET version = %(seq)s WHERE id = %(id)s")
-    with pytest.raises((CheckViolation, RestrictViolation)):
-        raw(dba, sent, EVENT, FOLLOW.replace("%(to)s", "'2.0.0'"), dest="packed")
-
-
-def test_no_move_of_the_old_version_follows_a_migration(dba: Dba, sent: UUID) -> None:
-    old_move = EVENT.replace("%(to)s", "'1.0.0'").replace("%(seq)s", "3").replace("definition.migrate", "deliver")
-    with pytest.raises(CheckViolation, match="illegal move"):
-        raw(dba, sent, EVENT, old_move.replace("%(dest)s", "'delivered'"))
-
-
-def test_tampering_with_a_migration_is_seen(runtime: Runtime, dba: Dba, sent: UUID, project: UUID) -> None:
-    raw(dba, sent, EVENT, FOLLOW)
-    dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
-    dba.execute("ALTER TABLE workflow_instances DISABLE TRIGGER ALL")
-    dba.execute("UPDATE workflow_instances SET definition_version = '3.0.0'")
-    (said,) = [each.says for each in audit.verify(runtime.database).problems]
-    assert said == "is under 3.0.0, but history ends under 1.1.0"
-    dba.execute("UPDATE workflow_instances SET definition_version = '1.1.0'")
-    dba.execute('UPDATE workflow_transitions SET metadata = metadata || \'{"from_version": "2.0.0"}\' WHERE seq = 2')
-    says = [each.says for each in audit.verify(runtime.database).problems]
-    assert any("under 1.0.0" in each for each in says)
-    assert any("its hash is not that of its content" in each for each in says)
 
 
 def test_a_user_of_another_project_is_left_alone(runtime: Runtime, project: UUID, client: Client) -> None:

@@ -1,0 +1,119 @@
+"""What is archived stays as it is: PostgreSQL refuses the rest, and what is tampered with is named."""
+
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from db import audit
+from tests.archived import approval, archive, expire_timers, relayed, rows
+from tests.driving import applied
+from workers.client import Client
+from workers.runtime import Runtime
+from workflows.errors import AlreadyExists, Archived, UnknownInstance
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+
+
+def test_a_name_that_is_archived_is_not_free_again(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+    made = approval(client, project, "A-1")
+    expire_timers(dba)
+    archive(runtime)
+    with pytest.raises(AlreadyExists):
+        client.create("approval", "A-1", project_id=project)
+    assert client.create_many([client.birth("approval", "A-1", project_id=project)]) == 0
+    with pytest.raises(psycopg.errors.UniqueViolation, match="its name is not free"):
+        dba.execute(
+            "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id,"
+            " project_id, created_by) VALUES (gen_random_uuid(), 'approval', '1.0.0', 'pending', 'A-1', %s, 'x')",
+            (project,),
+        )
+    client.create("approval", "A-1", project_id=UUID(int=7))
+    with pytest.raises(Archived, match="is archived since"):
+        Client(runtime).fire(made, "approve", by="bob")
+    with pytest.raises(UnknownInstance, match="or is archived"):
+        client.fire(made, "approve", by="bob")  # who knew it before
+
+
+def test_nothing_can_be_deleted_that_does_not_stand_in_the_archive(
+    runtime: Runtime, client: Client, project: UUID, dba: Dba
+) -> None:
+    made = approval(client, project, "A-1")
+    for table, key in (("workflow_instances", "id"), ("workflow_transitions", "workflow_id")):
+        with pytest.raises(psycopg.errors.RestrictViolation):
+            dba.execute(f"DELETE FROM {table} WHERE {key} = %s", (made,))  # type: ignore[arg-type]
+    with pytest.raises(psycopg.errors.RestrictViolation):
+        dba.execute("UPDATE workflow_transitions SET triggered_by = 'mallory' WHERE workflow_id = %s", (made,))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO archive.workflow_instances SELECT i.*, now() FROM workflow_instances i",  # leaving it there
+        "INSERT INTO archive.workflow_transitions SELECT * FROM workflow_transitions",
+        "UPDATE archive.workflow_instances SET current_state = 'approved'",
+        "DELETE FROM archive.workflow_transitions",
+        "TRUNCATE archive.workflow_transitions",
+        "DELETE FROM archive.records",
+    ],
+)
+def test_the_archive_takes_whole_instances_and_keeps_them(
+    runtime: Runtime, client: Client, project: UUID, dba: Dba, statement: str
+) -> None:
+    made = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    applied(client, made, "terminate")
+    relayed(dba)
+    archive(runtime)
+    assert rows(dba, "archive.workflow_transitions") == 1
+    approval(client, project, "A-1")
+    with pytest.raises(psycopg.Error):
+        dba.execute(statement)  # type: ignore[call-overload]
+    assert (rows(dba, "archive.workflow_instances"), rows(dba, "workflow_instances")) == (1, 1)
+
+
+def test_what_lives_cannot_be_put_into_the_archive_by_hand(client: Client, project: UUID, dba: Dba) -> None:
+    client.create("story", "S-1", project_id=project)
+    with pytest.raises(psycopg.errors.RestrictViolation, match="only what has ended"):
+        dba.execute("INSERT INTO archive.workflow_instances SELECT i.*, now() FROM workflow_instances i")
+
+
+def test_another_row_than_the_one_that_stands_is_not_taken(client: Client, project: UUID, dba: Dba) -> None:
+    approval(client, project, "A-1")
+    dba.execute("BEGIN")
+    dba.execute("INSERT INTO archive.workflow_instances SELECT i.*, now() FROM workflow_instances i")
+    with pytest.raises(psycopg.errors.RestrictViolation):
+        dba.execute(
+            "INSERT INTO archive.workflow_transitions SELECT t.* FROM (SELECT (jsonb_populate_record(t,"
+            ' \'{"triggered_by": "mallory"}\')).* FROM workflow_transitions t) t'
+        )
+    dba.execute("ROLLBACK")
+
+
+def test_every_table_that_names_instances_is_known_to_the_archive(dba: Dba) -> None:
+    """A new table that references an instance must say what becomes of its rows."""
+    (body,) = dba.execute("SELECT prosrc FROM pg_proc WHERE proname = 'interlock_archive'").fetchone() or ("",)
+    naming = {
+        row[0]
+        for row in dba.execute(
+            "WITH RECURSIVE named (rel) AS (SELECT 'workflow_instances'::regclass::oid UNION"
+            " SELECT c.conrelid FROM pg_constraint c JOIN named n ON c.confrelid = n.rel WHERE c.contype = 'f')"
+            " SELECT c.relname FROM named JOIN pg_class c ON c.oid = rel JOIN pg_namespace s ON s.oid = c.relnamespace"
+            " WHERE s.nspname = 'public'"
+        )
+    }
+    assert {table for table in naming if table not in body} == {"circuit_breakers"}  # a breaker never ends
+
+
+def test_what_is_changed_in_the_archive_is_named(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+    made = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    applied(client, made, "terminate")
+    relayed(dba)
+    assert archive(runtime).instances == 1
+    dba.execute("ALTER TABLE archive.workflow_transitions DISABLE TRIGGER USER")
+    dba.execute("UPDATE archive.workflow_transitions SET triggered_by = 'mallory'")
+    (problem,) = audit.verify(runtime.database).problems
+    assert (problem.instance, problem.seq) == (str(made), 1)
+    dba.execute("DELETE FROM archive.workflow_transitions")
+    (problem,) = audit.verify(runtime.database).problems
+    assert (problem.instance, problem.says) == (str(made), "made 1 moves, but history ends at 0")
