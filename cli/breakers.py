@@ -29,7 +29,8 @@ Example:
   interlock breaker configure pytest --failure-threshold 10 --cooldown 300
 """
 
-RESET_HELP = """Close TOOL's breaker at once, whatever its cooldown; kept in its history with who did it and why.
+RESET_HELP = """Close TOOL's breaker at once, whatever its cooldown; kept in its history with who did it and why. The
+same as `interlock override reset-breaker REF`, which can be tried first (--dry-run).
 
 \b
 Example:

@@ -30,6 +30,11 @@ PlanFile = Annotated[
     Path | None, typer.Option(help="The compensation plan, JSON; default: as `compensation plan` writes it.")
 ]
 
+Mended = Annotated[
+    str | None,
+    typer.Option("--commit-sha", metavar="SHA", help="Instead of a plan: the commit that took it back by hand."),
+]
+
 
 @app.callback()
 def group() -> None:
@@ -44,7 +49,7 @@ def plan_(
 ) -> None:
     """Write a plan."""
     with Client() as client:
-        plan = compensation_plan(client.runtime, ref).model_dump(mode="json")
+        plan = compensation_plan(client.runtime, ref).model_dump(mode="json", exclude_none=True)
     if output is None:
         print_json(plan)
         return

@@ -13,7 +13,8 @@ from workers.client import Client
 from workers.operators import grant, os_user, revoke
 
 HELP = """Who may override (`interlock override --help`). Whoever migrates a new database is the first;
-INTERLOCK_OPERATORS names others. A grant that ended is kept: history tells who was an operator when."""
+INTERLOCK_OPERATORS names others. A grant that ended is kept: history tells who was an operator when. Where nobody is
+one any more, anybody may grant it; `interlock doctor` warns of that, and before it comes to it."""
 GRANT_HELP = """Make people operators.
 
 \b

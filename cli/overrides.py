@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from cli.compensation import PlanFile, read_plan_file
+from cli.compensation import Mended, PlanFile, read_plan_file
+from cli.ending import ending_well
 from cli.output import AsJson, console, print_json
 from workers.client import Client
 from workers.operators import os_user
@@ -94,20 +95,23 @@ VALIDATE = _help(
 )
 ROLL_BACK = _help(
     "rollback-patch",
-    "Take a committed patch back, by a compensation plan: `interlock patch roll-back`, done by an operator.",
+    "Take a committed patch back by a compensation plan, or tell that it was reverted by hand (--commit-sha): either "
+    "way the gates that it had passed must pass again. The same as `interlock patch roll-back`, with --dry-run.",
     "night-7/api/fix^1",
     "regression in billing",
-    " --plan plan.json",
+    " --plan plan.json\n"
+    "  interlock override rollback-patch night-7/api/fix^1 --reason 'reverted by hand' --commit-sha 1a2b3c4",
 )
 DROP = _help(
     "drop-patch",
-    "Discard a patch that is quarantined, or that could not be applied. A mended one is a new patch.",
+    "Discard a patch that is quarantined, or that could not be applied. A mended one is a new patch. The same as "
+    "`interlock patch drop`, with --dry-run.",
     "night-7/api/fix^1",
     "superseded by fix^2",
 )
 RESET_BREAKER = _help(
     "reset-breaker",
-    "Close a circuit breaker at once, whatever its cooldown.",
+    "Close a circuit breaker at once, whatever its cooldown. The same as `interlock breaker reset`, with --dry-run.",
     "circuit_breaker/pytest",
     "the disk is no longer full",
 )
@@ -218,16 +222,18 @@ def rollback_patch_(
     by: By,
     reason: Reason,
     plan: PlanFile = None,
+    mended: Mended = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Roll a patch back."""
     wanted = read_plan_file(plan) if plan else None
-    carry_out(
-        lambda runtime, order: override_roll_back(runtime, ref, order, wanted),
-        Wanted(by, reason, dry_run=dry_run, yes=yes, as_json=as_json),
-    )
+    with ending_well():
+        carry_out(
+            lambda runtime, order: override_roll_back(runtime, ref, order, wanted, mended),
+            Wanted(by, reason, dry_run=dry_run, yes=yes, as_json=as_json),
+        )
 
 
 app.command("drop-patch", help=DROP)(_simple(drop_patch))

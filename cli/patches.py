@@ -7,15 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.compensation import PlanFile, read_plan_file
+from cli.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
+from cli.ending import ending_well
 from cli.output import AsJson, console, print_json, print_table
-from db import instances, patches, plans
+from cli.quarantine import LIST_HELP
+from cli.quarantine import list_ as quarantined
+from db import patches, plans
 from db.connect import transaction
 from workers.client import Client
 from workers.operators import os_user
 from workers.orchestration.material import PATCH_BYTES
 from workers.orchestration.patches import create
-from workers.orchestration.rollback import compensation_plan, roll_back
+from workers.orchestration.rollback import roll_back
 from workers.overrides.operation import Order
 from workers.overrides.others import drop_patch
 from workflows.errors import BadInput
@@ -31,7 +34,8 @@ Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, th
 COLUMNS = ("entity_id", "state", "commit_sha", "apply_retries", "updated_at")
 
 ROLL_BACK_HELP = """Take a committed patch back, by a compensation plan: the reverts and what must be proved first, then
-the branch moves, then the ledger says so. If anything that is required fails, nothing has changed.
+the branch moves, then the ledger says so. If anything that is required fails, nothing has changed. What was reverted by
+hand is told with --commit-sha. The same as `interlock override rollback-patch`, which has --dry-run.
 
 \b
 Exit code: 0 rolled back, 1 a required action failed, 2 refused (not committed, a plan that will not do).
@@ -39,14 +43,8 @@ Exit code: 0 rolled back, 1 a required action failed, 2 refused (not committed, 
 \b
 Examples:
   interlock patch roll-back demo-1/api/fix^1 --by ann --reason "regression in billing"
-  interlock patch plan demo-1/api/fix^1 > plan.json && vi plan.json
+  interlock compensation plan demo-1/api/fix^1 --output plan.json && vi plan.json
   interlock patch roll-back demo-1/api/fix^1 --plan plan.json --by ann --reason "regression in billing"
-"""
-PLAN_HELP = """Print a compensation plan to begin with: revert the commit, and let the gates that it passed pass again.
-
-\b
-Example:
-  interlock patch plan demo-1/api/fix^1 > plan.json
 """
 CREATE_HELP = """Put a mended patch into the ledger, for one that was set aside; the old one stays as it is (drop it).
 
@@ -54,7 +52,8 @@ CREATE_HELP = """Put a mended patch into the ledger, for one that was set aside;
 Example:
   interlock patch create --based-on night-7/api/fix^1 --file mended.diff --workstream night-8/api
 """
-DROP_HELP = """Discard a patch that is quarantined, or that could not be applied. A mended one is a new patch.
+DROP_HELP = """Discard a patch that is quarantined, or that could not be applied. A mended one is a new patch. The same
+as `interlock override drop-patch`, which has --dry-run.
 
 \b
 Example:
@@ -81,25 +80,14 @@ def list_(
         print_table(f"{len(found)} patches", found, COLUMNS)
 
 
-@app.command("quarantined", help="List quarantined patches, with the reason.")
-def quarantined(
-    run: Annotated[str, typer.Option(help="Only those of this run: its name or UUID.")] = "",
-    limit: Limit = 100,
-    as_json: AsJson = False,
-) -> None:
-    """List what is quarantined."""
-    found = _page(run, ("quarantined",), limit)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(f"{len(found)} quarantined patches", found, ("entity_id", "updated_at", "quarantine_reason"))
+app.command("quarantined", help=f"The same as `interlock quarantine list`. {LIST_HELP}")(quarantined)
 
 
 @app.command("show", help="Show one entry: its patch, its checks, its way and what became of it.")
 def show(ref: Ref, as_json: AsJson = False) -> None:
     """Show an entry."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        entry = dict(patches.entry(connection, instances.find(connection, ref)["id"]))
+        entry = dict(patches.find(connection, ref))
     if as_json:
         print_json(entry)
         return
@@ -133,11 +121,7 @@ def create_(
         console.print(f"[green]{made['entity_id']}[/] is on its way ({made['id']})", highlight=False, soft_wrap=True)
 
 
-@app.command("plan", help=PLAN_HELP)
-def plan_(ref: Ref) -> None:
-    """Print a plan."""
-    with Client() as client:
-        print_json(compensation_plan(client.runtime, ref).model_dump(mode="json"))
+app.command("plan", help=f"The same as `interlock compensation plan`. {PLAN_HELP}")(plan_)
 
 
 @app.command("roll-back", help=ROLL_BACK_HELP)
@@ -146,11 +130,13 @@ def roll_back_(
     by: By,
     reason: Reason,
     plan: PlanFile = None,
+    mended: Mended = None,
     as_json: AsJson = False,
 ) -> None:
     """Roll a patch back."""
-    with Client() as client:
-        done = roll_back(client.runtime, ref, read_plan_file(plan) if plan else None, by=by, reason=reason)
+    wanted = read_plan_file(plan) if plan else None
+    with ending_well(), Client() as client:
+        done = roll_back(client.runtime, ref, wanted, by=by, reason=reason, mended=mended)
     if as_json:
         print_json(asdict(done))
         return

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.output import AsJson, console, print_json, print_table
-from db import instances, patches, plans
+from db import patches, plans
 from db.connect import transaction
 from workers.client import Client
 from workflows.errors import BadInput
@@ -52,7 +52,7 @@ def show(
 ) -> None:
     """Show one entry."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        entry = dict(patches.entry(connection, instances.find(connection, ref)["id"]))
+        entry = dict(patches.find(connection, ref))
     if entry["quarantined_at"] is None:
         raise BadInput(
             f"{entry['entity_id']} is {entry['state']} and never was quarantined: interlock patch show {ref}"

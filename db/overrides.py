@@ -46,7 +46,8 @@ def waive_task(connection: Connection, task_id: UUID, *, waited: bool) -> list[s
     found = connection.exec_driver_sql(sql("waive_task"), {"task": task_id, "waited": waited}).all()
     gates = [row.id for row in found if not row.waited]
     idle = connection.exec_driver_sql(sql("waive_idle_gates"), {"gates": gates}).all()
-    return [row.name for row in found if row.waited] + sorted({f"test_gate/{row.name}" for row in idle})
+    waiting = [row.name for row in found if row.waited and row.state not in owed.ENDED["task"]]
+    return waiting + sorted({f"test_gate/{row.name}" for row in idle})
 
 
 def replace_task(connection: Connection, old: UUID, new: UUID) -> None:

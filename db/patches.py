@@ -5,11 +5,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select
 
+from db import instances as named
 from db.connect import sql
 from db.run import among
 from db.tables import instances
 from db.typed_tables import patch_ledger_entries as entries
-from workflows.errors import UnknownInstance
+from workflows.errors import BadInput, UnknownInstance
 
 OVER = ("quarantined", "dropped", "rolled_back")  # nothing more comes of an entry that is in one of these
 
@@ -36,6 +37,20 @@ def entry(connection: Connection, ledger_id: UUID) -> RowMapping:
     if found is None:
         raise UnknownInstance(f"no patch ledger entry has the id {ledger_id}")
     return found
+
+
+def find(connection: Connection, ref: str) -> RowMapping:
+    """The ledger entry that a REF names, as `entry` has it.
+
+    Raises:
+        UnknownInstance, AmbiguousInstance: none answers to it, or several do.
+        BadInput: it is something else.
+    """
+    found = named.find(connection, ref)
+    if found["workflow_type"] != "patch_ledger":
+        name = f"{found['workflow_type']}/{found['entity_id']}"
+        raise BadInput(f"{name} is no patch; `interlock patch list` shows those there are")
+    return entry(connection, found["id"])
 
 
 def state_of(connection: Connection, ledger_id: UUID) -> str | None:

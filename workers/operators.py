@@ -15,7 +15,7 @@ from workflows.errors import Refused
 
 
 class LastOperator(Refused):
-    """Nobody could override any more. Grant it to somebody else first."""
+    """Nobody could override any more, now or once the other grants have ended. Grant it to somebody else first."""
 
 
 def os_user() -> str:
@@ -60,13 +60,16 @@ def revoke(database: Engine, name: str, *, by: str) -> None:
 
     Raises:
         NotAnOperator: `by`, or who is named, is none.
-        LastOperator: nobody would be left.
+        LastOperator: nobody would be left, or nobody for good.
     """
     with transaction(database) as connection:
         operators.lock(connection)
         require_operator(connection, named("by", by))
         if not operators.among_them(connection, [name]):
             raise NotAnOperator(f"{name!r} is no operator: there is nothing to revoke")
-        if {row["name"] for row in operators.grants(connection)} == {name}:
-            raise LastOperator(f"{name!r} is the only operator: `interlock operator grant` somebody else first")
+        lasting = {row["name"] for row in operators.grants(connection) if row["until"] is None}
+        if lasting == {name}:
+            raise LastOperator(
+                f"{name!r} is the only operator whose grant has no end: `interlock operator grant` somebody else first"
+            )
         operators.revoke(connection, name, by=by)

@@ -3,4 +3,5 @@ UPDATE workflow_links l SET role = 'waived', inverse = 'waived_by'
   FROM workflow_instances o
  WHERE (%(waited)s AND l.target_id = %(task)s AND l.role = 'depends_on' AND o.id = l.source_id
         OR l.source_id = %(task)s AND l.role = 'gates' AND o.id = l.target_id AND o.current_state <> 'PASSED')
-RETURNING o.id, o.workflow_type || '/' || o.entity_id AS name, l.target_id = %(task)s AS waited
+RETURNING o.id, o.workflow_type || '/' || o.entity_id AS name, o.current_state AS state,
+          l.target_id = %(task)s AS waited

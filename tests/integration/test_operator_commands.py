@@ -67,7 +67,7 @@ def test_who_migrates_a_new_database_is_its_first_operator_and_those_that_are_na
         assert "no operator" in answer(settings, "operator", "grant", "eve", "--by", "eve", code=2)["message"]
         for name in (me, "bob", "dan"):
             assert answer(settings, "operator", "revoke", name, "--by", "cyd") == {"revoked": name}
-        assert "only operator" in answer(settings, "operator", "revoke", "cyd", "--by", "cyd", code=2)["message"]
+        assert "the only operator" in answer(settings, "operator", "revoke", "cyd", "--by", "cyd", code=2)["message"]
         assert [each["name"] for each in answer(settings, "operator", "list")] == ["cyd"]
         ended = {each["name"]: each["revoked_by"] for each in answer(settings, "operator", "list", "--all")}
         assert ended == {me: "cyd", "bob": "cyd", "cyd": None, "dan": "cyd"}
@@ -76,6 +76,41 @@ def test_who_migrates_a_new_database_is_its_first_operator_and_those_that_are_na
         with transaction(engine) as connection:
             assert operators.among_them(connection, [me, "cyd"]) == {"cyd"}
         engine.dispose()
+
+
+def test_where_nobody_is_an_operator_it_says_so_and_what_helps(land: Landscape, dba: Dba) -> None:
+    settings, bad = land.runtime.settings, land.patch("no diff", "bad")
+    land.settle()
+    drop = ("override", "drop-patch", str(bad), *WHY)
+
+    def doctor() -> Any:
+        checks = json.loads(interlock(settings, "doctor", "--json", code=1))["findings"]
+        return next(each for each in checks if each["check"] == "operators")
+
+    assert doctor()["level"] == "ok"
+    answer(settings, "operator", "grant", "bob", "--by", "ann", "--until", "1h")
+    assert "has no end" in answer(settings, "operator", "revoke", "ann", "--by", "ann", code=2)["message"]
+    dba.execute("UPDATE operators SET until = now() + interval '1 hour' WHERE until IS NULL")
+    assert "every grant ends" in doctor()["says"]
+    dba.execute("UPDATE operators SET until = now()")
+    assert doctor() | {"says": ""} == {
+        "check": "operators", "level": "warn", "says": "", "cure": "interlock operator grant NAME",
+    }  # fmt: skip
+    assert "`interlock operator grant ann` makes" in answer(settings, *drop, code=2)["message"]
+    answer(settings, "operator", "grant", "ann")
+    answer(settings, *drop)
+    assert state(land.client, bad) == "dropped"
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 10_240, "\n\t"])
+def test_an_override_without_a_reason_that_can_be_read_is_refused(land: Landscape, reason: str) -> None:
+    bad = land.patch("no diff", "bad")
+    land.settle()
+    refused = answer(
+        land.runtime.settings, "override", "drop-patch", str(bad), "--by", "ann", "--reason", reason, code=2
+    )
+    assert "reason must be 1 to 2000 characters" in refused["message"]
+    assert state(land.client, bad) == "quarantined"
 
 
 def test_an_override_is_tried_done_and_refused(land: Landscape) -> None:
@@ -129,6 +164,8 @@ def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: L
     assert shown["patch"] == "no diff"
     assert shown["validation_results"]["format"] is False
     assert "no diff" in interlock(settings, "quarantine", "show", "demo/w/bad^1")
+    for command in ("quarantine", "patch"):
+        assert "demo/w is no patch" in answer(settings, command, "show", "demo/w", code=2)["message"]
     assert "never was quarantined" in answer(settings, "quarantine", "show", str(good), code=2)["message"]
     (tmp_path / "mended").write_text(land.entry(good)["body"].replace("two", "zwei"))
     base = ("patch", "create", "--based-on", "demo/w/bad^1")

@@ -7,6 +7,8 @@ import psycopg
 import pytest
 
 from db.connect import transaction
+from db.requests import lane_of
+from db.rounds import LANE_LOCK
 from tests.crewing import Site, hand, row
 from tests.driving import applied, drain_all, make_due, state, trail
 from workers import births
@@ -15,7 +17,7 @@ from workers.crew import claims
 from workers.crew.claims import StaleClaim
 from workers.crew.report import Report, failure
 from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import CannotOverride, Order
+from workers.overrides.operation import CannotOverride, Order, StillDeciding
 from workers.overrides.others import fail_workstream, validate_workstream
 from workers.overrides.tasks import complete_task, fail_task
 from workers.runtime import Runtime
@@ -74,6 +76,15 @@ def test_what_was_begun_before_ends_in_its_last_workers_name(
     make_due(dba)
     drain_all(runtime)
     assert state(client, task) == end, "its deadlines are superseded"
+
+
+def test_an_override_that_waits_too_long_for_others_says_so(runtime: Runtime, site: Site, dba: Dba) -> None:
+    task, _ = site.queue(2)
+    with dba.transaction():
+        dba.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane_of(task)))
+        with pytest.raises(StillDeciding, match="try again"):
+            skip_step(runtime, str(task), BY_HAND)
+    skip_step(runtime, str(task), BY_HAND)
 
 
 @pytest.fixture

@@ -287,6 +287,7 @@ class TestTasks:
         done = skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
         stage.ids |= done.made
         stage.settle()
+        assert [note for note in done.notes if "goes on" in note] == ["task/b~2 goes on without it"], "b has ended"
         assert stage.states("a~2", "b~2") == {"a~2": "cancelled", "b~2": "queued"}
         stage.work("b~2")
         stage.work("c")

@@ -56,6 +56,8 @@ def test_entries_are_listed_by_run_and_state_and_shown_with_their_way(land: Land
     assert "format, scope, constraints, tests" in words
     assert "-one\n+1" in words
     assert "demo/w/bad^1" in interlock(land, "quarantined")
+    for alias, command in (("patch quarantined", "quarantine list"), ("patch plan", "compensation plan")):
+        assert f"`interlock {command}`" in interlock(land, alias.split()[1], "--help")
 
 
 @pytest.mark.parametrize("words", [("list", "--state", "gone"), ("list", "--run", "none"), ("show", "none")])

@@ -16,10 +16,18 @@ from tests.landscape import Landscape
 from tests.repositories import FILES, everything, git, put
 from tests.webhooks import webhook
 from workers.orchestration import rollback
-from workers.orchestration.rollback import CannotRollBack, CompensationFailed, compensation_plan, roll_back
+from workers.orchestration.rollback import (
+    CannotRollBack,
+    CompensationFailed,
+    compensation_plan,
+    override_roll_back,
+    roll_back,
+)
+from workers.overrides.operation import Order
 from workers.repository.plan import CompensationPlan
 from workers.runtime import Runtime
 from workers.runtime import runtime as process_runtime
+from workflows.errors import BadInput
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -202,3 +210,50 @@ def test_a_crash_between_revert_and_trigger_is_completed_by_asking_again(land: L
     assert done.compensation["already"] is True
     assert git(land.checkout, "rev-parse", "main") == reverted
     assert state(land.client, entry) == "rolled_back"
+
+
+def by_hand(land: Landscape, entry: Any, files: dict[str, str]) -> str:
+    """Mend the base branch as people do; the commit."""
+    put(land.checkout, files)
+    git(land.checkout, "add", "-A")
+    git(land.checkout, "commit", "-qm", f"Revert: regression (ledger: {entry})")
+    return git(land.checkout, "rev-parse", "HEAD").strip()
+
+
+def test_what_was_reverted_by_hand_is_proved_and_told_with_its_commit(land: Landscape) -> None:
+    """SSOT 5.3.2: `rollback-patch --commit-sha $(git rev-parse HEAD)`."""
+    entry = landed(land)
+    made = by_hand(land, entry, {"app.py": FILES["app.py"] + "# mended\n"})
+    before = everything(land.checkout)
+    tried = override_roll_back(land.runtime, str(entry), Order("ann", "by hand", dry_run=True), mended=made[:12])
+    assert [move.to_state for move in tried.moves] == ["rolled_back"]
+    assert state(land.client, entry) == "committed"
+    done = roll_back(land.runtime, entry, by="ann", reason="by hand", mended=made)
+    assert (done.compensation["sha"], done.compensation["plan"]["compensation_type"]) == (made, "manual_fix")
+    assert {each["action"].split()[0] for each in done.compensation["actions"]} == {"gate", "verify_clean_state"}
+    assert everything(land.checkout) == before, "what people made is left as it is"
+    assert land.entry(entry)["rollback_compensation"]["sha"] == made
+
+
+def test_what_was_mended_by_hand_and_fails_a_gate_is_not_rolled_back(land: Landscape) -> None:
+    entry = landed(land)
+    git(land.checkout, "rm", "-q", "app.py")
+    made = by_hand(land, entry, {})
+    with pytest.raises(CompensationFailed, match="gate UNIT"):
+        roll_back(land.runtime, entry, by="ann", reason="by hand", mended=made)
+    assert state(land.client, entry) == "committed"
+
+
+@pytest.mark.parametrize("named", ["the patch's own", "another file's", "another branch's", "none", "no name"])
+def test_a_commit_that_cannot_have_taken_the_patch_back_is_refused(land: Landscape, named: str) -> None:
+    entry = landed(land)
+    other = by_hand(land, entry, {"elsewhere": "x\n"})
+    git(land.checkout, "switch", "-qc", "side")
+    aside = by_hand(land, entry, {"app.py": FILES["app.py"]})
+    git(land.checkout, "switch", "-q", "main")
+    own = land.entry(entry)["commit_sha"]
+    said = {"the patch's own": own, "another file's": other, "another branch's": aside, "none": "f" * 40}
+    refusal: Any = BadInput if named == "no name" else CannotRollBack
+    with pytest.raises(refusal, match=r"no commit"):
+        roll_back(land.runtime, entry, by="ann", reason="by hand", mended=said.get(named, "HEAD"))
+    assert state(land.client, entry) == "committed"

@@ -83,7 +83,7 @@ def create(runtime: Runtime, based_on: str, text: str | None, *, by: str, workst
         UnknownInstance, AmbiguousInstance: no such entry or workstream, or several.
     """
     with transaction(runtime.database) as connection:
-        old = patches.entry(connection, instances.find(connection, based_on)["id"])
+        old = patches.find(connection, based_on)
         if old["state"] not in patches.OVER:
             raise NotOver(f"{old['entity_id']} is {old['state']}; a new patch is made of one that was set aside")
         home = instances.find(connection, workstream or str(old["workstream_id"]))

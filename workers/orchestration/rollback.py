@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import RowMapping
 
 from db import instances, patches
@@ -24,7 +25,7 @@ from workers.repository.outcomes import Refusal
 from workers.repository.place import Repository
 from workers.repository.plan import CompensationPlan
 from workers.runtime import Runtime
-from workflows.errors import InterlockError, Refused
+from workflows.errors import BadInput, InterlockError, Refused
 
 
 class CannotRollBack(Refused):
@@ -47,7 +48,13 @@ class RolledBack:
 
 
 def roll_back(
-    runtime: Runtime, ledger_ref: str | UUID, plan: CompensationPlan | None = None, *, by: str, reason: str
+    runtime: Runtime,
+    ledger_ref: str | UUID,
+    plan: CompensationPlan | None = None,
+    *,
+    by: str,
+    reason: str,
+    mended: str | None = None,
 ) -> RolledBack:
     """Carry out a compensation plan, then say so in the ledger. A patch that is rolled back already is left alone.
 
@@ -57,10 +64,12 @@ def roll_back(
         plan: what to do (SSOT 2.5.3); None: as `compensation_plan` says.
         by: the operator who answers for it.
         reason: why.
+        mended: instead of a plan, the commit by which people took it back by hand (SSOT 5.3.2): the gates must pass.
 
     Raises:
-        CannotRollBack: it is not committed, the plan names another branch, or none of its required reverts takes this
-            patch back; nothing was done.
+        CannotRollBack: it is not committed, the plan names another branch, or none of its required reverts, nor what
+            people made, takes this patch back; nothing was done.
+        BadInput: `mended` is no commit's name, or there is a plan too.
         CompensationFailed: a required action failed; nothing was changed.
         NotAnOperator: `by` is none; nothing was done.
         UnknownInstance, AmbiguousInstance: no such entry, or several.
@@ -73,14 +82,14 @@ def roll_back(
     _require_committed(entry, where)
     with transaction(runtime.database) as connection:
         require_operator(connection, by)
-    plan = plan or _generated(runtime, entry, where)
+    plan = _planned(runtime, entry, where, plan, mended)
     _require_its_own(plan, entry, where)
     done = compensate(
         where.checkout,
         plan,
         str(entry["ledger_id"]),
         means_of(runtime, entry),
-        branch=_branch(plan, where),
+        branch=_branch(plan, entry, where),
         scratch=runtime.settings.worktrees_directory,
         identity=COMMITTER,
     )
@@ -88,20 +97,22 @@ def roll_back(
         raise CannotRollBack(str(done))
     if not done.success:
         raise CompensationFailed(f"{entry['entity_id']}: {done.error}")
-    says = {"plan": plan.model_dump(mode="json"), **_told(done)}
+    says = {"plan": plan.model_dump(mode="json"), **_told(done)} | ({"sha": plan.commit_sha} if plan.commit_sha else {})
     told = _fire(runtime, entry, says, order)
     return RolledBack(entry["ledger_id"], entry["entity_id"], says, tuple(told.moves))
 
 
-def override_roll_back(runtime: Runtime, ref: str, order: Order, plan: CompensationPlan | None = None) -> Done:
+def override_roll_back(
+    runtime: Runtime, ref: str, order: Order, plan: CompensationPlan | None = None, mended: str | None = None
+) -> Done:
     """`roll_back` as an override tells of it; a dry run only names what would be done. Raises as `roll_back`."""
     if not order.dry_run:
-        rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason)
+        rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason, mended=mended)
         notes = [f"{each['action']}: {each['says']}" for each in rolled.compensation["actions"]]
         return Done(dry_run=False, moves=list(rolled.moves), notes=notes)
     entry, where = _found(runtime, ref)
     _require_committed(entry, where)
-    plan = plan or _generated(runtime, entry, where)
+    plan = _planned(runtime, entry, where, plan, mended)
     _require_its_own(plan, entry, where)
     done = _fire(runtime, entry, {"plan": plan.model_dump(mode="json")}, order)
     done.notes += [f"first: {each.model_dump_json()}" for each in plan.actions]
@@ -119,6 +130,23 @@ def compensation_plan(runtime: Runtime, ledger_ref: str | UUID) -> CompensationP
     entry, where = _found(runtime, ledger_ref)
     _require_committed(entry, where)
     return _generated(runtime, entry, where)
+
+
+def _planned(
+    runtime: Runtime, entry: RowMapping, where: Workplace, plan: CompensationPlan | None, mended: str | None
+) -> CompensationPlan:
+    if mended is None:
+        return plan or _generated(runtime, entry, where)
+    if plan:
+        raise BadInput("a plan or a commit: the plan of what was mended by hand can name it (commit_sha)")
+    made = _generated(runtime, entry, where).model_dump(mode="json")
+    notices = [each for each in made["actions"] if each["action"] != "git_revert"]
+    try:
+        return CompensationPlan.model_validate(
+            made | {"compensation_type": "manual_fix", "commit_sha": mended, "actions": notices}
+        )
+    except ValidationError as error:
+        raise BadInput(f"--commit-sha {mended!r} is no commit's name: 7 to 64 hexadecimal digits") from error
 
 
 def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> CompensationPlan:
@@ -159,6 +187,13 @@ def _require_committed(entry: RowMapping, where: Workplace) -> None:
 def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> None:
     """Else the ledger would say of this patch what was done to another."""
     commit, git = entry["commit_sha"], _repository(where).git()
+    branch = _branch(plan, entry, where)
+    tip = branches.tip(git, branch)
+    if plan.commit_sha and not (tip and reverting.mends(git, plan.commit_sha, commit, tip)):
+        raise CannotRollBack(
+            f"{plan.commit_sha} did not take {entry['entity_id']} back: it is no commit of {branch} that came after "
+            f"{commit} and changes a file that that one changed"
+        )
     if plan.reverts and not any(reverting.takes_back(git, each, commit) for each in plan.reverts if each.required):
         raise CannotRollBack(
             f"no required git_revert of the plan takes {entry['entity_id']} back: it is commit {commit} "
@@ -166,8 +201,10 @@ def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace
         )
 
 
-def _branch(plan: CompensationPlan, where: Workplace) -> str:
-    return plan.reverts[0].branch if plan.reverts else where.base_branch
+def _branch(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> str:
+    if plan.reverts:
+        return plan.reverts[0].branch
+    return _carrying(entry, where) if plan.commit_sha else where.base_branch
 
 
 def _carrying(entry: RowMapping, where: Workplace) -> str:

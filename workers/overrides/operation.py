@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, RowMapping
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from uuid_utils.compat import uuid7
 
 from db import instances, operators, overrides, requests, rounds
@@ -22,7 +23,7 @@ from workers.firing import named
 from workers.overrides.follow import Follow
 from workers.runtime import Runtime
 from workflows.definition import Transition
-from workflows.errors import Refused
+from workflows.errors import InterlockError, Refused
 from workflows.route import route
 
 REASON_LIMIT = 2_000
@@ -36,6 +37,11 @@ class CannotOverride(Refused):
     """The machine has no such way, or something stands in it that an operator cannot pass over; nothing was changed."""
 
 
+class StillDeciding(InterlockError):
+    """Others decide for longer than an override waits (a merge that lands, a very large round); nothing was changed.
+    Try again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """Who wants it, why, and whether only to see what would happen."""
@@ -46,7 +52,7 @@ class Order:
 
     def __post_init__(self) -> None:
         named("by", self.by)
-        named("reason", self.reason, REASON_LIMIT)
+        named("reason", self.reason.strip(), REASON_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +206,11 @@ def operating(runtime: Runtime, order: Order) -> Iterator[Operation]:
 
     Raises:
         NotAnOperator: `order.by` is none; nothing was looked at.
-        CannotOverride: see there.
+        CannotOverride, StillDeciding: see there.
     """
     with runtime.database.connect() as connection, connection.begin() as transaction:
         require_operator(connection, order.by)
-        for lane in range(requests.LANES):
-            rounds.lock(connection, lane)
+        _hold_every_lane(connection)
         operation = Operation(runtime, connection, order, Done(order.dry_run))
         yield operation
         if order.dry_run:
@@ -217,13 +222,29 @@ def operating(runtime: Runtime, order: Order) -> Iterator[Operation]:
             follow.publish(runtime)
 
 
+def _hold_every_lane(connection: Connection) -> None:
+    try:
+        for lane in range(requests.LANES):
+            rounds.lock(connection, lane)
+    except OperationalError as error:
+        if not isinstance(error.orig, LockNotAvailable):
+            raise
+        raise StillDeciding(
+            "others decide for longer than this waits (a merge that lands, a very large round); nothing was changed, "
+            "try again"
+        ) from error
+
+
 def require_operator(connection: Connection, name: str) -> None:
     """Raise `NotAnOperator` unless somebody is one now."""
-    if not operators.among_them(connection, [name]):
-        raise NotAnOperator(
-            f"{name!r} is no operator. `interlock operator list` names them; one of them can say "
-            f"`interlock operator grant {name}`"
-        )
+    if operators.among_them(connection, [name]):
+        return
+    if not operators.grants(connection):
+        raise NotAnOperator(f"nobody is an operator. `interlock operator grant {name}` makes {name!r} one")
+    raise NotAnOperator(
+        f"{name!r} is no operator. `interlock operator list` names them; one of them can say "
+        f"`interlock operator grant {name}`"
+    )
 
 
 def name_of(instance: RowMapping) -> str:

@@ -65,7 +65,9 @@ def fail_task(runtime: Runtime, ref: str, order: Order) -> Done:
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
         to = goal("fail-task", instance)
-        _end(operation, instance, _seen(operation, instance), to, {})
+        if seen := _seen(operation, instance):
+            require_no_patch(seen)
+        _end(operation, instance, seen, to, {})
     return operation.done
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+SHA = r"^[0-9a-f]{7,64}$"
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
 
 
@@ -17,7 +18,7 @@ class GitRevert(Part):
     """Take back one commit. Required unless the plan says otherwise: without it nothing is rolled back."""
 
     action: Literal["git_revert"]
-    commit_sha: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
+    commit_sha: Annotated[str, Field(pattern=SHA)]
     branch: Annotated[
         str, Field(min_length=1, max_length=200, pattern=r"^[^-\x00-\x20~^:?*\[\\][^\x00-\x20~^:?*\[\\]*$")
     ]
@@ -54,11 +55,13 @@ class Validation(Part):
 class CompensationPlan(Part):
     """How a committed patch is rolled back.
 
-    `git_revert` reverts by the actions; with `manual_fix` people have mended the branch and the plan only proves it;
-    with `skip` there is nothing to take back. All reverts are on one branch: two could not move in one step.
+    `git_revert` reverts by the actions; with `manual_fix` people have mended the branch (`commit_sha`: by that commit,
+    SSOT 5.3.2) and the plan only proves it; with `skip` there is nothing to take back. All reverts are on one branch:
+    two could not move in one step.
     """
 
     compensation_type: Literal["git_revert", "manual_fix", "skip"]
+    commit_sha: Annotated[str | None, Field(pattern=SHA)] = None
     actions: tuple[Action, ...] = ()
     validation: Validation = Validation()
 
@@ -66,6 +69,8 @@ class CompensationPlan(Part):
     def _consistent(self) -> "CompensationPlan":
         if bool(self.reverts) != (self.compensation_type == "git_revert"):
             raise ValueError("actions: git_revert belongs to compensation_type git_revert, and to no other")
+        if self.commit_sha and self.compensation_type != "manual_fix":
+            raise ValueError("commit_sha: the commit of a manual_fix; what is to be reverted is said by actions")
         if len({each.branch for each in self.reverts}) > 1:
             raise ValueError("actions: every git_revert must be on the same branch")
         return self

@@ -70,6 +70,23 @@ def takes_back(git: Git, action: GitRevert, commit_sha: str) -> bool:
     return _reached(git, action.commit_sha, commit_sha) and not _reached(git, f"{action.commit_sha}^1", commit_sha)
 
 
+def mends(git: Git, mended: str, commit_sha: str, tip: str) -> bool:
+    """Whether a commit that people made may have taken another back: it came after it, and changes a file it changed.
+
+    Args:
+        git: of the repository.
+        mended: what they say did.
+        commit_sha: what was to be taken back.
+        tip: of the branch that has both.
+    """
+    later = _reached(git, tip, mended) and _reached(git, f"{mended}^1", commit_sha)
+    return later and not _changed(git, mended).isdisjoint(_changed(git, commit_sha))
+
+
+def _changed(git: Git, commit_sha: str) -> set[str]:
+    return set(git.records("diff", "--name-only", "--no-renames", "-z", f"{commit_sha}^1", commit_sha))
+
+
 def _reached(git: Git, revision: str, commit_sha: str) -> bool:
     """Whether a commit lies behind a revision; one that does not exist reaches nothing."""
     return git.run("merge-base", "--is-ancestor", commit_sha, revision, accept=(0, 1, 128)).status == 0
