@@ -153,6 +153,15 @@ def test_notice_is_given_once_for_each_who_is_stuck(make_runtime: Callable[..., 
     assert notices(dba) == 3  # it recovered in between: that is news
 
 
+def test_a_notice_has_one_line_for_each_whatever_it_is_called(make_runtime: Callable[..., Runtime], dba: Dba) -> None:
+    runtime = make_runtime(notify_urls=("json://127.0.0.1:9",))
+    silence(dba, hand(runtime, "W\nall is well"), 130)
+    sweep(runtime, dba)
+    (says,) = dba.execute("SELECT payload->>'says' FROM effects WHERE name = 'notice'").fetchone() or ("",)
+    assert says.count("\n") == 0
+    assert "has been idle for" in says
+
+
 def notices(dba: Dba) -> int:
     (count,) = dba.execute("SELECT count(*) FROM effects WHERE name = 'notice'").fetchone() or (0,)
     return int(count)

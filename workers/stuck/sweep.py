@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 from db import effects, stuck
 from db.connect import transaction
 from workers.runtime import Runtime
-from workers.stuck.facts import span
+from workers.stuck.facts import printable, span
 from workers.stuck.look import Stuck, look
 
 NAMED = 20  # in one notice
@@ -53,4 +53,4 @@ def _notice(news: Sequence[Stuck]) -> dict[str, Any]:
 
 def _line(each: Stuck) -> str:
     name = f"{each.workflow_type} {each.entity_id}"
-    return f"{name} has been {each.state} for {span(each.seconds)}: {each.reason}. {each.command}"
+    return printable(f"{name} has been {each.state} for {span(each.seconds)}: {each.reason}. {each.command}")
