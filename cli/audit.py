@@ -250,8 +250,9 @@ def _on_disk() -> Iterator[None]:
         yield
     except OSError as error:
         raise InterlockError(
-            f"{error.filename or 'the audit directory'} cannot be used: {error.strerror}. Look at its owner and mode,"
-            " at the disk's room, at INTERLOCK_AUDIT, INTERLOCK_SIGNING and INTERLOCK_STATE; nothing is lost, ask again"
+            f"{error.filename or settings().audit_directory} cannot be used: {error.strerror}. Look at its owner and"
+            " mode, at the disk's room, at INTERLOCK_AUDIT, INTERLOCK_SIGNING and INTERLOCK_STATE; nothing is lost, ask"
+            " again"
         ) from error
 
 

@@ -64,7 +64,7 @@ def listed(connection: Connection, *, after: int = 0) -> Sequence[RowMapping]:
 
 def gather(connection: Connection, number: int) -> int:
     """Take the heads of all that changed since the last anchor into one; how many."""
-    return connection.exec_driver_sql(sql("anchor_heads"), (number,)).rowcount
+    return connection.exec_driver_sql(sql("anchor_heads"), {"number": number}).rowcount
 
 
 def heads(connection: Connection, number: int) -> Iterator[Head]:

@@ -56,6 +56,6 @@ def _ends(connection: Connection, directory: Path) -> str:
         with (directory / ACTIVE).open("rb") as active:
             tail, _ = read_tail(active.fileno(), cursor)
     tail = tail or last_of_parts(directory)
-    if tail is None or tail.place == cursor or history.has(connection, tail.place, tail.hash):
+    if tail is None or history.has(connection, tail.place, tail.hash):
         return ""
     return f"{directory / ACTIVE} ends with event {tail.event_id}, which this database does not have"

@@ -19,6 +19,7 @@ from db.connect import transaction
 from supervisor.environment import environment
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.running import Stage
+from tests.tampering import cut_tail
 from workers import sweeping
 from workers.client import Client
 from workers.doctor import examine
@@ -202,6 +203,21 @@ def test_two_processes_never_write_at_once(client: Client, stories: list[UUID], 
             journal(directory).stands_at(connection, (0, 0))
     first.close()
     assert carried(client, directory) == 1
+
+
+def test_the_doctor_says_that_the_journals_last_event_was_cut(
+    runtime: Runtime, client: Client, stories: list[UUID], dba: "psycopg.Connection[Any]"
+) -> None:
+    def finding() -> tuple[str, str]:
+        return next((each.level, each.cure) for each in examine(runtime) if each.check == "journal")
+
+    applied(client, stories[0], *UP_TO_REVIEW)
+    sweeping.SWEEPS["relay"](runtime)
+    assert finding()[0] == "ok"
+    cut_tail(dba, stories[0], keep=2)
+    level, cure = finding()
+    assert level == "fail"
+    assert "audit verify" in cure
 
 
 def test_a_file_of_another_history_is_not_continued(
