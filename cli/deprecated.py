@@ -47,9 +47,7 @@ By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("deprecate", help=DEPRECATE_HELP)(deprecate)
-    app.command("deprecated", help="List what is deprecated, how often it was used since, and what still lives there.")(
-        deprecated
-    )
+    app.command("deprecated")(deprecated)
     app.command("remove", help=REMOVE_HELP)(remove)
 
 
@@ -141,7 +139,7 @@ def _day(text: str) -> datetime:
     try:
         found: datetime | timedelta = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
     except ValueError:
-        found = when(text)
+        found = when(text, "--remove-after")
     instant = now + found if isinstance(found, timedelta) else found
     if instant <= now:
         raise BadInput(f"--remove-after {text}: that day is over; the usual notice is 30d")
@@ -149,7 +147,12 @@ def _day(text: str) -> datetime:
 
 
 def deprecated(as_json: AsJson = False) -> None:
-    """List."""
+    """List what is deprecated, how often it was used since, and what still lives there.
+
+    \b
+    Example:
+      interlock definitions deprecated
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         rows = [dict(row) for row in deprecations.listed(connection)]
     if as_json:

@@ -48,7 +48,7 @@ def as_uuids(texts: list[str]) -> list[UUID]:
     return found
 
 
-def when(text: str) -> datetime | timedelta:
+def when(text: str, option: str = "--after") -> datetime | timedelta:
     """`90s`, `10m`, `2h`, `3d`, or an instant with a time zone (`2026-11-21T15:00:00Z`).
 
     Raises:
@@ -59,7 +59,7 @@ def when(text: str) -> datetime | timedelta:
             return timedelta(**{UNITS[match[2]]: float(match[1])})
         instant = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise BadInput(f"--after {text!r} is neither a duration (90s, 10m, 2h, 3d) nor an ISO instant") from None
+        raise BadInput(f"{option} {text!r} is neither a duration (90s, 10m, 2h, 3d) nor an ISO instant") from None
     if instant.tzinfo is None:
-        raise BadInput(f"--after {text!r} has no time zone; add one, such as Z or +01:00")
+        raise BadInput(f"{option} {text!r} has no time zone; add one, such as Z or +01:00")
     return instant

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.cli.terminal import Answer, Terminal
+from tests.waiting import eventually
 
 MINE = """
 from dataclasses import replace
@@ -206,6 +207,9 @@ def test_a_version_that_is_not_deprecated_or_not_yet_over_is_not_removed(
     assert never.code == 2
     never.is_one_clear_line("uet_worker 1.0.0 is not deprecated: interlock definitions deprecate uet_worker 1.0.0")
     late = ("definitions", "deprecate", "uet_worker", "1.0.0", "--reason", "over", "--by", name, "--remove-after")
+    never = terminal.run(*late, "some day")
+    assert never.code == 2
+    never.is_one_clear_line("--remove-after 'some day' is neither")
     past = terminal.run(*late, "2020-01-01")
     assert past.code == 2
     past.is_one_clear_line("that day is over")
@@ -213,3 +217,16 @@ def test_a_version_that_is_not_deprecated_or_not_yet_over_is_not_removed(
     early = terminal.run(*words)
     assert early.code == 2
     early.is_one_clear_line("goes after", "not before")
+
+
+def test_the_newest_version_is_not_removed_under_those_that_are_still_to_begin(
+    terminal: Terminal, name: str, dba: "psycopg.Connection[Any]"
+) -> None:
+    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    words = ("step", "0.1.0", "--reason", "nobody steps any more", "--by", name)
+    said = terminal.run("definitions", "deprecate", *words, "--remove-after", "1s")
+    assert (said.code, "every new step still begins under it" in said.out) == (0, True)
+    eventually(
+        lambda: "every new step begins under 0.1.0" in terminal.run("definitions", "remove", *words).said, timeout=60
+    )
+    assert terminal.run("definitions", "remove", *words).code == 2
