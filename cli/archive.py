@@ -47,7 +47,7 @@ def run(
         if rules is None:
             raise BadInput("archiving is off (INTERLOCK_ARCHIVE_AFTER_DAYS=0); say --older-than DAYS")
         columns = (SpinnerColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=errors, transient=True, disable=as_json) as bar:
+        with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as bar:
             task = bar.add_task("looking")
             says = "{0.instances:,} instances, {0.events:,} events archived"
             done = archive_ended(
@@ -72,13 +72,18 @@ def _say(done: Done, dry_run: bool, as_json: bool) -> None:
         console.print(f"  {count:,} stay: {why}", highlight=False)
 
 
-@app.command("list", help="List what was archived, the newest first.")
+@app.command("list")
 def list_(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the archive."""
+    """List what was archived, the newest first.
+
+    \b
+    Example:
+      interlock archive list --type run
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in archive.page(connection, type_=type_ or None, limit=limit)]
         total = archive.count(connection)

@@ -105,7 +105,7 @@ def verify(
             BarColumn(),
             TextColumn("{task.completed:,}/{task.total:,}"),
         )
-        with Progress(*columns, console=errors, transient=True, disable=as_json) as progress:
+        with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as progress:
             bar = progress.add_task("verify", total=total)
             verdict = verified(
                 client.runtime,
@@ -259,6 +259,6 @@ def _on_disk() -> Iterator[None]:
 @contextmanager
 def _counting(doing: str, as_json: bool) -> Iterator[Callable[[int], None]]:
     columns = (SpinnerColumn(), TextColumn(doing), TextColumn("{task.completed:,} events"))
-    with Progress(*columns, console=errors, transient=True, disable=as_json) as progress:
+    with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as progress:
         bar = progress.add_task(doing, total=None)
         yield lambda done: progress.update(bar, completed=done)

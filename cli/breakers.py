@@ -44,7 +44,12 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List circuit breakers."""
+    """List circuit breakers.
+
+    \b
+    Example:
+      interlock breaker list
+    """
     with Client() as client:
         found = [asdict(each) for each in _breakers(client.runtime, project, None, limit)]
     if as_json:
@@ -56,7 +61,12 @@ def list_(
 
 @app.command()
 def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
-    """Show a tool's breaker and its newest moves."""
+    """Show a tool's breaker and its newest moves.
+
+    \b
+    Example:
+      interlock breaker show pytest
+    """
     with Client() as client:
         found = _one(client.runtime, tool, project)
         moves = [dict(event) for event in client.history(found["breaker_id"])][-NEWEST:]

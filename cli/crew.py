@@ -88,7 +88,12 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest workers."""
+    """List the newest workers.
+
+    \b
+    Example:
+      interlock worker list --state busy
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [_described(dict(row)) for row in roster.page(connection, state=state, limit=limit)]
     if as_json:
@@ -99,7 +104,12 @@ def list_(
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show a worker: what it offers, what it holds, where its process runs."""
+    """Show a worker: what it offers, what it holds, where its process runs.
+
+    \b
+    Example:
+      interlock worker show agent-7
+    """
     with Client() as client:
         found = member.find(client.runtime, name)
         context = client.show(found["worker_id"])["context"]
@@ -115,7 +125,12 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def heartbeat(name: Name, as_json: AsJson = False) -> None:
-    """Say that NAME is alive, also a `uet_worker`; the state it is in. Exit code 2: it is shut down for good."""
+    """Say that NAME is alive, also a `uet_worker`; the state it is in. Exit code 2: it is shut down for good.
+
+    \b
+    Example:
+      interlock worker heartbeat agent-7
+    """
     with Client() as client:
         state = say_alive(name, client.runtime)
     _say({"name": name, "state": state}, f"worker {name} is {state}", as_json)
@@ -169,13 +184,23 @@ def shutdown(
 
 @app.command()
 def suspend(name: Name, by: By, as_json: AsJson = False) -> None:
-    """Let an idle worker take nothing until it is resumed. Exit code 2: it is not idle."""
+    """Let an idle worker take nothing until it is resumed. Exit code 2: it is not idle.
+
+    \b
+    Example:
+      interlock worker suspend agent-7 --by ann
+    """
     _fire(name, "suspend", by, as_json)
 
 
 @app.command()
 def resume(name: Name, by: By, as_json: AsJson = False) -> None:
-    """Let a suspended worker take tasks again."""
+    """Let a suspended worker take tasks again.
+
+    \b
+    Example:
+      interlock worker resume agent-7 --by ann
+    """
     _fire(name, "resume", by, as_json)
 
 

@@ -36,7 +36,12 @@ def _known() -> Catalogue:
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List every definition with its size and checksum, and what of it is deprecated."""
+    """List every definition with its size and checksum, and what of it is deprecated.
+
+    \b
+    Example:
+      interlock definitions list --json | jq -r '.[].type'
+    """
     marks = deprecated.known()
     rows = [
         {
@@ -138,6 +143,10 @@ def _moves(definition: Definition) -> list[dict[str, str]]:
 def check(as_json: AsJson = False) -> None:
     """Check every definition: reachable states, no dead ends, terminal states final, deadlines that can fire; and that
     none was changed since it was released (`interlock definitions lock`). Exit code 2: one was.
+
+    \b
+    Example:
+      interlock definitions check
     """
     known = _known()  # refuses with every fault named
     changed = released.complaints(settings().definitions)
@@ -172,7 +181,12 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON is the only form; accepted for symmetry.")] = True,
 ) -> None:
-    """Export every definition as JSON: type, version, initial, states, transitions (one entry per source)."""
+    """Export every definition as JSON: type, version, initial, states, transitions (one entry per source).
+
+    \b
+    Example:
+      interlock definitions export --output definitions.json
+    """
     exported = [public(definition) for definition in _known()]
     if output is None:
         print_json(exported)

@@ -43,7 +43,12 @@ def submit(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Submit a job."""
+    """Submit a job.
+
+    \b
+    Example:
+      interlock job submit "build the report" --project 7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11 --workers 2
+    """
     order = Order(by, None, request_id)
     answer(
         lambda c: Jobs(c).submit(
@@ -62,7 +67,12 @@ def succeed(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say that a running job is finished."""
+    """Say that a running job is finished.
+
+    \b
+    Example:
+      interlock job succeed j_1a2b --result '{"tests": 12}'
+    """
     kept, order = json_object("--result", result) if result else None, Order(by, reason or None, request_id)
     answer(lambda c: Jobs(c).succeed(ref, order, result=kept), as_json)
 
@@ -76,7 +86,12 @@ def fail_job(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say that a running job failed."""
+    """Say that a running job failed.
+
+    \b
+    Example:
+      interlock job fail j_1a2b --error "no space left"
+    """
     order = Order(by, reason or None, request_id)
     answer(lambda c: Jobs(c).fail(ref, order, error=error or None), as_json)
 
@@ -99,7 +114,12 @@ def recover(
 
 @app.command("show")
 def show_job(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a job and its workers."""
+    """Show a job and its workers.
+
+    \b
+    Example:
+      interlock job show j_1a2b
+    """
     detail(lambda client: Jobs(client).show(ref), as_json)
 
 
@@ -109,13 +129,23 @@ def list_jobs(
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest jobs."""
+    """List the newest jobs.
+
+    \b
+    Example:
+      interlock job list --status RUNNING
+    """
     newest("job", lambda client: Jobs(client).newest(status=status or None, limit=limit), status, as_json)
 
 
 @app.command()
 def tree(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a job and all below it."""
+    """Show a job and all below it.
+
+    \b
+    Example:
+      interlock job tree j_1a2b
+    """
     with Client() as client:
         found = Jobs(client).tree(ref)
     if as_json:
@@ -128,9 +158,11 @@ def tree(ref: Ref, as_json: AsJson = False) -> None:
     console.print(branches[found[0]["id"]])
 
 
-simple(app, "validate", "Accept a submitted job; now it waits.", lambda c, ref, order: Jobs(c).validate(ref, order))
-simple(app, "allocate", "Give it its workers, if enough are idle.", lambda c, ref, order: Jobs(c).allocate(ref, order))
-simple(app, "cancel", "Cancel a job and its children.", lambda c, ref, order: Jobs(c).cancel(ref, order))
+simple(app, "job validate", "Accept a submitted job; now it waits.", lambda c, ref, order: Jobs(c).validate(ref, order))
+simple(
+    app, "job allocate", "Give it its workers, if enough are idle.", lambda c, ref, order: Jobs(c).allocate(ref, order)
+)
+simple(app, "job cancel", "Cancel a job and its children.", lambda c, ref, order: Jobs(c).cancel(ref, order))
 
 
 def _label(found: Mapping[str, Any]) -> str:

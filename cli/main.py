@@ -4,7 +4,9 @@
 """
 
 # ruff: noqa: PLC0415 - `interlock --help` answers at once: what commands and faults need is imported where it is used
+import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -28,8 +30,20 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"interlock {version('interlock')}")
+        raise typer.Exit
+
+
 @app.callback()
-def begin() -> None:
+def begin(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """What every command begins with."""
     import logging
 
@@ -46,11 +60,14 @@ def main() -> None:
 def run() -> int:
     """Run the command line; its exit code."""
     try:
-        app()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        code = _answered()
+        sys.stdout.flush()  # here, where a full disk can still be told
+        return code
     except KeyboardInterrupt:
         return 130  # as shells report SIGINT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more: `| head -1`
+        return FAILED
     except Exception as error:
         from cli import faults
 
@@ -58,6 +75,13 @@ def run() -> int:
             raise
         refused = isinstance(error, InterlockError) and error.refused
         return fail(*found, REFUSED if refused else FAILED, as_json="--json" in sys.argv)
+
+
+def _answered() -> int:
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     return 0
 
 

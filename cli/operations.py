@@ -39,12 +39,10 @@ Example:
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("replay", help=REPLAY_HELP)(replay_)
-    app.command("doctor", help="Look at every part; say what is wrong and what would help. Exit code 1: something is.")(
-        doctor
-    )
-    app.command("dead", help="List requests and effects whose attempts are used up, with what went wrong.")(dead)
+    app.command("doctor")(doctor)
+    app.command("dead")(dead)
     app.command("redrive", help=REDRIVE_HELP)(redrive)
-    app.command("migrate", help="Bring the database to the newest schema and record the definitions.")(migrate_)
+    app.command("migrate")(migrate_)
 
 
 def replay_(
@@ -63,7 +61,12 @@ def replay_(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Examine everything."""
+    """Look at every part; say what is wrong and what would help. Exit code 1: something is.
+
+    \b
+    Example:
+      interlock doctor --json | jq '.findings[] | select(.level != "ok")'
+    """
     with Client() as client:
         findings = examine(client.runtime)
     well = all(finding.level != "fail" for finding in findings)
@@ -78,7 +81,12 @@ def dead(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List what is dead."""
+    """List requests and effects whose attempts are used up, with what went wrong.
+
+    \b
+    Example:
+      interlock dead; interlock redrive --all
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         triggers = [dict(row) | {"id": row["request_id"]} for row in requests.dead(connection, limit=limit)]
         acts = [dict(row) for row in effects.dead(connection, limit=limit)]
@@ -117,7 +125,12 @@ def redrive(
 
 
 def migrate_(as_json: AsJson = False) -> None:
-    """Migrate and record."""
+    """Bring the database to the newest schema and record the definitions.
+
+    \b
+    Example:
+      interlock migrate --json | jq .revision
+    """
     with Client() as client:
         migrate.upgrade(client.runtime.database)
         with transaction(client.runtime.database) as connection:

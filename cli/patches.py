@@ -63,14 +63,19 @@ Example:
 app = typer.Typer(help="The patch ledger: what landed, what did not and why, and taking patches back.")
 
 
-@app.command("list", help="List ledger entries, the newest first.")
+@app.command("list")
 def list_(
     run: Annotated[str, typer.Option(help="Only those of this run: its name or UUID.")] = "",
     state: Annotated[str, typer.Option(help="Only those in this state.")] = "",
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List entries."""
+    """List ledger entries, the newest first.
+
+    \b
+    Example:
+      interlock patch list --run night-7 --state committed
+    """
     if state and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
     found = _page(run, (state,) if state else (), limit)
@@ -83,9 +88,14 @@ def list_(
 app.command("quarantined", help=f"The same as `interlock quarantine list`. {LIST_HELP}")(quarantined)
 
 
-@app.command("show", help="Show one entry: its patch, its checks, its way and what became of it.")
+@app.command("show")
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show an entry."""
+    """Show one entry: its patch, its checks, its way and what became of it.
+
+    \b
+    Example:
+      interlock patch show night-7/api/fix^1
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         entry = dict(patches.find(connection, ref))
     if as_json:

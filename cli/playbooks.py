@@ -48,9 +48,14 @@ def pages() -> dict[str, Path]:
     return {page.stem: page for page in sorted(place.glob("*.md")) if page.stem != INDEX}
 
 
-@app.command("list", help="List the playbooks.")
+@app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the pages."""
+    """List the playbooks.
+
+    \b
+    Example:
+      interlock playbook list
+    """
     rows = [{"name": name, "title": page.read_text().splitlines()[0].lstrip("# ")} for name, page in pages().items()]
     if as_json:
         print_json(rows)

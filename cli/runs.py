@@ -94,7 +94,12 @@ def start(
 
 @app.command()
 def check(file: File, as_json: AsJson = False) -> None:
-    """Look for faults in a plan, and say what it comes to. Needs no server."""
+    """Look for faults in a plan, and say what it comes to. Needs no server.
+
+    \b
+    Example:
+      interlock run check plan.yaml
+    """
     plan = read(file)
     if as_json:
         print_json(plan.summary())
@@ -104,7 +109,12 @@ def check(file: File, as_json: AsJson = False) -> None:
 
 @app.command()
 def watch(ref: Ref, timeout: Timeout = 0.0, as_json: AsJson = False) -> None:
-    """Follow a run until it ends; with --json one object a line for each move. Exit code as of `interlock run`."""
+    """Follow a run until it ends; with --json one object a line for each move. Exit code as of `interlock run`.
+
+    \b
+    Example:
+      interlock run watch nightly --json
+    """
     with Client() as client:
         code = follow(_watch(client, ref), timeout_seconds=timeout, as_json=as_json)
     raise typer.Exit(code)
@@ -112,7 +122,12 @@ def watch(ref: Ref, timeout: Timeout = 0.0, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show where a run stands; with --json everything that is known of it."""
+    """Show where a run stands; with --json everything that is known of it.
+
+    \b
+    Example:
+      interlock run show nightly
+    """
     with Client() as client:
         view = _watch(client, ref).view
     if as_json:
@@ -129,7 +144,12 @@ def cancel(
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is applied.")] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a run: what runs is stopped, what has not begun never does. Exit code 2: it had ended already."""
+    """Cancel a run: what runs is stopped, what has not begun never does. Exit code 2: it had ended already.
+
+    \b
+    Example:
+      interlock run cancel nightly --by ann --reason "wrong branch"
+    """
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             run = plans.find_run(connection, ref)
@@ -154,7 +174,12 @@ def resume(
     timeout: Timeout = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run again what a failed or canceled run did not complete: a new run; completed workstreams are carried over."""
+    """Run again what a failed or canceled run did not complete: a new run; completed workstreams are carried over.
+
+    \b
+    Example:
+      interlock run resume nightly --detach
+    """
     with Client() as client:
         run = resume_run(client.runtime, ref, by=by, run_name=name)
         code = _accompany(client, run, detach=detach, timeout=timeout, as_json=as_json)

@@ -1,7 +1,7 @@
 """`interlock up`, `down` and `status`: the servers, the workers and the supervisor that keeps them running."""
 
-import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from cli.output import AsJson, print_json
 from supervisor import daemon, places, report, servers
 from supervisor.home import Home, home_of
 from supervisor.narrate import narrator, spoken
@@ -29,6 +30,7 @@ Examples:
   interlock up                                stay in the foreground
   interlock up --detach                       return when all parts are ready
   interlock up --detach --without beat,flower leave some parts out
+  interlock up --detach --json | jq -r .database_url
   INTERLOCK_TRIGGER_NODES=4 interlock up      more workers
 """
 DOWN_HELP = """Stop everything that `interlock up` started here. Nothing running is fine too.
@@ -60,42 +62,45 @@ def register(app: typer.Typer) -> None:
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once all parts are ready.")] = False,
     without: Annotated[str, typer.Option(help=f"Parts to leave out, separated by commas: {', '.join(KINDS)}.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Start everything."""
-    chosen, left_out, console = settings(), _parts_named(without), Console()
+    chosen, left_out, console = settings(), _parts_named(without), Console(quiet=as_json)
+    tell = partial(_told, chosen) if as_json else partial(_summary, chosen, console)
     if detach:
         _launch(chosen, left_out, console)
-        _summary(chosen, console)
+        tell()
     else:
         watch = narrator(lambda part: console.print(spoken(part), soft_wrap=True, highlight=False, markup=False))
-        supervise(chosen, without=left_out, prepare=PREPARE, watch=watch, ready=lambda: _summary(chosen, console))
+        supervise(chosen, without=left_out, prepare=PREPARE, watch=watch, ready=tell)
         console.print("stopped")
 
 
 def down(
     purge: Annotated[bool, typer.Option("--purge", help="Also delete all data of this home.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Stop everything."""
-    chosen, console = settings(), Console()
+    chosen, console = settings(), Console(quiet=as_json)
     home = home_of(chosen)
     if purge and not yes:
-        typer.confirm(f"Delete the database and everything else Interlock keeps for {home.path}?", abort=True)
+        typer.confirm(f"Delete the database and everything else Interlock keeps for {home.path}?", abort=True, err=True)
     with console.status("stopping") as spinner:
         stopped = daemon.stop(chosen, lambda: spinner.update(_standing(home)))
     console.print("stopped" if stopped else f"nothing is running in {home.path}", soft_wrap=True)
-    if purge:
-        for path in places.purge(home):
-            console.print(f"deleted {path}", soft_wrap=True)
+    deleted = places.purge(home) if purge else []
+    for path in deleted:
+        console.print(f"deleted {path}", soft_wrap=True)
+    if as_json:
+        print_json({"home": home.path, "stopped": stopped, "deleted": deleted})
 
 
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-) -> None:
+def status(as_json: AsJson = False) -> None:
     """Show every part."""
     found = report.status(settings())
     if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2))
+        print_json(found.as_json())
     elif not found.running:
         typer.echo(f"nothing is running in {found.home}. Start it with `interlock up --detach`.")
     else:
@@ -157,6 +162,11 @@ def _summary(chosen: Settings, console: Console) -> None:
         )
     for label, text in lines.items():
         console.print(f"{label:8}{text}", soft_wrap=True, highlight=False)
+
+
+def _told(chosen: Settings) -> None:
+    """What runs, as `status --json` says it."""
+    print_json(report.status(chosen).as_json(), lines=True)  # at once: in the foreground it stays
 
 
 def _table(parts: list[dict[str, Any]]) -> Table:

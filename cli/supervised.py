@@ -21,15 +21,16 @@ Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")]
 Status = Annotated[str, typer.Option(help="Only those in this state.")]
 
 
-def simple(app: typer.Typer, name: str, says: str, act: Callable[[Client, str, Order], Answer]) -> None:
-    """Add a command that takes an order and nothing else."""
+def simple(app: typer.Typer, words: str, says: str, act: Callable[[Client, str, Order], Answer]) -> None:
+    """Add a command that takes an order and nothing else; `words` are what it is called by, after `interlock`."""
 
     def command(
         ref: Ref, reason: Reason = "", by: By = SUPERVISOR, request_id: RequestId = "", as_json: AsJson = False
     ) -> None:
         answer(lambda client: act(client, ref, Order(by, reason or None, request_id)), as_json)
 
-    app.command(name, help=says)(command)
+    example = f"\n\n\b\nExample:\n  interlock {words} REF --request-id ONCE"
+    app.command(words.rpartition(" ")[2], help=says + example)(command)
 
 
 def answer(act: Callable[[Client], Answer], as_json: bool) -> None:

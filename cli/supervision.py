@@ -39,7 +39,12 @@ def create_worker(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Create an idle worker."""
+    """Create an idle worker.
+
+    \b
+    Example:
+      interlock supervise worker create --project 7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11
+    """
     order = Order(by, None, request_id)
     answer(lambda c: Supervisor(c).create(project, workspace_id=workspace or None, order=order), as_json)
 
@@ -53,7 +58,12 @@ def start_worker(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Give an idle worker its task."""
+    """Give an idle worker its task.
+
+    \b
+    Example:
+      interlock supervise worker start w_1a2b --resource gpu-0
+    """
     order = Order(by, reason or None, request_id)
     answer(lambda c: Supervisor(c).start(ref, order, resources=resource), as_json)
 
@@ -67,7 +77,12 @@ def resume_worker(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let a paused worker go on."""
+    """Let a paused worker go on.
+
+    \b
+    Example:
+      interlock supervise worker resume w_1a2b
+    """
     order = Order(by, reason or None, request_id)
     answer(lambda c: Supervisor(c).resume(ref, order, resources=resource), as_json)
 
@@ -81,7 +96,12 @@ def fail_worker(
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say that a running worker met an error that cannot be retried."""
+    """Say that a running worker met an error that cannot be retried.
+
+    \b
+    Example:
+      interlock supervise worker fail w_1a2b --error "out of memory"
+    """
     order = Order(by, reason or None, request_id)
     answer(lambda c: Supervisor(c).fail(ref, order, error=error or None), as_json)
 
@@ -101,16 +121,31 @@ def recover(
     recovered(lambda c: recover_worker(c, ref, kind, order, error=error or None), as_json)
 
 
-simple(workers, "pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order))
 simple(
-    workers, "complete", "Say that all its tasks are done.", lambda c, ref, order: Supervisor(c).complete(ref, order)
+    workers, "supervise worker pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order)
 )
-simple(workers, "terminate", "Stop a worker by force.", lambda c, ref, order: Supervisor(c).terminate(ref, order))
+simple(
+    workers,
+    "supervise worker complete",
+    "Say that all its tasks are done.",
+    lambda c, ref, order: Supervisor(c).complete(ref, order),
+)
+simple(
+    workers,
+    "supervise worker terminate",
+    "Stop a worker by force.",
+    lambda c, ref, order: Supervisor(c).terminate(ref, order),
+)
 
 
 @workers.command("show")
 def show_worker(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a supervised worker."""
+    """Show a supervised worker.
+
+    \b
+    Example:
+      interlock supervise worker show w_1a2b
+    """
     detail(lambda client: Supervisor(client).show(ref), as_json)
 
 
@@ -120,5 +155,10 @@ def list_workers(
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest supervised workers."""
+    """List the newest supervised workers.
+
+    \b
+    Example:
+      interlock supervise worker list --status RUNNING
+    """
     newest("supervised_worker", lambda c: Supervisor(c).newest(status=status or None, limit=limit), status, as_json)

@@ -52,9 +52,9 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("create", help=CREATE_HELP)(create)
     app.command("fire", help=FIRE_HELP)(fire)
-    app.command("show", help="Show an instance: state, legal triggers, links, requests and effects.")(show)
-    app.command("history", help="Show every move an instance made, oldest first, with its hash chain.")(history)
-    app.command("list", help="List the newest instances.")(list_)
+    app.command("show")(show)
+    app.command("history")(history)
+    app.command("list")(list_)
     app.command("watch", help=WATCH_HELP)(watch)
 
 
@@ -133,7 +133,12 @@ def _say(ref: str, receipt: Receipt) -> None:
 
 
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show an instance."""
+    """Show an instance: state, legal triggers, links, requests and effects.
+
+    \b
+    Example:
+      interlock show S-1; interlock show story/S-1 --json | jq .legal
+    """
     with Client() as client:
         found = client.show(ref)
     if as_json:
@@ -158,7 +163,12 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 
 
 def history(ref: Ref, as_json: AsJson = False) -> None:
-    """Show an instance's events."""
+    """Show every move an instance made, oldest first, with its hash chain.
+
+    \b
+    Example:
+      interlock history S-1 --json | jq -r '.[].trigger'
+    """
     with Client() as client:
         events = [_event(event) for event in client.history(ref)]
     if as_json:
@@ -179,7 +189,12 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List instances."""
+    """List the newest instances.
+
+    \b
+    Example:
+      interlock list --type story --state review
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         states = _states(client, type_, state) if type_ or state else []
         found = [dict(row) for row in instances.page(connection, type_=type_ or None, states=states, limit=limit)]

@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,7 @@ from supervisor import places, strays
 
 LEFT = pytest.StashKey[list[str]]()
 ROOTS = pytest.StashKey[tuple[str, ...]]()
+LAST = -1000  # after multiprocessing deleted its own directory in ours
 GRACE_SECONDS = 15.0  # processes of xdist, and fork servers, end a moment after the last test
 
 
@@ -34,7 +35,7 @@ def begin(config: pytest.Config) -> None:
     root = own if config.option.basetemp else os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", own)
     config.stash[ROOTS] = (own, str(config.option.basetemp or root))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: cleanups are run
-    config.add_cleanup(partial(shutil.rmtree, own, ignore_errors=True))
+    Finalize(None, shutil.rmtree, (own,), {"ignore_errors": True}, LAST)
 
 
 def finish(session: pytest.Session) -> None:
@@ -63,10 +64,16 @@ def _processes(roots: tuple[str, ...]) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             told = process.environ()
-            if process.pid != os.getpid() and any(
+            if not _ends_with_us(process) and any(
                 told.get(name, "").startswith(roots) for name in ("TMPDIR", strays.MARK)
             ):
                 yield process
+
+
+def _ends_with_us(process: psutil.Process) -> bool:
+    """This process itself, and what multiprocessing keeps for as long as it lives."""
+    kept = process.ppid() == os.getpid() and any("from multiprocessing." in word for word in process.cmdline())
+    return kept or process.pid == os.getpid()
 
 
 def _words(process: psutil.Process) -> str:

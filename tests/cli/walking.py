@@ -1,0 +1,50 @@
+"""Every command there is, and words it could be said with."""
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from cli.commands import MODULES, loaded
+
+NOBODY = "no-such-thing"
+PROJECT = "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11"
+KINDS = {UUID: PROJECT, int: "1", float: "1"}
+Words = tuple[str, ...]
+
+
+def every_command() -> Iterator[tuple[Words, Any]]:
+    """(its words, itself) of every command that is no group."""
+    for name in MODULES:
+        yield from _below((name,), loaded(name))
+
+
+def _below(words: Words, command: Any) -> Iterator[tuple[Words, Any]]:
+    if hasattr(command, "commands"):
+        for name, each in command.commands.items():
+            yield from _below((*words, name), each)
+    else:
+        yield words, command
+
+
+def options(command: Any) -> set[str]:
+    """The names of all its options."""
+    return {name for each in command.params for name in each.opts}
+
+
+def said(words: Words, command: Any, file: Path) -> Words:
+    """A whole command line: what it cannot do without, and of that nothing exists; `file` where it reads one."""
+    needed = [each for each in command.params if each.required or each.param_type_name == "argument"]
+    arguments = [_value(each, file) for each in needed if each.param_type_name == "argument"]
+    flags = [
+        word for each in needed if each.param_type_name != "argument" for word in (each.opts[0], _value(each, file))
+    ]
+    return (*words, *flags, *arguments)
+
+
+def _value(parameter: Any, file: Path) -> str:
+    wanted = parameter.type_descriptor.annotation
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return str(next(iter(wanted)).value)
+    return str(file) if wanted in (Path, list[Path]) else KINDS.get(wanted, NOBODY)
