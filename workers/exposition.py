@@ -48,7 +48,7 @@ def make_app(runtime: Runtime) -> Callable[[dict[str, Any], Respond], Iterable[b
             case "/metrics":
                 try:
                     return metrics(environ, respond)
-                except SQLAlchemyError as error:
+                except (SQLAlchemyError, InterlockError) as error:  # it is away, or nothing runs here yet
                     reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
                     log.warning("scrape_failed", error=reason)
                     respond("503 Service Unavailable", list(PLAIN))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.request import urlopen
@@ -19,6 +20,7 @@ from workers.client import Client
 from workers.metrics import METRICS, Counters
 from workers.relay import relay
 from workers.runtime import Runtime
+from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 
@@ -90,6 +92,13 @@ def test_a_database_that_is_away_is_a_503_and_the_exporter_lives(
         assert asked(url, "/metrics") == (503, b"the database does not answer: ")
         assert asked(url, "/healthcheck") == (200, b"OK\n")
         assert asked(url, "/admin")[0] == 404
+
+
+def test_an_exporter_where_nothing_runs_yet_says_so(tmp_path: Path) -> None:
+    nowhere = Runtime(Settings(home=tmp_path / "h", database_url=None, broker_url=None))
+    with served(nowhere) as url:
+        assert asked(url, "/metrics") == (503, b"the database does not answer: ")
+    nowhere.close()
 
 
 def asked(url: str, path: str) -> tuple[int, bytes]:
