@@ -1,7 +1,7 @@
 """How the commands on supervised workers and jobs ask and answer; a refusal says what is legal there, and 409."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -11,6 +11,8 @@ from workers.client import Client
 from workers.supervision.acting import SUPERVISOR, Answer, Order
 from workers.supervision.recovery import RETRIES, Recovery
 from workflows.errors import BadInput, IllegalTransition
+
+Came = TypeVar("Came", Answer, Recovery)
 
 Ref = Annotated[str, typer.Argument(help="Its entity id or UUID.")]
 By = Annotated[str, typer.Option(help="Who wants it.")]
@@ -35,13 +37,8 @@ def simple(app: typer.Typer, words: str, says: str, act: Callable[[Client, str, 
 
 def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
     """Do it and say what it came to; a refusal says the state, what is legal there, and 409."""
-    with Client() as client:
-        try:
-            came = act(client)
-        except IllegalTransition as refusal:
-            raise typer.Exit(_refused(refusal, as_json)) from refusal
+    came = _done(act, as_json)
     if as_json:
-        print_json(came)
         return
     said, again = came.response, " (said before)" if came.replayed else ""
     moved = f"{said['from']} → {said['to']}" if "from" in said else said["to"]
@@ -52,6 +49,16 @@ def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
 
 def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:
     """Recover and say what was done; a refusal as in `answer`."""
+    came = _done(act, as_json)
+    if as_json:
+        return
+    how = f" ({came.attempt} of {RETRIES})" if came.attempt else ""
+    how += f", {came.replacement['entity_id']} in its worker's place" if came.replacement else ""
+    console.print(f"{came.subject['entity_id']}: {came.action}{how}, now [bold]{came.subject['status']}[/]")
+
+
+def _done(act: Callable[[Client], Came], as_json: bool) -> Came:
+    """What it came to, printed where JSON is asked for; a refusal ends the command."""
     with Client() as client:
         try:
             came = act(client)
@@ -59,10 +66,7 @@ def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:
             raise typer.Exit(_refused(refusal, as_json)) from refusal
     if as_json:
         print_json(came)
-        return
-    how = f" ({came.attempt} of {RETRIES})" if came.attempt else ""
-    how += f", {came.replacement['entity_id']} in its worker's place" if came.replacement else ""
-    console.print(f"{came.subject['entity_id']}: {came.action}{how}, now [bold]{came.subject['status']}[/]")
+    return came
 
 
 def _refused(refusal: IllegalTransition, as_json: bool) -> int:
