@@ -18,10 +18,10 @@ from sqlalchemy.orm import Session
 from uuid_utils.compat import uuid7
 
 from db import migrate, requests, rounds
-from db.connect import make_engine, transaction
+from db.connect import collided, make_engine, transaction
 from tests import databases
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, trail
-from workers import sweeping
+from workers import sweeping, unit
 from workers.client import Client, NotSettled
 from workers.firing import Firing
 from workers.runtime import Runtime
@@ -160,9 +160,11 @@ def _shuffled(caller: int, burst: int, size: int) -> list[str]:
 
 
 def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_answered(
-    make_runtime: Callable[..., Runtime], story: UUID, dba: "psycopg.Connection[Any]"
+    make_runtime: Callable[..., Runtime], story: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for another who waits for him: not one of them is stopped by PostgreSQL and has to try again."""
+    stopped: list[BaseException] = []
+    monkeypatch.setattr(unit, "collided", lambda error: stopped.append(error) or collided(error))
     clients = [Client(make_runtime()) for _ in range(8)]
 
     def fire(caller: int, burst: int) -> int:
@@ -170,7 +172,7 @@ def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_ans
         return sum(not receipt.replayed for receipt in clients[caller].fire_many(wanted))
 
     assert _all_at_once(8, 6, fire) == [40] * 6
-    assert _deadlocks(dba) == 0
+    assert stopped == []
 
 
 def test_many_who_create_the_same_instances_each_in_an_order_of_its_own_are_all_answered(
@@ -186,14 +188,6 @@ def test_many_who_create_the_same_instances_each_in_an_order_of_its_own_are_all_
         )
 
     assert _all_at_once(6, 2, create) == [40] * 2
-
-
-def _deadlocks(dba: "psycopg.Connection[Any]") -> int:
-    """How often PostgreSQL has stopped somebody in this database; counted a second after the fact, at most."""
-    time.sleep(1.1)
-    found = dba.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
-    assert found is not None
-    return int(found[0])
 
 
 def test_what_is_enqueued_in_the_callers_session_commits_with_its_data(
