@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from cli import override_list
 from cli.compensation import Mended, PlanFile, read_plan_file
 from cli.ending import ending_well
 from cli.output import AsJson, console, print_json
@@ -238,3 +239,4 @@ def rollback_patch_(
 
 app.command("drop-patch", help=DROP)(_simple(drop_patch))
 app.command("reset-breaker", help=RESET_BREAKER)(_simple(reset_breaker))
+override_list.register(app)

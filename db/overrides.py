@@ -90,6 +90,12 @@ def forget_owed(connection: Connection, run_id: UUID, *, only: UUID | None = Non
     connection.exec_driver_sql(sql("forget_owed"), {"run": run_id, "only": only})
 
 
+def newest(connection: Connection, *, hours: int, by: str | None, limit: int) -> Sequence[RowMapping]:
+    """The moves that operators (or one of them) made by hand in the last `hours`, the newest first."""
+    given = {"hours": hours, "by": by, "limit": limit}
+    return connection.exec_driver_sql(sql("override_list"), given).mappings().all()
+
+
 def _lose_gates(connection: Connection, run_id: UUID) -> None:
     def ids(query: Any) -> list[UUID]:
         return list(connection.execute(query).scalars())

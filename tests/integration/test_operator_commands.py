@@ -131,6 +131,14 @@ def test_an_override_is_tried_done_and_refused(land: Landscape) -> None:
         "ann",
         "seen to it",
     )
+    (listed,) = answer(settings, "override", "list")
+    assert (listed["operator"], listed["entity_id"], listed["to_state"], listed["reason"]) == (
+        "ann",
+        "demo/w/bad^1",
+        "dropped",
+        "seen to it",
+    )
+    assert answer(settings, "override", "list", "--by", "bob") == []
     again = answer(settings, "override", "drop-patch", str(bad), *WHY, code=2)
     assert "legal there: nothing, it is finished" in again["message"]
     assert "no patch_ledger" in answer(settings, "override", "drop-patch", str(land.run), *WHY, code=2)["message"]

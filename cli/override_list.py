@@ -1,0 +1,39 @@
+"""`interlock override list`: what operators did by hand."""
+
+from typing import Annotated
+
+import typer
+
+from cli.output import AsJson, print_json, print_table
+from db import overrides
+from db.connect import transaction
+from workers.client import Client
+
+HELP = """List what operators moved by hand, the newest first, a line for each move.
+
+\b
+Examples:
+  interlock override list
+  interlock override list --hours 168 --by ada --json | jq -r '.[].reason'
+"""
+COLUMNS = ("transitioned_at", "operator", "entity_type", "entity_id", "from_state", "to_state", "reason")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("list", help=HELP)(list_)
+
+
+def list_(
+    hours: Annotated[int, typer.Option(min=1, max=87_600, help="How far to look back.")] = 24,
+    by: Annotated[str | None, typer.Option(help="Only this operator's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List overrides."""
+    with Client() as client, transaction(client.runtime.database) as connection:
+        found = [dict(row) for row in overrides.newest(connection, hours=hours, by=by, limit=limit)]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(f"moves by hand in the last {hours} h", found, COLUMNS)
