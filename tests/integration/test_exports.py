@@ -316,6 +316,18 @@ GOOD = (
         (b"x" * 3_000, ["1: longer than"]),
         (gzip.compress(GOOD % b"")[:60], ["1: the packed file ends or is damaged here"]),
     ],
+    ids=[
+        "nothing",
+        "byte order mark",
+        "binary",
+        "nested deeply",
+        "too many digits",
+        "no number",
+        "last line cut",
+        "long line",
+        "long last line",
+        "packed and cut",
+    ],
 )
 def test_whatever_a_file_holds_is_a_finding_and_no_fault(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: list[str]
