@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from supervisor.home import Home
-from workflows.errors import AlreadyRunning, InterlockError
+from workflows.errors import AlreadyRunning, OthersHome
 
 BORROWED_TRIES = 10
 
@@ -43,7 +43,7 @@ def holder(home: Home) -> int | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise InterlockError(f"{home.lock} belongs to another user; run as the one who started it") from None
+        raise OthersHome(home.lock) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from supervisor import ports
 from supervisor.home import Home, write_atomically
 from workers.settings import Settings
-from workflows.errors import InterlockError
+from workflows.errors import InterlockError, OthersHome
 
 FLOWER_USER = "interlock"
 Place = Callable[[str, str | None], Path]
@@ -48,6 +48,8 @@ def load(home: Home) -> Servers:
         return Servers(**{key: value for key, value in content.items() if key in known})
     except FileNotFoundError:
         return Servers()
+    except PermissionError as refused:
+        raise OthersHome(home.servers) from refused
     except (OSError, ValueError, AttributeError) as unreadable:
         raise InterlockError(
             f"{home.servers} cannot be read ({unreadable}). It holds the database's password: restore it."

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from workflows.errors import BadInput, NotRunning
+from workflows.errors import BadInput, NotRunning, OthersHome
 
 SERVERS_FILE = "servers.json"
 REDIS = ("redis://", "rediss://", "unix://")
@@ -199,6 +199,8 @@ class Settings(BaseSettings):
     def _embedded(self, key: str) -> str:
         try:
             return str(json.loads(self.servers_file.read_text())[key])
+        except PermissionError as refused:
+            raise OthersHome(self.servers_file) from refused
         except (OSError, ValueError, KeyError, TypeError) as missing:
             raise NotRunning(self.home.absolute()) from missing
 

@@ -75,6 +75,13 @@ class BadInput(Refused):
     """A value could not be read; the message names where and what was expected."""
 
 
+class OthersHome(InterlockError):
+    """A data directory is somebody else's. Run as the user who said `interlock up`, or name another INTERLOCK_HOME."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"{file} belongs to another user; run as the one who started it, or set INTERLOCK_HOME")
+
+
 class NotRunning(InterlockError):
     """No servers are known. Start them with `interlock up`, or set DATABASE_URL and BROKER_URL."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -21,7 +22,7 @@ from supervisor.embedded import CELERY_PARTS, running
 from tests.homes import Place, open_directory, place
 from tests.waiting import eventually
 from workers.settings import Settings
-from workflows.errors import AlreadyRunning, ServerFault
+from workflows.errors import AlreadyRunning, OthersHome, ServerFault
 
 pytestmark = pytest.mark.integration
 NO_DATABASE = "postgresql://me@db.example/mine"  # one of the user's own: ours is not started
@@ -199,6 +200,23 @@ def test_data_of_a_deleted_home_is_set_aside_not_opened_nor_deleted(closed: Plac
     closed.home.servers.unlink()
     closed.start(database_url=NO_DATABASE)
     assert len(list(places.OUTSIDE.glob(f"{closed.home.tag}-*/valkey"))) == 1
+
+
+@as_root
+def test_a_home_of_another_user_is_called_that_and_not_empty(up: Place) -> None:
+    asked = (
+        lambda: up.known, lambda: report.status(up.settings()), lambda: daemon.stop(up.settings()),
+        lambda: up.settings().resolved_database_url(),
+    )  # fmt: skip
+    nobody = pwd.getpwnam("nobody").pw_uid
+    for ask in asked:
+        os.seteuid(nobody)
+        try:
+            with pytest.raises(OthersHome, match="another user"):
+                ask()
+        finally:
+            os.seteuid(0)
+    assert report.status(up.settings()).ready
 
 
 @as_root
