@@ -221,7 +221,8 @@ def _crew(runtime: Runtime) -> Iterator[Finding]:
         unservable = roster.unservable(connection, waited_seconds=LATE_SECONDS, limit=STARVING)
     for row in starving:
         says = f"worker {row['name']} is alive but takes nothing: {row['task']} has waited {row['seconds']:.0f} s"
-        yield Finding("crew", "warn", says, "restart it, or `interlock worker shutdown` it")
+        cure = f"restart its process: `interlock worker show {row['name']}` has its host and pid"
+        yield Finding("crew", "warn", says, cure)
     if states.get("unresponsive"):
         says = f"{states['unresponsive']} workers do not answer; what they held was given back"
         yield Finding("crew", "warn", says, "interlock worker list --state unresponsive")
