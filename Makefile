@@ -1,4 +1,4 @@
-# Everything a person or CI runs. Only Python >= 3.11 (with pip), make and git are assumed.
+# Everything a person or CI runs. Only Python >= 3.11 (with pip) and make are assumed, and git where there are patches.
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait for servers more than they compute: three processes, each with servers of its own, keep two cores busy.
