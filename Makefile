@@ -1,9 +1,8 @@
 # Everything a person or CI runs. Only Python >= 3.11 (with pip) and make are assumed, and git where there are patches.
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests wait for servers more than they compute: three processes, each with servers of its own, keep two cores busy. Those of
-# the chaos and of the command line stay together: each needs a whole installation, which costs an eighth of a core at rest.
-PYTEST_ARGS ?= -n 3 --dist loadgroup
+# Tests wait for servers more than they compute: three processes, each with servers of its own, keep two cores busy.
+PYTEST_ARGS ?= -n 3
 
 .PHONY: setup up demo test check bench lock clean
 
