@@ -9,8 +9,6 @@ from sqlalchemy import Connection, RowMapping, text
 from db.connect import sql
 from db.snapshot import Snapshot
 
-ANCHOR_LOCK = 0x1E71_0C4C  # one at a time, in a transaction
-
 
 class Head(NamedTuple):
     """An instance's newest event when an anchor was made; seq 0 is its birth."""

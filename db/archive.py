@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, DateTime, MetaData, RowMapping, Table
 from sqlalchemy.dialects.postgresql import JSONB
 
 from db.connect import sql
-from db.tables import instances, links, transitions
+from db.tables import instances, transitions
 
 ARCHIVE = MetaData(schema="archive")  # apart: alembic compares the tables of one schema
 
@@ -21,7 +21,6 @@ def _like(table: Table, *more: Column[Any]) -> Table:
 
 archived_instances = _like(instances, Column("archived_at", DateTime(timezone=True)))
 archived_transitions = _like(transitions)
-archived_links = _like(links)
 records = Table(
     "records",
     ARCHIVE,

@@ -1,7 +1,7 @@
 """Plans as they were submitted, the texts of their patches, and the runs that carry them out."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, Select, insert, or_, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
-from db.run import among
 from db.tables import instances
 from db.typed_tables import patches, plans, runs, tasks, workstreams
 from workflows.errors import AmbiguousInstance, UnknownInstance
@@ -104,9 +103,3 @@ def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
         .where(workstreams.c.run_id == run_id)
     )
     return connection.execute(query).mappings().all()
-
-
-def patch_texts(connection: Connection, patch_ids: Iterable[str]) -> dict[str, str]:
-    """Patch id -> text, of those known."""
-    query = select(patches.c.patch_id, patches.c.body).where(among(patches.c.patch_id, patch_ids))
-    return {row.patch_id: row.body for row in connection.execute(query)}

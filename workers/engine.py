@@ -151,9 +151,16 @@ class Applier:
         self.deprecations.tell(connection, lane, ledger.events, ledger.settled)
         ledger.write(connection)
         left = any(standing.halted and standing.id not in ledger.failures for standing in standings.values())
-        done = Round(len(due), left, ledger.announced, ledger.woken, ledger.effects_due, ledger.settled, spans)
-        done.lines = [_line(lane, due, ledger)]
-        return done
+        return Round(
+            taken=len(due),
+            left=left,
+            moves=ledger.announced,
+            woken=ledger.woken,
+            effects_due=ledger.effects_due,
+            settled=ledger.settled,
+            spans=spans,
+            lines=[_line(lane, due, ledger)],
+        )
 
     def _alone(self, lane: int, limit: int, only: UUID | None = None) -> Round:
         with transaction(self.database) as connection:

@@ -1,7 +1,7 @@
 """What was committed after a backup was taken, as far as somebody was told of it: the journal, the Redis stream."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -103,8 +103,3 @@ def _journaled(event: dict[str, Any]) -> Told:
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def entities(events: Sequence[Told]) -> dict[str, str]:
-    """Entity -> the state it had come to, of lost events."""
-    return {each.entity: each.to_state for each in events}
