@@ -26,11 +26,6 @@ Dba = "psycopg.Connection[Any]"
 TO_THE_END = ("design_complete", "start_coding", "submit_pr", "approve", "tests_pass")
 
 
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
-
-
 # What moves -------------------------------------------------------------------------------------------------------
 
 

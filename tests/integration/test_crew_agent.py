@@ -21,11 +21,6 @@ from workflows.errors import BadInput, UnknownInstance
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def site(client: Client, project: Any) -> Site:
-    return Site(client, project)
-
-
 def agent_of(runtime: Runtime, **said: Any) -> Agent:
     return Agent("agent-7", runtime=runtime, **said)
 

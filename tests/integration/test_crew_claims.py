@@ -22,11 +22,6 @@ pytestmark = pytest.mark.integration
 DONE = Report("execution_completed", {"exit_code": 0})
 
 
-@pytest.fixture
-def site(client: Client, project: UUID) -> Site:
-    return Site(client, project)
-
-
 def take(runtime: Runtime, worker: UUID) -> Claim:
     """Claim; something must fit."""
     claim = claims.take(runtime, worker)

@@ -24,11 +24,6 @@ DONE = Report("execution_completed", {"exit_code": 0})
 
 
 @pytest.fixture
-def site(client: Client, project: Any) -> Site:
-    return Site(client, project)
-
-
-@pytest.fixture
 def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], None]:
     def run() -> None:
         dba.execute("DELETE FROM sweeps")

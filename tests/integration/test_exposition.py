@@ -25,13 +25,6 @@ from workers.settings import Settings
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def stories(client: Client, project: UUID) -> list[UUID]:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
-    client.create_many(births)
-    return [birth.id for birth in births]
-
-
 @contextmanager
 def served(runtime: Runtime) -> Iterator[str]:
     """The exporter's address, while the block runs."""

@@ -6,16 +6,10 @@ import psycopg
 import pytest
 
 from tests.running import Stage
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 BAD, GOOD = {"exit_code": 1}, {"exit_code": 0}
-
-
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
 
 
 def test_a_task_does_not_wait_for_a_gate_of_a_skipped_workstream(stage: Stage) -> None:

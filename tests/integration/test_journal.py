@@ -38,13 +38,6 @@ CANONICAL = (
 
 
 @pytest.fixture
-def stories(client: Client, project: UUID) -> list[UUID]:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
-    client.create_many(births)
-    return [birth.id for birth in births]
-
-
-@pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return tmp_path / "state"
 

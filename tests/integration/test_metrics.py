@@ -38,13 +38,6 @@ Dba = "psycopg.Connection[Any]"
 
 
 @pytest.fixture
-def stories(client: Client, project: UUID) -> list[UUID]:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
-    client.create_many(births)
-    return [birth.id for birth in births]
-
-
-@pytest.fixture
 def own(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
     """A client that knows `turnstile`, whose guard can break, and gives up after two attempts."""
     runtime = make_runtime(definitions=OWN, max_attempts=2)

@@ -29,11 +29,6 @@ TRIED = Order("ann", "would it?", dry_run=True)
 DONE = Report("execution_completed", {"exit_code": 0})
 
 
-@pytest.fixture
-def site(client: Client, project: UUID) -> Site:
-    return Site(client, project)
-
-
 @pytest.mark.parametrize("override", [complete_task, fail_task, reset_task, skip_step])
 def test_who_holds_the_task_loses_it_and_is_free_again(
     runtime: Runtime, client: Client, site: Site, dba: Dba, override: Any

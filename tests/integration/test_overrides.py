@@ -26,11 +26,6 @@ BY_HAND = Order("ann", "seen to it myself")
 TRIED = Order("ann", "would it?", dry_run=True)
 
 
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
-
-
 def last(stage: Stage, name: str) -> Any:
     return stage.client.history(stage.ids[name])[-1]
 

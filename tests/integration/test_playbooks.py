@@ -58,11 +58,6 @@ def whoever_runs_this_is_an_operator(request: pytest.FixtureRequest) -> None:
 # Workstreams and tasks -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
-
-
 def run_late(stage: Stage, name: str) -> None:
     """Begin a task that has run for an hour."""
     stage.begin(name)

@@ -33,13 +33,6 @@ INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from
 SELECT gen_random_uuid(), %(id)s, version, '1.0.0', 'analysis', 'blocked', 'block' FROM moved"""
 
 
-@pytest.fixture
-def stories(client: Client, project: UUID) -> list[UUID]:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
-    client.create_many(births)
-    return [birth.id for birth in births]
-
-
 def carried(runtime: Runtime, maxlen: int = 1_000) -> int:
     assert runtime.redis is not None
     return relay(runtime.database, [Stream(runtime.redis, maxlen=maxlen)])

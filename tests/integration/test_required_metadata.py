@@ -17,11 +17,6 @@ Said = dict[str, Any]
 
 
 @pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
-
-
-@pytest.fixture
 def walker(runtime: Runtime, dba: Dba) -> Walker:
     return Walker(runtime, dba)
 

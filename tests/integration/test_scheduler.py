@@ -3,15 +3,9 @@
 import pytest
 
 from tests.running import Stage
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
-
-
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
 
 
 def test_a_run_of_two_workstreams_succeeds(stage: Stage) -> None:

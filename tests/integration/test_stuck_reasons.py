@@ -25,16 +25,6 @@ Dba = "psycopg.Connection[Any]"
 HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 
-@pytest.fixture
-def site(client: Client, project: UUID) -> Site:
-    return Site(client, project)
-
-
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
-
-
 def test_a_run_that_nobody_started_is_started(stage: Stage, runtime: Runtime) -> None:
     stage.submit({"w": {}}, {"t": {"workstream": "w"}})
     stage.settle()

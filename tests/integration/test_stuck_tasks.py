@@ -22,16 +22,6 @@ Dba = "psycopg.Connection[Any]"
 HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 
-@pytest.fixture
-def site(client: Client, project: UUID) -> Site:
-    return Site(client, project)
-
-
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    return Stage(runtime, dba)
-
-
 def test_a_running_task_names_its_worker_and_is_given_to_another(runtime: Runtime, client: Client, site: Site) -> None:
     (task,) = site.queue()
     claims.take(runtime, hand(runtime, "W"))
