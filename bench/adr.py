@@ -13,7 +13,7 @@ from bench import adr010
 from bench.effort import Effort
 from bench.empty import drained
 from bench.finding import Bar, Finding, interleaved
-from bench.nodes import interlock_node, plain_node
+from bench.nodes import interlock_nodes, plain_node
 from bench.plant import CYCLES, INSTANCES, PATIENCE_SECONDS, POLL_SECONDS, Plant, turns
 from bench.progress import Rounds
 from bench.stage import Stage
@@ -25,7 +25,7 @@ WARM_UP = 2 * INSTANCES  # both lead-in triggers of each story
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     """Both with one producer sending one message a trigger, 500 stories, and a node of two pool processes."""
     ours, theirs = stage.side("adr_ours"), stage.side("adr_theirs", empty=True)
-    with interlock_node(stage, ours), plain_node(stage, "bench.adr010", theirs):
+    with interlock_nodes(stage, ours), plain_node(stage, "bench.adr010", theirs):
         plant, printed = Plant(stage, ours, "story"), Printed(theirs)
         plant.populate()
         sent = effort.adr_steps
@@ -41,7 +41,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             "/s",
             *figures,
             bar=Bar("≥", 2.0),
-            note=f"{sent:,} a round, stories between implementation and review, one producer, prefork -c 2 each",
+            note=f"{sent:,} a round, stories between implementation and review, one producer, two nodes : prefork -c 2",
         )
     ]
 

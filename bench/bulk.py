@@ -3,7 +3,7 @@
 from bench import pgbench
 from bench.effort import Effort
 from bench.finding import Bar, Finding, interleaved
-from bench.nodes import interlock_node
+from bench.nodes import interlock_nodes
 from bench.plant import Plant
 from bench.progress import Rounds
 from bench.stage import Stage
@@ -15,7 +15,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     """Ours: accept in batches, decide, apply in batches. Theirs: the better of two and four clients."""
     ours, theirs = stage.side("bulk"), stage.side("bulk_pgbench")
     pgbench.populate(theirs.database_url)
-    with interlock_node(stage, ours):
+    with interlock_nodes(stage, ours):
         plant = Plant(stage, ours)
         plant.populate()
         fired, seconds = effort.bulk, effort.pgbench_seconds

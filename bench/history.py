@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from bench import past
 from bench.effort import Effort
 from bench.finding import Bar, Finding, interleaved
-from bench.nodes import interlock_node
+from bench.nodes import interlock_nodes
 from bench.plant import CYCLES, INSTANCES, Plant
 from bench.progress import Rounds
 from bench.stage import Stage
@@ -21,7 +21,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         plants = [Plant(stage, side) for side in (deep, empty)]
         for plant, side in zip(plants, (deep, empty), strict=True):
             stack.callback(plant.close)
-            stack.enter_context(interlock_node(stage, side))
+            stack.enter_context(interlock_nodes(stage, side))
         spread = ids[:: max(1, len(ids) // INSTANCES)][:INSTANCES]
         plants[0].take_over(spread, (), CYCLES["pr_review"][1])
         plants[1].populate(len(spread))

@@ -17,7 +17,7 @@ from redis import Redis
 from bench.effort import Effort
 from bench.empty import SLOT, Empty, open_slots, stamp
 from bench.finding import Bar, Finding
-from bench.nodes import interlock_node, plain_node
+from bench.nodes import interlock_nodes, plain_node
 from bench.plant import Plant
 from bench.progress import Rounds
 from bench.stage import Stage
@@ -36,7 +36,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     slots, notes = stage.home.path / "slots", stage.home.path / "notes"
     slots.write_bytes(bytes(SLOT.size * each_round * rounds.number))
     notes.write_bytes(bytes(SLOT.size))
-    with interlock_node(stage, ours, notes=notes), plain_node(stage, "bench.empty", theirs, slots):
+    with interlock_nodes(stage, ours, notes=notes), plain_node(stage, "bench.empty", theirs, slots):
         plant, empty = Plant(stage, ours), Empty(theirs.broker_url)
         plant.populate()
         plant.single(WARM_UP)

@@ -7,7 +7,7 @@ import psutil
 
 from bench.effort import Effort
 from bench.finding import Bar, Finding
-from bench.nodes import interlock_node, resident_bytes
+from bench.nodes import interlock_nodes, resident_bytes
 from bench.plant import Plant
 from bench.progress import Rounds
 from bench.stage import Stage
@@ -27,16 +27,16 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
 
 def _crowd(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     side = stage.side("memory")
-    with interlock_node(stage, side) as node:
+    with interlock_nodes(stage, side) as nodes:
         plant = Plant(stage, side)
         plant.populate()
         plant.bulk(WARM_UP)  # pools, caches and statements are as large as they get
-        before, here, objects = resident_bytes(node), _own_bytes(), _objects()
+        before, here, objects = resident_bytes(nodes), _own_bytes(), _objects()
         rounds.say(f"creating and moving {effort.crowd:,} instances")
         plant.populate(effort.crowd)
         plant.bulk(effort.crowd)
         plant.forget()
-        after, here_after, more = resident_bytes(node), _own_bytes(), _objects() - objects
+        after, here_after, more = resident_bytes(nodes), _own_bytes(), _objects() - objects
         plant.close()
     says = f"{effort.crowd:,} instances created and moved : before"
     return [
@@ -58,16 +58,16 @@ def _replay(stage: Stage, rounds: Rounds) -> list[Finding]:
     if not REPLAYED.exists():
         return [Finding("memory.replay", says, "MiB", note=f"skipped: {REPLAYED} is not there")]
     side = stage.side("memory_replay")
-    with interlock_node(stage, side) as node:
+    with interlock_nodes(stage, side) as nodes:
         plant = Plant(stage, side)
         plant.populate()
         plant.bulk(WARM_UP)
         plant.close()
-        before = resident_bytes(node)
+        before = resident_bytes(nodes)
         rounds.say("replaying pull requests")
         with Client(Runtime(stage.settings(side))) as client:
             replay(client, REPLAYED, reviewer="bench", progress=lambda *_: None, patience_seconds=PATIENCE_SECONDS)
-        after = resident_bytes(node)
+        after = resident_bytes(nodes)
     return [Finding("memory.replay", says, "MiB", _mib(after), _mib(before), Bar("≤", 1.2))]
 
 

@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,25 +19,28 @@ from supervisor.servers import Servers
 
 ROOT = Path(__file__).parents[1]
 READY_SECONDS = 30.0
-PROCESSES = 2  # Interlock's default for a trigger node; the other side gets the same
+PROCESSES = 2  # as many as Interlock has nodes of one process by default
 BROKER, DATABASE, SLOTS = "BENCH_BROKER_URL", "BENCH_DATABASE_URL", "BENCH_SLOTS"
 
 
 @contextmanager
-def interlock_node(stage: Stage, servers: Servers, *, notes: Path | None = None) -> Iterator[Child]:
-    """The trigger node of `interlock up`: `celery -A workers.main:app worker -Q triggers,sweeps -c 2 -E`.
+def interlock_nodes(stage: Stage, servers: Servers, *, notes: Path | None = None) -> Iterator[list[Child]]:
+    """The trigger nodes of `interlock up`, each `celery -A workers.main:app worker -Q triggers,sweeps --pool solo -E`.
 
-    With `notes`, shared memory in which it notes when it last committed (`bench.noting`).
+    With `notes`, shared memory in which they note when they last committed (`bench.noting`).
     """
     parts = table.celery_parts(stage.home, stage.settings(servers), servers)
-    node = next(part for part in parts if part.name == "triggers1")
-    if notes:
-        command = ["bench.noting:app" if word == "workers.main:app" else word for word in node.command]
-        node = replace(
-            node, command=tuple(command), environment={**node.environment, SLOTS: str(notes)}, directory=ROOT
-        )
-    with _running(stage, node) as child:
-        yield child
+    with ExitStack() as stack:
+        nodes = []
+        for node in parts:
+            if node.name.startswith("triggers"):
+                nodes.append(stack.enter_context(_running(stage, _noting(node, notes) if notes else node)))
+        yield nodes
+
+
+def _noting(node: Part, notes: Path) -> Part:
+    command = ["bench.noting:app" if word == "workers.main:app" else word for word in node.command]
+    return replace(node, command=tuple(command), environment={**node.environment, SLOTS: str(notes)}, directory=ROOT)
 
 
 @contextmanager
@@ -80,7 +83,6 @@ def _running(stage: Stage, part: Part) -> Iterator[Child]:
         child.finish_stop(hurried=True)
 
 
-def resident_bytes(node: Child) -> int:
-    """Resident memory of a node: its main process and its pool."""
-    main = psutil.Process(node.report().pid)
-    return sum(process.memory_info().rss for process in (main, *main.children(recursive=True)))
+def resident_bytes(nodes: Iterable[Child]) -> int:
+    """Resident memory of nodes of one process each."""
+    return sum(psutil.Process(node.report().pid).memory_info().rss for node in nodes)

@@ -3,7 +3,7 @@
 from bench.effort import Effort
 from bench.empty import Empty
 from bench.finding import Bar, Finding, interleaved
-from bench.nodes import interlock_node, plain_node
+from bench.nodes import interlock_nodes, plain_node
 from bench.plant import Plant
 from bench.progress import Rounds
 from bench.stage import Stage
@@ -14,7 +14,7 @@ WARM_UP = 600
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     """Both with one producer (this process), the same number of messages, and a node of two pool processes."""
     ours, theirs = stage.side("single"), stage.side("single_empty", empty=True)
-    with interlock_node(stage, ours), plain_node(stage, "bench.empty", theirs):
+    with interlock_nodes(stage, ours), plain_node(stage, "bench.empty", theirs):
         plant, empty = Plant(stage, ours), Empty(theirs.broker_url)
         plant.populate()
         sent = effort.singles
@@ -33,6 +33,6 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             "/s",
             *figures,
             bar=Bar("≥", 1.0),
-            note=f"{sent:,} a round, one producer, prefork -c 2 each; ours durable and with worker events",
+            note=f"{sent:,} a round, one producer, two nodes : prefork -c 2; ours durable and with worker events",
         )
     ]

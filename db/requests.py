@@ -56,6 +56,12 @@ def accept_one(statements: Engine, wanted: Mapping[str, Any]) -> Mapping[str, An
         )
 
 
+def status(statements: Engine, request_id: str) -> str | None:
+    """Where a request is in its life; None where it is not known."""
+    found = first_row(statements, "SELECT status FROM trigger_requests WHERE request_id = %(id)s", {"id": request_id})
+    return str(found["status"]) if found else None
+
+
 @contextmanager
 def _unknown_refused() -> Iterator[None]:
     try:

@@ -1,15 +1,20 @@
 """A round of applying triggers, as PostgreSQL sees it: one call that locks and gathers, one that writes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from db.connect import sql
 from db.run import Rows, as_json
+from db.statement import rows
 
 LANE_LOCK = 0x1E71  # the advisory locks' namespace
+GATHER = "SELECT * FROM interlock_gather(%(namespace)s, %(lane)s, %(limit)s, %(only)s)"
+
+Due = Mapping[str, Any]  # a request that is due, with the instance it is meant for: the columns of `interlock_gather`
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ def lock(connection: Connection, lane: int) -> None:
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane))
 
 
-def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None = None) -> Sequence[RowMapping]:
+def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None = None) -> Sequence[Due]:
     """Lock a lane, and its due requests' instances, for this transaction; the requests, oldest first.
 
     Args:
@@ -35,8 +40,7 @@ def gather(connection: Connection, lane: int, *, limit: int, only: UUID | None =
         limit: at most so many requests.
         only: those of one instance.
     """
-    given = (LANE_LOCK, lane, limit, only)
-    return connection.exec_driver_sql("SELECT * FROM interlock_gather(%s, %s, %s, %s)", given).mappings().all()
+    return rows(connection, GATHER, {"namespace": LANE_LOCK, "lane": lane, "limit": limit, "only": only})
 
 
 def write(connection: Connection, *, moves: Rows, events: Rows, settled: Rows) -> Written:
@@ -46,4 +50,5 @@ def write(connection: Connection, *, moves: Rows, events: Rows, settled: Rows) -
         DBAPIError: PostgreSQL refuses an event or a state.
     """
     given = {"moves": as_json(moves), "events": as_json(events), "settled": as_json(settled)}
-    return Written(*connection.exec_driver_sql(sql("round"), given).one())
+    (counts,) = rows(connection, sql("round"), given)
+    return Written(**counts)

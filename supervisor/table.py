@@ -78,7 +78,6 @@ def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[s
         **environment(settings),
         "DATABASE_URL": servers.database_url,
         "BROKER_URL": servers.broker_url,
-        "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM is a soft shutdown: puts its messages back (PITFALLS 1, row 10)
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(home.scratch),  # a killed pool leaves its directory behind: let that be here
         strays.MARK: str(home.path),
@@ -89,13 +88,13 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
     """Worker nodes, beat, Flower and the exporter of metrics."""
     base = part_environment(home, settings, servers)
     triggers = [
-        _node(home, base, f"triggers{number}", "triggers,sweeps", settings.trigger_processes)
+        _node(home, base, f"triggers{number}", "triggers,sweeps", ("--pool", "solo"))
         for number in range(1, settings.trigger_nodes + 1)
     ]
     return [
         *triggers,
-        _node(home, base, "effects", "effects", settings.effect_processes),
-        _node(home, base, "gates", "gates", settings.gate_processes),
+        _pool(home, base, "effects", "effects", settings.effect_processes),
+        _pool(home, base, "gates", "gates", settings.gate_processes),
         _work(home, base, settings),
         _beat(home, base),
         _flower(base, settings, servers),
@@ -103,15 +102,20 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
     ]
 
 
-def _node(home: Home, base: dict[str, str], name: str, queues: str, processes: int) -> Part:
+def _pool(home: Home, base: dict[str, str], name: str, queues: str, processes: int) -> Part:
+    # SIGTERM is a soft shutdown: puts its messages back (PITFALLS 1, row 10). Without a pool it is a warm one: the task
+    # at work, a short one, comes to its end.
+    return _node(home, {**base, "REMAP_SIGTERM": "SIGQUIT"}, name, queues, ("-c", str(processes)))
+
+
+def _node(home: Home, base: dict[str, str], name: str, queues: str, pool: tuple[str, ...]) -> Part:
     worker = (
         "worker",
         "-n",
         f"{name}-{home.tag}@%h",  # several homes and several machines may share one broker
         "-Q",
         queues,
-        "-c",
-        str(processes),
+        *pool,
         "-E",
         "--loglevel",
         "INFO",
@@ -127,7 +131,7 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, processes: i
 
 
 def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
-    node = _node(home, base, "work1", WORK, settings.work_processes)
+    node = _pool(home, base, "work1", WORK, settings.work_processes)
     return replace(node, stop_seconds=NODE_STOP_SECONDS + settings.drain_seconds)
 
 

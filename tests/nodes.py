@@ -41,18 +41,23 @@ class Node:
 
 @contextlib.contextmanager
 def node(
-    settings: Settings, directory: Path, *arguments: str, program: tuple[str, ...] = ("-m", "celery"), **env: str
+    settings: Settings,
+    directory: Path,
+    *arguments: str,
+    program: tuple[str, ...] = ("-m", "celery"),
+    app: str = "workers.main:app",
+    **env: str,
 ) -> Iterator[Node]:
     """Run `celery -A workers.main:app ARGUMENTS` while the block runs; yields it once it is ready.
 
-    `program` is what Python is told to run instead of celery, with the same arguments.
+    `program` is what Python is told to run instead of celery, with the same arguments; `app`, another app.
     """
     name = f"{arguments[0]}-{token_hex(3)}"
     ready_file, log = directory / f"{name}.ready", directory / f"{name}.log"
     named = ("-n", f"{name}@tests") if arguments[0] == "worker" else ()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, *program, "-A", "workers.main:app", *arguments, *named],
+            [sys.executable, *program, "-A", app, *arguments, *named],
             env={**environment(settings), "INTERLOCK_READY_FILE": str(ready_file), **env},
             stdin=subprocess.DEVNULL,
             stdout=output,

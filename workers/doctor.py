@@ -203,7 +203,7 @@ def _workers(runtime: Runtime) -> Iterator[Finding]:
         waited = health.backlog(connection)["oldest_pending_seconds"] or 0.0
     if waited > LATE_SECONDS:  # to answer is not to consume
         says = f"{len(answers)} nodes answer, yet a due trigger has waited {waited:.0f} s: they take nothing"
-        yield Finding("workers", "fail", says, "interlock status; kill the pid of triggers1: another starts")
+        yield Finding("workers", "fail", says, "interlock playbook show worker-takes-nothing")
     else:
         yield Finding("workers", "ok", f"{len(answers)} nodes answer: {', '.join(sorted(answers))}")
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, RowMapping
 
 from db import rounds
 from db.connect import retryable, transaction
+from db.rounds import Due
 from workers.deprecations import Deprecations
 from workers.ledger import Ledger
 from workers.logs import about, ids
@@ -52,12 +53,13 @@ class RetryPolicy:
 
 @dataclass(slots=True)
 class Round:
-    """What committed rounds did: how many requests they took, the moves to announce, what they woke.
+    """What committed rounds did: how many requests they took and which, the moves to announce, what they woke.
 
     `left`: requests whose guards read what this round changed were left for the next one.
     """
 
     taken: int = 0
+    requests: set[str] = field(default_factory=set)
     left: bool = False
     moves: list[tuple[Standing, str]] = field(default_factory=list)
     woken: list[RowMapping] = field(default_factory=list)
@@ -78,6 +80,7 @@ class Round:
 
     def __iadd__(self, other: "Round") -> "Round":
         self.taken += other.taken
+        self.requests |= other.requests
         self.left |= other.left
         self.moves += other.moves
         self.woken += other.woken
@@ -86,7 +89,7 @@ class Round:
         return self
 
 
-def _line(lane: int, due: Sequence[RowMapping], ledger: Ledger) -> dict[str, Any]:
+def _line(lane: int, due: Sequence[Due], ledger: Ledger) -> dict[str, Any]:
     return {
         "lane": lane,
         "requests": len(due),
@@ -153,6 +156,7 @@ class Applier:
         left = any(standing.halted and standing.id not in ledger.failures for standing in standings.values())
         return Round(
             taken=len(due),
+            requests={request["request_id"] for request in due},
             left=left,
             moves=ledger.announced,
             woken=ledger.woken,
@@ -169,7 +173,7 @@ class Applier:
             done.spans.end(done.settled)
         return done
 
-    def _judge(self, ledger: Ledger, standing: Standing, request: RowMapping) -> None:
+    def _judge(self, ledger: Ledger, standing: Standing, request: Due) -> None:
         standing.halted |= standing.is_stale(request["trigger"])
         if standing.halted:
             return  # a request in retry, or left for the next round, holds up those behind it: they stay pending
@@ -210,6 +214,6 @@ class Applier:
                 self._fail(ledger, request, error)
             ledger.write(connection)
 
-    def _fail(self, ledger: Ledger, request: RowMapping, error: Exception) -> None:
+    def _fail(self, ledger: Ledger, request: Due, error: Exception) -> None:
         failed = Failed(f"{type(error).__name__}: {error}"[:2000])
         ledger.enter_failed(request, failed, self.policy.delay_seconds(request["attempts"] + 1))

@@ -5,8 +5,7 @@ was committed by then. A flag in Redis tells. It is raised after the trigger's c
 last look, so a trigger that saw the flag up is always seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -25,6 +24,8 @@ T = TypeVar("T")
 LONG_EFFECTS = frozenset({"run_gate"})  # by name: those that may take hours
 FLAG_MILLISECONDS = 5_000  # a flag whose hint was lost holds nothing up for longer than this
 WORK_HINTS = 32  # each brings a worker process that takes tasks until none fits; more would find nothing
+COMMIT_SECONDS = 0.01  # a commit that takes longer is hinted at anew: no worker would still look for its trigger
+LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.02, 0.003  # so long, and so often, does a worker that came too early
 QUIET_SECONDS = 1.0  # after the broker failed, do not try it again for each trigger
 
 Hint = RowMapping | Mapping[str, Any]  # lane, request_id, workflow_type, entity_id, trigger, triggered_by
@@ -37,11 +38,6 @@ class Hints:
         self._app = app
         self._redis = redis
         self._quiet_until = 0.0
-
-    @property
-    def flagged(self) -> bool:
-        """Are there flags, so that a hint too many is held back?"""
-        return self._redis is not None
 
     def lanes(self, hints: Iterable[Hint]) -> None:
         """Send one hint for each lane that has none waiting; never raises."""
@@ -57,14 +53,13 @@ class Hints:
     def ahead(self, hint: Hint) -> None:
         """Send the hint of a trigger that is being committed, whether or not one waits for its lane; never raises.
 
-        The flag goes up without waiting for the answer: a round trip less on the trigger's way. Should the worker be
-        quicker than the flag after all, the flag runs out, and the dispatch sweep finds what it held back.
+        It has nothing to do with the lane's flag, which costs its raiser and its lowerer a round trip each: the worker
+        is told that it may come too early, and looks for this one trigger.
         """
-        if self._redis is None or monotonic() < self._quiet_until:
+        if monotonic() < self._quiet_until:
             return
         try:
-            with _unanswered(self._redis, "SET", _flag(hint["lane"]), 1, "PX", FLAG_MILLISECONDS):
-                self._send(hint)
+            self._send(hint, early=True)
         except (RedisError, OperationalError, OSError) as error:
             self._quieten(error)
 
@@ -150,12 +145,12 @@ class Hints:
                 pipe.set(flag, 1, nx=True, px=FLAG_MILLISECONDS)
             return [each for each, raised in zip(flags, pipe.execute(), strict=True) if raised]
 
-    def _send(self, hint: Hint) -> None:
+    def _send(self, hint: Hint, *, early: bool = False) -> None:
         name = f"{hint['workflow_type']}.{hint['trigger']}"
         says = f"{hint['workflow_type']}/{hint['entity_id']} {hint['trigger']} by {hint['triggered_by']}"
         self._app.send_task(
             "interlock.apply",
-            args=[hint["lane"], hint["request_id"]],
+            args=[hint["lane"], hint["request_id"], early],
             task_id=str(task_id(hint["request_id"])),
             shadow=name,
             argsrepr=f"({says})",
@@ -166,22 +161,6 @@ class Hints:
         # The trigger is in PostgreSQL: the dispatch sweep sends the hint once the broker is back.
         self._quiet_until = monotonic() + QUIET_SECONDS
         log.warning("broker_unreachable", error=str(error), consequence="triggers are accepted and applied later")
-
-
-@contextmanager
-def _unanswered(redis: "Redis", *command: str | int) -> Iterator[None]:
-    """Send a command, and read its answer only after the block."""
-    pool = redis.connection_pool
-    connection = pool.get_connection()
-    try:
-        connection.send_command(*command)  # type: ignore[no-untyped-call]
-        yield
-        connection.read_response()
-    except BaseException:
-        connection.disconnect()  # type: ignore[no-untyped-call]  # its answer may still come, and must not be taken for another's
-        raise
-    finally:
-        pool.release(connection)
 
 
 def task_id(request_id: str) -> UUID:

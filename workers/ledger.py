@@ -10,6 +10,7 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from db import effects, instances, metrics, requests, rounds
+from db.rounds import Due
 from workers import births
 from workers.births import intent, timer
 from workers.standing import Standing
@@ -42,7 +43,7 @@ class Ledger:
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
 
-    def enter_applied(self, standing: Standing, request: RowMapping, outcome: Applied) -> None:
+    def enter_applied(self, standing: Standing, request: Due, outcome: Applied) -> None:
         """One move: its event, the request's response, and everything the transition says should follow."""
         move, source = outcome.transition, standing.state
         standing.state, standing.version = outcome.dest, standing.version + 1
@@ -108,13 +109,13 @@ class Ledger:
             }
             self.released.append({"approval_id": standing.id, "granted": move.settles == "granted", "reason": reason})
 
-    def enter_refused(self, request: RowMapping, outcome: Rejected | Superseded) -> None:
+    def enter_refused(self, request: Due, outcome: Rejected | Superseded) -> None:
         """No move; the request records why."""
         if isinstance(outcome, Rejected):
             self.happened[metrics.FAILED_TRANSITIONS, (request["workflow_type"], outcome.reason["code"])] += 1
         self._settle(request, "rejected" if isinstance(outcome, Rejected) else "superseded", outcome.reason)
 
-    def enter_waiting(self, standing: Standing, request: RowMapping, outcome: Waiting) -> None:
+    def enter_waiting(self, standing: Standing, request: Due, outcome: Waiting) -> None:
         """Hold the request; where it waits for an approval, that approval is born in this commit."""
         standing.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
         if outcome.approval is None:
@@ -126,7 +127,7 @@ class Ledger:
         reason = dict(outcome.reason) | {"approval": name, "message": f"{outcome.reason['message']}: {name}"}
         self._settle(request, "waiting", reason, held_by=approval.id)
 
-    def enter_failed(self, request: RowMapping, outcome: Failed, delay_seconds: float | None) -> None:
+    def enter_failed(self, request: Due, outcome: Failed, delay_seconds: float | None) -> None:
         """A fault: try again after the delay, or (None: out of attempts) leave it dead for an operator to redrive."""
         self.failures[request["workflow_id"]] = outcome.error
         status = "dead" if delay_seconds is None else "scheduled"
@@ -165,7 +166,7 @@ class Ledger:
 
     def _settle(
         self,
-        request: RowMapping,
+        request: Due,
         status: str,
         result: Mapping[str, Any] | None,
         *,
@@ -185,7 +186,7 @@ class Ledger:
         )
 
 
-def _told(request: RowMapping, outcome: Applied) -> Mapping[str, Any]:
+def _told(request: Due, outcome: Applied) -> Mapping[str, Any]:
     """What the event says: what the request said, and of an override also what it did not ask."""
     said: Mapping[str, Any] = request["metadata"]
     if outcome.passed_over is None:
@@ -193,7 +194,7 @@ def _told(request: RowMapping, outcome: Applied) -> Mapping[str, Any]:
     return {**said, "override": {**said["override"], "passed_over": list(outcome.passed_over)}}
 
 
-def _approval(standing: Standing, request: RowMapping, point: ApprovalPoint) -> births.Birth:
+def _approval(standing: Standing, request: Due, point: ApprovalPoint) -> births.Birth:
     author = standing.context.get("author", request["triggered_by"])
     return births.Birth(
         definition=standing.approvals,

@@ -5,13 +5,14 @@ Whatever is logged while a request or an effect is at work says which (`about`):
 
 import logging
 import sys
+from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from typing import Any
 
 import structlog
 from sqlalchemy import RowMapping
 
-Row = RowMapping | dict[str, Any]
+Row = RowMapping | Mapping[str, Any]
 
 # A line for each message, several a second for ever, or two for each move, that say less than the engine's own.
 CHATTY = ("celery.beat", "celery.app.trace", "celery.worker.strategy", "transitions")

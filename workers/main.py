@@ -2,7 +2,7 @@
 
 from celery import signals
 
-from workers import tasks, tracing
+from workers import solo, tasks, tracing
 from workers.app import make_app
 from workers.crew import pool
 from workers.runtime import runtime
@@ -23,4 +23,5 @@ def _send_spans(**_: object) -> None:
     tracing.end()
 
 
+solo.connect()
 pool.connect()  # after `_start_clean`: what a process inherits is dropped before its worker begins

@@ -50,8 +50,7 @@ class Settings(BaseSettings):
     )
     run_as: str = Field("nobody", description="the user PostgreSQL and Valkey run as when root starts them")
 
-    trigger_nodes: int = Field(1, ge=1, description="Celery worker nodes that apply triggers")
-    trigger_processes: int = Field(2, ge=1, description="pool processes in each of them")
+    trigger_nodes: int = Field(2, ge=1, description="Celery worker nodes that apply triggers, a process each")
     effect_processes: int = Field(2, ge=1, description="pool processes of the node that runs effects")
     gate_processes: int = Field(2, ge=1, description="pool processes of the node that runs gates: so many at once")
 

@@ -19,6 +19,8 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from sqlalchemy import RowMapping
 
+from db.rounds import Due
+
 W3C = TraceContextTextMapPropagator()
 CLOSE_SECONDS = 2.0
 BAD = ("rejected", "dead", "scheduled")
@@ -51,12 +53,12 @@ class Tracing:
                     row["trace"] = traceparent
             yield
 
-    def applying(self, due: Sequence[RowMapping]) -> "Applying | None":
+    def applying(self, due: Sequence[Due]) -> "Applying | None":
         """Spans for the requests of a round that carry a trace, begun now; None where none does."""
         traced = [request for request in due if request["trace"]]
         return Applying({request["seq"]: self._apply(request, len(due)) for request in traced}) if traced else None
 
-    def _apply(self, request: RowMapping, together: int) -> Span:
+    def _apply(self, request: Due, together: int) -> Span:
         cause = _remote(request["trace"])
         # A timer may fire days after what armed it: a trace of its own, linked to its cause.
         timer = request["origin"] == "timer"

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from db import instances, operators, requests, typed
+from db.rounds import Due
 from workflows.case import Case, Linked, Override
 from workflows.catalogue import Catalogue
 from workflows.definition import Definition
@@ -47,7 +48,7 @@ class Standing:
         """Where its typed row is to be found."""
         return "lineage" if self.definition.version.startswith("0.") else self.type
 
-    def case(self, request: RowMapping) -> Case:
+    def case(self, request: Due) -> Case:
         """The question a request puts to this instance, with all that its guards may look at."""
         return Case(
             state=self.state,
@@ -64,12 +65,12 @@ class Standing:
             override=self._override(request) if request["origin"] == "override" else None,
         )
 
-    def _override(self, request: RowMapping) -> Override:
+    def _override(self, request: Due) -> Override:
         by = request["triggered_by"]
         return Override(str(request["metadata"]["override"].get("to")), by in self.operators)
 
 
-def take(connection: Connection, catalogue: Catalogue, due: Sequence[RowMapping]) -> dict[UUID, Standing]:
+def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> dict[UUID, Standing]:
     """The instances that requests are meant for, each once, with the facts that deciding will take.
 
     Raises:
@@ -95,7 +96,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[RowMapping]
     return standings
 
 
-def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Sequence[RowMapping]) -> None:
+def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Sequence[Due]) -> None:
     # Most triggers need nothing but the instance; only the others cost a query.
     wanted: dict[str, set[UUID]] = {"linked": set(), "votes": set(), "row": set()}
     for request in due:

@@ -30,10 +30,13 @@ RETRY_BASE_SECONDS, RETRY_CAP_SECONDS = (
 )  # always a minute's fraction: longer delays are rows, not messages
 
 
-def apply(self: Task, lane: int, request_id: str) -> None:
-    """Apply what is due in a lane. `request_id` is the trigger that sent this hint; others may have gathered."""
+def apply(self: Task, lane: int, request_id: str, early: bool = False) -> None:
+    """Apply what is due in a lane.
+
+    `request_id` is the trigger that sent this hint; others may have gathered. `early`: it may still be being committed.
+    """
     with _faults_retried(self):
-        _drain().lane(lane)
+        _drain().lane(lane, early=request_id if early else None)
 
 
 def effect(self: Task, effect_id: str) -> None:

@@ -52,10 +52,10 @@ class Units:
             statement: is given the engine for single statements; returns None when it accepted nothing.
             hint: what to hint at.
         """
-        self._runtime.courier.head_start(hint)
+        since = self._runtime.courier.head_start(hint)
         done = _again(lambda _: statement(self._runtime.statements))
         if done is not None:
-            self._runtime.courier.hand([hint])
+            self._runtime.courier.hand([hint], ahead_since=since)
         return done
 
     def _once(self, work: Callable[["Unit"], T], *, in_turn: bool) -> T:

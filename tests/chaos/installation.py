@@ -25,11 +25,12 @@ DEFINITIONS = "tests.chaos.machines_of_chaos"
 ROOT = Path(__file__).parents[2]
 BACK_SECONDS = 60.0  # a busy machine may take so long to start a part again
 LEASE_SECONDS = 3.0
+TRIGGER_NODES = ("triggers1", "triggers2")
 
 
 @dataclass(frozen=True)
 class Installation:
-    """PostgreSQL, Valkey, one trigger node, one effect node and beat, each started again when it dies."""
+    """PostgreSQL, Valkey, two trigger nodes, one effect node and beat, each started again when it dies."""
 
     settings: Settings
     receiver: Receiver
@@ -65,8 +66,8 @@ class Installation:
         """Resident bytes of a part and its children."""
         return sum(each.memory_info().rss for each in [self.process(name), *self.pool(name)])
 
-    def in_transaction(self) -> psutil.Process:
-        """A pool process of the trigger node whose PostgreSQL backend is in a transaction now."""
+    def in_transaction(self) -> str:
+        """The trigger node whose PostgreSQL backend is in a transaction now."""
         ports = {
             row[0]
             for row in self.sql(
@@ -74,7 +75,7 @@ class Installation:
                 " AND state = 'idle in transaction' AND xact_start < clock_timestamp() - interval '0.1 s'"
             )
         }
-        return next(child for child in self.pool("triggers1") if ports & _local_ports(child))
+        return next(name for name in TRIGGER_NODES if ports & _local_ports(self.process(name)))
 
     def sending(self, port: int) -> psutil.Process:
         """The pool process of the effect node that holds a connection from this local port."""

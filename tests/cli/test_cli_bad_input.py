@@ -219,7 +219,7 @@ def test_an_unwritable_output_is_refused(terminal: Terminal) -> None:
         ("DATABASE_URL", "garbage"),
         ("DATABASE_URL", "mysql://127.0.0.1/interlock"),
         ("INTERLOCK_TRIGGER_NODES", "many"),
-        ("INTERLOCK_TRIGGER_PROCESSES", "0"),
+        ("INTERLOCK_EFFECT_PROCESSES", "0"),
         ("INTERLOCK_DEFINITIONS", "no.such.module"),
     ],
 )

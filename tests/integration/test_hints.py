@@ -44,13 +44,13 @@ def test_a_hint_says_what_it_is_about_in_words(client: Client, story: UUID, valk
     assert headers["argsrepr"] == "(story/S-1 design_complete by agent-7)"
     assert headers["id"] == receipt.request_id
     assert message["content-type"] == "application/json"
-    assert json.loads(base64.b64decode(message["body"]))[0] == [lane_of(story), receipt.request_id]
+    assert json.loads(base64.b64decode(message["body"]))[0] == [lane_of(story), receipt.request_id, False]
 
 
 def test_while_a_hint_waits_its_lane_gets_no_other(
     client: Client, story: UUID, valkey: "Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A head start may cross the flag that the same trigger's commit raises: one hint too many, which does no harm.
+    # One that got a head start has nothing to do with flags.
     monkeypatch.setattr(client.runtime.courier, "head_start", lambda _hint: None)
     for trigger in ("design_complete", "start_coding", "submit_pr"):
         client.fire(story, trigger, by="a")

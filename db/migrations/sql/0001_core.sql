@@ -316,6 +316,12 @@ END $$;
 
 CREATE FUNCTION interlock_identity_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF (OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
+       IS NOT DISTINCT FROM
+       (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project_id, NEW.created_by, NEW.created_at)
+       AND NEW.version >= OLD.version THEN
+        RETURN NEW;
+    END IF;
     -- Another version of its definition only together with the event that moves it there.
     IF OLD.definition_version <> NEW.definition_version AND NEW.version = OLD.version + 1
        AND (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
@@ -376,7 +382,9 @@ END $$;
 -- At commit: state and history tell the same.
 CREATE FUNCTION interlock_state_has_history() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (
+    IF (OLD.current_state, OLD.version, OLD.definition_version)
+       IS DISTINCT FROM (NEW.current_state, NEW.version, NEW.definition_version)
+       AND NOT EXISTS (
         SELECT FROM workflow_transitions
          WHERE workflow_id = NEW.id AND seq = NEW.version AND to_state = NEW.current_state
            AND definition_version = NEW.definition_version
@@ -400,19 +408,9 @@ END $$;
 CREATE TRIGGER born BEFORE INSERT ON workflow_instances
     FOR EACH ROW EXECUTE FUNCTION interlock_born();
 CREATE TRIGGER identity_fixed BEFORE UPDATE ON workflow_instances
-    FOR EACH ROW
-    WHEN ((OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project_id, OLD.created_by,
-           OLD.created_at)
-          IS DISTINCT FROM
-          (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project_id, NEW.created_by,
-           NEW.created_at)
-          OR NEW.version < OLD.version)
-    EXECUTE FUNCTION interlock_identity_fixed();
+    FOR EACH ROW EXECUTE FUNCTION interlock_identity_fixed();
 CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON workflow_instances
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.current_state, OLD.version, OLD.definition_version)
-          IS DISTINCT FROM (NEW.current_state, NEW.version, NEW.definition_version))
-    EXECUTE FUNCTION interlock_state_has_history();
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock_state_has_history();
 
 CREATE TRIGGER append BEFORE INSERT ON workflow_transitions
     FOR EACH ROW EXECUTE FUNCTION interlock_append();

@@ -34,8 +34,7 @@ BEGIN
                           WHERE type = instance.workflow_type AND version = event.definition_version AND state = stood)
             THEN 'the new version has ' || stood || ' too'
         WHEN (event.definition_version LIKE '0.%') <> (under LIKE '0.%')
-             AND EXISTS (SELECT FROM pg_trigger
-                          WHERE tgrelid = 'workflow_transitions'::regclass AND tgname = 'moved_' || instance.workflow_type)
+             AND EXISTS (SELECT FROM interlock_kinds() WHERE type = instance.workflow_type)
             THEN 'versions 0.x have no typed row'
     END;
     IF refused IS NOT NULL THEN
@@ -49,9 +48,17 @@ END $$;
 -- The typed row follows where a state got another name; its CHECKs decide whether it can stand there.
 CREATE FUNCTION interlock_migrated() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
+    kind record;
     told jsonb;
 BEGIN
-    EXECUTE format('UPDATE %I t SET %I = $1 WHERE %I = $2 RETURNING to_jsonb(t)', TG_ARGV[0], TG_ARGV[2], TG_ARGV[1])
+    IF NEW.trigger <> 'definition.migrate' OR NEW.from_state = NEW.to_state OR NEW.definition_version LIKE '0.%' THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO kind FROM interlock_kinds() WHERE type = NEW.workflow_type;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE format('UPDATE %I t SET %I = $1 WHERE %I = $2 RETURNING to_jsonb(t)', kind.typed, kind.state, kind.key)
        INTO told USING NEW.to_state, NEW.workflow_id;
     IF NEW.workflow_type = 'patch_ledger' THEN
         UPDATE patch_ledger_entries
@@ -69,18 +76,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
-DO $$
-DECLARE
-    kind record;
-BEGIN
-    FOR kind IN SELECT * FROM interlock_kinds() LOOP
-        EXECUTE format('CREATE TRIGGER migrated_%1$s AFTER INSERT ON workflow_transitions FOR EACH ROW
-            WHEN (NEW.workflow_type = %1$L AND NEW.definition_version NOT LIKE ''0.%%''
-                  AND NEW.trigger = ''definition.migrate'' AND NEW.from_state <> NEW.to_state)
-            EXECUTE FUNCTION interlock_migrated(%2$L, %3$L, %4$L)', kind.type, kind.typed, kind.key, kind.state);
-        EXECUTE format('ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER migrated_%s', kind.type);
-    END LOOP;
-END $$;
+CREATE TRIGGER migrated_typed AFTER INSERT ON workflow_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock_migrated();
+ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER migrated_typed;
 
 -- Deprecation (SSOT 9.1.3) --------------------------------------------------------------------------------------------------
 -- What is not to be used any more: a version, or a state or trigger of one. Announced here, never taken back; whoever uses
@@ -252,6 +250,12 @@ CREATE FUNCTION interlock_dependencies_met() RETURNS trigger LANGUAGE plpgsql AS
 DECLARE
     missing text;
 BEGIN
+    IF NEW.definition_version LIKE '0.%' OR NEW.trigger = 'definition.migrate'
+       OR NOT (NEW.workflow_type = 'task' AND NEW.to_state = 'running'
+               OR NEW.workflow_type = 'workstream' AND NEW.to_state = 'ready' AND NOT NEW.metadata ? 'operator'
+               OR NEW.workflow_type = 'test_gate' AND NEW.to_state = 'RUNNING') THEN
+        RETURN NULL;
+    END IF;
     IF NEW.workflow_type = 'task' THEN
         SELECT array_to_string(ARRAY(SELECT unnest(t.required_capabilities) EXCEPT SELECT unnest(w.capabilities)), ', ')
           INTO missing
@@ -271,10 +275,6 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER policy_dependencies AFTER INSERT ON workflow_transitions FOR EACH ROW  -- by name after `moved_…`
-    WHEN (NEW.definition_version NOT LIKE '0.%' AND NEW.trigger <> 'definition.migrate'
-          AND (NEW.workflow_type = 'task' AND NEW.to_state = 'running'
-               OR NEW.workflow_type = 'workstream' AND NEW.to_state = 'ready' AND NOT NEW.metadata ? 'operator'
-               OR NEW.workflow_type = 'test_gate' AND NEW.to_state = 'RUNNING'))
-    EXECUTE FUNCTION interlock_dependencies_met();
+CREATE TRIGGER policy_dependencies AFTER INSERT ON workflow_transitions  -- by name after `moved_typed`
+    FOR EACH ROW EXECUTE FUNCTION interlock_dependencies_met();
 ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER policy_dependencies;

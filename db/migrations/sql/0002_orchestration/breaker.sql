@@ -19,7 +19,7 @@ CREATE TABLE circuit_breakers (
     UNIQUE (project_id, tool_id)
 );
 
-CREATE FUNCTION interlock_born_circuit_breaker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_circuit_breaker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO circuit_breakers (breaker_id, project_id, tool_id, state, failure_threshold, cooldown_seconds,
                                   success_threshold)
@@ -27,10 +27,9 @@ BEGIN
             COALESCE((NEW.context->>'failure_threshold')::integer, 5),
             COALESCE((NEW.context->>'cooldown_seconds')::double precision, 60),
             COALESCE((NEW.context->>'success_threshold')::integer, 1));
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_circuit_breaker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_circuit_breaker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE circuit_breakers
        SET state = NEW.to_state,
@@ -39,5 +38,4 @@ BEGIN
            success_count = 0, trial_token = NULL, trial_until = NULL,
            updated_at = NEW.created_at
      WHERE breaker_id = NEW.workflow_id;
-    RETURN NULL;
 END $$;

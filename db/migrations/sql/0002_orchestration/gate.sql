@@ -27,7 +27,7 @@ CREATE INDEX test_gates_workstream ON test_gates (workstream_id);
 CREATE INDEX test_gates_state ON test_gates (state);
 CREATE INDEX test_gates_type ON test_gates (gate_type);
 
-CREATE FUNCTION interlock_born_test_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_test_gate(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     c          jsonb := NEW.context;
     workstream uuid  := (c->>'workstream_id')::uuid;
@@ -41,10 +41,9 @@ BEGIN
     IF run IS NOT NULL THEN
         PERFORM interlock_signal(run, 'test_gate', NEW.id, workstream, NULL, NEW.current_state, false);
     END IF;
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_test_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_test_gate(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     moved test_gates;
     said  jsonb   := NEW.metadata;
@@ -65,5 +64,4 @@ BEGIN
         PERFORM interlock_signal(moved.run_id, 'test_gate', moved.gate_id, moved.workstream_id, NEW.from_state,
                                  NEW.to_state, false);
     END IF;
-    RETURN NULL;
 END $$;

@@ -50,7 +50,7 @@ CREATE INDEX patch_ledger_entries_workstream ON patch_ledger_entries (workstream
 CREATE INDEX patch_ledger_entries_state ON patch_ledger_entries (state);
 CREATE INDEX patch_ledger_entries_updated ON patch_ledger_entries (updated_at);
 
-CREATE FUNCTION interlock_born_patch_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_patch_ledger(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     workstream workstreams;
 BEGIN
@@ -67,7 +67,6 @@ BEGIN
                 'from_state', NULL, 'to_state', NEW.current_state, 'timestamp', NEW.created_at, 'metadata', '{}'::jsonb)),
             NEW.created_at, NEW.created_at, interlock_metadata(NEW.context));
     PERFORM interlock_signal(workstream.run_id, 'patch_ledger', NEW.id, workstream.ws_id, NULL, NEW.current_state, false);
-    RETURN NULL;
 END $$;
 
 CREATE FUNCTION interlock_past(event workflow_transitions) RETURNS jsonb LANGUAGE sql IMMUTABLE  -- SSOT 8.5.1
@@ -75,7 +74,7 @@ CREATE FUNCTION interlock_past(event workflow_transitions) RETURNS jsonb LANGUAG
         'from_state', event.from_state, 'to_state', event.to_state, 'timestamp', event.created_at,
         'trigger', event.trigger, 'reason', event.metadata->'reason', 'metadata', event.metadata);
 
-CREATE FUNCTION interlock_moved_patch_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_patch_ledger(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     moved   patch_ledger_entries;
     said    jsonb := NEW.metadata;
@@ -109,7 +108,6 @@ BEGIN
     RETURNING * INTO moved;
     PERFORM interlock_signal(moved.run_id, 'patch_ledger', moved.ledger_id, moved.workstream_id, NEW.from_state,
                              NEW.to_state, false);
-    RETURN NULL;
 END $$;
 
 CREATE TRIGGER past_fixed BEFORE UPDATE OF state_history ON patch_ledger_entries FOR EACH ROW  -- SSOT 2.2.5, invariant 1

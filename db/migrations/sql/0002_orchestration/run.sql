@@ -41,17 +41,16 @@ CREATE TABLE plans (
     directory text  NOT NULL
 );
 
-CREATE FUNCTION interlock_born_run() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_run(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO runs (run_id, phase_id, state, priority, created_at, metadata)
     VALUES (NEW.id, interlock_phase(NEW.context), NEW.current_state, COALESCE((NEW.context->>'priority')::integer, 0),
             NEW.created_at, interlock_metadata(NEW.context));
     INSERT INTO run_counts (run_id) VALUES (NEW.id);
-    RETURN NULL;
 END $$;
 
 -- `GREATEST`: a clock set back must not make an end precede its beginning.
-CREATE FUNCTION interlock_moved_run() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_run(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE runs
        SET state = NEW.to_state,
@@ -60,5 +59,4 @@ BEGIN
                                THEN GREATEST(NEW.created_at, created_at, started_at) END
      WHERE run_id = NEW.workflow_id;
     PERFORM interlock_signal(NEW.workflow_id, 'run', NEW.workflow_id, NULL, NEW.from_state, NEW.to_state, false);
-    RETURN NULL;
 END $$;

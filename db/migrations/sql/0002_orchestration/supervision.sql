@@ -25,15 +25,14 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_parent ON jobs (parent_job_id);
 
-CREATE FUNCTION interlock_born_supervised_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_supervised_worker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO supervised_workers (id, workspace_id, status, created_at, updated_at, metadata)
     VALUES (NEW.id, COALESCE(NEW.context->>'workspace_id', NEW.project_id::text), NEW.current_state, NEW.created_at,
             NEW.created_at, interlock_metadata(NEW.context));
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_born_job() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_job(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     above integer := (SELECT depth FROM jobs WHERE id = (NEW.context->>'parent_job_id')::uuid);
 BEGIN
@@ -45,21 +44,18 @@ BEGIN
     VALUES (NEW.id, (NEW.context->>'parent_job_id')::uuid, (NEW.context->>'depth')::integer, NEW.current_state,
             COALESCE((NEW.context->>'worker_count')::integer, 1), NEW.created_at,
             COALESCE(NEW.context->>'task_description', ''));
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_supervised_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_supervised_worker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE supervised_workers SET status = NEW.to_state, updated_at = NEW.created_at WHERE id = NEW.workflow_id;
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_job() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_job(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE jobs
        SET status = NEW.to_state,
            started_at = CASE WHEN NEW.to_state = 'RUNNING' THEN NEW.created_at ELSE started_at END,
            completed_at = CASE WHEN NEW.to_state IN ('COMPLETED', 'FAILED', 'CANCELED') THEN NEW.created_at END
      WHERE id = NEW.workflow_id;
-    RETURN NULL;
 END $$;

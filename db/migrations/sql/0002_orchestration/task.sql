@@ -58,7 +58,7 @@ CREATE UNIQUE INDEX task_claims_open ON task_claims (task_id) WHERE revoked_at I
 CREATE INDEX task_claims_worker ON task_claims (worker_id) WHERE ended_at IS NULL;
 CREATE INDEX task_claims_run ON task_claims (run_id) WHERE ended_at IS NULL;
 
-CREATE FUNCTION interlock_born_task() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_task(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     c          jsonb   := NEW.context;
     workstream uuid    := (c->>'workstream_id')::uuid;
@@ -85,10 +85,9 @@ BEGIN
             COALESCE((c->>'timeout_sec')::double precision, 1800), cardinality(depends_on) + cardinality(before),
             NEW.created_at, interlock_metadata(c));
     PERFORM interlock_signal(run, 'task', NEW.id, workstream, NULL, NEW.current_state, critical);
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_task() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_task(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     moved tasks;
     said  jsonb := NEW.metadata;
@@ -113,7 +112,6 @@ BEGIN
     END IF;
     PERFORM interlock_signal(moved.run_id, 'task', moved.task_id, moved.workstream_id, NEW.from_state, NEW.to_state,
                              moved.is_critical);
-    RETURN NULL;
 END $$;
 
 CREATE FUNCTION interlock_blocked_by(task uuid) RETURNS jsonb LANGUAGE sql STABLE  -- SSOT 1.4.6, 2.3.6

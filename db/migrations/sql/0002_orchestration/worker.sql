@@ -33,34 +33,31 @@ CREATE TABLE uet_workers (
     CHECK ((state = 'TERMINATED') = (terminated_at IS NOT NULL))
 );
 
-CREATE FUNCTION interlock_born_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_worker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO workers (worker_id, name, worker_type, state, capabilities, affinity, max_concurrent_tasks, created_at,
                          last_heartbeat)
     VALUES (NEW.id, NEW.entity_id, COALESCE(NEW.context->>'worker_type', 'orchestration'), NEW.current_state,
             interlock_texts(NEW.context->'capabilities'), COALESCE(NEW.context->'affinity', '{}'),
             COALESCE((NEW.context->>'max_concurrent_tasks')::integer, 1), NEW.created_at, NEW.created_at);
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_born_uet_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_uet_worker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO uet_workers (worker_id, worker_type, state, affinity, created_at)
     VALUES (NEW.id, COALESCE(NEW.context->>'worker_type', 'uet'), NEW.current_state,
             COALESCE(NEW.context->'affinity', '{}'), NEW.created_at);
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_worker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE workers
        SET state = NEW.to_state,
            shutdown_at = CASE WHEN NEW.to_state = 'shutdown' THEN GREATEST(NEW.created_at, created_at) END
      WHERE worker_id = NEW.workflow_id;
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_uet_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_uet_worker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE uet_workers
        SET state = NEW.to_state,
@@ -69,7 +66,6 @@ BEGIN
            last_heartbeat = CASE NEW.from_state WHEN 'SPAWNING' THEN GREATEST(NEW.created_at, last_heartbeat)
                                                 ELSE last_heartbeat END
      WHERE worker_id = NEW.workflow_id;
-    RETURN NULL;
 END $$;
 
 CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON workers FOR EACH ROW  -- SSOT 1.5.7, invariant 4

@@ -39,7 +39,7 @@ CREATE TABLE workstream_counts (
     dead_dependencies       integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 60);
 
-CREATE FUNCTION interlock_born_workstream() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_born_workstream(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     run        uuid    := (NEW.context->>'run_id')::uuid;
     critical   boolean := COALESCE((NEW.context->>'is_critical')::boolean, false);
@@ -51,10 +51,9 @@ BEGIN
             interlock_texts(NEW.context->'affinity'), NEW.created_at, NEW.created_at, interlock_metadata(NEW.context));
     INSERT INTO workstream_counts (ws_id, unfinished_dependencies) VALUES (NEW.id, cardinality(depends_on));
     PERFORM interlock_signal(run, 'workstream', NEW.id, run, NULL, NEW.current_state, critical);
-    RETURN NULL;
 END $$;
 
-CREATE FUNCTION interlock_moved_workstream() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock_moved_workstream(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     moved workstreams;
 BEGIN
@@ -67,5 +66,4 @@ BEGIN
     RETURNING * INTO moved;
     PERFORM interlock_signal(moved.run_id, 'workstream', moved.ws_id, moved.run_id, NEW.from_state, NEW.to_state,
                              moved.is_critical);
-    RETURN NULL;
 END $$;

@@ -1,0 +1,12 @@
+"""What `celery -A` loads in tests of a node's limits: Interlock's app with limits that a test can wait for."""
+
+import os
+
+from workers import solo
+from workers.main import app
+
+__all__ = ["app"]
+
+app.conf.task_annotations = {"*": {"soft_time_limit": 1.0, "time_limit": 2.0}}
+app.conf.worker_max_memory_per_child = int(os.environ.get("MOST_KIB", app.conf.worker_max_memory_per_child))
+solo.MEASURED_EACH = 1

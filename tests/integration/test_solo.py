@@ -1,0 +1,107 @@
+"""A trigger node is one process: a guard that hangs does not hold it for ever, and it ends in order."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from db import definitions
+from db.connect import transaction
+from tests.nodes import Node, node
+from tests.waiting import eventually
+from workers.client import Client
+from workers.runtime import Runtime
+from workflows.catalogue import catalogue
+
+pytestmark = pytest.mark.integration
+
+OWN = ("tests.integration.hanging",)
+IMPATIENT = "tests.integration.impatient:app"
+Solo = Callable[..., AbstractContextManager[Node]]
+
+
+@pytest.fixture
+def own(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
+    runtime = make_runtime(definitions=OWN)
+    with transaction(runtime.database) as connection:
+        definitions.record(connection, catalogue(OWN))
+    with Client(runtime) as client:
+        yield client
+
+
+@pytest.fixture
+def solo(own: Client, tmp_path: Path) -> Solo:
+    def start(app: str = IMPATIENT, **env: str) -> AbstractContextManager[Node]:
+        return node(own.runtime.settings, tmp_path, "worker", "-Q", "triggers", "--pool", "solo", app=app, **env)
+
+    return start
+
+
+@pytest.fixture
+def clock(own: Client, project: UUID) -> UUID:
+    made: UUID = own.create("clock", "C-1", project_id=project)["id"]
+    return made
+
+
+def start(client: Client, clock: UUID, how: str) -> str:
+    return client.fire(clock, "start", by="ann", data={"how": how}).request_id
+
+
+def request(client: Client, clock: UUID) -> dict[str, Any]:
+    return dict(client.show(clock)["requests"][0])
+
+
+def somebody_waits(client: Client) -> bool:
+    waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with transaction(client.runtime.database) as connection:
+        return connection.exec_driver_sql(waits).first() is not None
+
+
+def test_a_guard_that_hangs_is_interrupted_and_its_request_tried_again_while_the_node_goes_on(
+    own: Client, clock: UUID, project: UUID, solo: Solo
+) -> None:
+    with solo() as worker:
+        start(own, clock, "waits")
+        eventually(lambda: request(own, clock)["status"] == "scheduled")
+        assert "SoftTimeLimitExceeded" in request(own, clock)["error"]
+        story = own.create("story", "S-1", project_id=project)["id"]
+        done = own.wait([own.fire(story, "design_complete", by="ann").request_id])
+        assert done[0].status == "applied"
+        assert worker.process.poll() is None
+
+
+@pytest.mark.parametrize(("how", "ended_by"), [("is deaf", signal.SIGKILL), ("loops in C", signal.SIGPROF)])
+def test_one_that_does_not_hear_ends_its_node_which_says_where_it_was(
+    own: Client, clock: UUID, solo: Solo, how: str, ended_by: signal.Signals
+) -> None:
+    with solo() as worker:
+        start(own, clock, how)
+        assert eventually(worker.process.poll) == -ended_by
+        assert "_hangs" in worker.log.read_text()
+    assert request(own, clock)["status"] == "pending", "nothing was written, and nothing is lost"
+
+
+def test_a_node_that_has_grown_ends_after_its_task(own: Client, clock: UUID, solo: Solo) -> None:
+    with solo(MOST_KIB="1") as worker:
+        receipt = own.wait([start(own, clock, "not at all")])[0]
+        assert receipt.status == "applied"
+        eventually(lambda: worker.process.poll() is not None)
+        assert worker.process.returncode == 0
+        assert "node_has_grown" in worker.log.read_text()
+
+
+def test_sigterm_lets_the_task_at_work_come_to_its_end(own: Client, clock: UUID, solo: Solo) -> None:
+    with solo("workers.main:app") as worker, transaction(own.runtime.database) as other:
+        other.exec_driver_sql("SELECT FROM workflow_instances WHERE id = %s FOR NO KEY UPDATE", (clock,))
+        fired = start(own, clock, "not at all")
+        eventually(lambda: somebody_waits(own))
+        worker.process.terminate()
+        eventually(lambda: "Warm shutdown" in worker.log.read_text())
+        other.rollback()
+        eventually(lambda: worker.process.poll() is not None)
+        assert worker.process.returncode == 0
+    assert own.wait([fired])[0].status == "applied"
