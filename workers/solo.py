@@ -31,8 +31,10 @@ class Solo:
     interrupted: bool = False
 
     def begin(self, task: Task) -> None:
-        """From here the task has its time: the soft limit interrupts it, the hard one ends the process."""
+        """From here the task has its time, if limited: the soft limit interrupts it, the hard one ends the process."""
         self.interrupted = False
+        if task.time_limit is None:
+            return
         signal.setitimer(signal.ITIMER_REAL, task.soft_time_limit, task.time_limit - task.soft_time_limit)
         # An endless loop in C keeps Python's own handlers from running: this one is the kernel's, in processor seconds.
         signal.setitimer(signal.ITIMER_PROF, task.time_limit)

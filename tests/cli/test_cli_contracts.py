@@ -260,7 +260,9 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
     assert found.code == 1
     assert found.json["ok"] is False
     instance = terminal.ok("show", story)["id"]
-    assert [(each["instance"], each["seq"]) for each in found.json["problems"]] == [(instance, 1)]
+    # The journal may have told of the event before it was changed: then it contradicts history.
+    told = {(each["instance"], each["seq"]) for each in found.json["problems"] if "jsonl:" not in each["instance"]}
+    assert told == {(instance, 1)}
     assert terminal.ok("audit", "verify")["ok"] is True
 
 

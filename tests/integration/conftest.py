@@ -1,15 +1,19 @@
 """What many tests of the integration tier begin with; a module that needs more says so with a fixture of its own."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from db import definitions
+from db.connect import transaction
 from tests.crewing import Site
 from tests.running import Stage
 from workers.client import Client
 from workers.runtime import Runtime
+from workflows.catalogue import catalogue
 
 
 @pytest.fixture
@@ -22,6 +26,19 @@ def site(client: Client, project: UUID) -> Site:
 def stage(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Stage:
     """A run to be submitted, played by hand."""
     return Stage(runtime, dba)
+
+
+@pytest.fixture
+def knowing(make_runtime: Callable[..., Runtime]) -> Callable[..., Runtime]:
+    """Makes a runtime that knows the definitions of these modules too, as PostgreSQL does; with settings of its own."""
+
+    def make(*modules: str, **chosen: Any) -> Runtime:
+        runtime = make_runtime(definitions=modules, **chosen)
+        with transaction(runtime.database) as connection:
+            definitions.record(connection, catalogue(modules))
+        return runtime
+
+    return make
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import SQLAlchemyError
 
 from beat.schedule import SCHEDULE
-from db import definitions, effects
+from db import effects
 from db.connect import transaction
 from tests import machines
 from tests.crewing import silence
@@ -26,7 +26,6 @@ from workers.overrides.operation import Order
 from workers.overrides.tasks import complete_task
 from workers.relay import relay
 from workers.runtime import Runtime
-from workflows.catalogue import catalogue
 
 pytestmark = pytest.mark.integration
 RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
@@ -61,11 +60,9 @@ class Prometheus:
 
 
 @pytest.fixture
-def own(make_runtime: Callable[..., Runtime]) -> Iterator[Runtime]:
+def own(knowing: Callable[..., Runtime]) -> Iterator[Runtime]:
     """A runtime that knows `turnstile` and `announcement`, gives up at once, and counts a moment as stuck."""
-    runtime = make_runtime(definitions=OWN, max_attempts=1, stuck_seconds=0.001)
-    with transaction(runtime.database) as connection:
-        definitions.record(connection, catalogue(OWN))
+    runtime = knowing(*OWN, max_attempts=1, stuck_seconds=0.001)
     for sweep in SCHEDULE:
         sweeping.run(runtime, sweep.name)
     yield runtime

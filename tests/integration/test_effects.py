@@ -12,7 +12,6 @@ from redis import Redis
 from sqlalchemy import RowMapping
 from uuid_utils.compat import uuid7
 
-from db import definitions
 from db import effects as rows
 from db.connect import transaction
 from tests.driving import drain_all, outcome, state
@@ -21,7 +20,6 @@ from tests.webhooks import Webhook, webhook
 from workers import doctor, effects, sweeping
 from workers.client import Client
 from workers.runtime import Runtime
-from workflows.catalogue import catalogue
 from workflows.errors import StaleLease
 
 pytestmark = pytest.mark.integration
@@ -35,12 +33,9 @@ def world() -> Iterator[Webhook]:
 
 
 @pytest.fixture
-def own(make_runtime: Callable[..., Runtime], world: Webhook) -> Client:
+def own(knowing: Callable[..., Runtime], world: Webhook) -> Client:
     """A client that knows `announcement`, whose notices go to `world`, and which gives up after three attempts."""
-    runtime = make_runtime(definitions=OWN, notify_urls=(world.url,), max_attempts=3)
-    with transaction(runtime.database) as connection:
-        definitions.record(connection, catalogue(OWN))
-    return Client(runtime)
+    return Client(knowing(*OWN, notify_urls=(world.url,), max_attempts=3))
 
 
 @pytest.fixture

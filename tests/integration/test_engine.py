@@ -14,7 +14,7 @@ from redis import Redis
 from structlog.testing import capture_logs
 from uuid_utils.compat import uuid7
 
-from db import audit, definitions, requests
+from db import audit, requests
 from db.connect import transaction
 from db.requests import LANES, lane_of
 from tests import machines
@@ -26,7 +26,6 @@ from workers.engine import BATCH
 from workers.firing import Firing
 from workers.lanes import Drain
 from workers.runtime import Runtime
-from workflows.catalogue import catalogue
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
@@ -39,12 +38,9 @@ def story(client: Client, project: UUID) -> UUID:
 
 
 @pytest.fixture
-def own(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
+def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
     """A client and engine that know the definitions of `tests.machines`, and give up after three attempts."""
-    runtime = make_runtime(definitions=OWN, max_attempts=3)
-    with transaction(runtime.database) as connection:
-        definitions.record(connection, catalogue(OWN))
-    yield Client(runtime)
+    yield Client(knowing(*OWN, max_attempts=3))
     machines.broken.clear()
 
 

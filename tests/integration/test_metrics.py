@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from beat.schedule import SCHEDULE
-from db import definitions, effects, metrics, requests
+from db import effects, metrics, requests
 from db.connect import transaction
 from db.metrics import Series
 from tests import machines
@@ -30,7 +30,6 @@ from workers.overrides.tasks import complete_task
 from workers.relay import relay
 from workers.runtime import Runtime
 from workers.settings import Settings
-from workflows.catalogue import catalogue
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
@@ -38,12 +37,9 @@ Dba = "psycopg.Connection[Any]"
 
 
 @pytest.fixture
-def own(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
+def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
     """A client that knows `turnstile`, whose guard can break, and gives up after two attempts."""
-    runtime = make_runtime(definitions=OWN, max_attempts=2)
-    with transaction(runtime.database) as connection:
-        definitions.record(connection, catalogue(OWN))
-    yield Client(runtime)
+    yield Client(knowing(*OWN, max_attempts=2))
     machines.broken.clear()
 
 

@@ -9,13 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from db import definitions
 from db.connect import transaction
 from tests.nodes import Node, node
 from tests.waiting import eventually
 from workers.client import Client
 from workers.runtime import Runtime
-from workflows.catalogue import catalogue
 
 pytestmark = pytest.mark.integration
 
@@ -25,11 +23,8 @@ Solo = Callable[..., AbstractContextManager[Node]]
 
 
 @pytest.fixture
-def own(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
-    runtime = make_runtime(definitions=OWN)
-    with transaction(runtime.database) as connection:
-        definitions.record(connection, catalogue(OWN))
-    with Client(runtime) as client:
+def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
+    with Client(knowing(*OWN)) as client:
         yield client
 
 

@@ -15,8 +15,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from db import definitions
-from db.connect import transaction
 from supervisor.environment import environment
 from tests import machines
 from tests.collector import Collector, Received, collector
@@ -28,7 +26,6 @@ from workers import effects, tracing
 from workers.client import Client
 from workers.firing import Firing
 from workers.runtime import Runtime
-from workflows.catalogue import catalogue
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
@@ -54,12 +51,9 @@ def world() -> Iterator[Webhook]:
 
 
 @pytest.fixture
-def own(make_runtime: Callable[..., Runtime], world: Webhook) -> Client:
+def own(knowing: Callable[..., Runtime], world: Webhook) -> Client:
     """A client that knows `announcement` and `turnstile`; its notices go to `world`."""
-    runtime = make_runtime(definitions=OWN, notify_urls=(world.url,), max_attempts=3)
-    with transaction(runtime.database) as connection:
-        definitions.record(connection, catalogue(OWN))
-    return Client(runtime)
+    return Client(knowing(*OWN, notify_urls=(world.url,), max_attempts=3))
 
 
 def arrived(kept: Collector, name: str, count: int) -> list[Received]:
