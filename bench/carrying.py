@@ -23,6 +23,7 @@ from workflows.plan.plan import Plan
 
 CONTEXT_BYTES = 4 * 1024**2  # the default lets a task depend on some 6,500 others by name
 EVENTS = ("worker_started", "execution_completed")
+CAPABILITIES = ["interlock:execute"]
 READY = """
 SELECT t.task_id, t.state FROM tasks t
  WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')"""
@@ -64,7 +65,8 @@ class Carrier:
         self.runtime = Runtime(stage.settings(servers).model_copy(update={"context_limit_bytes": CONTEXT_BYTES}))
         self._folder = stage.home.path
         self._database = psycopg.connect(servers.database_url, autocommit=True)
-        self._worker = Client(self.runtime).create("worker", "bench", project_id=uuid7(), context={})["id"]
+        can = {"capabilities": CAPABILITIES}
+        self._worker = Client(self.runtime).create("worker", "bench", project_id=uuid7(), context=can)["id"]
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
         """Submit a run of these tasks (`id`, `depends_on`) and carry it out, or `only` so many of its tasks.
@@ -109,7 +111,7 @@ class Carrier:
 
     def _work(self, run: UUID) -> int:
         """Begin what is queued, and end what is running; how many tasks."""
-        said = {"worker_id": str(self._worker), "capabilities": ["interlock:execute"], "exit_code": 0}
+        said = {"worker_id": str(self._worker), "capabilities": CAPABILITIES, "exit_code": 0}
         found = self._ask(READY, run)
         self._accept([(id_, EVENTS[state == "running"], said) for id_, state in found])
         return len(found)
