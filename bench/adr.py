@@ -23,7 +23,7 @@ WARM_UP = 2 * INSTANCES  # both lead-in triggers of each story
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Both with one producer sending one message a trigger, 500 stories, and a node of two pool processes."""
+    """Both with one producer sending one message a trigger, 500 stories, and two processes that take them."""
     ours, theirs = stage.side("adr_ours"), stage.side("adr_theirs", empty=True)
     with interlock_nodes(stage, ours), plain_node(stage, "bench.adr010", theirs):
         plant, printed = Plant(stage, ours, "story"), Printed(theirs)

@@ -12,7 +12,7 @@ WARM_UP = 600
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Both with one producer (this process), the same number of messages, and a node of two pool processes."""
+    """Both with one producer (this process), the same number of messages, and two processes that take them."""
     ours, theirs = stage.side("single"), stage.side("single_empty", empty=True)
     with interlock_nodes(stage, ours), plain_node(stage, "bench.empty", theirs):
         plant, empty = Plant(stage, ours), Empty(theirs.broker_url)

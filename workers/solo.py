@@ -30,7 +30,7 @@ class Solo:
     tasks: int = 0
     interrupted: bool = False
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: Task, **_: object) -> None:
         """From here the task has its time, if limited: the soft limit interrupts it, the hard one ends the process."""
         self.interrupted = False
         if task.time_limit is None:
@@ -39,7 +39,7 @@ class Solo:
         # An endless loop in C keeps Python's own handlers from running: this one is the kernel's, in processor seconds.
         signal.setitimer(signal.ITIMER_PROF, task.time_limit)
 
-    def end(self) -> None:
+    def end(self, **_: object) -> None:
         """The task is over."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -72,12 +72,5 @@ def _open(instance: Any, conf: Any, **_: object) -> None:
     here = Solo(most_bytes=conf.worker_max_memory_per_child * 1024)
     signal.signal(signal.SIGALRM, here.interrupt)
     faulthandler.register(signal.SIGPROF, chain=True)  # says where it was, then the default: the process ends
-
-    def begin(task: Task, **_: object) -> None:
-        here.begin(task)
-
-    def end(**_: object) -> None:
-        here.end()
-
-    signals.task_prerun.connect(begin, weak=False)
-    signals.task_postrun.connect(end, weak=False)
+    signals.task_prerun.connect(here.begin, weak=False)
+    signals.task_postrun.connect(here.end, weak=False)
