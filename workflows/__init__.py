@@ -1,1 +1,1 @@
-"""What a machine is and what it may do next. Pure: no database, no broker, no clock, no randomness."""
+"""State machine definitions, and the decision which move a trigger makes. Pure: no database, broker, clock, random."""

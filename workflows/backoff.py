@@ -1,4 +1,4 @@
-"""How long to wait before trying again: exponential, with full jitter where a caller has a chance to draw.
+"""The wait before another attempt: exponential backoff, optionally with full jitter.
 
 Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015 ("full jitter").
 """
@@ -10,9 +10,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How a deadline grows with what a column of the instance's row counts: `base * factor**count`, capped.
+    """Makes a deadline grow with a counter in a column of the instance's row: `base * factor**count`, capped.
 
-    The base is the deadline's `seconds`; its field in the context, an object, may say its own `base`, `factor`, `cap`.
+    The base is the deadline's `seconds`. The deadline's context field, an object, can override `base`, `factor`, `cap`.
     """
 
     column: str
@@ -20,7 +20,7 @@ class Growth:
     factor: float = 2.0
 
     def seconds(self, base_seconds: float, said: Mapping[str, float], row: Mapping[str, Any]) -> float:
-        """The seconds of one instance, given what its context says and its row counts."""
+        """The seconds for one instance, from its context field `said` and its row."""
         return grown(
             int(row.get(self.column, 0)) + 1,
             base_seconds=float(said.get("base", base_seconds)),
@@ -36,9 +36,9 @@ def grown(attempt: int, *, base_seconds: float, cap_seconds: float, factor: floa
         attempt: attempts made so far, from 1.
         base_seconds: the first wait.
         cap_seconds: the longest wait.
-        factor: what each further wait is multiplied by, at most 10.
+        factor: the multiplier of each further wait, at most 10.
     """
-    exponent = min(attempt - 1, 62)  # 2**62 is past any cap, and a float holds 10**62
+    exponent = min(attempt - 1, 62)  # 2**62 exceeds any cap, and 10**62 still fits in a float
     return min(cap_seconds, base_seconds * float(factor**exponent))
 
 
@@ -49,6 +49,6 @@ def full_jitter(attempt: int, *, base_seconds: float, cap_seconds: float, chance
         attempt: attempts made so far, from 1.
         base_seconds: upper bound of the first wait.
         cap_seconds: upper bound of any wait.
-        chance: a number in [0, 1) drawn by the caller; this module has no randomness of its own.
+        chance: a random number in [0, 1) from the caller; this module is deterministic.
     """
     return chance * grown(attempt, base_seconds=base_seconds, cap_seconds=cap_seconds)

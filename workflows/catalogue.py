@@ -1,31 +1,31 @@
-"""Every definition there is: the shipped ones and those a user's modules add. One line here for each."""
+"""All definitions: the shipped ones, one line each here, and those that a user's modules add."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
 from types import MappingProxyType
 
-from workflows.check import check
-from workflows.definition import Definition
-from workflows.delivery.approval import APPROVAL
-from workflows.delivery.pr_review import PR_REVIEW
-from workflows.delivery.sprint import SPRINT
-from workflows.delivery.story import STORY
-from workflows.errors import InvalidDefinition, UnknownWorkflow
-from workflows.lineage.step_0_1 import STEP_0_1
-from workflows.lineage.task_0_2 import TASK_0_2
-from workflows.lineage.workstream_0_1 import WORKSTREAM_0_1
-from workflows.lineage.workstream_0_2 import WORKSTREAM_0_2
-from workflows.orchestration.circuit_breaker import CIRCUIT_BREAKER
-from workflows.orchestration.patch_ledger import PATCH_LEDGER_1_0, PATCH_LEDGER_1_1
-from workflows.orchestration.run import RUN_1_0, RUN_1_1
-from workflows.orchestration.task import TASK_1_0, TASK_1_1
-from workflows.orchestration.test_gate import TEST_GATE
-from workflows.orchestration.uet_worker import UET_WORKER
-from workflows.orchestration.worker import WORKER_1_0, WORKER_1_1
-from workflows.orchestration.workstream import WORKSTREAM_1_0, WORKSTREAM_1_1
-from workflows.supervision.job import JOB
-from workflows.supervision.supervised_worker import SUPERVISED_WORKER
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import InvalidDefinition, UnknownWorkflow
+from interlock.workflows.machines.delivery.approval import APPROVAL
+from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
+from interlock.workflows.machines.delivery.sprint import SPRINT
+from interlock.workflows.machines.delivery.story import STORY
+from interlock.workflows.machines.legacy.step_0_1 import STEP_0_1
+from interlock.workflows.machines.legacy.task_0_2 import TASK_0_2
+from interlock.workflows.machines.legacy.workstream_0_1 import WORKSTREAM_0_1
+from interlock.workflows.machines.legacy.workstream_0_2 import WORKSTREAM_0_2
+from interlock.workflows.machines.orchestration.circuit_breaker import CIRCUIT_BREAKER
+from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_0, PATCH_LEDGER_1_1
+from interlock.workflows.machines.orchestration.run import RUN_1_0, RUN_1_1
+from interlock.workflows.machines.orchestration.task import TASK_1_0, TASK_1_1
+from interlock.workflows.machines.orchestration.test_gate import TEST_GATE_1_0, TEST_GATE_1_1
+from interlock.workflows.machines.orchestration.uet_worker import UET_WORKER
+from interlock.workflows.machines.orchestration.worker import WORKER_1_0, WORKER_1_1
+from interlock.workflows.machines.orchestration.workstream import WORKSTREAM_1_0, WORKSTREAM_1_1
+from interlock.workflows.machines.supervision.job import JOB
+from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
+from interlock.workflows.versioning.validate import check
 
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
     {
@@ -48,7 +48,8 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
         ("uet_worker", "1.0.0"): UET_WORKER,
         ("patch_ledger", "1.0.0"): PATCH_LEDGER_1_0,
         ("patch_ledger", "1.1.0"): PATCH_LEDGER_1_1,
-        ("test_gate", "1.0.0"): TEST_GATE,
+        ("test_gate", "1.0.0"): TEST_GATE_1_0,
+        ("test_gate", "1.1.0"): TEST_GATE_1_1,
         ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
         ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
         ("job", "1.0.0"): JOB,
@@ -57,7 +58,7 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
 
 
 class Catalogue:
-    """Definitions by (type, version), all checked. Raises `InvalidDefinition` where two share a version."""
+    """Definitions by (type, version), all checked. Raises `InvalidDefinition` if two have the same key."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
         self._by_key: dict[tuple[str, str], Definition] = {}
@@ -70,20 +71,20 @@ class Catalogue:
         return iter(self._by_key.values())
 
     def __contains__(self, key: object) -> bool:
-        """Is (type, version) among them?"""
+        """Whether (type, version) is defined."""
         return key in self._by_key
 
     @cached_property
     def newest(self) -> Mapping[str, Definition]:
-        """Type -> the definition that new instances get."""
+        """Type -> its newest definition, which new instances get."""
         ascending = sorted(self._by_key.values(), key=lambda each: tuple(map(int, each.version.split("."))))
         return {definition.type: definition for definition in ascending}
 
     def get(self, type_: str, version: str | None = None) -> Definition:
-        """The definition of a type, the newest unless `version` says otherwise.
+        """The definition of a type, the newest unless `version` is given.
 
         Raises:
-            UnknownWorkflow: naming the types (or versions) there are.
+            UnknownWorkflow: there is none; the message lists the known types or versions.
         """
         if type_ not in self.newest:
             raise UnknownWorkflow(f"no workflow type {type_!r}. There are: {', '.join(sorted(self.newest))}.")
@@ -98,10 +99,10 @@ class Catalogue:
 
 @cache
 def catalogue(modules: tuple[str, ...] = ()) -> Catalogue:
-    """The shipped definitions and those of `modules`, each of which has a `WORKFLOWS` dict like this one's.
+    """The shipped definitions and those of `modules`, each of which must have a `WORKFLOWS` dict as this module has.
 
     Raises:
-        InvalidDefinition: a definition contradicts itself, or a module cannot be read.
+        InvalidDefinition: a definition contradicts itself, or a module has no readable `WORKFLOWS`.
     """
     definitions = list(WORKFLOWS.values())
     for name in modules:

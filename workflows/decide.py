@@ -1,7 +1,7 @@
 """Decide what a trigger does, without doing it. The only module that imports `transitions`.
 
-One machine per definition version, built once and fired on a throwaway probe: about 10 µs a trigger, where a Machine
-per instance costs hundreds and keeps 50 KB or more alive (pytransitions issue 146).
+Each definition version has one Machine, built once, and each trigger is fired on a throwaway probe. That takes about
+10 µs a trigger; a Machine per instance takes hundreds and keeps 50 KB or more alive (pytransitions issue 146).
 """
 
 from functools import cache
@@ -9,13 +9,13 @@ from typing import Any
 
 from transitions import EventData, Machine
 
-from workflows.case import Case, Override
-from workflows.definition import Deadline, Definition, Guard, Transition
-from workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
+from interlock.workflows.definition import Deadline, Definition, Guard, Transition
+from interlock.workflows.guard_context import Case, Override
+from interlock.workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
 
 
 class Probe:
-    """The throwaway model: a state and nothing else."""
+    """The throwaway model, which has only a state."""
 
     __slots__ = ("state",)
 
@@ -24,17 +24,17 @@ class Probe:
 
 
 def decide(definition: Definition, case: Case) -> Outcome:
-    """Say what firing `case.trigger` would do under `definition`.
+    """Decide what firing `case.trigger` does under `definition`.
 
     Args:
-        definition: the version the instance was born under.
+        definition: the instance's definition version.
         case: the trigger, the instance and the facts its guards need.
 
     Returns:
         `Applied`, `Rejected`, `Superseded` or `Waiting`; nothing has changed yet.
 
     Raises:
-        Exception: whatever a guard raises; the engine records it as a failed attempt.
+        Exception: anything that a guard raises; the engine records it as a failed attempt.
     """
     if case.bound_version is not None and case.bound_version != case.version:
         return _superseded(case)
@@ -55,7 +55,7 @@ def decide(definition: Definition, case: Case) -> Outcome:
 
 @cache
 def machine_of(definition: Definition) -> Machine:
-    """The shared, stateless Machine of a definition. `queued` would share one queue between threads; never set it."""
+    """The shared, stateless Machine of a definition. Never set `queued`: all threads would share one queue."""
     machine = Machine(
         model=None,
         states=list(definition.states),
@@ -90,7 +90,7 @@ def _overridden(
         return Rejected(
             {
                 "code": "not_an_operator",
-                "message": f"{case.by!r} is no operator. `interlock operator list` names them; one may grant it",
+                "message": f"{case.by!r} is not an operator. `interlock operator list` shows who is and can grant it",
                 "state": case.state,
             }
         )
@@ -98,7 +98,9 @@ def _overridden(
     if len(leading_there) != 1:
         return _leads_elsewhere(definition, case, wanted, candidates)
     move = leading_there[0]
-    if move.exceptional and not _all_hold(move, case):  # who leaves a terminal state answers for it (SSOT 8.2.3)
+    if move.exceptional and not _all_hold(
+        move, case
+    ):  # guards of a move out of a terminal state bind operators too (POLICY-6)
         return _refused(definition, case, [guard for guard in move.when if not guard.holds(case)])
     passed_over = () if move.exceptional else tuple(guard.name for guard in move.when)
     if move.approval and not case.granted:
@@ -113,7 +115,7 @@ def _leads_elsewhere(
     return Rejected(
         {
             "code": "leads_elsewhere",
-            "message": f"{case.trigger!r} leads from {case.state!r} to {dests}, not by one move to {wanted.to!r}",
+            "message": f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {wanted.to!r}",
             "state": case.state,
             "legal": list(definition.legal(case.state)),
         }
@@ -137,10 +139,12 @@ def _no_such_transition(definition: Definition, case: Case) -> Rejected:
 
 
 def _held_or_refused(definition: Definition, case: Case, candidates: tuple[Transition, ...]) -> Rejected | Waiting:
-    # `transitions` answers a false condition with a silent False; say which guards were false, all of them.
+    # `transitions` returns only False for a false condition; find all guards that were false.
     false = [guard for move in candidates for guard in move.when if not guard.holds(case)]
     if all(guard.wait for guard in false):
-        return Waiting({"code": "held", "message": "; ".join(guard.says for guard in false), "state": case.state})
+        return Waiting(
+            {"code": "held", "message": "; ".join(guard.description for guard in false), "state": case.state}
+        )
     return _refused(definition, case, [guard for guard in false if not guard.wait])
 
 
@@ -148,7 +152,7 @@ def _refused(definition: Definition, case: Case, refusing: list[Guard]) -> Rejec
     return Rejected(
         {
             "code": "guard",
-            "message": "; ".join(guard.says for guard in refusing),
+            "message": "; ".join(guard.description for guard in refusing),
             "state": case.state,
             "missing": [guard.name for guard in refusing],
             "legal": list(definition.legal(case.state)),
@@ -158,7 +162,7 @@ def _refused(definition: Definition, case: Case, refusing: list[Guard]) -> Rejec
 
 def _approval_needed(case: Case, move: Transition) -> Rejected | Waiting:
     if case.votes:
-        message = f"{case.trigger!r} is already held for an approval; decide that one first"
+        message = f"{case.trigger!r} already waits for an approval; decide that one first"
         return Rejected({"code": "already_held", "message": message, "state": case.state})
     message = f"{case.trigger!r} needs an approval"
     return Waiting({"code": "approval", "message": message, "state": case.state}, move.approval)
@@ -168,7 +172,7 @@ def _superseded(case: Case) -> Superseded:
     return Superseded(
         {
             "code": "superseded",
-            "message": f"the state this timer was armed in has been left; now {case.state!r}",
+            "message": f"the instance has left the state that set this timer; it is now in {case.state!r}",
             "state": case.state,
         }
     )

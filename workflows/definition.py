@@ -1,4 +1,4 @@
-"""A workflow definition: immutable data with a semantic version. Nothing here runs; `workflows.decide` does."""
+"""A workflow definition: immutable data with a semantic version. `workflows.decide` evaluates it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,9 +6,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
-from workflows.backoff import Growth
-from workflows.case import Case
-from workflows.errors import UnknownTrigger
+from interlock.workflows.backoff import Growth
+from interlock.workflows.errors import UnknownTrigger
+from interlock.workflows.guard_context import Case
 
 Severity = Literal["info", "warning", "error", "critical"]
 Back = Literal["retry", "blocked", "rework"]
@@ -21,16 +21,19 @@ HOUR_SECONDS = 3600.0
 class Guard:
     """A named condition of a transition.
 
-    One that `bounds` holds only so many times for an instance: a loop through it comes to an end.
-
-    `holds` must be pure. `says` is what an operator reads when it is false. A guard that is false refuses the
-    trigger; with `wait=True` it holds it instead, until others of its kind complete it (a vote below its quorum).
-    `needs` names the facts of a `Case` that have to be looked up for it.
+    Attributes:
+        name: what diagrams and events call it.
+        holds: a pure function of a `Case`: the instance, the trigger, who fired it with what data, the facts needed.
+        description: what an operator reads when it is false.
+        wait: when it is false the trigger is held, not refused, until others of its kind complete it (a vote below its
+            quorum).
+        needs: the facts of a `Case` that have to be looked up for it: `linked`, `votes`, `row`.
+        bounds: it holds only so many times for an instance: a loop through it comes to an end.
     """
 
     name: str
     holds: Callable[[Case], bool]
-    says: str
+    description: str
     wait: bool = False
     needs: frozenset[Fact] = frozenset()
     bounds: bool = False
@@ -46,11 +49,11 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something done to the world after the commit, by `workers.effects`, under a lease.
+    """An action outside the database, run after the commit by `workers.effects.runner` under a lease.
 
-    `done` and `failed` name the triggers that tell the outcome to the instance; None where nobody waits for it.
-    `exclusive` names a field of the instance's context (`id`: the instance itself); of effects with the same value
-    there, never two run at once.
+    `done` and `failed` name the triggers that report the outcome to the instance; None if no report is needed.
+    `exclusive` names a field of the instance's context (`id`: the instance itself): effects with the same value in that
+    field never run at the same time.
     """
 
     name: str
@@ -61,7 +64,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPoint:
-    """The trigger is held until `quorum` people, none of them the author, approve (ADR-010, approval points)."""
+    """Holds the trigger until `quorum` people, none of them the author, approve (MACHINE-6)."""
 
     quorum: int = 1
     deciders: tuple[str, ...] = ()
@@ -69,10 +72,9 @@ class ApprovalPoint:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A state left alone for `seconds` gets `trigger`.
+    """Fires `trigger` on an instance that stays in a state for `seconds`.
 
-    `context_key` names the field of an instance's context that says its own seconds; `seconds` is then what those
-    that do not say get.
+    `context_key` names the context field with which an instance can set its own seconds; `seconds` is the default.
     """
 
     seconds: float
@@ -81,11 +83,11 @@ class Deadline:
     growth: Growth | None = None
 
     def resolved(self, context: Mapping[str, Any], row: Mapping[str, Any] | None = None) -> "Deadline":
-        """This deadline with the seconds of one instance.
+        """This deadline with the seconds for one instance.
 
         Args:
             context: the instance's own data.
-            row: its typed row as before the move that enters the state; read only where the deadline grows.
+            row: its typed row before the move that enters the state; read only if the deadline grows.
         """
         said = context.get(self.context_key) if self.context_key else None
         if self.growth:
@@ -97,9 +99,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How instances of this type name another: `context[context_key]` holds its entity id (or UUID).
+    """A reference to another instance: `context[context_key]` holds its entity id (or UUID).
 
-    The other side sees this instance under `inverse`.
+    The other instance has this one as a link with the role `inverse`.
     """
 
     role: str
@@ -110,24 +112,24 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an instance's context that its guards rely on, checked when it is created.
+    """A context field that guards rely on; it is checked when an instance is created.
 
-    `holds` is pure; `says` completes "must be …". One that is not `required` may be missing.
+    `holds` is pure; `description` completes the message "must be …". A field that is not `required` may be missing.
     """
 
     name: str
     holds: Callable[[object], bool]
-    says: str
+    description: str
     required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One row of a machine's table; several sources where the same rule holds for each of them.
+    """One row of a machine's table; it has several sources if the same rule applies to each.
 
-    An `exceptional` one may leave a terminal state (SSOT 8.2.3); its guards say under whose authority. One that goes
-    `back` to an earlier level of the definition's order says why it may (SSOT 8.1.2). `deprecated` says what to fire
-    instead; it changes nothing but that whoever fires it is told.
+    An `exceptional` transition may leave a terminal state (POLICY-6); its guards require an authority. `back` gives the
+    reason why a transition may lead to an earlier level of the definition's order (POLICY-2). `deprecated` says why the
+    trigger is deprecated and what to fire instead; it only causes a warning.
     """
 
     trigger: str
@@ -159,21 +161,21 @@ def T(
     back: Back | None = None,
     deprecated: str = "",
 ) -> Transition:
-    """Declare a transition. Sources are listed, never `*`: that would include the destination and terminal states.
+    """Declare a transition. Sources are listed, never `*`, which would include the destination and terminal states.
 
     Args:
-        trigger: an imperative or a past fact (`submit_pr`, `tests_pass`).
+        trigger: an imperative or a fact (`submit_pr`, `tests_pass`).
         sources: the state or states it leaves.
         dest: the state it enters.
         when: guards, all of which must hold.
         then: triggers fired on linked instances in the same commit.
-        effects: what is done to the world after the commit.
-        approval: hold the trigger until this approval is given.
-        settles: this move gives or refuses the approval that the instance stands for.
-        severity: of the event (SSOT 7.2.2).
-        exceptional: it may leave a terminal state, and must be guarded (SSOT 8.2.3).
-        back: why it may lead to an earlier level (SSOT 8.1.2); a `retry` must be bounded by a guard.
-        deprecated: why it is not to be fired any more, and what instead (SSOT 9.1.3).
+        effects: actions outside the database, after the commit.
+        approval: hold the trigger until this approval is granted.
+        settles: this move grants or refuses the approval that the instance represents.
+        severity: of the event (EVENT-3).
+        exceptional: it may leave a terminal state, and must be guarded (POLICY-6).
+        back: why it may lead to an earlier level (POLICY-2); a `retry` must be bounded by a guard.
+        deprecated: why it should not be fired any more, and what to fire instead (VERSION-3).
     """
     listed = (sources,) if isinstance(sources, str) else tuple(sources)
     return Transition(
@@ -183,12 +185,24 @@ def T(
 
 @dataclass(frozen=True, eq=False)  # one object per version: identity is equality, and hashing is free
 class Definition:
-    """A machine: its states in reading order, where it begins and ends, and every legal move.
+    """A machine: its states, where it begins and ends, and every legal move.
 
-    `required_metadata` names what each of its events must say (SSOT 7.2.3); whoever writes the event fills it in.
-    `order` has the states in levels, from first to last: a move to an earlier one must say why it goes back (SSOT 8.1).
-    `deprecated` names states that are not to be entered any more, each with why and what instead. Neither is behaviour:
-    both stay out of the checksum.
+    Attributes:
+        type: what its instances are called (`story`).
+        version: its semantic version; each instance keeps the one it was created under.
+        summary: one sentence.
+        states: in reading order.
+        initial: the state instances begin in.
+        terminal: those they end in.
+        transitions: made by `T`.
+        deadlines: state -> what is fired on an instance that is left alone in it.
+        links: how its instances name others in their context.
+        fields: of the context, checked when an instance is created.
+        birth_effects: what is done to the world once an instance is created.
+        required_metadata: what each of its events must say (EVENT-4); whoever writes the event fills it in.
+        order: the states in levels, from first to last: a move to an earlier one must say why it goes back (POLICY-2).
+        deprecated: states that are not to be entered any more, each with why and what instead. It and `order` are no
+            behaviour: both stay out of the checksum.
     """
 
     type: str
@@ -213,7 +227,7 @@ class Definition:
 
     @cached_property
     def moves(self) -> Mapping[tuple[str, str], tuple[Transition, ...]]:
-        """(trigger, source) -> the transitions that may serve it, in the order declared."""
+        """(trigger, source) -> the candidate transitions, in the order declared."""
         table: dict[tuple[str, str], tuple[Transition, ...]] = {}
         for move in self.transitions:
             for source in move.sources:
@@ -222,7 +236,7 @@ class Definition:
 
     @cached_property
     def needs(self) -> Mapping[str, frozenset[Fact]]:
-        """Trigger -> the facts that deciding it takes."""
+        """Trigger -> the facts needed to decide it."""
         wanted: dict[str, frozenset[Fact]] = {trigger: frozenset() for trigger in self.triggers}
         for move in self.transitions:
             votes: frozenset[Fact] = frozenset({"votes"}) if move.approval else frozenset()
@@ -235,25 +249,25 @@ class Definition:
 
     @cached_property
     def voting_states(self) -> frozenset[str]:
-        """The states in which a trigger may be held for more votes like it."""
+        """The states in which a trigger can be held until more votes arrive."""
         return frozenset(
             source for move in self.transitions for source in move.sources if any(guard.wait for guard in move.when)
         )
 
     def legal(self, state: str) -> tuple[str, ...]:
-        """The triggers that a transition out of `state` answers to, guards aside."""
+        """The triggers that have a transition out of `state`, regardless of guards."""
         return tuple(trigger for trigger in self.triggers if (trigger, state) in self.moves)
 
     def wrong_fields(self, context: Mapping[str, object]) -> tuple[str, ...]:
-        """What is wrong with a context under which an instance is to be created, a phrase for each field."""
+        """The errors in the context of a new instance, one phrase per field."""
         return tuple(
-            f"{each.name} must be {each.says}"
+            f"{each.name} must be {each.description}"
             for each in self.fields
             if (not each.holds(context[each.name]) if each.name in context else each.required)
         )
 
     def require_trigger(self, trigger: str) -> None:
-        """Raise `UnknownTrigger`, naming those there are, unless some state answers to `trigger`."""
+        """Raise `UnknownTrigger`, with the list of triggers, if no transition has `trigger`."""
         if trigger not in self.triggers:
             raise UnknownTrigger(
                 f"{self.type} {self.version} has no trigger {trigger!r}. It has: {', '.join(self.triggers)}."

@@ -1,7 +1,7 @@
-"""Faults, as exceptions. What a machine merely refuses is not here: that is a value (`workflows.outcomes`).
+"""Faults, as exceptions. A trigger that a machine rejects is not one: that is a value (`workflows.outcomes`).
 
-Each class's docstring is what happened and what to do about it. `refused` errors are the caller's to mend (exit
-code 2), the others are ours or the machine's (exit code 1).
+Each class's docstring says what happened and what to do about it. The caller can correct a `refused` error (exit code
+2); any other is a fault of Interlock or its environment (exit code 1).
 """
 
 from pathlib import Path
@@ -14,17 +14,17 @@ class InterlockError(Exception):
 
 
 class Refused(InterlockError):
-    """What was asked for cannot be accepted as it stands; nothing was written. Correct it and ask again."""
+    """The request cannot be accepted; nothing was written. Correct it and try again."""
 
     refused = True
 
 
 class InvalidDefinition(InterlockError):
-    """A workflow definition contradicts itself. Mend the file it names; nothing starts until then."""
+    """A workflow definition contradicts itself. Correct the file it names; nothing starts until then."""
 
 
 class DefinitionChanged(InterlockError):
-    """A recorded version now has other content. Give the changed definition a new version."""
+    """A recorded version's content has changed. Give the changed definition a new version."""
 
 
 class UnknownWorkflow(Refused):
@@ -32,15 +32,15 @@ class UnknownWorkflow(Refused):
 
 
 class UnknownInstance(Refused):
-    """No instance answers to that name."""
+    """No instance has that name."""
 
 
 class Archived(UnknownInstance):
-    """It has ended and is in the archive: it can be looked at, and never moves again. Make a new instance."""
+    """The instance is archived: it can be read but never moves again. Create a new instance."""
 
 
 class AmbiguousInstance(Refused):
-    """Several instances answer to that name; say TYPE/ENTITY_ID or the UUID."""
+    """Several instances have that name; use TYPE/ENTITY_ID or the UUID."""
 
 
 class UnknownTrigger(Refused):
@@ -48,57 +48,59 @@ class UnknownTrigger(Refused):
 
 
 class AlreadyExists(Refused):
-    """An instance of that type and entity exists in this project already."""
+    """The project already has an instance of that type and entity id."""
 
 
 class RequestConflict(Refused):
-    """The `request_id` was used before with another body. Use a new one, or send the same body."""
+    """The `request_id` was used before with a different body. Use a new one, or send the same body."""
 
 
 class IllegalTransition(Refused):
-    """The machine does not allow that from where the instance stands. Look at what is legal, or make a new instance.
+    """The machine does not allow that in the instance's state. Use a legal trigger, or create a new instance.
 
     Attributes:
-        status_code: what an HTTP API answers (seed 002, section 1.4).
-        state: where it stands.
-        legal: the triggers that it answers to there.
+        status_code: the status an HTTP API returns (SUPERVISED-1).
+        state: the instance's state.
+        legal: the triggers that are legal in it.
     """
 
     status_code = 409
 
     def __init__(self, message: str, *, state: str, legal: tuple[str, ...] = ()) -> None:
-        super().__init__(f"{message}; legal in {state!r}: {', '.join(legal) or 'nothing, it is finished'}")
+        super().__init__(f"{message}; legal in {state!r}: {', '.join(legal) or 'nothing: it has ended'}")
         self.state, self.legal = state, legal
 
 
 class BadInput(Refused):
-    """A value could not be read; the message names where and what was expected."""
+    """A value is not valid; the message says where, and what was expected."""
 
 
 class OthersHome(InterlockError):
-    """A data directory is somebody else's. Run as the user who said `interlock up`, or name another INTERLOCK_HOME."""
+    """Another user owns the data directory. Run as the user who ran `interlock up`, or set another INTERLOCK_HOME."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(f"{file} belongs to another user; run as the one who started it, or set INTERLOCK_HOME")
+        super().__init__(
+            f"{file} belongs to another user; run as that user, or set INTERLOCK_HOME to a directory of yours"
+        )
 
 
 class NotRunning(InterlockError):
-    """No servers are known. Start them with `interlock up`, or set DATABASE_URL and BROKER_URL."""
+    """No servers are configured. Start them with `interlock up`, or set DATABASE_URL and BROKER_URL."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(
-            f"nothing is running in {home}. Start it with `interlock up --detach`, or set DATABASE_URL and "
-            "BROKER_URL to use your own servers."
+            f"nothing is running in {home}. Start it with `interlock up --detach`; if it runs in another folder, "
+            "set INTERLOCK_HOME to its `.interlock`; for your own servers, set DATABASE_URL and BROKER_URL."
         )
 
 
 class AlreadyRunning(Refused):
-    """Another `interlock up` holds this data directory. Use it, stop it, or choose another INTERLOCK_HOME."""
+    """Another `interlock up` uses this data directory. Use it, stop it, or choose another INTERLOCK_HOME."""
 
 
 class ServerFault(InterlockError):
-    """A part did not start or went away; the message names its log."""
+    """A part did not start or has ended; the message names its log."""
 
 
 class StaleLease(InterlockError):
-    """The effect's lease passed to another worker; this one's report is not taken."""
+    """The effect's lease was lost; the worker's report is not accepted."""

@@ -1,15 +1,21 @@
-"""What the shipped definitions expect of their contexts."""
+"""Checks of context fields, shared by the shipped definitions."""
 
-from workflows.definition import Field
+from interlock.workflows.definition import Field
+from interlock.workflows.input import names as rule
 
 
 def name(value: object) -> bool:
-    """A non-empty string."""
-    return isinstance(value, str) and value != ""
+    """Whether the value is a valid name (`workflows.input.names`)."""
+    return rule.is_name(value)
+
+
+def words(value: object) -> bool:
+    """Whether the value is a valid text of one or more lines."""
+    return rule.is_words(value)
 
 
 def names(value: object) -> bool:
-    """A list of names; an empty one names nobody in particular."""
+    """Whether the value is a list of names; it may be empty."""
     return isinstance(value, list) and all(name(each) for each in value)
 
 

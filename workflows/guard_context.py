@@ -1,4 +1,4 @@
-"""One question put to a machine: may this trigger fire here, given these facts? Built by the engine, read by guards."""
+"""The input of one decision: a trigger, an instance and the facts that guards read. The engine builds it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Another instance that this one is linked to, as guards see it."""
+    """A linked instance, as guards see it."""
 
     type: str
     entity_id: str
@@ -16,11 +16,11 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """An operator takes a move whatever its guards say (SSOT 5.2). The machine's moves bind operators too.
+    """An operator makes a move without its guards (RECOVER-5); it must still be a move of the machine.
 
     Attributes:
-        to: the state it must lead to.
-        allowed: who fires it is an operator now.
+        to: the state the move must lead to.
+        allowed: whether the user who fires it is an operator at this moment.
     """
 
     to: str
@@ -29,18 +29,19 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A trigger, the instance it is meant for, and the facts its guards asked for.
+    """A trigger, the instance it was fired on, and the facts that its guards need.
 
     Attributes:
-        state, version: where the instance stands and how many moves it has made.
+        state, version: the instance's state and its number of moves.
         context: the instance's own data (the author of a pull request, the quorum of an approval).
-        trigger, by, metadata: what was asked, by whom (agent, user or `system`), with what data.
-        bound_version: a timer holds only while the instance still stands where it was armed; None for anything else.
-        granted: the approval this trigger was held for has been given.
+        trigger, by, metadata: the trigger, who fired it (agent, user or `system`), and its data.
+        bound_version: the trigger is superseded if the instance has another version; None: it is not bound. Timers, for
+            example, are bound to the version at which they were armed.
+        granted: whether the approval that the trigger was held for has been granted.
         linked: role -> the instances linked in that role.
-        votes: who else already fired this trigger here and is still held.
-        row: the instance's typed row (SSOT 6) as it is before the move: its counts, its worker, its limits.
-        override: where an operator wants it to go; None for anybody else's trigger.
+        votes: who else has fired this trigger on this instance and is still held.
+        row: the instance's typed row (CHECK-19) before the move: its counts, its worker, its limits.
+        override: the state an operator wants; None for any other trigger.
     """
 
     state: str

@@ -1,7 +1,7 @@
-"""The guards that the shipped definitions share, each named for what must be true."""
+"""Guards shared by the shipped definitions. Each is named after its condition."""
 
-from workflows.case import Case
-from workflows.definition import Guard
+from interlock.workflows.definition import Guard
+from interlock.workflows.guard_context import Case
 
 
 def _quorum(case: Case) -> int:

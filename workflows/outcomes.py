@@ -1,10 +1,10 @@
-"""What became of a trigger. Expected outcomes are values; only faults are exceptions."""
+"""The outcomes of a trigger. Expected outcomes are values; only faults are exceptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workflows.definition import ApprovalPoint, Deadline, Severity, Transition
+from interlock.workflows.definition import ApprovalPoint, Deadline, Severity, Transition
 
 Status = Literal["scheduled", "pending", "waiting", "applied", "rejected", "superseded", "dead"]
 
@@ -22,9 +22,9 @@ FINISHED: frozenset[Status] = frozenset({"applied", "rejected", "superseded", "d
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The move is legal: go to `dest`, and do what the transition says. `deadline` has this instance's seconds.
+    """The move is legal: the instance goes to `dest`. `deadline` has this instance's seconds.
 
-    `passed_over`: what an override did not ask, its guards' names and `approval`; None of any other move.
+    `passed_over` lists what an override bypassed: names of guards, and `approval`; None for any other move.
     """
 
     transition: Transition
@@ -34,28 +34,28 @@ class Applied:
 
     @property
     def severity(self) -> Severity:
-        """Of the event: an override is a warning (SSOT 7.2.2), unless it leaves a terminal state, and tells its own."""
+        """The event's severity: the transition's own; `warning` for an override (EVENT-3), unless it is exceptional."""
         overridden = self.passed_over is not None and not self.transition.exceptional
         return "warning" if overridden else self.transition.severity
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The machine refuses, now and for good; `reason` says why, where it stands and what would be legal."""
+    """The machine rejects the trigger, finally; `reason` has the message, the state and the legal triggers."""
 
     reason: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A timer for a state that has been left since."""
+    """The trigger was bound to a version that the instance has left since, such as a timer of an earlier state."""
 
     reason: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Held: for an approval that has to be asked for, or (approval None) for more votes like this one."""
+    """The trigger is held: for an approval to be requested, or (approval None) for more votes."""
 
     reason: Mapping[str, Any]
     approval: ApprovalPoint | None = None
@@ -63,7 +63,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A guard or our own code raised: a fault, recorded and retried until the attempts are used up."""
+    """A guard or Interlock's code raised an exception; the trigger is retried until its attempts are used up."""
 
     error: str
 

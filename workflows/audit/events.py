@@ -1,26 +1,26 @@
-"""The canonical event (SSOT 7.1): what history says of one move, as everybody outside reads it.
+"""The canonical event (EVENT-1): the public form of one move in history.
 
-A line of the journal holds all that was hashed, byte for byte: metadata as PostgreSQL prints its jsonb, the instant to
-the microsecond. So a file of them proves itself, without the database (`chained`).
+A line of the journal contains everything that was hashed, byte for byte: metadata as PostgreSQL prints jsonb, the
+instant to the microsecond. A journal file can therefore be verified without the database (`chained`).
 """
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
-from workflows.chain import digest
-from workflows.ids import event_name, event_uuid
+from interlock.workflows.audit.chain import digest
+from interlock.workflows.audit.ids import event_name, event_uuid
+from interlock.workflows.input.json_text import printed, read
+from interlock.workflows.input.limits import Unreadable
 
 OVERRIDE = "manual_override"
-KINDS: Mapping[str, str] = {"patch_ledger": "patch", "test_gate": "gate"}  # as SSOT 7.1 names them
+KINDS: Mapping[str, str] = {"patch_ledger": "patch", "test_gate": "gate"}  # as EVENT-2 names them
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOST_DIGITS = 131_072  # of PostgreSQL's numeric, before the point
 
 
 def event_type(workflow_type: str, metadata: Mapping[str, Any]) -> str:
-    """`task_state_transition`, …; `manual_override` where the event names an operator (SSOT 7.1)."""
+    """`task_state_transition`, …; `manual_override` if the event names an operator (EVENT-2)."""
     return OVERRIDE if metadata.get("operator") else f"{KINDS.get(workflow_type, workflow_type)}_state_transition"
 
 
@@ -30,8 +30,14 @@ def timestamp(instant: datetime) -> str:
 
 
 def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The event of a history row (the columns of `relay_batch.sql`), ready for JSON."""
+    """Convert a history row (the columns of `relay_batch.sql`) to the event, ready for JSON.
+
+    Metadata that exceed today's limits are included as they were written, with numbers as `Decimal`; `printed` accepts
+    them.
+    """
     metadata = row["metadata"]
+    if isinstance(metadata, Unreadable) and "metadata_text" in row:
+        metadata = read(row["metadata_text"])
     event = {
         "event_id": event_name(row["id"]),
         "timestamp": timestamp(row["created_at"]),
@@ -52,17 +58,19 @@ def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
         "prev_hash": bytes(row["prev_hash"]).hex(),
         "hash": bytes(row["hash"]).hex(),
     }
-    if row["seq"] == 1:  # what the first hash stands on
+    if row["seq"] == 1:  # the input of the birth's hash
         event["birth"] = {"by": row["created_by"], "at": timestamp(row["born_at"])}
     return event
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """The same as one line of JSON, without its end; metadata stand in it as PostgreSQL printed them."""
+    """The event as one line of JSON without line end; its metadata are PostgreSQL's own text."""
     event = canonical(row)
-    metadata = event.pop("metadata")  # put back as text: a float would lose the digits that were hashed
-    text = row["metadata_text"] if "metadata_text" in row else jsonb_text(metadata)
-    return json.dumps(event, ensure_ascii=False)[:-1] + f', "metadata": {text}}}'
+    metadata = event.pop("metadata")  # inserted as text below: a float would lose digits that were hashed
+    text = row["metadata_text"] if "metadata_text" in row else printed(metadata)
+    deep = isinstance(row["metadata"], Unreadable)
+    written = printed(event) if deep else json.dumps(event, ensure_ascii=False)
+    return written[:-1] + f', "metadata": {text}}}'
 
 
 def _context(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,17 +85,17 @@ def _context(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chained(event: Mapping[str, Any]) -> str:
-    """The hash (hex) that a canonical event must have, from what it says and the hash before it.
+    """The hash (hex) that a canonical event must have, computed from its fields and the previous hash.
 
     Args:
-        event: as read from a line by `read`.
+        event: as `read` returns it from a line.
 
     Raises:
-        KeyError, TypeError, ValueError: it lacks something that was hashed.
+        KeyError, TypeError, ValueError: a field that was hashed is missing or malformed.
     """
     context = event["context"]
     fields = (
-        str(event_uuid(event["event_id"])),
+        str(event_uuid(str(event["event_id"]))),
         context["workflow_id"],
         str(context["seq"]),
         event["definition_version"],
@@ -97,14 +105,14 @@ def chained(event: Mapping[str, Any]) -> str:
         event["triggered_by"],
         event["request_id"],
         event["severity"],
-        jsonb_text(event["metadata"]),
+        printed(event["metadata"]),
         micros(event["timestamp"]),
     )
-    return digest(bytes.fromhex(event["prev_hash"]), fields).hex()
+    return digest(bytes.fromhex(event["prev_hash"]), map(_text, fields)).hex()
 
 
 def born(event: Mapping[str, Any]) -> str:
-    """The hash (hex) of an instance's birth, which its first event follows. Raises as `chained` does."""
+    """The hash (hex) of an instance's birth, which precedes that of its first event. Raises as `chained` does."""
     context, birth = event["context"], event["birth"]
     fields = (
         context["workflow_id"],
@@ -114,43 +122,17 @@ def born(event: Mapping[str, Any]) -> str:
         birth["by"],
         micros(birth["at"]),
     )
-    return digest(b"", fields).hex()
+    return digest(b"", map(_text, fields)).hex()
 
 
-def read(text: str | bytes) -> Any:
-    """A line as it was written: numbers keep their digits. Raises `ValueError`, for whatever a file may hold."""
-    try:
-        return json.loads(text, parse_float=_number)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _number(digits: str) -> Decimal:
-    """A number that PostgreSQL's jsonb can hold: printed in full, a larger exponent would fill the memory."""
-    try:
-        number = Decimal(digits)
-    except ArithmeticError:
-        raise ValueError(f"no number: {digits[:40]}") from None
-    if abs(number.adjusted()) > MOST_DIGITS:
-        raise ValueError(f"a number of more than {MOST_DIGITS:,} digits: {digits[:40]}")
-    return number
+def _text(field: Any) -> str | None:
+    """Check that a field is text or null, as all hashed fields are; a file may contain anything."""
+    if field is None or isinstance(field, str):
+        return field
+    raise TypeError(f"{str(field)[:40]!r} is no text")
 
 
 def micros(instant: str) -> str:
-    """Microseconds since 1970 of a timestamp, in decimal, as PostgreSQL's `interlock_micros`."""
+    """Microseconds since 1970 of a timestamp, in decimal, as PostgreSQL's `interlock.micros`."""
     since = datetime.fromisoformat(instant) - EPOCH
     return str((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
-
-
-def jsonb_text(value: Any) -> str:
-    """A value as PostgreSQL prints its jsonb: shorter keys first, then by their bytes, one space after `:` and `,`."""
-    match value:
-        case Decimal():
-            return format(value, "f")
-        case Mapping():
-            keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
-            return "{" + ", ".join(f"{jsonb_text(key)}: {jsonb_text(value[key])}" for key in keys) + "}"
-        case list():
-            return "[" + ", ".join(map(jsonb_text, value)) + "]"
-        case _:
-            return json.dumps(value, ensure_ascii=False)

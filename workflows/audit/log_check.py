@@ -1,6 +1,6 @@
-"""Whether what an event log tells can have happened: schema, legality, invariants, time, chain. Line by line.
+"""Check an event log line by line: schema, legal moves, invariants, time, hash chain.
 
-What is remembered grows with the entities of the log, not with its lines.
+Memory use grows with the number of entities in the log, not with its lines.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from workflows.definition import Definition
-from workflows.events import born, chained, event_type
-from workflows.log.invariants import Open, contradictions
-from workflows.log.rules import Versions, judge, versions_of
-from workflows.log.schema import LogEvent, parse, wrong
-from workflows.migration import MIGRATE
+from interlock.workflows.audit.events import born, chained, event_type
+from interlock.workflows.audit.log_invariants import Open, contradictions
+from interlock.workflows.audit.log_schema import LogEvent, parse, shown, wrong
+from interlock.workflows.audit.log_versions import Versions, judge, versions_of
+from interlock.workflows.definition import Definition
+from interlock.workflows.input.json_text import printed
+from interlock.workflows.versioning.migration import MIGRATE
 
 
 @dataclass(slots=True)
 class Entity:
-    """What its last line said."""
+    """The state of an entity after its last line."""
 
     versions: Versions
     state: str
@@ -32,10 +33,10 @@ class Entity:
 
 @dataclass(slots=True)
 class Check:
-    """A log being read. Several files that continue each other are one log.
+    """Checks one log. Several files that continue each other are one log.
 
     Attributes:
-        events: lines that were events.
+        events: the number of lines that were valid events.
     """
 
     known: Mapping[str, Versions]
@@ -47,11 +48,11 @@ class Check:
 
     @classmethod
     def against(cls, definitions: Iterable[Definition]) -> "Check":
-        """Check against these definitions, older versions included."""
+        """A check against these definitions, older versions included."""
         return cls(versions_of(definitions))
 
     def feed(self, line: int, text: str | bytes) -> Iterator[str]:
-        """Read the next line; what is wrong with it, a sentence each, with what was expected instead."""
+        """Check the next line; yields one sentence for each problem, with the expected value."""
         if not text.strip():
             yield "empty line; expected an event"
             return
@@ -70,7 +71,9 @@ class Check:
         last = self._last
         if last is None:
             return
-        if event.place and last.place:  # commit order; the clock is read when a transaction begins
+        if (
+            event.place and last.place
+        ):  # compare commit order instead of time: an event's time is when its transaction began
             if event.place <= last.place:
                 yield f"commit order goes back: {event.place} follows {last.place}"
         elif event.timestamp < last.timestamp:
@@ -92,10 +95,10 @@ class Check:
             return
         key = type_, event.context.workflow_id or event.entity_id
         before = self._entities.get(key)
-        versions, says = self._under(event, type_, before)
-        yield from says
+        versions, message = self._under(event, type_, before)
+        yield from message
         judged = judge(event, versions)
-        yield from [judged.says] if judged.says else []
+        yield from [judged.message] if judged.message else []
         yield from _follows(event, before, judged.versions)
         yield from _chain(event, raw, before)
         yield from contradictions(event, type_, before.retries if before else 0, self._tasks)
@@ -158,7 +161,7 @@ def _chain(event: LogEvent, raw: dict[str, Any], before: Entity | None) -> Itera
 
 
 def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
-    """What is not hashed itself, because it says again what the metadata say."""
+    """Compare the fields that are not hashed, because they repeat metadata, with the metadata."""
     said = event.metadata or {}
     expected = {
         "reason": said.get("reason"),
@@ -166,8 +169,8 @@ def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
         "event_type": event_type(str(event.entity_type), said),
     }
     for name, value in expected.items():
-        if raw.get(name) != value:
-            yield f"changed: {name} is {raw.get(name)!r}, but its metadata say {value!r}"
+        if printed(raw.get(name)) != printed(value):
+            yield f"changed: {name} is {shown(raw.get(name))}, but its metadata say {shown(value)}"
 
 
 def _retries(event: LogEvent, before: Entity | None) -> int:

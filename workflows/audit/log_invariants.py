@@ -1,27 +1,27 @@
-"""What must hold of an event beside its machine (seed 001, invariants; SSOT 1.4.5, 2.3.6, 5.2, 7.2.3)."""
+"""Invariants of events that do not follow from the machine's transitions (EVENT-7)."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from workflows.events import OVERRIDE
-from workflows.log.schema import LogEvent
+from interlock.workflows.audit.events import OVERRIDE
+from interlock.workflows.audit.log_schema import LogEvent
 
-Open = dict[str, dict[str, tuple[str, str]]]  # workstream -> task -> its name, where it stands: those not at an end
+Open = dict[str, dict[str, tuple[str, str]]]  # workstream -> task -> (name, state), for tasks that have not ended
 
 ENDED = {"completed", "failed", "cancelled"}
-SUCCESS = {"execution_completed", "gate_passed"}  # a worker, or a gate, that reports exit code 0
+SUCCESS = {"execution_completed", "gate_passed"}  # triggers of a worker or gate that ended with exit code 0
 COUNTS = ("retry_count", "current_load", "total_tasks", "completed_tasks", "failed_tasks")
 
 
 def contradictions(event: LogEvent, type_: str, retries: int, tasks: Open) -> Iterator[str]:
-    """What an event says that cannot be so.
+    """Yield the contradictions in an event.
 
     Args:
         event: a move.
-        type_: its entity's.
-        retries: what its entity's last event counted.
-        tasks: the log's open tasks; kept up to date here.
+        type_: the entity's type.
+        retries: the retry count of the entity's previous event.
+        tasks: the log's open tasks; updated here.
     """
     said = event.metadata or {}
     yield from _numbers(said)

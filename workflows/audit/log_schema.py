@@ -1,6 +1,6 @@
-"""The schema of an event log's line: that of seed 001, of SSOT 7.1 (with what 7.2.1 writes), or of our own journal.
+"""The schema of an event log's line: the oldest one, its successor, or that of today's journal (EVENT-8).
 
-The three are one model: what the later ones added is optional, so that a file of the oldest is still right.
+One model covers all three: fields that the later schemas added are optional, so that the oldest files are still valid.
 """
 
 import re
@@ -10,18 +10,19 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from workflows.events import KINDS, OVERRIDE, read
+from interlock.workflows.audit.events import KINDS, OVERRIDE
+from interlock.workflows.input.json_text import read
 
 TRANSITION = re.compile(r"([a-z][a-z0-9_]*)_state_transition")
-NOTICES = ("error", "warning")  # events that are no move
+NOTICES = ("error", "warning")  # event types that are not moves
 EVENT_ID = r"^evt_[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 TYPES = {short: type_ for type_, short in KINDS.items()}
 SHA256 = r"^[0-9a-f]{64}$"
-SHOWN = 200  # characters of what is wrong
+SHOWN = 200  # maximum characters of a wrong value in a finding
 
 
 class Context(BaseModel):
-    """Where an event belongs; a log may say more."""
+    """The ids and position of an event; other fields are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -35,7 +36,7 @@ class Context(BaseModel):
 
 
 class LogEvent(BaseModel):
-    """One line."""
+    """One line of a log."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -82,27 +83,27 @@ class LogEvent(BaseModel):
 
     @property
     def told_type(self) -> str | None:
-        """The entity's type as the event's type tells it."""
+        """The entity type that `event_type` names, if it names one."""
         named = TRANSITION.fullmatch(self.event_type)
         return TYPES.get(named[1], named[1]) if named else None
 
     @property
     def is_move(self) -> bool:
-        """Whether it tells of a move at all."""
+        """Whether the event is a move."""
         return self.event_type not in NOTICES
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """In commit order, where the log says it."""
+        """The position in commit order, if the log has it."""
         context = self.context
         return (context.xid, context.position) if context.xid is not None and context.position is not None else None
 
 
 def parse(text: str | bytes) -> tuple[LogEvent, dict[str, Any]]:
-    """A line as an event, and as it was written.
+    """Parse a line; returns the event and the raw JSON object.
 
     Raises:
-        ValueError: it is none; `wrong` says why.
+        ValueError: the line is not an event; `wrong` describes the error.
     """
     raw = read(text)
     if not isinstance(raw, dict):
@@ -111,7 +112,7 @@ def parse(text: str | bytes) -> tuple[LogEvent, dict[str, Any]]:
 
 
 def wrong(error: ValueError) -> Iterator[str]:
-    """What is wrong with a line, a sentence each, with what was expected."""
+    """Describe the errors of a line, one sentence each, with the expected value."""
     if not isinstance(error, ValidationError):
         yield f"no JSON object: {error}"
         return
@@ -122,9 +123,13 @@ def wrong(error: ValueError) -> Iterator[str]:
         elif each["type"] == "extra_forbidden":
             yield f"{where} is no field of an event; what is one's own goes into metadata"
         else:
-            yield f"{where} is {_short(each['input'])}; {each['msg'].removeprefix('Value error, ')}"
+            yield f"{where} is {shown(each['input'])}; {each['msg'].removeprefix('Value error, ')}"
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """A value as a finding shows it, shortened; safe for any size and depth."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "nested deeply"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

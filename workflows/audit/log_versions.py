@@ -1,26 +1,26 @@
-"""Which versions of a definition a log's entity can have lived under, and what its moves say against that."""
+"""Determine which versions of a definition a log's entity can have had, and judge its moves under them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from workflows.definition import Definition, Transition
-from workflows.events import OVERRIDE
-from workflows.log.schema import LogEvent
-from workflows.migration import MIGRATE
+from interlock.workflows.audit.events import OVERRIDE
+from interlock.workflows.audit.log_schema import LogEvent
+from interlock.workflows.definition import Definition, Transition
+from interlock.workflows.versioning.migration import MIGRATE
 
 Versions = tuple[Definition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A move: the versions under which it is legal, and what is wrong with it (None: nothing)."""
+    """A judged move: the versions under which it is legal, and the problem found (None: none)."""
 
     versions: Versions
-    says: str | None = None
+    message: str | None = None
 
 
 def versions_of(known: Iterable[Definition]) -> Mapping[str, Versions]:
-    """Type -> its versions, the newest first: of several that fit, that one is named."""
+    """Type -> its versions, newest first, because messages name the first version that fits."""
     found: dict[str, list[Definition]] = {}
     for definition in known:
         found.setdefault(definition.type, []).append(definition)
@@ -31,14 +31,14 @@ def versions_of(known: Iterable[Definition]) -> Mapping[str, Versions]:
 
 
 def judge(event: LogEvent, versions: Versions) -> Judged:
-    """Under which of the versions an event's move is legal.
+    """Find the versions under which an event's move is legal.
 
     Args:
         event: a move.
-        versions: those that the entity's earlier moves leave, or the one it names; at least one.
+        versions: the candidates, at least one: those that fit the earlier moves, or the one that the event names.
     """
     source, dest = str(event.from_state), str(event.to_state)
-    if event.trigger == MIGRATE:  # another version's moves come behind it; what it may do is the chain's to say
+    if event.trigger == MIGRATE:  # the entity has another version from here on; only the destination can be checked
         fitting = tuple(each for each in versions if dest in each.states)
         return Judged(fitting or versions, None if fitting else f"{_names(versions)} has no state {dest!r}")
     inside = tuple(each for each in versions if source in each.states and dest in each.states)
@@ -57,7 +57,7 @@ def judge(event: LogEvent, versions: Versions) -> Judged:
 
 
 def _moves(event: LogEvent, definition: Definition) -> list[Transition]:
-    named = event.trigger not in (None, OVERRIDE)  # SSOT 7.1: a trigger may be called manual_override
+    named = event.trigger not in (None, OVERRIDE)  # EVENT-2: a trigger may be called manual_override
     return [
         move
         for move in definition.transitions
@@ -72,7 +72,7 @@ def _severity(event: LogEvent, versions: Versions) -> str | None:
     expected = {"warning", *(declared & {"critical"})} if event.event_type == OVERRIDE else declared
     if event.severity in expected:
         return None
-    return f"severity is {event.severity}; expected {' or '.join(sorted(expected))} (SSOT 7.2.2)"
+    return f"severity is {event.severity}; expected {' or '.join(sorted(expected))} (EVENT-3)"
 
 
 def _out_of(source: str, definition: Definition) -> Iterable[str]:

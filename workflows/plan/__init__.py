@@ -1,1 +1,1 @@
-"""What `interlock run` reads: text in, a checked plan out. Nothing here opens a file."""
+"""The plans of `interlock run`: text in, a checked plan out. Nothing here opens a file."""

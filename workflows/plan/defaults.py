@@ -1,15 +1,16 @@
-"""A plan with what it leaves to defaults filled in, and every name written in full."""
+"""Apply a plan's defaults, and write every name in full."""
 
-from workflows.plan.outline import full
-from workflows.plan.plan import Plan, Workstream
-from workflows.plan.work import Gate, Process, Task, Terms
+from interlock.workflows.plan.names import full
+from interlock.workflows.plan.plan import Plan, Workstream
+from interlock.workflows.plan.tasks import Gate, Process, Task, Terms
 
-SHARED_WITH_GATES = frozenset({"env", "cwd", "limits"})  # the rest of a task's terms is nothing a check should inherit
+# Gates inherit no other terms of tasks.
+SHARED_WITH_GATES = frozenset({"env", "env_from", "cwd", "limits", "sandbox", "reads", "network"})
 OF_TASKS = frozenset(Terms.model_fields)
 
 
 def settle(plan: Plan) -> Plan:
-    """The same plan with each task and gate complete in itself. Settling twice changes nothing."""
+    """The same plan with the defaults copied into each task and gate, and full names. Idempotent."""
     settled = tuple(_workstream(each, plan.defaults) for each in plan.workstreams)
     return plan.model_copy(update={"workstreams": settled})
 
@@ -32,7 +33,14 @@ def _gate(gate: Gate, workstream: str, defaults: Terms) -> Gate:
 
 def _left_to(defaults: Terms, process: Process, fields: frozenset[str]) -> dict[str, object]:
     left = (fields & defaults.model_fields_set) - process.model_fields_set
-    return {**{name: getattr(defaults, name) for name in left}, "env": {**defaults.env, **process.env}}
+    return {**{name: getattr(defaults, name) for name in left}, **_variables(defaults, process)}
+
+
+def _variables(defaults: Terms, process: Process) -> dict[str, object]:
+    """The variables of both. The process's own, value or reference, override the defaults."""
+    env = {name: said for name, said in defaults.env.items() if name not in process.env_from}
+    env_from = {name: said for name, said in defaults.env_from.items() if name not in process.env}
+    return {"env": {**env, **process.env}, "env_from": {**env_from, **process.env_from}}
 
 
 def _full(workstream: str, written: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The kinds of value a plan's fields take, each read from what people write."""
+"""The types of a plan's fields, with the parsing of their written forms."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
-from workflows.plan.scalars import BOOLEANS, data
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import names
+from interlock.workflows.plan.yaml_scalars import BOOLEANS, data
 
 DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 DURATION_PARTS_SECONDS = (86_400, 3_600, 60, 1)
@@ -15,13 +17,14 @@ MEMORY = re.compile(r"([0-9]{1,12}) ?([KMGT])(?:i?B)?")
 MEMORY_BYTES = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 IDENTIFIER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+KEPT_ELSEWHERE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|command:[A-Za-z0-9][A-Za-z0-9._-]*)$"
 GLOB = r"^[^!#\s]"
 LONGEST_SECONDS = 30 * 86_400
 LARGEST_BYTES = 1024**5
 
 
 def _seconds(value: object) -> object:
-    """`1h30m` as 5400; a number is left for pydantic to read and bound."""
+    """`1h30m` as 5400; pydantic parses numbers and checks the bounds."""
     if isinstance(value, str) and (written := DURATION.fullmatch(value)):
         return sum(int(part or 0) * each for part, each in zip(written.groups(), DURATION_PARTS_SECONDS, strict=True))
     return _number(value, "should be a number of seconds or a duration such as 30m or 1h30m")
@@ -35,7 +38,7 @@ def _bytes(value: object) -> object:
 
 
 def _number(value: object, otherwise: str) -> object:
-    """`value` if it is a number, or text that might be one."""
+    """Return `value` if it is a number or a text that looks like one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise PydanticCustomError("quantity", "{otherwise}", {"otherwise": otherwise})
     if isinstance(value, str) and not re.fullmatch(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?", value):
@@ -48,7 +51,7 @@ def _count(value: object) -> object:
 
 
 def _flag(value: object) -> object:
-    """Only true and false: YAML 1.1's yes, no, on and off are texts in YAML 1.2."""
+    """Only true and false: YAML 1.1's yes, no, on and off are text in YAML 1.2."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value in BOOLEANS:
@@ -62,6 +65,25 @@ def _plain_text(value: str) -> str:
     return value
 
 
+def _kept(check: Callable[[str, object], str], value: str) -> str:
+    try:
+        return check("it", value)
+    except BadInput as wrong:
+        raise PydanticCustomError("wording", "{message}", {"message": str(wrong).removeprefix("it ")}) from wrong
+
+
+def _name(value: str) -> str:
+    return _kept(names.name, value)
+
+
+def _title(value: str) -> str:
+    return _kept(names.reason, value.strip())
+
+
+def _message(value: str) -> str:
+    return _kept(names.words, value)
+
+
 def _reads(read: Callable[[object], object], written: Any) -> BeforeValidator:
     return BeforeValidator(read, json_schema_input_type=written)
 
@@ -69,7 +91,11 @@ def _reads(read: Callable[[object], object], written: Any) -> BeforeValidator:
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 Reference = Annotated[str, Field(min_length=1, max_length=121)]
 Variable = Annotated[str, Field(pattern=VARIABLE)]
+SecretReference = Annotated[str, Field(pattern=KEPT_ELSEWHERE, max_length=1000)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_plain_text)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_name)]
+Title = Annotated[str, Field(min_length=1), AfterValidator(_title)]
+Message = Annotated[str, Field(min_length=1), AfterValidator(_message)]
 Glob = Annotated[str, Field(pattern=GLOB)]
 Flag = Annotated[bool, _reads(_flag, bool)]
 Data = Annotated[JsonValue, _reads(data, JsonValue)]

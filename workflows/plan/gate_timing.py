@@ -1,13 +1,14 @@
-"""When each gate of a plan runs, and which tasks it judges.
+"""Decide when each gate of a plan runs, and which tasks it judges.
 
-| moment | runs | a gate that |
+| moment | runs | applies to a gate that |
 |---|---|---|
-| `task` | once the tasks it judges have worked | tasks list; or that such a gate needs, and nothing needs earlier |
-| `start` | once its workstream has started | blocks tasks, or is needed by one that does |
-| `final` | once all tasks of its workstream have ended | nothing needs before (`workflows.plan.waits`) |
+| `task` | after the execution of its tasks | tasks list; or such a gate depends on, if nothing needs it earlier |
+| `start` | after its workstream has started | blocks tasks, or a gate that blocks tasks depends on |
+| `final` | after all tasks of its workstream have ended | nothing needs earlier (`workflows.plan.ordering`) |
 
-A gate that tasks list judges their work even where it blocks others: it cannot run before them. One that is needed only
-by gates of tasks judges what the first of these does: run any earlier, it would look at a tree that nobody has touched.
+A gate that tasks list judges their work even if it blocks other tasks: it cannot run before the tasks that list it. A
+gate that only gates of tasks depend on judges the same tasks as the first of those gates: any earlier, it would judge
+an unchanged tree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,9 +16,9 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
-from workflows.plan.outline import outline
-from workflows.plan.plan import Plan
-from workflows.plan.waits import Waits
+from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.ordering import Waits
+from interlock.workflows.plan.plan import Plan
 
 Moment = Literal["start", "task", "final"]
 Judged = dict[str, list[str]]  # gate -> the tasks after which it runs
@@ -25,14 +26,14 @@ Judged = dict[str, list[str]]  # gate -> the tasks after which it runs
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of a settled plan's gates, by full name. `after` has each task's gates: all that run once it has worked."""
+    """The moments of a settled plan's gates, by full name. `after`: task -> all gates that run after its execution."""
 
     of: Mapping[str, Moment]
     after: Mapping[str, tuple[str, ...]]
 
 
 def moments(plan: Plan) -> Moments:
-    """When every gate of a settled plan runs. The same plan always gives the same moments."""
+    """The moment of every gate of a settled plan. The same plan always gives the same moments."""
     if not any(each.gates for each in plan.workstreams):
         return Moments({}, {})
     judged = _listed(plan)
@@ -64,7 +65,7 @@ def _before_tasks(plan: Plan, listed: Judged) -> set[str]:
 
 
 def _inherited(plan: Plan, judged: Judged, undecided: set[str]) -> Judged:
-    """Each undecided gate with the tasks of the first gate that needs it, unless something waits for it before."""
+    """Give each undecided gate the tasks of the first gate that depends on it, unless that creates a cycle."""
     if not undecided:
         return {}
     place = {name: number for number, name in enumerate(plan.order())}
@@ -87,7 +88,7 @@ def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 
 
 def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
-    # The end of a workstream waits for its gates: one that waited for tasks of a later workstream would wait for ever.
+    # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock.
     left = dict(inherited)
     while left and (circle := next(_waits(plan, _by_task(judged | left)).cycles(), None)):
         names = {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
@@ -107,6 +108,6 @@ def _waits(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Waits:
 def _by_task(judged: Judged) -> dict[str, tuple[str, ...]]:
     after: dict[str, tuple[str, ...]] = {}
     for gate, tasks in judged.items():
-        for task in tasks:  # a task has a handful of gates; a gate may have every task
+        for task in tasks:  # a task has few gates; a gate may have all tasks
             after[task] = (*after.get(task, ()), gate)
     return after

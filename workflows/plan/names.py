@@ -1,14 +1,14 @@
-"""Who names whom in a plan: ids and references, with the fields they stand in, and nothing else.
+"""The ids and references of a plan, with the fields that contain them.
 
-Made from plain values rather than from the models, so that references are checked and reported together with
-whatever else is wrong with the same file. What has no usable shape is passed over here: that is reported elsewhere.
+They are read from plain values instead of the models, so that wrong references are reported together with all other
+errors of the file. Values of a wrong shape are ignored here, because they are reported elsewhere.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from workflows.plan.problems import FieldPath
+from interlock.workflows.plan.problems import FieldPath
 
 Sort = Literal["workstream", "task", "gate", "tool"]
 REFERS: dict[Sort, tuple[tuple[str, Sort], ...]] = {
@@ -20,7 +20,7 @@ REFERS: dict[Sort, tuple[tuple[str, Sort], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`written` in the field at `path`: it means the `sort` called `target`, its full name."""
+    """A reference `written` in the field at `path` to a `sort` with the full name `target`."""
 
     path: FieldPath
     written: str
@@ -30,10 +30,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A workstream, task or gate. `name` is full (`build/compile`).
+    """A workstream, task or gate. `name` is the full name (`build/compile`).
 
-    One without a readable id is called after its place, which nobody can write as an id: it still has its
-    references, but nothing can name it.
+    An item without a readable id is named after its position, in a form that is not a valid id. Its references are
+    still checked, but nothing can refer to it.
     """
 
     sort: Sort
@@ -44,18 +44,18 @@ class Item:
     refers: tuple[Reference, ...]
 
     def is_own(self, reference: Reference) -> bool:
-        """Whether the reference is to the item itself; a task and a gate may have the same name."""
+        """Whether the reference is to the item itself. A task and a gate may have the same name."""
         return (reference.sort, reference.target) == (self.sort, self.name)
 
     @property
     def refers_to_others(self) -> Iterator[Reference]:
-        """All references but those to itself."""
+        """All references except those to itself."""
         return (each for each in self.refers if not self.is_own(each))
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """All items, as written, the names of the tools, and what else refers to one of these."""
+    """All items as written, the names of the tools, the references to tools, and the fields of patches."""
 
     workstreams: list[Item] = field(default_factory=list)
     tasks: list[Item] = field(default_factory=list)
@@ -73,12 +73,12 @@ class Outline:
 
 
 def full(workstream: str, written: str) -> str:
-    """The full name of a task or gate that is written in `workstream`: `compile` there is `build/compile`."""
+    """The full name of a task or gate as written in `workstream`: in `build`, `compile` means `build/compile`."""
     return written if "/" in written else f"{workstream}/{written}"
 
 
 def outline(value: object) -> Outline:
-    """The outline of a plan's plain values, whatever shape they have."""
+    """The outline of a plan's plain values, which may have any shape."""
     plan = _mapping(value)
     found = Outline(tools=list(_mapping(plan.get("tools"))), has_repository=plan.get("repository") is not None)
     found.of_tools.extend(_tool(plan.get("defaults"), ("defaults",)))

@@ -1,16 +1,16 @@
-"""What waits for what in a plan, workstreams, tasks and gates together: its order, and the circles in it.
+"""The graph of waits in a plan, over workstreams, tasks and gates: its order and its cycles.
 
 | this | waits for |
 |---|---|
-| the start of a workstream | the end of those it depends on |
+| the start of a workstream | the end of the workstreams it depends on |
 | the start of a task | its workstream's start, the end of tasks it depends on, gates that block it |
 | a gate | its workstream's start, gates it depends on, the start of tasks that list it (it judges their work) |
 | a final gate | also the end of all tasks of its workstream |
 | the end of a task | its start, gates it lists |
 | the end of a workstream | the end of its tasks, its gates |
 
-A gate is final when nothing before the workstream's end needs it: no task lists it, it blocks none, and no gate that is
-not final depends on it.
+A gate is final if nothing before the workstream's end needs it: no task lists it, it blocks no task, and only final
+gates depend on it.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from workflows.plan.outline import Item, Outline, Reference
-from workflows.plan.problems import FieldPath
+from interlock.workflows.plan.names import Item, Outline, Reference
+from interlock.workflows.plan.problems import FieldPath
 
 Event = Literal["opens", "starts", "task", "gate", "worked", "closes"]
 PHASES: tuple[Event, Event, Event] = ("opens", "worked", "closes")
-CYCLES_FOUND = 20  # each takes a walk through the whole plan
+CYCLES_FOUND = 20  # finding each takes a walk through the whole plan
 
 
 class Node(NamedTuple):
-    """A moment in a run: something opens, starts, ends or closes. A task's or gate's end goes by its sort."""
+    """A moment in a run: the opening or closing of a workstream, the start of a task, the end of a task or gate."""
 
     event: Event
     name: str
@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`waiter` waits for `awaited` because of the field at `path`; not `said`: because one is part of the other."""
+    """`waiter` waits for `awaited`: because of the field at `path`, or (not `said`) because one contains the other."""
 
     waiter: Node
     awaited: Node
@@ -46,7 +46,7 @@ class Wait:
 
 
 class Waits:
-    """The graph of an outline. What depends on itself, or on a name that nothing has, is reported where it stands."""
+    """The graph of an outline. Self-references and unknown names are left out; they are reported elsewhere."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -76,27 +76,27 @@ class Waits:
         return frozenset(final)
 
     def order(self) -> tuple[str, ...]:
-        """Full names of the tasks, each after all it waits for; the same plan always gives the same order."""
+        """Full names of the tasks in dependency order; the same plan always gives the same order."""
         return tuple(name for event, name in TopologicalSorter(self._graph).static_order() if event == "starts")
 
     def longest_chain(self) -> int:
-        """The number of tasks in the longest row of tasks that must follow one another."""
+        """The number of tasks in the longest chain of tasks that must run one after another."""
         lengths: dict[Node, int] = {}
         for node in TopologicalSorter(self._graph).static_order():
             lengths[node] = max((lengths[each] for each in self._graph[node]), default=0) + (node[0] == "starts")
         return max(lengths.values(), default=0)
 
     def cycles(self) -> Iterator[tuple[Wait, ...]]:
-        """Circles of waits, each ending where it began, no two with a field in common; 20 at most."""
+        """Cycles of waits, at most 20, no two with a field in common."""
         graph = {node: dict(waits) for node, waits in self._graph.items()}
         for _ in range(CYCLES_FOUND):
             try:
                 TopologicalSorter(graph).prepare()
             except CycleError as error:
-                nodes = error.args[1][::-1]  # graphlib lists what is awaited first
+                nodes = error.args[1][::-1]  # graphlib lists the awaited node first
                 waits = tuple(graph[waiter][awaited] for waiter, awaited in pairwise(nodes))
                 yield waits
-                # All its edges go: who mends one of them mends this circle, and need not hear of it in ten variants.
+                # Remove all its edges: correcting any of them breaks the cycle, so variants need no report.
                 for each in waits:
                     if each.said:
                         del graph[each.waiter][each.awaited]

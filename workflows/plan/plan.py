@@ -3,30 +3,37 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID, uuid5
 
 from pydantic import Field
 
-from workflows.plan.outline import outline
-from workflows.plan.quantities import Count, Delay, Flag, Glob, Identifier, Text
-from workflows.plan.waits import Waits
-from workflows.plan.work import KINDS, Gate, Part, Task, Terms
+from interlock.workflows.plan.field_types import Count, Delay, Flag, Glob, Identifier, Name, Text, Title
+from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.ordering import Waits
+from interlock.workflows.plan.tasks import KINDS, Gate, Part, Task, Terms
 
-PROJECTS = UUID("5b0c2b34-6f0e-5d0b-9a52-0d6d1c1f3b67")  # the namespace in which plans' names are projects
+PROTECTED = (
+    *(".github/", ".gitlab/", ".gitlab-ci.yml", ".ci/", ".circleci/", ".buildkite/", ".travis.yml", "Jenkinsfile"),
+    *("azure-pipelines.yml", "bitbucket-pipelines.yml", ".pre-commit-config.yaml", ".envrc", ".vscode/", ".idea/"),
+    *(".devcontainer/", "conftest.py", "pytest.ini", "tox.ini", "noxfile.py", "sitecustomize.py", "usercustomize.py"),
+    *("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"),
+)
+PROJECTS = UUID("5b0c2b34-6f0e-5d0b-9a52-0d6d1c1f3b67")  # namespace for the UUIDs derived from plans' names
 
 
 class Tool(Part):
-    """A circuit breaker's configuration (SSOT 2.4.4): that of the plan submitted last, where several name the tool.
+    """A circuit breaker's configuration (BREAKER-7): that of the plan submitted last, where several name the tool.
 
-    What is left out is as `INTERLOCK_BREAKER_…` says. A command fails its tool that ends with an exit code it does not
-    expect, runs out of time or cannot be run.
+    Fields left out default to the settings `INTERLOCK_BREAKER_…`. A command counts as a failure of its tool if it ends
+    with an unexpected exit code, times out or cannot be run.
     """
 
     failure_threshold: Count | None = Field(
         None, ge=1, le=10_000, description="failures in a row that open it; default: the setting, 5"
     )
     cooldown_seconds: Delay | None = Field(
-        None, gt=0, description="how long it stays open, in seconds or as `2m`; default: the setting, 60"
+        None, gt=0, description="how long the breaker stays open, in seconds or as `2m`; default: the setting, 60"
     )
     success_threshold: Count | None = Field(
         None, ge=1, le=10_000, description="trial requests that must succeed to close it; default: the setting, 1"
@@ -34,30 +41,42 @@ class Tool(Part):
 
 
 class Repository(Part):
-    """The git repository that patches change, and what they may change there (SSOT 2.2.4)."""
+    """The git repository that patches change, and what they may change there (PATCH-18)."""
 
-    path: Text = Field(description="where it is; relative to the plan's folder")
-    base_branch: Text = Field("main", description="the branch that workstreams start from and are merged into")
+    path: Text = Field(description="path of the repository; relative to the plan's folder")
+    base_branch: Name = Field("main", description="the branch that workstreams start from and are merged into")
     allowed_paths: tuple[Glob, ...] = Field(
-        ("**",), min_length=1, description="globs as in .gitignore; every path that a patch touches matches one"
+        ("**",), min_length=1, description="globs as in .gitignore; every path that a patch touches must match one"
     )
     forbidden_paths: tuple[Glob, ...] = Field(
-        (), description="globs as in .gitignore; no path that a patch touches matches one. `.git` never may be touched"
+        (),
+        description="globs as in .gitignore; no path that a patch touches may match one. `.git` may never be touched",
+    )
+    protected: tuple[Glob, ...] = Field(
+        PROTECTED,
+        description="globs as in .gitignore of files that judge a change, or that run where people work: gates see "
+        "these paths as the base branch has them. Files that the plan's gates run are protected too",
+    )
+    protected_changes: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="`refuse`: a patch or branch that changes a protected path does not land; `allow`: it may",
     )
     max_files: Count = Field(200, ge=1, description="files that one patch may touch")
     max_changed_lines: Count = Field(10_000, ge=1, description="lines that one patch may add and remove together")
 
 
 class Workstream(Part):
-    """Tasks and gates that end together: completed and merged, or failed and archived (SSOT 1.3)."""
+    """Tasks and gates that end together: completed and merged, or failed and archived (WORKSTREAM-4, WORKSTREAM-5)."""
 
     id: Identifier = Field(description="its name, unique in the plan")
-    title: Text | None = Field(None, description="what people read")
-    critical: Flag = Field(False, description="whether its failure fails the run at once (SSOT 1.2.4)")
-    skip: Flag = Field(False, description="leave it out of this run; it ends `skipped`")
+    title: Title | None = Field(None, description="text shown to people")
+    critical: Flag = Field(False, description="whether its failure fails the run at once (RUN-3)")
+    skip: Flag = Field(False, description="whether to leave it out of this run; it ends `skipped`")
     depends_on: tuple[Identifier, ...] = Field((), description="workstreams that must be completed before it starts")
-    affinity: tuple[Text, ...] = Field(
-        (), description="names or types of the only workers that may take its tasks, where these do not say"
+    affinity: tuple[Name, ...] = Field(
+        (),
+        description="names or types of the workers that may take its tasks, if only these; a task's own `affinity` "
+        "overrides it",
     )
     gates: tuple[Gate, ...] = Field((), description="its checks")
     tasks: tuple[Task, ...] = Field(min_length=1, description="its work")
@@ -65,7 +84,7 @@ class Workstream(Part):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A plan in numbers. `tasks` counts by kind; `longest_chain` is of tasks that must follow one another."""
+    """A plan in numbers. `tasks` counts by kind; `longest_chain` is the most tasks that must run one after another."""
 
     name: str
     workstreams: int
@@ -82,23 +101,27 @@ class Summary:
 class Plan(Part):
     """All that one run is to do.
 
-    Made by `workflows.plan.read.read_plan`, which also checks what names what and applies `defaults`.
+    Built by `workflows.plan.read.read_plan`, which also checks references and applies `defaults`.
     """
 
-    name: Identifier = Field(description="what runs of it are called")
-    title: Text | None = Field(None, description="what people read")
+    name: Identifier = Field(description="name of its runs")
+    title: Title | None = Field(None, description="text shown to people")
     project: UUID | None = Field(
         None, description="the project its instances belong to; default: derived from the name"
     )
-    phase_id: Identifier = Field("default", description="the phase its records carry (SSOT 6.1)")
-    defaults: Terms = Field(Terms(), description="for each task that does not say; for gates `env`, `cwd` and `limits`")
+    phase_id: Identifier = Field("default", description="the phase its records carry (RUN-8)")
+    defaults: Terms = Field(
+        Terms(),
+        description="values for fields that a task leaves out; for gates only `env`, `env_from`, `cwd`, `limits`, "
+        "`sandbox`, `reads` and `network`",
+    )
     tools: dict[Identifier, Tool] = Field({}, description="circuit breakers by name, shared by all runs")
     repository: Repository | None = Field(None, description="needed by tasks that land a patch")
     workstreams: tuple[Workstream, ...] = Field(min_length=1, description="the work")
 
     @property
     def project_id(self) -> UUID:
-        """The project named, or else the one that every plan of this name has."""
+        """The project of the plan; by default one derived from the plan's name."""
         return self.project or uuid5(PROJECTS, self.name)
 
     def tasks(self) -> dict[str, Task]:
@@ -110,11 +133,11 @@ class Plan(Part):
         return {f"{each.id}/{gate.id}": gate for each in self.workstreams for gate in each.gates}
 
     def order(self) -> tuple[str, ...]:
-        """Full names of all tasks, each after everything it waits for; as written where nothing else decides."""
+        """Full names of all tasks in dependency order; otherwise in the order written."""
         return self._waits().order()
 
     def final_gates(self) -> frozenset[str]:
-        """Full names of the gates that run once all tasks of their workstream are done: its final validation."""
+        """Full names of the gates that run after all tasks of their workstream: its final validation."""
         return self._waits().final_gates
 
     def summary(self) -> Summary:

@@ -1,22 +1,22 @@
-"""Where every value of a file stands. Kept beside the values, so that these stay plain dicts, lists and texts."""
+"""The position of every value in a file, stored beside the values, which stay plain dicts, lists and texts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workflows.plan.problems import FieldPath, Finding, Problem, dotted
+from interlock.workflows.plan.problems import FieldPath, Finding, Problem, dotted
 
-COLUMN_BITS = 25  # a plan of one line, 16 MB long, still has columns
+COLUMN_BITS = 25  # enough columns for a plan of 16 MB in one line
 
 
 def packed(line: int, column: int) -> int:
-    """A place in one integer: a plan of 100,000 tasks has millions. Both count from 0."""
+    """A position as one integer, to save memory: a plan of 100,000 tasks has millions. Both count from 0."""
     return line << COLUMN_BITS | column
 
 
 @dataclass(slots=True)
 class Block:
-    """A mapping or a list: where it begins, where its keys stand, and the places of what it holds."""
+    """A mapping or a list: the positions of its beginning, of its keys and of its elements."""
 
     at: int
     keys: dict[str, int] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's values, and where each of them stands."""
+    """A file's values and their positions."""
 
     value: object
     place: Block | int
@@ -35,10 +35,10 @@ class Source:
         return (self._at(path, at_key=False) >> COLUMN_BITS) + 1
 
     def placed(self, finding: Finding) -> Problem:
-        """The finding with its line and column; where its field is missing, those of what should hold it."""
+        """The finding with its line and column; if its field is missing, those of the enclosing block."""
         at = self._at(finding.path, at_key=finding.at_key)
         line, column = at >> COLUMN_BITS, at & (1 << COLUMN_BITS) - 1
-        return Problem(line + 1, column + 1, dotted(finding.path), finding.says, finding.hint)
+        return Problem(line + 1, column + 1, dotted(finding.path), finding.message, finding.hint)
 
     def _at(self, path: FieldPath, *, at_key: bool) -> int:
         place, key = self.place, 0

@@ -1,42 +1,43 @@
-"""What is wrong with a plan: each problem with its place, and the error that holds them all."""
+"""The problems of a plan, each with its position, and the error that lists them all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from workflows.errors import Refused
+from interlock.workflows.errors import Refused
+from interlock.workflows.output.escaping import shown
 
 FieldPath = tuple[str | int, ...]
-SHOWN = 100  # problems printed; a file that is no plan at all can have one on every line
+SHOWN = 100  # problems printed; a file that is not a plan can have one on every line
 QUOTED_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem that knows its field but not yet its line. `at_key`: the key itself is wrong, not its value."""
+    """A problem with its field, but without its line. `at_key`: the key itself is wrong, not its value."""
 
     path: FieldPath
-    says: str
+    message: str
     hint: str = ""
     at_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing to mend. `line` and `column` count from 1, as editors do; `field` is a path, empty for the whole."""
+    """One problem. `line` and `column` count from 1, as in editors; `field` is a path, empty for the whole plan."""
 
     line: int
     column: int
     field: str
-    says: str
+    message: str
     hint: str = ""
 
     def __str__(self) -> str:
         where = f"{self.line}:{self.column}: " + (f"{self.field}: " if self.field else "")
-        return where + self.says + (f"; {self.hint}" if self.hint else "")
+        return where + self.message + (f"; {self.hint}" if self.hint else "")
 
 
 class PlanInvalid(Refused):
-    """The plan cannot be run as it is written; nothing was started. Mend every place it names, then run it again."""
+    """The plan has errors; nothing was started. Correct every problem listed, then run it again."""
 
     def __init__(self, name: str, problems: Iterable[Problem]) -> None:
         self.name = name
@@ -51,14 +52,13 @@ class PlanInvalid(Refused):
 
 
 def quoted(text: object) -> str:
-    """A value from the file in double quotes: shortened, and with nothing in it that a terminal would obey."""
-    shown = str(text)
-    shown = shown if len(shown) <= QUOTED_LENGTH else shown[: QUOTED_LENGTH - 1] + "…"
-    return '"' + "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in shown) + '"'
+    """A value from the file in double quotes, shortened, with control characters escaped."""
+    said = str(text)
+    return '"' + shown(said if len(said) <= QUOTED_LENGTH else said[: QUOTED_LENGTH - 1] + "…") + '"'
 
 
 def dotted(path: FieldPath) -> str:
-    """`("tasks", 0, "id")` as a reader writes it: `tasks[0].id`."""
+    """A path as text: `("tasks", 0, "id")` is `tasks[0].id`."""
     written = ""
     for step in path:
         if isinstance(step, int):

@@ -1,29 +1,29 @@
-"""From a plan's text to a plan that can be run, or to everything that is wrong with it."""
+"""Read a plan's text: returns a plan that can be run, or reports all its errors."""
 
 from typing import Any
 
-from workflows.plan.outline import outline
-from workflows.plan.parse import parse
-from workflows.plan.places import Source
-from workflows.plan.plan import Plan
-from workflows.plan.problems import Finding, PlanInvalid, Problem
-from workflows.plan.references import check_references
-from workflows.plan.settle import settle
-from workflows.plan.shape import check_shape
+from interlock.workflows.plan.defaults import settle
+from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.plan import Plan
+from interlock.workflows.plan.positions import Source
+from interlock.workflows.plan.problems import Finding, PlanInvalid, Problem
+from interlock.workflows.plan.references import check_references
+from interlock.workflows.plan.schema_errors import check_shape
+from interlock.workflows.plan.yaml_text import parse
 
 
 def read_plan(text: str | bytes, *, name: str = "plan.yaml") -> Plan:
     """Read a plan written in YAML 1.2 or JSON.
 
     Args:
-        text: the file's content, at most 16 MB; bytes are taken for UTF-8.
-        name: what the file is called in messages.
+        text: the file's content, at most 16 MB; bytes must be UTF-8.
+        name: the file's name in messages.
 
     Returns:
-        The plan with defaults applied and every task and gate referred to by its full name, `workstream/id`.
+        The plan with its defaults applied, and every reference to a task or gate as a full name, `workstream/id`.
 
     Raises:
-        PlanInvalid: naming line, column and field of everything that is wrong.
+        PlanInvalid: the plan has errors; the message names line, column and field of each.
     """
     parsed = parse(text)
     if parsed.source is None or not isinstance(parsed.source.value, dict):
@@ -38,7 +38,7 @@ def read_plan(text: str | bytes, *, name: str = "plan.yaml") -> Plan:
 
 
 def plan_json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of what a plan's author may write, for editors that complete and check."""
+    """The JSON Schema (2020-12) of plans as written, for completion and checks in editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Plan.model_json_schema(mode="validation")}
 
 

@@ -1,27 +1,27 @@
-"""Whether a plan's names fit together: each given once, each reference to something there, no circles."""
+"""Check a plan's names: unique ids, references to existing items, no cycles."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from itertools import islice
 
-from workflows.plan.outline import Outline, Reference, Sort
-from workflows.plan.problems import FieldPath, Finding, quoted
-from workflows.plan.waits import Node, Wait, Waits
+from interlock.workflows.plan.names import Outline, Reference, Sort
+from interlock.workflows.plan.ordering import Node, Wait, Waits
+from interlock.workflows.plan.problems import FieldPath, Finding, quoted
 
 MAX_TASKS = 100_000
-HINTS = 50  # comparing a name with thousands takes a while: the first mistakes are the ones read
+HINTS = 50  # comparing a name with thousands is slow, and readers look at the first errors
 COMPARED = 5_000
 
 LineOf = Callable[[FieldPath], int]
 
 
 def check_references(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
-    """Everything wrong with a plan's names.
+    """Yield every error in a plan's names.
 
     Args:
-        outline: who names whom.
-        line_of: the line of a field, for problems that have two places.
+        outline: the ids and references.
+        line_of: returns the line of a field, for problems that involve two places.
     """
     yield from _bounds(outline)
     yield from _doubles(outline, line_of)
@@ -45,8 +45,8 @@ def _doubles(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
         path = (*item.path, "id")
         if item.id is not None and (before := first.setdefault((item.sort, item.name), path)) != path:
             scope = "the plan" if item.sort == "workstream" else f"workstream {quoted(item.workstream)}"
-            says = f"{quoted(item.id)} is already the id of a {item.sort} of {scope}, in line {line_of(before)}"
-            yield Finding(path, says)
+            message = f"{quoted(item.id)} is already the id of a {item.sort} of {scope}, in line {line_of(before)}"
+            yield Finding(path, message)
 
 
 def _dangling(outline: Outline) -> Iterator[Finding]:
@@ -66,12 +66,12 @@ def _repeated(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
         for each in item.refers:
             before = seen.setdefault((each.path[:-1], each.target), each.path)
             if before != each.path:
-                says = f"{quoted(each.written)} is listed twice; first in line {line_of(before)}"
-                yield Finding(each.path, says)
+                message = f"{quoted(each.written)} is listed twice; first in line {line_of(before)}"
+                yield Finding(each.path, message)
 
 
 def _circle(cycle: tuple[Wait, ...], line_of: LineOf) -> Finding:
-    """`a (line 3) -> b (line 9) -> a`: a waits for b by its line 3, and b for a by its line 9."""
+    """A cycle, as `a (line 3) -> b (line 9) -> a`: line 3 makes a wait for b, and line 9 makes b wait for a."""
     steps = [each for each in cycle if _label(each.waiter) != _label(each.awaited)]
     begin = min((each for each in steps if each.said), key=lambda each: line_of(each.path))
     at = steps.index(begin)
@@ -86,7 +86,7 @@ def _label(node: Node) -> str:
 
 
 class _Names:
-    """All names by sort, and for a name that is missing the nearest one there is."""
+    """All names by sort; suggests the most similar name for a missing one."""
 
     def __init__(self, outline: Outline) -> None:
         self._known: dict[Sort, dict[str, None]] = defaultdict(dict)
@@ -115,7 +115,7 @@ class _Names:
         return ""
 
     def _candidates(self, reference: Reference) -> list[str]:
-        """Names worth comparing: for an unqualified one, those of its own workstream."""
+        """The names to compare with: for an unqualified reference, those of its own workstream."""
         scope, slash, _ = reference.target.partition("/")
         qualified = "/" in reference.written
         near = (

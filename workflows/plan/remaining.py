@@ -1,16 +1,16 @@
-"""What is left of a plan once some of its workstreams are done."""
+"""The rest of a plan after some of its workstreams are completed."""
 
 from collections.abc import Collection
 
-from workflows.plan.plan import Plan, Workstream
+from interlock.workflows.plan.plan import Plan, Workstream
 
 
 def rest(plan: Plan, done: Collection[str]) -> Plan:
-    """A settled plan in which workstreams that are done have no work left, and nothing waits for them.
+    """A settled plan in which completed workstreams are empty and nothing depends on them.
 
     Args:
-        plan: every task and gate named in full.
-        done: ids of its completed workstreams. They stay, skipped and empty, so that a run still shows them.
+        plan: a settled plan, with full names.
+        done: ids of its completed workstreams. They stay in the plan, skipped and empty, so that a run shows them.
     """
     left = tuple(_emptied(each) if each.id in done else _freed(each, done) for each in plan.workstreams)
     return plan.model_copy(update={"workstreams": left})
@@ -21,7 +21,7 @@ def _emptied(workstream: Workstream) -> Workstream:
 
 
 def _freed(workstream: Workstream, done: Collection[str]) -> Workstream:
-    # What is done has passed its gates too: a completed workstream has none left open.
+    # A completed workstream's gates have passed, so references to them can be removed as well.
     tasks = (
         each.model_copy(update={"depends_on": _open(each.depends_on, done), "gates": _open(each.gates, done)})
         for each in workstream.tasks

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a plan's shape, in this project's words."""
+"""Translates pydantic's errors about a plan's shape into this project's messages."""
 
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -6,10 +6,10 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from workflows.plan.plan import Plan, Repository, Tool, Workstream
-from workflows.plan.problems import FieldPath, Finding, quoted
-from workflows.plan.quantities import GLOB, IDENTIFIER, VARIABLE
-from workflows.plan.work import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
+from interlock.workflows.plan.field_types import GLOB, IDENTIFIER, VARIABLE
+from interlock.workflows.plan.plan import Plan, Repository, Tool, Workstream
+from interlock.workflows.plan.problems import FieldPath, Finding, quoted
+from interlock.workflows.plan.tasks import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
 
 SAYS = MappingProxyType(
     {
@@ -57,7 +57,7 @@ KNOWN_MISTAKES = MappingProxyType(
 
 
 def check_shape(value: object) -> Plan | tuple[Finding, ...]:
-    """The plan that plain values make, its names unchecked; or everything wrong with their shape."""
+    """The plan built from plain values, with names unchecked; or all errors in their shape."""
     try:
         return Plan.model_validate(value)
     except ValidationError as error:
@@ -65,7 +65,7 @@ def check_shape(value: object) -> Plan | tuple[Finding, ...]:
 
 
 def _is_echo(error: ErrorDetails) -> bool:
-    # A list of which an item is wrong is also called too short, by the items that are wrong.
+    # For a list with wrong items pydantic also reports "too short", since it does not count those items.
     return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
@@ -82,9 +82,11 @@ def _says(error: ErrorDetails) -> str:
     kind, given = error["type"], error["input"]
     if kind == "too_short":
         return "should not be empty"
+    if kind == "wording":  # the message already quotes the value
+        return error["msg"]
     pattern = str(error.get("ctx", {}).get("pattern"))
-    says = PATTERNS.get(pattern) or SAYS.get(kind) or error["msg"].replace("Input should", "should", 1)
-    return f"{says}, not {quoted(given)}" if isinstance(given, str | int | float) else says
+    message = PATTERNS.get(pattern) or SAYS.get(kind) or error["msg"].replace("Input should", "should", 1)
+    return f"{message}, not {quoted(given)}" if isinstance(given, str | int | float) else message
 
 
 def _hint(error: ErrorDetails) -> str:
@@ -99,7 +101,7 @@ def _hint(error: ErrorDetails) -> str:
 
 
 def _nearest(path: FieldPath) -> str:
-    """A hint at the field that was probably meant."""
+    """A hint with the field that was probably meant."""
     unknown, *around = reversed(path)
     part = next((PARTS[each] for each in around if isinstance(each, str) and each in PARTS), Plan)
     if near := get_close_matches(str(unknown), part.model_fields, n=1):

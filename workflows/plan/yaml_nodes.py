@@ -1,36 +1,36 @@
-"""Parser events into values and places, without recursion and within bounds: the file is not trusted."""
+"""Builds values and positions from parser events, without recursion and within limits: the file is not trusted."""
 
 from dataclasses import dataclass
 
 import yaml
 
-from workflows.plan.places import Block, Source, packed
-from workflows.plan.problems import FieldPath, Finding, quoted
-from workflows.plan.scalars import unquoted
+from interlock.workflows.plan.positions import Block, Source, packed
+from interlock.workflows.plan.problems import FieldPath, Finding, quoted
+from interlock.workflows.plan.yaml_scalars import unquoted
 
 MAX_DEPTH = 50
 MAX_NODES = 4_000_000
-MAX_REPEATED = 100_000  # nodes that aliases stand for; ten aliases of ten aliases, nine times over, are a billion
+MAX_REPEATED = 100_000  # nodes that aliases expand to; ten aliases of ten aliases, nine times over, are a billion
 Value = dict[str, object] | list[object]
 
 
 class Unreadable(Exception):
-    """The rest of the file makes no sense or is too much to read; what was found before still counts."""
+    """The rest of the file cannot be parsed or exceeds a limit; problems found before it are still reported."""
 
     def __init__(self, mark: object, finding: Finding) -> None:
-        super().__init__(finding.says)
+        super().__init__(finding.message)
         self.at = at(mark)
         self.finding = finding
 
 
 def at(mark: object) -> int:
-    """The place of a parser's mark."""
+    """The position of a parser's mark."""
     return packed(getattr(mark, "line", 0), getattr(mark, "column", 0))
 
 
 @dataclass(slots=True)
 class Frame:
-    """A collection being read. A mapping's `key` is None until it is known, and again once its value came."""
+    """A collection being read. A mapping's `key` is None before its key is read, and again after its value."""
 
     value: Value
     block: Block
@@ -45,7 +45,7 @@ class Frame:
 
 
 class Tree:
-    """Collects the events of one document; `found` is what was wrong with them, in the order read."""
+    """Collects the events of one document; `found` has the problems in the order read."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, Finding]] = []
@@ -120,7 +120,7 @@ class Tree:
             frame.awaits_key, frame.key = True, None
 
     def _name(self, frame: Frame, key: object, place: int) -> None:
-        # A key that is no good leaves `frame.key` empty, so that its value is read but dropped.
+        # For an invalid key `frame.key` stays None, so that its value is read and dropped.
         frame.awaits_key = False
         if not isinstance(key, str):
             self._note(place, "a key must be text")
@@ -131,8 +131,8 @@ class Tree:
             frame.key = str(key)
             frame.block.keys[frame.key] = place
 
-    def _note(self, place: int, says: str, hint: str = "") -> None:
-        self.found.append((place, Finding(self._path(), says, hint)))
+    def _note(self, place: int, message: str, hint: str = "") -> None:
+        self.found.append((place, Finding(self._path(), message, hint)))
 
     def _path(self) -> FieldPath:
         steps = (frame.step() for frame in self._frames)

@@ -1,8 +1,8 @@
-"""Scalars as YAML 1.2's core schema reads them, keeping what was written.
+"""Scalars by YAML 1.2's core schema, with the written text preserved.
 
-PyYAML resolves as YAML 1.1 did: `on` and `no` become booleans, `12:30` becomes 750, `1.10` becomes 1.1. Here an
-unquoted scalar stays the text it is, and the field that takes it says what it must be: `command: [sleep, 1.10]` and
-`command: [true]` mean what they say. Only data of no known shape is resolved, by YAML 1.2, section 10.3.2.
+PyYAML follows YAML 1.1: `on` and `no` become booleans, `12:30` becomes 750, `1.10` becomes 1.1. Here an unquoted scalar
+stays text, and the type of its field decides how it is parsed: `command: [sleep, 1.10]` and `command: [true]` work as
+written. Only free-form data are resolved, by YAML 1.2, section 10.3.2.
 """
 
 import math
@@ -13,7 +13,7 @@ BOOLEANS = {**dict.fromkeys(("true", "True", "TRUE"), True), **dict.fromkeys(("f
 INTEGER = re.compile(r"[-+]?[0-9]+")
 BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-LONGEST_NUMBER = 300  # Python refuses integers of thousands of digits, and nobody means one
+LONGEST_NUMBER = 300  # Python refuses integers of thousands of digits, which no plan needs
 
 
 class Plain(str):
@@ -22,7 +22,7 @@ class Plain(str):
     __slots__ = ()
 
     def resolved(self) -> bool | int | float | str:
-        """What YAML 1.2 takes it for. Numbers JSON could not hold (infinities, `.nan`) stay text."""
+        """The value by YAML 1.2. Numbers that JSON cannot represent (infinities, `.nan`) stay text."""
         if self in BOOLEANS:
             return BOOLEANS[self]
         if len(self) <= LONGEST_NUMBER:
@@ -36,12 +36,12 @@ class Plain(str):
 
 
 def unquoted(text: str) -> Plain | None:
-    """An unquoted scalar of the file: text for the field to judge, or None where it says null."""
+    """An unquoted scalar of the file: None for null, otherwise text for the field to parse."""
     return None if text in NULLS else Plain(text)
 
 
 def data(value: object) -> object:
-    """Free-form data with its unquoted scalars resolved; what is nested in it too."""
+    """Free-form data with all unquoted scalars resolved, nested ones too."""
     if isinstance(value, Plain):
         return value.resolved()
     if isinstance(value, dict):

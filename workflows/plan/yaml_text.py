@@ -1,8 +1,8 @@
-"""YAML or JSON text into values with their places.
+"""Parse YAML or JSON text into values with positions.
 
-PyYAML's C parser gives events with positions, more than a million a second; ruamel.yaml keeps positions too, but only
-its pure Python parser does (1,000 tasks: 0.87 s there, 0.06 s here). Only the events are PyYAML's: what they mean is
-in `tree` and `scalars`.
+PyYAML's C parser gives events with positions, more than a million a second; ruamel.yaml gives positions only with its
+pure Python parser (1,000 tasks: 0.87 s there, 0.06 s here). Only the events are PyYAML's; `yaml_nodes` and
+`yaml_scalars` interpret them.
 """
 
 import re
@@ -10,26 +10,27 @@ from dataclasses import dataclass
 
 import yaml
 
-from workflows.plan.places import Source, packed
-from workflows.plan.problems import Finding, Problem
-from workflows.plan.tree import Tree, Unreadable, at
+from interlock.workflows.plan.positions import Source, packed
+from interlock.workflows.plan.problems import Finding, Problem
+from interlock.workflows.plan.yaml_nodes import Tree, Unreadable, at
 
 MAX_BYTES = 16 * 1024**2
-# JSON writes an emoji as two escapes, YAML refuses each half. An even number of backslashes before it are escapes' own.
+# JSON writes an emoji as two escapes, of which YAML refuses each. An even number of backslashes before them are escaped
+# backslashes.
 PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a text says, if it says anything, and what is wrong with how it says it."""
+    """The values of a text, if there are any, and the problems of its syntax."""
 
     source: Source | None
     problems: tuple[Problem, ...]
 
 
 def parse(text: str | bytes) -> Parsed:
-    """Read one document of YAML 1.2 (or JSON, which is YAML). Whatever it holds, the answer is a value."""
-    # A str may hold half an emoji, which UTF-8 cannot: written out like this, decoding tells where it stands.
+    """Parse one document of YAML 1.2 (or JSON, which is YAML). Never raises: problems are part of the result."""
+    # A str may contain a lone surrogate, which is not valid UTF-8: encoded this way, decoding reports its position.
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(raw) > MAX_BYTES:
         return _nothing(0, Finding((), f"is {len(raw):,} bytes long; a plan has at most {MAX_BYTES:,}"))

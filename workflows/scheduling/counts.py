@@ -1,10 +1,10 @@
-"""Which trigger a workstream, a run or a task is owed by those around it (SSOT 1.3.4, 3.2, 3.3, rulings 4 and 5).
+"""Derive the next trigger of a workstream, run or task from counts (docs/spec/derivation.md).
 
-Pure: counts go in, the name of a trigger (of version 1.1.0) or None comes out. None means that nothing is owed now: the
-next move of a task, or somebody's decision (to start, to validate, to resume), will change that. A workstream all of
-whose tasks have ended, and that is not validating or paused, is always owed something: nothing waits for ever.
+Pure: counts in, the name of a trigger (of version 1.1.0) or None out. None means that nothing is to be fired now; the
+next move of a task, or a decision (to start, to validate, to resume), will change that. A workstream whose tasks have
+all ended, and that is not validating or paused, always gets a trigger, so that nothing waits for ever.
 
-A critical failure comes before all else (SSOT 1.3.7, invariant 3), though 1.3.4 looks for running tasks first.
+A critical failure takes precedence (WORKSTREAM-3), even while other tasks are running.
 """
 
 from dataclasses import dataclass
@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkstreamCounts:
-    """Where a workstream stands, its tasks by state, and what else decides about it.
+    """The input for a workstream: its state, its tasks by state, and its dependencies and patches.
 
     Attributes:
-        state: the workstream's own.
-        pending … blocked: its tasks in each state.
-        critical_failures: those of its failed tasks that are critical.
-        quarantined_patches: its patches in `quarantined`.
+        state: the workstream's own state.
+        pending … blocked: the number of its tasks in each state.
+        critical_failures: the number of its failed tasks that are critical.
+        quarantined_patches: the number of its patches in `quarantined`.
         unfinished_dependencies: workstreams it depends on that may still complete.
-        skipped_dependencies, dead_dependencies: those that were skipped; those that failed or were cancelled.
-        task_count: how many tasks it is to have at least; None: as many as there are.
+        skipped_dependencies: dependencies that were skipped.
+        dead_dependencies: dependencies that failed or were cancelled.
+        task_count: the minimum number of tasks it must have; None: no minimum.
     """
 
     state: str
@@ -48,18 +49,18 @@ class WorkstreamCounts:
 
     @property
     def started(self) -> int:
-        """Tasks that ran, or are running."""
+        """Tasks that have started to run."""
         return self.running + self.validating + self.completed + self.failed + self.retrying
 
     @property
     def total(self) -> int:
-        """Tasks there are."""
+        """All tasks."""
         return self.ended + self.pending + self.queued + self.running + self.validating + self.retrying + self.blocked
 
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Where a run stands, its workstreams by state, and how many critical ones among them have failed."""
+    """The input for a run: its state, its workstreams by state, and the number of failed critical ones."""
 
     state: str
     planned: int = 0
@@ -81,12 +82,12 @@ class RunCounts:
 
     @property
     def total(self) -> int:
-        """Workstreams there are."""
+        """All workstreams."""
         return self.ended + self.planned + self.ready + self.blocked + self.executing + self.validating + self.paused
 
 
 def workstream_trigger(counts: WorkstreamCounts) -> str | None:
-    """The trigger a workstream is owed, or None."""
+    """The next trigger of a workstream, or None."""
     match counts.state:
         case "planned" | "blocked":
             return _waiting(counts)
@@ -100,7 +101,7 @@ def workstream_trigger(counts: WorkstreamCounts) -> str | None:
 
 
 def run_trigger(counts: RunCounts) -> str | None:
-    """The trigger a run is owed, or None: critical failures end it at once, otherwise it waits for every workstream."""
+    """The next trigger of a run, or None. A critical failure ends it at once; else it waits for all workstreams."""
     if counts.state != "running":
         return None
     if counts.critical_failures:
@@ -111,17 +112,17 @@ def run_trigger(counts: RunCounts) -> str | None:
 
 
 def dead_task_trigger(state: str, *, dead_dependencies: int) -> str | None:
-    """The trigger a task is owed by dependencies that ended without completing, or None.
+    """The trigger of a task whose dependencies ended without completing, or None.
 
     Args:
-        state: the task's own. Only one that waits for its dependencies can be held up by them.
-        dead_dependencies: tasks it depends on that failed or were cancelled (ruling 5: they never will complete).
+        state: the task's own state; only a task that waits for its dependencies is affected.
+        dead_dependencies: the number of dependencies that failed or were cancelled (DERIVE-3: they never complete).
     """
     return "cancel" if dead_dependencies and state in ("pending", "blocked") else None
 
 
 def _waiting(counts: WorkstreamCounts) -> str | None:
-    if counts.dead_dependencies:  # of a skipped and a failed one, the failed one is told
+    if counts.dead_dependencies:  # takes precedence over a skipped dependency
         return "cancel"
     if counts.skipped_dependencies:
         return "skip"
@@ -129,7 +130,7 @@ def _waiting(counts: WorkstreamCounts) -> str | None:
         return "dependency_check_failed" if counts.state == "planned" else None
     if counts.state == "blocked":
         return "dependency_satisfied"
-    # More than it was to have: one was added while it waited. It waits for the missing, never for the surplus.
+    # It starts with at least `task_count` tasks; it may have more, since tasks can be added while it waits.
     return "all_tasks_created" if counts.total >= (counts.task_count or 0) else None
 
 
@@ -144,7 +145,7 @@ def _ready(counts: WorkstreamCounts) -> str | None:
 def _executing(counts: WorkstreamCounts) -> str | None:
     if counts.critical_failures:
         return "critical_task_failed"
-    if counts.quarantined_patches:  # SSOT 3.2.1, rule 2
+    if counts.quarantined_patches:  # WORKSTREAM-9
         return "patch_set_aside"
     if counts.completed == counts.total:
         return "all_tasks_completed"

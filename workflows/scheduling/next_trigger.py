@@ -1,30 +1,31 @@
-"""What tasks, gates and patches are owed by those around them; `derive` tells it of workstreams and runs. Pure.
+"""Derive the next trigger of tasks, gates, patches, workstreams and runs; `counts` has the rules for the last two.
 
-Facts go in, one row of `db.scheduling.facts` each; the name of a trigger, and the reason it must give, come out.
+Pure: facts in, one row of `db.orchestration.scheduling.facts` each; out comes the name of a trigger, with its reason if
+it needs one.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from workflows.orchestration.derive import (
+from interlock.workflows.machines.orchestration.link_guards import APPLY_RETRIES
+from interlock.workflows.scheduling.counts import (
     RunCounts,
     WorkstreamCounts,
     dead_task_trigger,
     run_trigger,
     workstream_trigger,
 )
-from workflows.orchestration.guards import APPLY_RETRIES
 
 Facts = Mapping[str, Any]
 
 ERROR_LIMIT = 1_000  # characters of a gate's output in a task's last error
-LINE, REASON_LIMIT = "\n", 300  # a reason is a line in a table; what was printed goes beside it
+LINE, REASON_LIMIT = "\n", 300  # a reason is shown as one line of a table; the full output is stored beside it
 WHY = {
     "patch_set_aside": "a patch of it was quarantined",
     "tasks_lost": "its tasks have ended, and not all of them are completed",
 }
-OPEN = ("ready", "executing")  # a workstream whose tasks and gates may start
+OPEN = ("ready", "executing")  # states of a workstream in which its tasks and gates may start
 ENDED = {
     "task": frozenset({"completed", "failed", "cancelled"}),
     "workstream": frozenset({"completed", "failed", "cancelled", "skipped"}),
@@ -37,15 +38,15 @@ RUN_COUNTS = tuple(name for name in RunCounts.__dataclass_fields__ if name != "s
 
 
 class Owed(NamedTuple):
-    """A trigger, and why, where its guard or a reader wants to know; `says` is what goes with the reason."""
+    """A trigger, its reason if a guard or reader needs one, and further metadata in `metadata`."""
 
     trigger: str
     reason: str | None = None
-    says: Mapping[str, Any] = MappingProxyType({})
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
 
 def task(facts: Facts) -> Owed | None:
-    """What a task is owed (SSOT 1.4.4, 3.1.2; rulings 4 and 5)."""
+    """The next trigger of a task (DERIVE-5)."""
     state, over = facts["state"], _over(facts)
     if state in ENDED["task"]:
         return None
@@ -59,9 +60,10 @@ def task(facts: Facts) -> Owed | None:
 
 
 def gate(facts: Facts) -> Owed | None:
-    """What a gate is owed (SSOT 2.3.4, 2.3.6).
+    """The next trigger of a gate (DERIVE-6).
 
-    `rerun` and `hold` are no triggers: a failed gate is run again as a new one, once all that depend on it are blocked.
+    `rerun` and `hold` are not triggers. `rerun`: run the failed gate again as a new gate. `hold`: wait with that until
+    everything that depends on the gate is blocked.
     """
     if facts["state"] == "FAILED":
         if facts["reruns_left"] == 0 or _over(facts):
@@ -77,7 +79,7 @@ def gate(facts: Facts) -> Owed | None:
 
 
 def patch(facts: Facts) -> Owed | None:
-    """What a patch is owed (SSOT 2.2.4; ruling 2)."""
+    """The next trigger of a patch (DERIVE-7)."""
     over = facts["workstream_state"] in ENDED["workstream"] and f"its workstream is {facts['workstream_state']}"
     match facts["state"]:
         case "validated" if over:
@@ -94,7 +96,7 @@ def patch(facts: Facts) -> Owed | None:
 
 
 def workstream(facts: Facts) -> Owed | None:
-    """What a workstream is owed; `land` is no trigger: its changes are merged, and that tells the outcome."""
+    """The next trigger of a workstream. `land` is not a trigger: merge its changes, which then fires the outcome."""
     if facts["state"] in ENDED["workstream"]:
         return None
     if facts["run_state"] in ENDED["run"]:
@@ -103,7 +105,7 @@ def workstream(facts: Facts) -> Owed | None:
 
 
 def run(facts: Facts) -> Owed | None:
-    """What a run is owed."""
+    """The next trigger of a run."""
     trigger = run_trigger(RunCounts(facts["state"], **{name: facts[name] for name in RUN_COUNTS}))
     return Owed(trigger) if trigger else None
 
@@ -137,7 +139,7 @@ def _judged(facts: Facts) -> Owed | None:
 
 
 def _refused(facts: Facts) -> Owed:
-    """Given up with the words of its last try (SSOT 2.2.7)."""
+    """`give_up`, with the message of the last attempt (PATCH-4)."""
     said = facts["refusal"] or "nobody said why"
     reason = f"it could not be applied in {APPLY_RETRIES + 1} tries: {said.partition(LINE)[0][:REASON_LIMIT]}"
     return Owed("give_up", reason, {"output": said})
@@ -158,7 +160,7 @@ def _gate_says(lost: Facts) -> str:
 
 
 def _with_output(lost: Facts) -> str:
-    """What a task keeps as its last error: which gate, and the end of what it printed."""
+    """A task's last error: the gate, and the end of its output."""
     printed = (lost["output"] or "").strip()[-ERROR_LIMIT:]
     return f"{_gate_says(lost)}{LINE}{printed}" if printed else _gate_says(lost)
 

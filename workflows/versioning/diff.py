@@ -1,7 +1,7 @@
-"""What differs between two forms of a definition, and which version number that asks for (SSOT 9.1.4).
+"""Compare two forms of a definition, and find the version number that the differences require (VERSION-4).
 
-MAJOR breaks somebody: a state more or less, a transition less, a field that must now be there. MINOR adds, or changes a
-rule on the way; PATCH is words and order.
+MAJOR breaks users: a state added or removed, a transition removed, a newly required field. MINOR adds, or changes a
+rule of a transition. PATCH changes only texts and order.
 """
 
 import json
@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workflows.check import VERSION
-from workflows.errors import BadInput
-from workflows.rules import Arrow, by_arrow
+from interlock.workflows.errors import BadInput
+from interlock.workflows.versioning.rules import Arrow, by_arrow
+from interlock.workflows.versioning.validate import VERSION
 
 Part = Literal["MAJOR", "MINOR", "PATCH"]
 How = Literal["added", "removed", "changed"]
 Form = Mapping[str, Any]
 
-PARTS: tuple[Part, ...] = ("MAJOR", "MINOR", "PATCH")  # the gravest first
-RECORDED = ("rules", "deadlines", "links", "fields", "birth_effects", "required_metadata")  # and not exported
-RULES = {  # of a transition, beside where it leads: how each is called
+PARTS: tuple[Part, ...] = ("MAJOR", "MINOR", "PATCH")  # most severe first
+RECORDED = ("rules", "deadlines", "links", "fields", "birth_effects", "required_metadata")  # not in exported forms
+RULES = {  # parts of a transition's rule -> their names in messages
     "when": "guards",
     "then": "follow-ups",
     "effects": "effects",
@@ -32,20 +32,20 @@ RULES = {  # of a transition, beside where it leads: how each is called
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference: of what, how, and the part of the version that it asks for. `says` is for people."""
+    """One difference, and the part of the version number that it requires to raise. `message` is for people."""
 
     part: Part
     what: str
     how: How
     name: str
-    says: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that differs between two forms of a type.
+    """All differences between two forms of a type.
 
-    `unseen` names what one of the forms does not tell: an exported one has only states and transitions.
+    `unseen` names the parts that one of the forms lacks: an exported form has only states and transitions.
     """
 
     type: str
@@ -56,23 +56,23 @@ class Comparison:
 
     @property
     def part(self) -> Part | None:
-        """The part of the version that has to be raised; None where nothing differs."""
+        """The part of the version that must be raised; None if nothing differs."""
         return next((part for part in PARTS if any(change.part == part for change in self.changes)), None)
 
     @property
     def wanted(self) -> str:
-        """The least version that the new form may have."""
+        """The lowest version that the new form may have."""
         return raised(self.old, self.part) if self.part else self.old
 
     @property
     def right(self) -> bool:
-        """Is the new form's number one that it may have? It may be raised further than it must."""
+        """Whether the new form's version is high enough; it may be higher than required."""
         return numbers(self.new) >= numbers(self.wanted)
 
     @property
     def verdict(self) -> str:
-        """`MAJOR: …` and why, or that nothing but words differs."""
-        gravest = [change.says for change in self.changes if change.part == self.part]
+        """The part to raise and why, such as `MAJOR: …`; or that only texts differ."""
+        gravest = [change.message for change in self.changes if change.part == self.part]
         return f"{self.part}: {'; '.join(gravest)}" if self.part else "PATCH: words only"
 
 
@@ -80,7 +80,7 @@ def compare(old: Form, new: Form) -> Comparison:
     """Compare two forms of a definition, as recorded or as exported.
 
     Args:
-        old, new: `workflows.export.recorded` or `public` forms, of which only what both tell is compared.
+        old, new: `workflows.versioning.export.recorded` or `public` forms; only the parts in both are compared.
     """
     changes = [*_states(old, new), *_transitions(old, new)]
     if unseen := () if RECORDED[0] in old and RECORDED[0] in new else RECORDED:
@@ -92,7 +92,7 @@ def compare(old: Form, new: Form) -> Comparison:
 
 
 def numbers(version: str) -> tuple[int, int, int]:
-    """A version as numbers that can be compared. Raises `BadInput`: it is not MAJOR.MINOR.PATCH."""
+    """A version as a tuple for comparison. Raises `BadInput` if it is not MAJOR.MINOR.PATCH."""
     if not VERSION.fullmatch(version):
         raise BadInput(f"{version!r} is not MAJOR.MINOR.PATCH, like 1.2.0")
     major, minor, patch = map(int, version.split("."))
@@ -100,7 +100,7 @@ def numbers(version: str) -> tuple[int, int, int]:
 
 
 def raised(version: str, part: Part) -> str:
-    """The least version after `version` with that part raised; below 1.0.0 a MINOR may break (SemVer 2.0.0, 4)."""
+    """The lowest version with that part raised; below 1.0.0 MINOR replaces MAJOR (SemVer 2.0.0, 4)."""
     major, minor, patch = numbers(version)
     if part == "MAJOR" and major > 0:
         return f"{major + 1}.0.0"
@@ -112,11 +112,11 @@ def _states(old: Form, new: Form) -> Iterator[Change]:
     for state in old["states"].keys() & new["states"].keys():
         ends = new["states"][state]["terminal"]
         if ends != old["states"][state]["terminal"]:
-            says = f"state {state} is {'now' if ends else 'no longer'} terminal"
-            yield Change("MAJOR", "terminal", "changed", state, says)
+            message = f"state {state} is {'now' if ends else 'no longer'} terminal"
+            yield Change("MAJOR", "terminal", "changed", state, message)
     if old["initial"] != new["initial"]:
-        says = f"it begins in {new['initial']}, not in {old['initial']}"
-        yield Change("MAJOR", "initial", "changed", new["initial"], says)
+        message = f"it begins in {new['initial']}, not in {old['initial']}"
+        yield Change("MAJOR", "initial", "changed", new["initial"], message)
 
 
 def _transitions(old: Form, new: Form) -> Iterator[Change]:
@@ -124,7 +124,7 @@ def _transitions(old: Form, new: Form) -> Iterator[Change]:
     yield from _more_or_less("transition", before, after, added="MINOR", removed="MAJOR")
     stay = set(before) & set(after)
     if [each for each in before if each in stay] != [each for each in after if each in stay]:
-        # Of several that answer to one trigger in one state, the first that may is taken.
+        # Of several transitions for one trigger and state, the first whose guards hold is taken, so order matters.
         alike = _alternatives(old) != _alternatives(new)
         part: Part = "MINOR" if alike else "PATCH"
         yield Change(part, "order", "changed", "transitions", "the order of transitions changed")
@@ -157,7 +157,7 @@ def _spoken(values: list[Any]) -> str:
 
 
 def _order(old: Form, new: Form) -> Iterator[Change]:
-    """What the forms differ in, where nothing that they say does: checksums tell these apart too."""
+    """Differences in order only; they change the checksum as well."""
     if differ := [key for key in new.keys() | old.keys() if key != "version" and old.get(key) != new.get(key)]:
         names = ", ".join(sorted(differ))
         yield Change("PATCH", "order", "changed", names, f"the order of its {names} changed")
@@ -181,8 +181,8 @@ def _fields(old: Form, new: Form) -> Iterator[Change]:
         needed, needs = (bool(each and each[1]) for each in (was, now))
         how: How = "removed" if now is None else "added" if was is None else "changed"
         part: Part = "MAJOR" if needs and not needed else "PATCH" if was and now and needs == needed else "MINOR"
-        says = f"field {name} {how}" + (", and it must be there" if part == "MAJOR" else "")
-        yield Change(part, "field", how, name, says)
+        message = f"field {name} {how}" + (", and it must be there" if part == "MAJOR" else "")
+        yield Change(part, "field", how, name, message)
 
 
 def _births(old: Form, new: Form) -> Iterator[Change]:
@@ -206,8 +206,8 @@ def _named(what: str, old: Mapping[str, Any], new: Mapping[str, Any], *, removed
     yield from _more_or_less(what, old, new, added="MINOR", removed=removed)
     for name in sorted(old.keys() & new.keys()):
         if old[name] != new[name]:
-            says = f"{what} {name}: {_flat(old[name])} → {_flat(new[name])}"
-            yield Change("MINOR", what, "changed", name, says)
+            message = f"{what} {name}: {_flat(old[name])} → {_flat(new[name])}"
+            yield Change("MINOR", what, "changed", name, message)
 
 
 def _flat(value: Mapping[str, Any]) -> str:

@@ -1,14 +1,14 @@
-"""A definition as JSON, as its checksum, and as a Mermaid state diagram."""
+"""Export a definition as JSON, as a checksum, and as a Mermaid state diagram."""
 
 import json
 from hashlib import sha256
 from typing import Any
 
-from workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Transition
+from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Transition
 
 
 def public(definition: Definition) -> dict[str, Any]:
-    """The published shape: `{type, version, initial, states, transitions}`, one transition an entry per source."""
+    """The published form: `{type, version, initial, states, transitions}`, with one transition per source."""
     return {
         "type": definition.type,
         "version": definition.version,
@@ -23,7 +23,7 @@ def public(definition: Definition) -> dict[str, Any]:
 
 
 def recorded(definition: Definition) -> dict[str, Any]:
-    """Everything that decides behaviour, as PostgreSQL keeps it. The summary is prose and stays out."""
+    """The recorded form: everything that determines behaviour, as PostgreSQL stores it; without the summary."""
     body = public(definition) | {
         "rules": [_rule(move) | _sources(definition, move) for move in definition.transitions],
         "deadlines": {state: _deadline(deadline) for state, deadline in sorted(definition.deadlines.items())},
@@ -31,12 +31,12 @@ def recorded(definition: Definition) -> dict[str, Any]:
             {"role": link.role, "type": link.type, "context_key": link.context_key, "inverse": link.inverse}
             for link in definition.links
         ],
-        "fields": [[each.name, each.says, each.required] for each in definition.fields],
+        "fields": [[each.name, each.description, each.required] for each in definition.fields],
         "birth_effects": [
             effect.name if effect == Effect(effect.name) else _effect(effect) for effect in definition.birth_effects
         ],
     }
-    # What a definition does not use stays out: one recorded before it could be said must keep its checksum.
+    # Unused features are left out, so that definitions recorded before a feature existed keep their checksum.
     return body | ({"required_metadata": list(definition.required_metadata)} if definition.required_metadata else {})
 
 
@@ -69,7 +69,7 @@ def _rule(move: Transition) -> dict[str, Any]:
 
 
 def _sources(definition: Definition, move: Transition) -> dict[str, Any]:
-    """A rule's sources, where the order of the arrows does not tell which of them are its own (`workflows.rules`)."""
+    """A rule's sources, if the order of the arrows does not determine them (`workflows.versioning.rules`)."""
     alike = [each for each in definition.transitions if each.trigger == move.trigger]
     told = len({each.dest for each in alike}) == len(alike) or all(len(each.sources) == 1 for each in alike)
     return {} if told else {"sources": list(move.sources)}
@@ -80,12 +80,12 @@ def _effect(effect: Effect) -> list[str | None]:
 
 
 def checksum(definition: Definition) -> str:
-    """SHA-256 (hex) of the recorded form, keys sorted, no white space: equal exactly when behaviour is."""
+    """SHA-256 (hex) of the recorded form, with sorted keys and no white space: equal if and only if behaviour is."""
     return canonical_checksum(recorded(definition))
 
 
 def canonical_checksum(body: dict[str, Any]) -> str:
-    """SHA-256 (hex) of a recorded form, however its keys are ordered."""
+    """SHA-256 (hex) of a recorded form, independent of the order of its keys."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(canonical.encode()).hexdigest()
 
@@ -103,7 +103,7 @@ def mermaid(definition: Definition) -> str:
 
 
 def spoken(deadline: Deadline) -> str:
-    """How long a state may be left alone, for people: `72 h`, `30 min`, `2 s, growing`."""
+    """A deadline's duration for people: `72 h`, `30 min`, `2 s, growing`."""
     hours, minutes = deadline.seconds / HOUR_SECONDS, deadline.seconds / 60
     first = f"{hours:g} h" if hours >= 1 else f"{minutes:g} min" if minutes >= 1 else f"{deadline.seconds:g} s"
     return first + (", growing" if deadline.growth else "")

@@ -1,22 +1,22 @@
-"""Monotonic progress (SSOT 8.1): a definition's states are in levels, and a move to an earlier one must say why it may.
+"""Monotonic progress (POLICY-1): states are in levels, and a move to an earlier level must declare why.
 
-`retry`: tried again, and bounded. `blocked`: set back until what it depends on is there. `rework`: people send it back.
+`retry`: another, bounded attempt. `blocked`: back until a dependency is met. `rework`: people send it back.
 """
 
 from collections.abc import Iterator
 
-from workflows.definition import Definition, Transition
+from interlock.workflows.definition import Definition, Transition
 
-RETRIES = 3  # SSOT 8.1.2: of a task unless its context says another number, of a patch's application always
+RETRIES = 3  # POLICY-3: the default for tasks, and fixed for applying a patch
 
 
 def levels(definition: Definition) -> dict[str, int]:
-    """State -> how far along it is, from 0; states that may take turns have the same level."""
+    """State -> its level, from 0; states that may alternate have the same level."""
     return {state: level for level, states in enumerate(definition.order) for state in states}
 
 
 def backward(definition: Definition) -> list[tuple[Transition, str]]:
-    """The moves that lead to an earlier level: each with the state it leaves."""
+    """The moves that lead to an earlier level, each with its source state."""
     known = levels(definition)
     return [
         (move, source)
@@ -27,7 +27,7 @@ def backward(definition: Definition) -> list[tuple[Transition, str]]:
 
 
 def faults(definition: Definition) -> Iterator[str]:
-    """What breaks the policy, a phrase each; nothing where no order is declared: see `doubts`."""
+    """Violations of the policy, one phrase each; none if no order is declared (see `doubts`)."""
     if not definition.order:
         return
     listed = [state for states in definition.order for state in states]
@@ -38,7 +38,7 @@ def faults(definition: Definition) -> Iterator[str]:
     back = backward(definition)
     for move, source in back:
         if move.back is None:
-            yield f"{move.trigger!r} goes back from {source!r} to {move.dest!r} and does not say why (back=…, SSOT 8.1)"
+            yield f"{move.trigger!r} goes back from {source!r} to {move.dest!r} and does not say why (back=…, POLICY-2)"
         elif move.back == "retry" and not _bounded(definition, move, source):
             yield f"{move.trigger!r} tries again from {source!r}, and no guard bounds how often"
     for move in definition.transitions:
@@ -47,7 +47,7 @@ def faults(definition: Definition) -> Iterator[str]:
 
 
 def _bounded(definition: Definition, move: Transition, source: str) -> bool:
-    """Does every way around through this move pass a guard that holds only so many times?"""
+    """Whether every cycle through this move contains a guard that bounds the number of rounds."""
     if _bounds(move):
         return True
     reached, frontier = {move.dest}, [move.dest]
@@ -65,7 +65,7 @@ def _bounds(move: Transition) -> bool:
 
 
 def doubts(definition: Definition) -> Iterator[str]:
-    """Whether it can go round without an order that says which way is forward."""
+    """A warning if the machine has a cycle but declares no order."""
     if definition.order:
         return
     onward = {

@@ -1,24 +1,26 @@
-"""The lock: every version as it was released, one a line, so that none is changed afterwards (SSOT 9.1.1).
+"""The lock file: every released version, one per line, so that none is changed afterwards (VERSION-1).
 
-Lines of JSON: `type`, `version`, `checksum` and `form`, the definition as recorded. A review sees a new version as one
-new line; a changed definition without a new version is an error that says which version to give.
+Each line is JSON: `type`, `version`, `checksum` and `form`, the definition as recorded. In a review, a new version is
+one new line. A changed definition without a new version is an error, which names the version to use.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from workflows.compare import compare, numbers
-from workflows.definition import Definition
-from workflows.errors import BadInput
-from workflows.export import canonical_checksum, checksum, recorded
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import limits
+from interlock.workflows.versioning.diff import compare, numbers
+from interlock.workflows.versioning.export import canonical_checksum, checksum, recorded
+from interlock.workflows.versioning.export_schema import whole
 
 Key = tuple[str, str]  # type, version
 Forms = Mapping[Key, Mapping[str, Any]]
 
 
 def written(forms: Forms) -> str:
-    """The text of a lock, in the order of types and versions."""
+    """The text of a lock file, ordered by type and version."""
     order = sorted(forms, key=lambda key: (key[0], numbers(key[1])))
     return "".join(json.dumps(_line(forms[key]), ensure_ascii=False) + "\n" for key in order)
 
@@ -29,26 +31,24 @@ def _line(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(text: str, name: str) -> dict[Key, dict[str, Any]]:
-    """The forms that a lock holds.
+    """Parse the forms in a lock file.
 
     Args:
-        text: the lock's.
-        name: of its file, for what is wrong with it.
+        text: the file's content.
+        name: the file's name, for messages.
 
     Raises:
-        BadInput: a line is not what `written` writes, or was changed.
+        BadInput: a line is not in the format of `written`, or was changed.
     """
     forms: dict[Key, dict[str, Any]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            said = json.loads(line)
-            key, form = (said["type"], said["version"]), said["form"]
-            if not isinstance(form, dict):
-                raise TypeError("form is no object")
-            whole = canonical_checksum(form) == said["checksum"] and (form["type"], form["version"]) == key
+            said = limits.read(line)
+            key, form = (said["type"], said["version"]), whole(said["form"])
+            unchanged = canonical_checksum(form) == said["checksum"] and (form["type"], form["version"]) == key
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{name}:{number}: not a line of a lock: {error!r}") from error
-        if not whole:
+        if not unchanged:
             raise BadInput(
                 f"{name}:{number}: {key[0]} {key[1]} was changed in the lock; take the line back from history"
             )
@@ -57,7 +57,7 @@ def read(text: str, name: str) -> dict[Key, dict[str, Any]]:
 
 
 def complaints(locked: Forms, definitions: Iterable[Definition]) -> list[str]:
-    """What is not as released, or new under a wrong number: a sentence each."""
+    """Released definitions that were changed or removed, and new ones not locked or misnumbered: one sentence each."""
     known = {(each.type, each.version): each for each in definitions}
     gone = [
         f"{type_} {version} is locked, but no longer in the code" for type_, version in locked.keys() - known.keys()
@@ -84,7 +84,7 @@ def _new(locked: Forms, definition: Definition) -> Iterator[str]:
 
 
 def misnumbered(locked: Forms, definition: Definition) -> Iterator[str]:
-    """Whether a new version's number says too little about what changed since the version before it."""
+    """An error if a new version's number is too low for its changes since the version before it."""
     own = numbers(definition.version)
     earlier = [key for key in locked if key[0] == definition.type and numbers(key[1]) < own]
     if not earlier:

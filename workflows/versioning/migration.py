@@ -1,23 +1,24 @@
-"""Moving a live instance to another version of its definition: where it would stand there, and what stands in the way.
+"""Migration of a live instance to another version of its definition: its new state, and the obstacles.
 
-A migration is an event of its own, with a trigger that no definition can have. A state that the new version has stays
-what it is; only one that it lacks may be given another name, and nothing is ended this way (SSOT 8.2, 9.1.3).
+A migration is an event of its own, with a trigger that no definition can have. The instance keeps its state if the new
+version has it; only a state that the new version lacks can be replaced. A migration never ends an instance (POLICY-5,
+VERSION-8).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workflows.definition import ApprovalPoint, Deadline, Definition
-from workflows.export import recorded
-from workflows.rules import Form, by_arrow
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition
+from interlock.workflows.versioning.export import recorded
+from interlock.workflows.versioning.rules import Form, by_arrow
 
-MIGRATE = "definition.migrate"  # a name has no dot, so no definition has such a trigger
+MIGRATE = "definition.migrate"  # trigger names have no dot, so no definition can have this one
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A request that is not finished: what it fires, for whom it waits, what it is bound to."""
+    """An unfinished request."""
 
     request_id: str
     trigger: str
@@ -29,9 +30,9 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A live instance as it is before it moves: where it stands, what is under way for it.
+    """A live instance before its migration, with its unfinished requests.
 
-    `reports` are the triggers by which effects that still run will tell it their outcome.
+    `reports` are the triggers with which unfinished effects will report their outcome.
     """
 
     state: str
@@ -44,18 +45,18 @@ class Subject:
 
 
 def destination(new: Definition, state: str, renamed: Mapping[str, str]) -> str | None:
-    """Where an instance in `state` would stand under `new`; None where nobody said."""
+    """The state under `new` of an instance in `state`; None if `new` lacks it and no replacement was given."""
     return state if state in new.states else renamed.get(state)
 
 
 def obstacles(old: Form, new: Definition, subject: Subject, renamed: Mapping[str, str]) -> list[str]:
-    """Everything that keeps an instance from moving to another version, a sentence each; nothing, if it fits.
+    """Everything that prevents the migration of an instance, one sentence each; empty if it can be migrated.
 
     Args:
-        old: its version as recorded: the code may have lost it.
-        new: the version it is to live under.
+        old: its current version as recorded, since the code may no longer have it.
+        new: the version to migrate to.
         subject: the instance.
-        renamed: states the new version lacks -> those to stand in instead.
+        renamed: state that the new version lacks -> its replacement.
     """
     dest = destination(new, subject.state, renamed)
     if dest is None:
@@ -87,7 +88,7 @@ def _place(old: Form, new: Definition, subject: Subject, dest: str) -> Iterator[
 def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: str) -> Iterator[str]:
     name = f"request {request.request_id} ({request.trigger}, {request.status})"
     if request.origin == "timer":
-        return  # bound to a state that is entered anew: superseded, and armed again
+        return  # the migration supersedes it and arms a new timer
     if request.bound_version is not None:
         yield f"{name} is bound to where it stands: let it be applied first"
     elif request.trigger not in new.triggers:
@@ -111,21 +112,21 @@ def _new_point(new: Definition, trigger: str, state: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What runs out in the new version: a deadline, and the instant it keeps from the old one, if it is the same."""
+    """The deadline in the new version; `kept`: the old version has the same one, and its timer's instant is kept."""
 
     deadline: Deadline
     kept: bool
 
 
 def clock(old: Form, new: Definition, subject: Subject, renamed: Mapping[str, str], age_seconds: float) -> Clock | None:
-    """The deadline of the state that an instance stands in under its new version.
+    """The deadline of an instance's state under its new version; None if the state has none.
 
-    It counts from when the state was entered, not from the migration; where the old version declared the same one, the
-    timer that runs keeps its instant.
+    It counts from when the state was entered, not from the migration. If the old version has the same deadline, the
+    new timer keeps the old timer's instant. An instance whose state is replaced gets the new state's whole deadline.
 
     Args:
-        old, new, subject, renamed: as for `obstacles`, of which there are none.
-        age_seconds: since the state was entered.
+        old, new, subject, renamed: as for `obstacles`, which must have found none.
+        age_seconds: the time since the state was entered.
     """
     dest = destination(new, subject.state, renamed)
     declared = new.deadlines.get(dest) if dest else None
@@ -139,7 +140,7 @@ def clock(old: Form, new: Definition, subject: Subject, renamed: Mapping[str, st
 
 
 def _before_entering(declared: Deadline, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A deadline grows with what the row counted before its state was entered; entering has counted since."""
+    """The row before its state was entered, which a growing deadline needs: entering has since raised the counter."""
     if declared.growth is None or declared.growth.column not in row:
         return row
     return {**row, declared.growth.column: max(0, int(row[declared.growth.column]) - 1)}
@@ -148,14 +149,14 @@ def _before_entering(declared: Deadline, row: Mapping[str, Any]) -> Mapping[str,
 def misfit(
     forms: Mapping[str, Form], *, under: str, to: str, source: str, dest: str, metadata: Mapping[str, Any]
 ) -> str | None:
-    """Why an event that says it is a migration cannot be one; None where it can: PostgreSQL asks the same of it.
+    """Why an event cannot be a valid migration; None if it can be. PostgreSQL enforces the same rule.
 
     Args:
-        forms: version -> the type's definitions as recorded.
-        under: the version the instance was under.
+        forms: version -> the type's definition as recorded.
+        under: the version the instance had.
         to: the version the event names.
         source, dest: the states it leaves and enters.
-        metadata: the event's own.
+        metadata: the event's metadata.
     """
     old, new = forms.get(under), forms.get(to)
     if old is None or new is None:

@@ -1,7 +1,7 @@
-"""Which rule serves which arrow of a recorded definition: its form lists arrows singly, and a rule once for many.
+"""Match the rules and arrows of a recorded definition: the form lists each arrow, but a rule once for several arrows.
 
-A trigger's arrows are in the order of its rules. Where that does not tell them apart (several rules lead to one state,
-and one of them from several), each rule says its `sources`.
+A trigger's arrows are in the order of its rules. If that order is ambiguous (several rules lead to one state, and one
+of them has several sources), each rule lists its `sources`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,10 +13,10 @@ Arrow = tuple[str, str, str]  # trigger, source, dest
 
 
 def by_arrow(form: Form) -> dict[Arrow, list[Rule]]:
-    """Arrow -> the rules that serve it, the first that may being taken.
+    """Arrow -> its rules, in the order in which they are tried.
 
     Args:
-        form: `workflows.export.recorded`; a `public` one has no rules.
+        form: a form of `workflows.versioning.export.recorded`; a `public` form has no rules.
     """
     served: dict[Arrow, list[Rule]] = {}
     for trigger in dict.fromkeys(rule["trigger"] for rule in form["rules"]):
@@ -33,6 +33,6 @@ def _of_each(arrows: list[Arrow], rules: list[Rule]) -> Iterator[Rule]:
             yield from [rule] * len(rule["sources"])
     elif len(arrows) == len(rules):
         yield from rules
-    else:  # each leads somewhere else
+    else:  # each rule has a different destination
         of_dest = dict(zip(dict.fromkeys(dest for _, _, dest in arrows), rules, strict=False))
         yield from (of_dest[dest] for _, _, dest in arrows if dest in of_dest)

@@ -1,22 +1,23 @@
-"""The shortest way that a machine has from one state to another: what an override walks, a legal move at a time."""
+"""The shortest path in a machine from one state to another, which an override follows by legal moves."""
 
 from collections import deque
 
-from workflows.definition import Definition, Transition
+from interlock.workflows.definition import Definition, Transition
 
 
 def route(definition: Definition, state: str, to: str) -> tuple[Transition, ...] | None:
-    """The moves from a state to another, guards aside; of ways equally short the one declared first.
+    """The moves from one state to another, regardless of guards; of equally short paths, the first declared.
 
-    Never through a terminal state, and never by an exceptional move (SSOT 8.2.3): these are asked for by name.
+    The path never passes through a terminal state or an exceptional move (POLICY-6); such moves must be requested by
+    name.
 
     Args:
-        definition: whose moves.
-        state: where to begin.
-        to: where to end.
+        definition: the machine.
+        state: the first state.
+        to: the last state.
 
     Returns:
-        The moves in order, none where it is there already; None where no way leads there.
+        The moves in order, empty if `state` is `to`; None if there is no path.
     """
     came_by: dict[str, tuple[Transition, ...]] = {state: ()}
     waiting = deque([state])

@@ -1,24 +1,24 @@
-"""Check that a definition makes sense before anything is built on it."""
+"""Check a definition for errors and warnings before it is used."""
 
 import re
 from collections.abc import Iterator
 
-from workflows import progress
-from workflows.definition import Definition, Effect, Transition
-from workflows.errors import InvalidDefinition
+from interlock.workflows.definition import Definition, Effect, Transition
+from interlock.workflows.errors import InvalidDefinition
+from interlock.workflows.versioning import levels
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
-VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")  # SemVer 2.0.0, 2: no zero in front
+VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")  # SemVer 2.0.0, 2: no leading zeros
 
 
 def check(definition: Definition) -> list[str]:
-    """Return what is doubtful about a definition (warnings, one line each).
+    """Check a definition; returns warnings, one line each.
 
     Raises:
-        InvalidDefinition: naming everything that is plainly wrong.
+        InvalidDefinition: it has errors; the message lists all.
     """
-    parts = (_names, _shape, _reach, _bindings, progress.faults)
-    if wrong := [says for part in parts for says in part(definition)]:
+    parts = (_names, _shape, _reach, _bindings, levels.faults)
+    if wrong := [message for part in parts for message in part(definition)]:
         raise InvalidDefinition(f"{definition.type} {definition.version}: " + "; ".join(wrong))
     return list(_doubts(definition))
 
@@ -77,7 +77,9 @@ def _reach(definition: Definition) -> Iterator[str]:
 
 def _bindings(definition: Definition) -> Iterator[str]:
     roles = {link.role for link in definition.links}
-    roles |= {link.inverse for link in definition.links if link.type == definition.type}  # the other side has this type
+    roles |= {
+        link.inverse for link in definition.links if link.type == definition.type
+    }  # the link's other side has this type, too
     fields = {field.name for field in definition.fields}
     for move in definition.transitions:
         for follow_up in move.then:
@@ -109,7 +111,7 @@ def _effect(definition: Definition, effect: Effect, asked_by: str, state: str) -
 
 
 def _doubts(definition: Definition) -> Iterator[str]:
-    yield from progress.doubts(definition)
+    yield from levels.doubts(definition)
     for move in definition.transitions:
         if any(guard.wait for guard in move.when):
             for source in move.sources:

@@ -1,1 +1,1 @@
-"""The delivery of software: story, sprint, pull request review and approval (ADR-010)."""
+"""The delivery of software: story, sprint, pull request review and approval (docs/spec/delivery.md)."""

@@ -1,29 +1,22 @@
-"""A decision that people take. Its outcome releases or refuses the trigger that was held for it.
+"""A decision by people. Its outcome releases or refuses the trigger that was held for it.
 
 pending → approved | rejected | expired
 """
 
 from types import MappingProxyType
 
-from workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, T
-from workflows.fields import AUTHOR, names
-from workflows.guards import may_decide, not_the_author, not_voted_yet, quorum_reached
+from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, T
+from interlock.workflows.fields import AUTHOR, names
+from interlock.workflows.guards import may_decide, not_the_author, not_voted_yet, quorum_reached
 
 APPROVAL = Definition(
     type="approval",
     version="1.0.0",
-    summary="A decision that people take, under a quorum and a deadline (ADR-010, ruling 11).",
+    summary="A decision that people take, under a quorum and a deadline.",
     states=("pending", "approved", "rejected", "expired"),
     initial="pending",
     terminal=frozenset({"approved", "rejected", "expired"}),
-    order=(
-        ("pending",),
-        (
-            "approved",
-            "rejected",
-            "expired",
-        ),
-    ),
+    order=(("pending",), ("approved", "rejected", "expired")),
     transitions=(
         T(
             "approve",

@@ -1,30 +1,22 @@
-"""The review of a pull request. `merge` waits for an approval; once merged, the linked story's `approve` fires.
+"""The review of a pull request. `merge` waits for an approval; the merge fires `approve` on the linked story.
 
 submitted → reviewing ⇄ changes_requested
                 ⇅
             approved → merged
 """
 
-from workflows.definition import ApprovalPoint, Definition, Field, FollowUp, Link, T
-from workflows.fields import AUTHOR, name
-from workflows.guards import not_the_author
+from interlock.workflows.definition import ApprovalPoint, Definition, Field, FollowUp, Link, T
+from interlock.workflows.fields import AUTHOR, name
+from interlock.workflows.guards import not_the_author
 
 PR_REVIEW = Definition(
     type="pr_review",
     version="1.0.0",
-    summary="The review of a pull request, from submitted to merged (ADR-010, ruling 11).",
+    summary="The review of a pull request, from submitted to merged.",
     states=("submitted", "reviewing", "changes_requested", "approved", "merged"),
     initial="submitted",
     terminal=frozenset({"merged"}),
-    order=(
-        ("submitted",),
-        (
-            "reviewing",
-            "changes_requested",
-        ),
-        ("approved",),
-        ("merged",),
-    ),
+    order=(("submitted",), ("reviewing", "changes_requested"), ("approved",), ("merged",)),
     transitions=(
         T("start_review", "submitted", "reviewing"),
         T("request_changes", "reviewing", "changes_requested"),

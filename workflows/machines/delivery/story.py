@@ -1,31 +1,21 @@
-"""A story, from analysis to done. Only `approve` waits for another machine: its pull request must be merged.
+"""A story, from analysis to done. Only `approve` depends on another machine: the pull request must be merged.
 
 analysis → design → implementation ⇄ review → testing → done
                           ↑____________________|
 every state but done → blocked → implementation
 """
 
-from workflows.definition import Definition, Effect, T
-from workflows.guards import pull_request_merged
+from interlock.workflows.definition import Definition, Effect, T
+from interlock.workflows.guards import pull_request_merged
 
 STORY = Definition(
     type="story",
     version="1.0.0",
-    summary="A story, from analysis to done (ADR-010).",
+    summary="A story, from analysis to done.",
     states=("analysis", "design", "implementation", "review", "testing", "done", "blocked"),
     initial="analysis",
     terminal=frozenset({"done"}),
-    order=(
-        ("analysis",),
-        ("design",),
-        (
-            "implementation",
-            "blocked",
-        ),
-        ("review",),
-        ("testing",),
-        ("done",),
-    ),
+    order=(("analysis",), ("design",), ("implementation", "blocked"), ("review",), ("testing",), ("done",)),
     transitions=(
         T("design_complete", "analysis", "design"),
         T("start_coding", "design", "implementation"),
@@ -34,7 +24,7 @@ STORY = Definition(
         T("approve", "review", "testing", when=(pull_request_merged,)),
         T("tests_pass", "testing", "done"),
         T("tests_fail", "testing", "implementation", severity="warning", back="rework"),
-        # Ruling 10: every state but `done` and `blocked`, listed; ADR-010's `*` would take in both.
+        # STORY-1: every state but `done` and `blocked`; `*` would include both.
         T(
             "block",
             ("analysis", "design", "implementation", "review", "testing"),

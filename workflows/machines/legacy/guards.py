@@ -1,8 +1,8 @@
-"""Guards of the older machines, on those they are linked to."""
+"""Guards of the older machines on linked instances."""
 
-from workflows.case import Case
-from workflows.definition import Guard
-from workflows.orchestration.guards import LINKED
+from interlock.workflows.definition import Guard
+from interlock.workflows.guard_context import Case
+from interlock.workflows.machines.orchestration.link_guards import LINKED
 
 
 def _succeeded(case: Case, role: str) -> bool:

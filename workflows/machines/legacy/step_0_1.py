@@ -1,38 +1,30 @@
-"""A step, which tasks came from: it fails, and may be tried again (seed 000).
+"""A step, the predecessor of the task. A failed step can be retried (LEGACY-2).
 
 S_PENDING → S_RUNNING → S_SUCCESS | S_FAILED
 S_FAILED → S_RETRYING → S_RUNNING
 
-Triggers are those of the seed's diagram. Only success is final: a failed step waits to be tried again, and blocks those
-that depend on it meanwhile.
+Only success is final. A failed step waits for a retry; until then it blocks the
+steps that depend on it.
 """
 
 from types import MappingProxyType
 
-from workflows.definition import Deadline, Definition, Field, Link, T
-from workflows.fields import name
-from workflows.lineage.guards import steps_before_succeeded
-from workflows.orchestration.evidence import exit_code_expected, exit_code_unexpected
-from workflows.orchestration.fields import EXIT_CODES, MAX_RETRIES, NAMED_BEFORE
-from workflows.orchestration.guards import retries_left
-from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
+from interlock.workflows.definition import Deadline, Definition, Field, Link, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.legacy.guards import steps_before_succeeded
+from interlock.workflows.machines.orchestration.fields import EXIT_CODES, MAX_RETRIES, NAMED_BEFORE
+from interlock.workflows.machines.orchestration.link_guards import retries_left
+from interlock.workflows.machines.orchestration.metadata_guards import exit_code_expected, exit_code_unexpected
+from interlock.workflows.machines.orchestration.task import BACKOFF, BACKOFF_SECONDS
 
 STEP_0_1 = Definition(
     type="step",
     version="0.1.0",
-    summary="A step of the oldest workstream (seed 000).",
+    summary="A step of the oldest workstream.",
     states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING"),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS"}),
-    order=(
-        ("S_PENDING",),
-        (
-            "S_RUNNING",
-            "S_RETRYING",
-        ),
-        ("S_FAILED",),
-        ("S_SUCCESS",),
-    ),
+    order=(("S_PENDING",), ("S_RUNNING", "S_RETRYING"), ("S_FAILED",), ("S_SUCCESS",)),
     transitions=(
         T("dependencies_met", "S_PENDING", "S_RUNNING", when=(steps_before_succeeded,)),
         T("success", "S_RUNNING", "S_SUCCESS", when=(exit_code_expected,)),

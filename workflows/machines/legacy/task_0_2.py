@@ -1,4 +1,4 @@
-"""The task before it could be blocked or time out (seed 001).
+"""The task, without blocking and time limits (LEGACY-5).
 
 pending → queued → running → validating → completed
             ↑_ retrying ←_|        |
@@ -7,34 +7,21 @@ pending → queued → running → validating → completed
 
 from types import MappingProxyType
 
-from workflows.definition import Deadline, Definition, Field, Link, T
-from workflows.fields import name, names
-from workflows.orchestration.evidence import exit_code_zero, worker_capable, worker_named
-from workflows.orchestration.fields import CAPABILITIES_SAY, IS_CRITICAL, MAX_RETRIES, NAMED_BEFORE
-from workflows.orchestration.guards import dependencies_completed, retries_left, retries_used_up
-from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
+from interlock.workflows.definition import Deadline, Definition, Field, Link, T
+from interlock.workflows.fields import name, names
+from interlock.workflows.machines.orchestration.fields import CAPABILITIES_SAY, IS_CRITICAL, MAX_RETRIES, NAMED_BEFORE
+from interlock.workflows.machines.orchestration.link_guards import dependencies_completed, retries_left, retries_used_up
+from interlock.workflows.machines.orchestration.metadata_guards import exit_code_zero, worker_capable, worker_named
+from interlock.workflows.machines.orchestration.task import BACKOFF, BACKOFF_SECONDS
 
 TASK_0_2 = Definition(
     type="task",
     version="0.2.0",
-    summary="A task that is never blocked (seed 001).",
+    summary="A task that is never blocked.",
     states=("pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"),
     initial="pending",
     terminal=frozenset({"completed", "failed", "cancelled"}),
-    order=(
-        ("pending",),
-        ("queued",),
-        (
-            "running",
-            "retrying",
-        ),
-        ("validating",),
-        (
-            "completed",
-            "failed",
-            "cancelled",
-        ),
-    ),
+    order=(("pending",), ("queued",), ("running", "retrying"), ("validating",), ("completed", "failed", "cancelled")),
     transitions=(
         T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
         T("worker_started", "queued", "running", when=(worker_named, worker_capable)),

@@ -1,38 +1,27 @@
-"""The oldest workstream: it fails, and may be tried again (seed 000).
+"""The oldest workstream. A failed one can be retried (LEGACY-2).
 
 S_PENDING → S_RUNNING → S_SUCCESS | S_FAILED | S_ABANDONED
 S_FAILED → S_RETRYING → S_RUNNING      S_FAILED → S_ABANDONED
 
-Triggers are those of the seed's diagram; `max_retries_exceeded` is its table's.
+When its retries are used up, `max_retries_exceeded` ends it.
 """
 
 from types import MappingProxyType
 
-from workflows.definition import Deadline, Definition, T
-from workflows.lineage.guards import step_failed, steps_succeeded
-from workflows.orchestration.fields import MAX_RETRIES
-from workflows.orchestration.guards import retries_left, retries_used_up
-from workflows.orchestration.task import BACKOFF, BACKOFF_SECONDS
+from interlock.workflows.definition import Deadline, Definition, T
+from interlock.workflows.machines.legacy.guards import step_failed, steps_succeeded
+from interlock.workflows.machines.orchestration.fields import MAX_RETRIES
+from interlock.workflows.machines.orchestration.link_guards import retries_left, retries_used_up
+from interlock.workflows.machines.orchestration.task import BACKOFF, BACKOFF_SECONDS
 
 WORKSTREAM_0_1 = Definition(
     type="workstream",
     version="0.1.0",
-    summary="The oldest workstream, of steps (seed 000).",
+    summary="The oldest workstream, of steps.",
     states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING", "S_ABANDONED"),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS", "S_ABANDONED"}),
-    order=(
-        ("S_PENDING",),
-        (
-            "S_RUNNING",
-            "S_RETRYING",
-        ),
-        ("S_FAILED",),
-        (
-            "S_SUCCESS",
-            "S_ABANDONED",
-        ),
-    ),
+    order=(("S_PENDING",), ("S_RUNNING", "S_RETRYING"), ("S_FAILED",), ("S_SUCCESS", "S_ABANDONED")),
     transitions=(
         T("start_execution", "S_PENDING", "S_RUNNING"),
         T("all_steps_succeed", "S_RUNNING", "S_SUCCESS", when=(steps_succeeded,)),

@@ -1,32 +1,22 @@
-"""The workstream before it could be blocked or skipped (seed 001).
+"""The workstream, without blocking and skipping (LEGACY-6).
 
 planned → ready → executing → validating → completed
 executing, validating → failed      planned, ready, executing → cancelled
 """
 
-from workflows.definition import Definition, T
-from workflows.orchestration.failures import critical_failure
-from workflows.orchestration.fields import TASK_COUNT
-from workflows.orchestration.guards import task_started, tasks_all_completed, tasks_all_created
+from interlock.workflows.definition import Definition, T
+from interlock.workflows.machines.orchestration.count_guards import critical_failure
+from interlock.workflows.machines.orchestration.fields import TASK_COUNT
+from interlock.workflows.machines.orchestration.link_guards import task_started, tasks_all_completed, tasks_all_created
 
 WORKSTREAM_0_2 = Definition(
     type="workstream",
     version="0.2.0",
-    summary="A workstream without dependencies (seed 001).",
+    summary="A workstream without dependencies.",
     states=("planned", "ready", "executing", "validating", "completed", "failed", "cancelled"),
     initial="planned",
     terminal=frozenset({"completed", "failed", "cancelled"}),
-    order=(
-        ("planned",),
-        ("ready",),
-        ("executing",),
-        ("validating",),
-        (
-            "completed",
-            "failed",
-            "cancelled",
-        ),
-    ),
+    order=(("planned",), ("ready",), ("executing",), ("validating",), ("completed", "failed", "cancelled")),
     transitions=(
         T("all_tasks_created", "planned", "ready", when=(tasks_all_created,)),
         T("first_task_started", "ready", "executing", when=(task_started,)),

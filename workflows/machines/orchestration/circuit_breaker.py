@@ -1,33 +1,27 @@
-"""A circuit breaker: a tool that keeps failing is left alone for a while (SSOT 2.4). It never ends.
+"""A circuit breaker: refuses calls to a tool that keeps failing for a while (docs/spec/breaker.md). It never ends.
 
 CLOSED → OPEN → HALF_OPEN → CLOSED | OPEN
 
-Who calls the tool counts, and fires `failure_threshold_exceeded` or `success` when the count is reached. The deadline
-of OPEN fires `cooldown_expires`; an operator who resets it fires that earlier.
+The callers of the tool count failures and successes, and fire `failure_threshold_exceeded` or `success` at the
+threshold. The deadline of OPEN fires `cooldown_expires`; an operator who resets the breaker fires it earlier.
 """
 
 from types import MappingProxyType
 
-from workflows.definition import Deadline, Definition, Field, T
-from workflows.fields import name
-from workflows.orchestration.fields import at_least, positive
+from interlock.workflows.definition import Deadline, Definition, Field, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.orchestration.fields import at_least, positive
 
-COOLDOWN_SECONDS = 60.0  # SSOT 2.4.4
+COOLDOWN_SECONDS = 60.0  # BREAKER-7
 
 CIRCUIT_BREAKER = Definition(
     type="circuit_breaker",
     version="1.0.0",
-    summary="A circuit breaker of one tool (SSOT 2.4).",
+    summary="A circuit breaker of one tool.",
     states=("CLOSED", "OPEN", "HALF_OPEN"),
     initial="CLOSED",
     terminal=frozenset(),
-    order=(
-        (
-            "CLOSED",
-            "OPEN",
-            "HALF_OPEN",
-        ),
-    ),
+    order=(("CLOSED", "OPEN", "HALF_OPEN"),),
     transitions=(
         T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),
         T("cooldown_expires", "OPEN", "HALF_OPEN"),

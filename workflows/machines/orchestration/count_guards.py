@@ -1,10 +1,10 @@
-"""Guards that say when a workstream or a run has failed, or succeeded: SSOT 1.2.4, 1.3.5, 3.2, 3.3 and ruling 5."""
+"""Guards that decide when a workstream or a run has failed or succeeded: DERIVE-1, DERIVE-2."""
 
-from workflows.case import Case
-from workflows.definition import Guard
-from workflows.orchestration.guards import LINKED, ROW
+from interlock.workflows.definition import Guard
+from interlock.workflows.guard_context import Case
+from interlock.workflows.machines.orchestration.link_guards import LINKED, ROW
 
-SET_ASIDE = ("quarantined", "dropped", "rolled_back")  # a patch of which nothing lands
+SET_ASIDE = ("quarantined", "dropped", "rolled_back")  # states of a patch that does not land
 
 
 def _critical(case: Case) -> bool:

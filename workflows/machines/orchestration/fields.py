@@ -1,15 +1,15 @@
-"""What the orchestration's machines expect of their contexts: the columns of SSOT section 6 that are said at birth."""
+"""Context fields of the orchestration's machines: the columns that are set at creation (CHECK-23)."""
 
 from collections.abc import Mapping
 from math import isfinite
 from uuid import UUID
 
-from workflows.definition import Field
-from workflows.fields import name, names
+from interlock.workflows.definition import Field
+from interlock.workflows.fields import name, names
 
 
 def uuid(value: object) -> bool:
-    """The text of a UUID: what typed rows refer to others by."""
+    """Whether the value is the text of a UUID, by which typed rows refer to others."""
     try:
         return isinstance(value, str) and bool(UUID(value))
     except ValueError:
@@ -17,32 +17,32 @@ def uuid(value: object) -> bool:
 
 
 def uuids(value: object) -> bool:
-    """A list of them."""
+    """Whether the value is a list of texts of UUIDs."""
     return isinstance(value, list) and all(map(uuid, value))
 
 
 def whole(value: object) -> bool:
-    """An int that is not a bool."""
+    """Whether the value is an int and not a bool."""
     return type(value) is int
 
 
 def at_least(least: int, value: object) -> bool:
-    """A whole number not below `least`."""
+    """Whether the value is a whole number of at least `least`."""
     return type(value) is int and value >= least
 
 
 def number(value: object) -> bool:
-    """An int or a float, and neither a bool nor infinite."""
+    """Whether the value is a finite int or float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def positive(value: object) -> bool:
-    """A number of seconds above zero."""
+    """Whether the value is a number above zero."""
     return isinstance(value, int | float) and number(value) and value > 0
 
 
 def backoff(value: object) -> bool:
-    """An object of `base`, `factor` and `cap`, or some of them, that `workflows.backoff.grown` can use."""
+    """Whether the value is an object of some of `base`, `factor` and `cap` that `workflows.backoff.grown` can use."""
     if not isinstance(value, Mapping) or not all(map(number, value.values())):
         return False
     base, cap, factor = (float(value.get(key, 1.0)) for key in ("base", "cap", "factor"))
@@ -50,12 +50,12 @@ def backoff(value: object) -> bool:
 
 
 def exit_codes(value: object) -> bool:
-    """A list of whole numbers, at least one: a command that may end in no way never succeeds."""
+    """Whether the value is a list of whole numbers, and not empty: without an expected code no command succeeds."""
     return isinstance(value, list) and bool(value) and all(map(whole, value))
 
 
 def affinity(value: object) -> bool:
-    """An object whose `workstreams`, where it has them, are names (SSOT 1.5.6)."""
+    """Whether the value is an object whose `workstreams`, if given, are names (WORKER-3)."""
     return isinstance(value, Mapping) and names(value.get("workstreams", []))
 
 

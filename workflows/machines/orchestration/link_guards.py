@@ -1,16 +1,16 @@
-"""Guards on what stands around an instance: those it is linked to, and the counts of its row.
+"""Guards on an instance's links and on the counts in its row.
 
-Roles: `depends_on` (of its own type), `blocked_by_gates` (gates before it), `gates` (gates after its execution) and
-`patches`. Workstreams and runs know their tasks and workstreams by counts in their rows, never one by one: a workstream
-may have ten thousand tasks.
+Roles of links: `depends_on` (instances of its own type), `blocked_by_gates` (gates before it), `gates` (gates after its
+execution) and `patches`. Guards of workstreams and runs read counts of their tasks and workstreams, never each one,
+because a workstream may have ten thousand tasks.
 """
 
-from workflows.case import Case
-from workflows.definition import Fact, Guard
+from interlock.workflows.definition import Fact, Guard
+from interlock.workflows.guard_context import Case
 
 LINKED: frozenset[Fact] = frozenset({"linked"})
 ROW: frozenset[Fact] = frozenset({"row"})
-APPLY_RETRIES = 3  # ruling 2, SSOT 8.1.2
+APPLY_RETRIES = 3  # PATCH-3
 
 
 def _all(case: Case, role: str, *states: str) -> bool:

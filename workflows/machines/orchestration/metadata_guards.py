@@ -1,17 +1,17 @@
-"""Guards on what a trigger brings with it: an exit code, a worker, a reason, somebody's authority."""
+"""Guards on a trigger's metadata: an exit code, a worker, a reason, an authority."""
 
-from workflows.case import Case
-from workflows.definition import Guard
-from workflows.fields import name, names
-from workflows.orchestration.fields import uuid
+from interlock.workflows.definition import Guard
+from interlock.workflows.fields import name, names
+from interlock.workflows.guard_context import Case
+from interlock.workflows.machines.orchestration.fields import uuid
 
-EXPECTED_EXIT_CODES = [0]  # of a command whose context does not say
-MOST = 2**31  # what its column holds
+EXPECTED_EXIT_CODES = [0]  # the default, if the context names none
+MOST = 2**31  # the limit of its integer column
 
 
 def _exit_code(case: Case) -> int | None:
     code = case.metadata.get("exit_code")
-    return code if type(code) is int and abs(code) < MOST else None  # True is no exit code, though it equals 1
+    return code if type(code) is int and abs(code) < MOST else None  # excludes True, which equals 1
 
 
 def _expected(case: Case) -> bool:
@@ -74,9 +74,15 @@ task_within_capabilities = Guard(
     "the task requires capabilities (metadata.required_capabilities) that this worker does not have",
 )
 
+
+def _said(value: object) -> bool:
+    """Whether the value is a text that is not blank. It need not be a name: an effect's reason may be git's output."""
+    return isinstance(value, str) and not value.isspace() and bool(value)
+
+
 reason_given = Guard(
     "reason_given",
-    lambda case: name(case.metadata.get("reason")),
+    lambda case: _said(case.metadata.get("reason")),
     "metadata.reason must say why",
 )
 

@@ -1,27 +1,27 @@
-"""A patch, from its creation to its commit, or to where it was set aside and why (SSOT 2.2, 2.5, rulings 1 and 2).
+"""A patch, from its creation to its commit or its quarantine (docs/spec/patch.md).
 
 created → validated → queued → applied → verified → committed → rolled_back
    ↓          ↓         ↓ ↑       ↓          ↓ (1.1.0)
    ↓          ↓   apply_failed    ↓          ↓
    └──────────┴─────────┴─────────┴──────────┴→ quarantined → dropped
 
-SSOT 2.2.4 gives its triggers in words; their names are ours. What ends a patch is final but for two moves that somebody
-answers for (SSOT 8.2.3, ruling 1): `roll_back`, once the compensation is done, and `drop`.
+Terminal states are final except for two moves that need somebody's authority (PATCH-5):
+`roll_back`, after the compensation is done, and `drop`.
 
-1.1.0 adds `commit_failed`, an arrow that SSOT 2.2.3 draws and its table leaves out: without it a patch whose commit
-cannot be made stays `verified`, and all that waits for it waits for ever (ruling 5).
+1.1.0 adds `commit_failed`: without it, a patch whose commit cannot be made stays `verified`,
+and everything that waits for it waits for ever (PATCH-9).
 """
 
 from dataclasses import replace
 
-from workflows.definition import Definition, Effect, Field, Link, T
-from workflows.fields import name, names
-from workflows.orchestration.evidence import authorized, compensated, reason_given
-from workflows.orchestration.fields import NAME_SAYS, RETRY_OF, uuid
-from workflows.orchestration.guards import apply_retries_left, gates_passed
+from interlock.workflows.definition import Definition, Effect, Field, Link, T
+from interlock.workflows.fields import name, names, words
+from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF, uuid
+from interlock.workflows.machines.orchestration.link_guards import apply_retries_left, gates_passed
+from interlock.workflows.machines.orchestration.metadata_guards import authorized, compensated, reason_given
 
 VALIDATE = Effect("validate_patch", failed="validation_failed")
-# One worktree, one patch at a time: these never run side by side in a workstream, nor while it is archived.
+# A worktree holds one patch at a time: in a workstream these effects never run concurrently, nor during archiving.
 APPLY = Effect("apply_patch", failed="apply_failed", exclusive="workstream_id")
 COMMIT = Effect("commit_patch", exclusive="workstream_id")
 COMMIT_OR_FAIL = replace(COMMIT, failed="commit_failed")
@@ -30,7 +30,7 @@ RESTORE = Effect("restore_worktree", exclusive="workstream_id")
 PATCH_LEDGER_1_0 = Definition(
     type="patch_ledger",
     version="1.0.0",
-    summary="A patch, from created to committed, quarantined or rolled back (SSOT 2.2, rulings 1 and 2).",
+    summary="A patch, from created to committed, quarantined or rolled back.",
     states=(
         "created",
         "validated",
@@ -44,8 +44,8 @@ PATCH_LEDGER_1_0 = Definition(
         "dropped",
     ),
     initial="created",
-    terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # SSOT 8.2.1
-    order=(  # SSOT 8.1.3
+    terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # POLICY-5
+    order=(  # POLICY-4
         ("created",),
         ("validated",),
         ("queued",),
@@ -88,7 +88,7 @@ PATCH_LEDGER_1_0 = Definition(
         Field("workstream_id", uuid, "the UUID of its workstream", required=True),
         Field("task_id", uuid, "the UUID of the task that made it"),
         Field("phase_id", name, NAME_SAYS),
-        Field("message", name, "the words of its commit"),
+        Field("message", words, "the words of its commit"),
         Field("gates", names, "a list of gates"),
         RETRY_OF,
     ),
@@ -99,7 +99,7 @@ PATCH_LEDGER_1_0 = Definition(
 PATCH_LEDGER_1_1 = replace(
     PATCH_LEDGER_1_0,
     version="1.1.0",
-    summary="A patch, from created to committed, quarantined or rolled back (SSOT 2.2, rulings 1, 2 and 5).",
+    summary="A patch, from created to committed, quarantined or rolled back; its commit may fail.",
     transitions=(
         *(
             replace(move, effects=(COMMIT_OR_FAIL,)) if move.trigger == "tests_passed" else move

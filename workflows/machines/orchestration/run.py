@@ -1,36 +1,27 @@
-"""A run: one plan, carried out. It succeeds when every workstream completed or was skipped (SSOT 1.2).
+"""A run: one plan being carried out. It succeeds when every workstream is completed or skipped (RUN-2).
 
 pending → running → succeeded | failed
 pending, running → canceled
 
-SSOT 1.2.4 gives its triggers in words; their names are ours. 1.1.0 adds ruling 5: a run whose workstreams have all
-ended, and not all completed or skipped, has failed, critical or not. Cancelling from every state that is not terminal,
-which ruling 4 asks for, 1.0.0 does already.
+1.1.0 adds RUN-4: if all workstreams have ended and some are neither completed nor skipped, the run fails, even if none
+of those was critical. Cancelling from every non-terminal state, which VERSION-6 requires, is already in 1.0.0.
 """
 
 from dataclasses import replace
 
-from workflows.definition import Definition, Field, Link, T
-from workflows.fields import name
-from workflows.orchestration.failures import critical_failure, run_lost, workstreams_succeeded
-from workflows.orchestration.fields import NAME_SAYS, RETRY_OF
+from interlock.workflows.definition import Definition, Field, Link, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.orchestration.count_guards import critical_failure, run_lost, workstreams_succeeded
+from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF
 
 RUN_1_0 = Definition(
     type="run",
     version="1.0.0",
-    summary="A run, from pending to its outcome (SSOT 1.2).",
+    summary="A run, from pending to its outcome.",
     states=("pending", "running", "succeeded", "failed", "canceled"),
     initial="pending",
     terminal=frozenset({"succeeded", "failed", "canceled"}),
-    order=(
-        ("pending",),
-        ("running",),
-        (
-            "succeeded",
-            "failed",
-            "canceled",
-        ),
-    ),
+    order=(("pending",), ("running",), ("succeeded", "failed", "canceled")),
     transitions=(
         T("start", "pending", "running"),
         T("complete", "running", "succeeded", when=(workstreams_succeeded,)),
@@ -44,7 +35,7 @@ RUN_1_0 = Definition(
 RUN_1_1 = replace(
     RUN_1_0,
     version="1.1.0",
-    summary="A run, from pending to its outcome (SSOT 1.2, ruling 5).",
+    summary="A run, from pending to its outcome; it never hangs (RUN-4).",
     transitions=tuple(
         replace(move, when=(run_lost,)) if move.trigger == "fail" else move for move in RUN_1_0.transitions
     ),

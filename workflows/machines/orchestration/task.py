@@ -1,24 +1,23 @@
-"""A task: one command, or one piece of an agent's work (SSOT 1.4).
+"""A task: one command, or one piece of an agent's work (docs/spec/task.md).
 
 pending ⇄ blocked
 pending → queued → running → validating → completed
             ↑_ retrying ←_|        |
           running, validating → failed      running → cancelled
-1.1.0: queued → blocked; every state that is not terminal → cancelled
+1.1.0: queued → blocked; every non-terminal state → cancelled
 
-A time-out is a failure like another (ruling 3). `retry_delay_elapsed` is fired by the deadline of `retrying`: the
-backoff is complete when it is. In 1.1.0 `user_cancelled` is a person's and `cancel` the system's: a dependency that can
-never complete, a workstream that ended.
+A time-out counts as a failure (TASK-6). The deadline of `retrying`, which is the backoff, fires `retry_delay_elapsed`.
+In 1.1.0 a person fires `user_cancelled`; the system fires `cancel`, if a dependency can never complete or the
+workstream has ended.
 """
 
 from dataclasses import replace
 from types import MappingProxyType
 
-from workflows.backoff import Growth
-from workflows.definition import Deadline, Definition, Field, Link, T
-from workflows.fields import names
-from workflows.orchestration.evidence import exit_code_expected, worker_capable, worker_identified
-from workflows.orchestration.fields import (
+from interlock.workflows.backoff import Growth
+from interlock.workflows.definition import Deadline, Definition, Field, Link, T
+from interlock.workflows.fields import names
+from interlock.workflows.machines.orchestration.fields import (
     CAPABILITIES_SAY,
     DEPENDS_ON,
     EXIT_CODES,
@@ -31,7 +30,7 @@ from workflows.orchestration.fields import (
     uuids,
     whole,
 )
-from workflows.orchestration.guards import (
+from interlock.workflows.machines.orchestration.link_guards import (
     dependencies_completed,
     dependency_missing,
     gate_failed,
@@ -40,16 +39,21 @@ from workflows.orchestration.guards import (
     retries_left,
     retries_used_up,
 )
+from interlock.workflows.machines.orchestration.metadata_guards import (
+    exit_code_expected,
+    worker_capable,
+    worker_identified,
+)
 
-TIMEOUT_SECONDS = 1800.0  # SSOT 6.3, ruling 7
-BACKOFF_SECONDS = 2.0  # seed 000's example waits two seconds before the first retry
+TIMEOUT_SECONDS = 1800.0  # TASK-8
+BACKOFF_SECONDS = 2.0  # TASK-7
 BACKOFF = Growth("retry_count", cap_seconds=600.0)
 UNENDED = ("pending", "queued", "blocked", "running", "validating", "retrying")
 
 TASK_1_0 = Definition(
     type="task",
     version="1.0.0",
-    summary="A task, from pending to done, with retries (SSOT 1.4).",
+    summary="A task, from pending to done, with retries.",
     states=(
         "pending",
         "queued",
@@ -64,21 +68,11 @@ TASK_1_0 = Definition(
     initial="pending",
     terminal=frozenset({"completed", "failed", "cancelled"}),
     order=(
-        (
-            "pending",
-            "blocked",
-        ),
+        ("pending", "blocked"),
         ("queued",),
-        (
-            "running",
-            "retrying",
-        ),
+        ("running", "retrying"),
         ("validating",),
-        (
-            "completed",
-            "failed",
-            "cancelled",
-        ),
+        ("completed", "failed", "cancelled"),
     ),
     transitions=(
         T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
@@ -132,7 +126,7 @@ TASK_1_0 = Definition(
 TASK_1_1 = replace(
     TASK_1_0,
     version="1.1.0",
-    summary="A task, from pending to done, with retries and cancelling from everywhere (SSOT 1.4, ruling 4).",
+    summary="A task, from pending to done, with retries and cancelling from everywhere.",
     transitions=(
         *TASK_1_0.transitions,
         T("dependency_check_failed", "queued", "blocked", when=(gate_failed,), severity="warning", back="blocked"),

@@ -1,40 +1,34 @@
-"""A test gate: a command that must pass before what depends on it goes on (SSOT 2.3).
+"""A test gate: a command that must pass before its dependents proceed (docs/spec/gate.md).
 
 PENDING → RUNNING → PASSED | FAILED
 PENDING ⇄ BLOCKED
 
-SSOT 2.3.4 gives its triggers in words; their names are ours. A result never changes: a gate is run again as a new one,
-linked by `retry_of` (ruling 1). What runs the command ends it when its `timeout_sec` is over and says `gate_failed`;
-so it does when its attempts at running it are used up (exit code 70).
+A result never changes: to run a gate again, a new one is created, linked by `retry_of` (GATE-7). The effect that runs
+the command stops it after `timeout_sec` and fires `gate_failed`. It also fires `gate_failed` (exit code 70) when its
+attempts are used up.
+
+1.1.0: the command is not part of the context; it comes from the plan that was submitted.
 """
 
-from workflows.definition import Definition, Effect, Field, Link, T
-from workflows.fields import name
-from workflows.orchestration.evidence import exit_code_expected, exit_code_given
-from workflows.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT, uuid
-from workflows.orchestration.guards import gate_dependencies_passed, gate_dependency_failed
+from dataclasses import replace
+
+from interlock.workflows.definition import Definition, Effect, Field, Link, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT, uuid
+from interlock.workflows.machines.orchestration.link_guards import gate_dependencies_passed, gate_dependency_failed
+from interlock.workflows.machines.orchestration.metadata_guards import exit_code_expected, exit_code_given
 
 RUN_GATE = Effect("run_gate", failed="gate_failed")
 GATE_TYPES = ("LINT", "UNIT", "INTEGRATION", "SECURITY")
 
-TEST_GATE = Definition(
+TEST_GATE_1_0 = Definition(
     type="test_gate",
     version="1.0.0",
-    summary="A test gate, from pending to passed or failed (SSOT 2.3).",
+    summary="A test gate, from pending to passed or failed.",
     states=("PENDING", "RUNNING", "PASSED", "FAILED", "BLOCKED"),
     initial="PENDING",
     terminal=frozenset({"PASSED", "FAILED"}),
-    order=(
-        (
-            "PENDING",
-            "BLOCKED",
-        ),
-        ("RUNNING",),
-        (
-            "PASSED",
-            "FAILED",
-        ),
-    ),
+    order=(("PENDING", "BLOCKED"), ("RUNNING",), ("PASSED", "FAILED")),
     transitions=(
         T("gate_started", "PENDING", "RUNNING", when=(gate_dependencies_passed,), effects=(RUN_GATE,)),
         T("dependency_failed", "PENDING", "BLOCKED", when=(gate_dependency_failed,), severity="warning"),
@@ -56,4 +50,11 @@ TEST_GATE = Definition(
         Field("workstream_id", uuid, "the UUID of its workstream"),
         RETRY_OF,
     ),
+)
+
+TEST_GATE_1_1 = replace(
+    TEST_GATE_1_0,
+    version="1.1.0",
+    summary="A test gate, from pending to passed or failed; what it runs comes with a plan.",
+    fields=tuple(each for each in TEST_GATE_1_0.fields if each.name != "command"),
 )

@@ -1,33 +1,25 @@
-"""A worker of the execution engine; a shutdown while it is busy drains it (SSOT 2.1).
+"""A worker of an outside execution engine. A shutdown request while it is busy drains it (UET-5).
 
 SPAWNING → IDLE ⇄ BUSY → DRAINING → TERMINATED
 SPAWNING, IDLE, BUSY → TERMINATED
 
-SSOT 2.1.3 gives its triggers in words; `task_assigned`, `task_completed` and `shutdown_requested` are called as the
-orchestration worker's are, the others are ours. A worker that misses its heartbeats ends (invariant 2), idle or
-draining too: `worker_crashed`.
+`task_assigned`, `task_completed` and `shutdown_requested` have the same names as the
+orchestration worker's triggers. A worker that misses its heartbeats ends by `worker_crashed`
+(UET-2), even if it is idle or draining.
 """
 
-from workflows.definition import Definition, Field, T
-from workflows.fields import name
-from workflows.orchestration.fields import NAME_SAYS, affinity
+from interlock.workflows.definition import Definition, Field, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.orchestration.fields import NAME_SAYS, affinity
 
 UET_WORKER = Definition(
     type="uet_worker",
     version="1.0.0",
-    summary="A worker of the execution engine, from spawning to terminated (SSOT 2.1).",
+    summary="A worker of the execution engine, from spawning to terminated.",
     states=("SPAWNING", "IDLE", "BUSY", "DRAINING", "TERMINATED"),
     initial="SPAWNING",
     terminal=frozenset({"TERMINATED"}),
-    order=(
-        ("SPAWNING",),
-        (
-            "IDLE",
-            "BUSY",
-        ),
-        ("DRAINING",),
-        ("TERMINATED",),
-    ),
+    order=(("SPAWNING",), ("IDLE", "BUSY"), ("DRAINING",), ("TERMINATED",)),
     transitions=(
         T("initialization_complete", "SPAWNING", "IDLE"),
         T("spawn_failed", "SPAWNING", "TERMINATED", severity="error"),

@@ -1,38 +1,29 @@
-"""A worker of the orchestration: it heartbeats, takes its tasks, and is given up when it falls silent (SSOT 1.5).
+"""A worker: it sends heartbeats, takes tasks, and is shut down if it stays silent (WORKER-9).
 
 initializing → idle ⇄ busy → unresponsive → idle | shutdown
 idle, busy → shutdown
 1.1.0: idle ⇄ suspended
 
-Triggers are those of seed 001; `suspend` and `resume` are ours. Ruling 6: an idle worker that is silent past the
-recovery window is shut down (`max_timeout_exceeded`), never unresponsive; a busy one finishes its task first, so that
-`shutdown_requested` is refused while it holds any.
+WORKER-9: an idle worker that is silent past the recovery window is shut down (`max_timeout_exceeded`); it never becomes
+unresponsive. WORKER-10: a busy worker finishes its tasks first; `shutdown_requested` is refused while it holds any.
 """
 
 from dataclasses import replace
 
-from workflows.definition import Definition, Field, T
-from workflows.fields import name, names
-from workflows.orchestration.evidence import task_within_capabilities
-from workflows.orchestration.fields import CAPABILITIES_SAY, NAME_SAYS, affinity, at_least
-from workflows.orchestration.guards import holds_no_task
+from interlock.workflows.definition import Definition, Field, T
+from interlock.workflows.fields import name, names
+from interlock.workflows.machines.orchestration.fields import CAPABILITIES_SAY, NAME_SAYS, affinity, at_least
+from interlock.workflows.machines.orchestration.link_guards import holds_no_task
+from interlock.workflows.machines.orchestration.metadata_guards import task_within_capabilities
 
 WORKER_1_0 = Definition(
     type="worker",
     version="1.0.0",
-    summary="A worker, from registering to shut down (SSOT 1.5, ruling 6).",
+    summary="A worker, from registering to shut down.",
     states=("initializing", "idle", "busy", "unresponsive", "shutdown"),
     initial="initializing",
     terminal=frozenset({"shutdown"}),
-    order=(
-        ("initializing",),
-        (
-            "idle",
-            "busy",
-            "unresponsive",
-        ),
-        ("shutdown",),
-    ),
+    order=(("initializing",), ("idle", "busy", "unresponsive"), ("shutdown",)),
     transitions=(
         T("registration_complete", "initializing", "idle"),
         T("task_assigned", "idle", "busy", when=(task_within_capabilities,)),
@@ -55,7 +46,7 @@ WORKER_1_0 = Definition(
 WORKER_1_1 = replace(
     WORKER_1_0,
     version="1.1.0",
-    summary="A worker, from registering to shut down, that can be suspended (SSOT 1.5, 9.2, rulings 4 and 6).",
+    summary="A worker, from registering to shut down, that can be suspended.",
     states=(*WORKER_1_0.states, "suspended"),
     order=(("initializing",), ("idle", "busy", "unresponsive", "suspended"), ("shutdown",)),
     transitions=(

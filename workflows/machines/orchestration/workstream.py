@@ -1,24 +1,31 @@
-"""A workstream: the tasks of a run that belong together and land together (SSOT 1.3).
+"""A workstream: tasks of a run that belong together and land together (docs/spec/workstream.md).
 
 planned → ready → executing → validating → completed
 planned → blocked → ready           executing, validating → failed
 planned, ready → skipped            planned, ready, executing → cancelled
-1.1.0: executing ⇄ paused; blocked → skipped; every state that is not terminal → cancelled
+1.1.0: executing ⇄ paused; blocked → skipped; every non-terminal state → cancelled
 
-Triggers are those of seed 001; `dependency_check_failed` and `dependency_satisfied` are called as the task's are, and
-`skip`, `pause`, `resume` are ours. In 1.1.0 `user_cancelled` is a person's and `cancel` the system's: a dependency that
-can never complete, a run that ended. `patch_set_aside` (SSOT 3.2.1, rule 2) and `tasks_lost` (1.1.0, ruling 5) fail it
-where nothing critical did. `workflows.orchestration.derive` tells which of them a workstream is owed. What a cancelled
-one left is archived as a failed one's is, unless it cannot have begun.
+`dependency_check_failed` and `dependency_satisfied` have the same names as the task's triggers. In 1.1.0 a person
+fires `user_cancelled`; the system fires `cancel`, if a dependency can never complete or the run has ended.
+`patch_set_aside` (WORKSTREAM-9) and `tasks_lost` (1.1.0, WORKSTREAM-10) fail a workstream without a critical failure.
+`workflows.scheduling.counts` decides which of these triggers to fire. The remains of a cancelled workstream are
+archived like those of a failed one, unless it cannot have begun.
 """
 
 from dataclasses import replace
 
-from workflows.definition import Definition, Effect, Field, Link, T
-from workflows.fields import name
-from workflows.orchestration.failures import critical_failure, patch_lost, tasks_ended_short
-from workflows.orchestration.fields import DEPENDS_ON, IS_CRITICAL, NAME_SAYS, RETRY_OF, TASK_COUNT, uuid
-from workflows.orchestration.guards import (
+from interlock.workflows.definition import Definition, Effect, Field, Link, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.orchestration.count_guards import critical_failure, patch_lost, tasks_ended_short
+from interlock.workflows.machines.orchestration.fields import (
+    DEPENDS_ON,
+    IS_CRITICAL,
+    NAME_SAYS,
+    RETRY_OF,
+    TASK_COUNT,
+    uuid,
+)
+from interlock.workflows.machines.orchestration.link_guards import (
     dependencies_completed,
     dependency_missing,
     gates_passed,
@@ -28,14 +35,14 @@ from workflows.orchestration.guards import (
     tasks_all_created,
 )
 
-ARCHIVE = Effect("archive_workstream", exclusive="id")  # SSOT 1.3.7, invariant 4
+ARCHIVE = Effect("archive_workstream", exclusive="id")  # WORKSTREAM-4
 UNBEGUN = ("planned", "blocked")
-BEGUN = ("ready", "executing", "validating", "paused")  # once it is ready, gates may run in its worktree
+BEGUN = ("ready", "executing", "validating", "paused")  # from `ready` on, gates may run in its worktree
 
 WORKSTREAM_1_0 = Definition(
     type="workstream",
     version="1.0.0",
-    summary="A workstream, from planned to merged (SSOT 1.3).",
+    summary="A workstream, from planned to merged.",
     states=(
         "planned",
         "ready",
@@ -50,19 +57,11 @@ WORKSTREAM_1_0 = Definition(
     initial="planned",
     terminal=frozenset({"completed", "failed", "cancelled", "skipped"}),
     order=(
-        (
-            "planned",
-            "blocked",
-        ),
+        ("planned", "blocked"),
         ("ready",),
         ("executing",),
         ("validating",),
-        (
-            "completed",
-            "failed",
-            "cancelled",
-            "skipped",
-        ),
+        ("completed", "failed", "cancelled", "skipped"),
     ),
     transitions=(
         T("all_tasks_created", "planned", "ready", when=(tasks_all_created, dependencies_completed)),
@@ -103,7 +102,7 @@ WORKSTREAM_1_0 = Definition(
 WORKSTREAM_1_1 = replace(
     WORKSTREAM_1_0,
     version="1.1.0",
-    summary="A workstream, from planned to merged, that can be paused (SSOT 1.3, 9.2, rulings 4 and 5).",
+    summary="A workstream, from planned to merged, that can be paused.",
     states=(*WORKSTREAM_1_0.states, "paused"),
     order=(
         ("planned", "blocked"),

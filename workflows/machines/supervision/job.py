@@ -1,16 +1,16 @@
-"""A job and the workers it is given; a job may have children, five levels deep (seed 002, section 2, and ruling 8).
+"""A job and its allocated workers. A job may have children, up to five levels deep (docs/spec/supervision.md).
 
 SUBMITTED → PENDING → RUNNING → COMPLETED | FAILED
 SUBMITTED, PENDING, RUNNING → CANCELED
 
-Its workers follow it, told in the commit of its move: they start when it starts, complete when it succeeds, and are
-terminated when it fails or is canceled. A canceled job's children are canceled too.
+Its workers follow it in the same commit: they start when the job starts, complete when it succeeds, and are terminated
+when it fails or is canceled. A canceled job's children are canceled too.
 """
 
-from workflows.case import Case
-from workflows.definition import Definition, Field, FollowUp, Guard, Link, T
-from workflows.fields import name, names
-from workflows.orchestration.fields import uuid
+from interlock.workflows.definition import Definition, Field, FollowUp, Guard, Link, T
+from interlock.workflows.fields import name, names
+from interlock.workflows.guard_context import Case
+from interlock.workflows.machines.orchestration.fields import uuid
 
 DEEPEST = 5
 MOST_WORKERS = 10
@@ -34,20 +34,11 @@ CANCEL_CHILDREN = FollowUp("children", "cancel")
 JOB = Definition(
     type="job",
     version="1.0.0",
-    summary="A job, from submitted to its end (MVP, section 2).",
+    summary="A job, from submitted to its end.",
     states=("SUBMITTED", "PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELED"),
     initial="SUBMITTED",
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
-    order=(
-        ("SUBMITTED",),
-        ("PENDING",),
-        ("RUNNING",),
-        (
-            "COMPLETED",
-            "FAILED",
-            "CANCELED",
-        ),
-    ),
+    order=(("SUBMITTED",), ("PENDING",), ("RUNNING",), ("COMPLETED", "FAILED", "CANCELED")),
     transitions=(
         T("validate", "SUBMITTED", "PENDING"),
         T(

@@ -1,39 +1,28 @@
-"""A worker under a supervisor's hand (seed 002, section 1, and ruling 8).
+"""A worker that a supervisor manages (docs/spec/supervision.md).
 
 IDLE → RUNNING ⇄ PAUSED
 RUNNING → COMPLETED | FAILED
 IDLE, RUNNING, PAUSED → TERMINATED
 """
 
-from workflows.definition import Definition, Field, T
-from workflows.fields import name
+from interlock.workflows.definition import Definition, Field, T
+from interlock.workflows.fields import name
 
 SUPERVISED_WORKER = Definition(
     type="supervised_worker",
     version="1.0.0",
-    summary="A worker under a supervisor, from idle to its end (MVP, section 1).",
+    summary="A worker under a supervisor, from idle to its end.",
     states=("IDLE", "RUNNING", "PAUSED", "COMPLETED", "FAILED", "TERMINATED"),
     initial="IDLE",
     terminal=frozenset({"COMPLETED", "FAILED", "TERMINATED"}),
-    order=(
-        ("IDLE",),
-        (
-            "RUNNING",
-            "PAUSED",
-        ),
-        (
-            "COMPLETED",
-            "FAILED",
-            "TERMINATED",
-        ),
-    ),
+    order=(("IDLE",), ("RUNNING", "PAUSED"), ("COMPLETED", "FAILED", "TERMINATED")),
     transitions=(
         T("start_task", "IDLE", "RUNNING"),
         T("pause", "RUNNING", "PAUSED", severity="warning"),
         T("resume", "PAUSED", "RUNNING", severity="warning"),
         T("complete_tasks", "RUNNING", "COMPLETED"),
         T("error_unrecoverable", "RUNNING", "FAILED", severity="error"),
-        # Ruling 8: the seed's `*` would take in the states that are terminal.
+        # SUPERVISED-3: `*` would include terminal states.
         T("terminate", ("IDLE", "RUNNING", "PAUSED"), "TERMINATED", severity="warning"),
     ),
     fields=(Field("workspace_id", name, "the name of a workspace"),),

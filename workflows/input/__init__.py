@@ -1,0 +1,1 @@
+"""Validation of untrusted input: limits, names, arguments, JSON."""

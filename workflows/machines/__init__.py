@@ -1,0 +1,1 @@
+"""The shipped state machines, one per file."""

@@ -1,0 +1,1 @@
+"""The machines of runs: run, workstream, task, workers, patches, test gates and circuit breakers."""

@@ -1,1 +1,0 @@
-"""The orchestration of runs: run, workstream, task, workers, patches, test gates and circuit breakers (SSOT)."""

@@ -1,0 +1,1 @@
+"""Text for people: escaped text, commands to paste, URLs without secrets."""

@@ -1,0 +1,37 @@
+"""Escapes untrusted text for a terminal, log or message: invisible and control characters are spelled out."""
+
+import json
+import re
+from collections.abc import Callable
+
+from interlock.workflows.input.names import IN_REASONS, IN_WORDS
+
+SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def shown(text: object) -> str:
+    """A text in one line, with control and invisible characters written as `\\x1b`, `\\n`, `\\u200b`."""
+    return IN_REASONS.sub(_spelled, str(text))
+
+
+def shown_lines(text: object) -> str:
+    """As `shown`, but keeps line ends and tabs: for a diff, or a command's output."""
+    return IN_WORDS.sub(_spelled, str(text))
+
+
+def json_text(value: object, *, default: Callable[[object], object] | None = None, indent: int | None = None) -> str:
+    """A value as JSON, unchanged, with invisible and control characters written as JSON escapes."""
+    text = json.dumps(value, default=default, ensure_ascii=False, indent=indent)
+    return IN_WORDS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def last_line(text: str | None) -> str:
+    """The last line that is not blank."""
+    return next((each.strip() for each in reversed((text or "").splitlines()) if each.strip()), "")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    point = ord(found[0])
+    if point > 0xFFFF:
+        return f"\\U{point:08x}"
+    return SHORT.get(found[0]) or (f"\\u{point:04x}" if point > 0xFF else f"\\x{point:02x}")

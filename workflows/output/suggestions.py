@@ -1,0 +1,48 @@
+"""Commands suggested to people, ready to paste. All words are quoted, so that a shell runs nothing else."""
+
+import shlex
+
+
+class Said(str):
+    """A word that is not quoted, so that the shell expands it: `"$(id -un)"`. Never built from data."""
+
+    __slots__ = ()
+
+
+ME = Said('"$(id -un)"')  # $USER is empty in containers and under cron
+
+
+def offered(*words: object, **options: object) -> str:
+    """A command `interlock WORDS --OPTION VALUE` with each word quoted; words that begin with `-` are safe, too.
+
+    Args:
+        words: the command's own words, then its arguments.
+        options: `by="ann"` gives `--by ann`, `now=True` gives `--now`, a list repeats the option; None and False are
+            left out.
+    """
+    said = [str(each) if not isinstance(each, Said) else each for each in words]
+    flags = [word for name, value in options.items() for word in _option(name.replace("_", "-"), value)]
+    dashed = next((place for place, word in enumerate(said) if word.startswith("-")), None)
+    ordered = [*said, *flags] if dashed is None else [*said[:dashed], *flags, "--", *said[dashed:]]
+    return " ".join(["interlock", *map(_quoted, ordered)])
+
+
+def with_setting(name: str, value: object, command: str) -> str:
+    """A command with an environment variable set for it: `INTERLOCK_HOME=/x interlock up`."""
+    return f"{name}={shlex.quote(str(value))} {command}"
+
+
+def _option(name: str, value: object) -> list[str]:
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [f"--{name}"]
+    if isinstance(value, list):
+        return [word for each in value for word in _option(name, each)]
+    if isinstance(value, Said):
+        return [f"--{name}", value]
+    return [f"--{name}={value}"] if str(value).startswith("-") else [f"--{name}", str(value)]
+
+
+def _quoted(word: str) -> str:
+    return word if isinstance(word, Said) else shlex.quote(word)

@@ -1,1 +1,0 @@
-"""What a supervisor watches over: its workers and its jobs (MVP, seed 002)."""

@@ -1,0 +1,1 @@
+"""Compare, lock and export definitions, and migrate instances between versions."""

@@ -1,0 +1,79 @@
+"""The schema of a definition's form (`workflows.versioning.export`), to validate a form from a file."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+
+class Part(BaseModel):
+    """A part of a form; unknown fields, from a newer Interlock, are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class State(Part):
+    """A state."""
+
+    terminal: bool
+
+
+class Move(Part):
+    """An arrow: trigger, source state, destination."""
+
+    trigger: str
+    source: str
+    dest: str
+
+
+class Public(Part):
+    """An exported form."""
+
+    type: str
+    version: str = Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}$")
+    initial: str
+    states: dict[str, State]
+    transitions: list[Move]
+
+
+class Rule(Part):
+    """A rule, which applies to one or more arrows of a trigger."""
+
+    trigger: str
+    sources: list[str] = []
+
+
+class Link(Part):
+    """A link to another instance."""
+
+    role: str
+
+
+class Recorded(Public):
+    """A recorded form."""
+
+    rules: list[Rule]
+    deadlines: dict[str, dict[str, Any]]
+    links: list[Link]
+    fields: list[tuple[str, Any, Any]]
+    birth_effects: list[Any]
+    required_metadata: list[str] = []
+
+
+PUBLIC, RECORDED = TypeAdapter(Public), TypeAdapter(Recorded)
+
+
+def whole(said: Any) -> dict[str, Any]:
+    """Return a parsed value if it is a valid form.
+
+    Raises:
+        ValueError: it is not; the message says where.
+    """
+    recorded = isinstance(said, dict) and "rules" in said
+    try:
+        (RECORDED if recorded else PUBLIC).validate_python(said)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise ValueError(f"{where[:200]}: {first['msg']}") from None
+    form: dict[str, Any] = said
+    return form
