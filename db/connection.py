@@ -9,16 +9,19 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
+from interlock.db.schema import in_schema, lock_number
+from interlock.workflows.input.limits import loads
+
 SQL = Path(__file__).parent / "sql"
 
 # SQLSTATE classes that say "the same transaction may succeed next time": connection, serialization failure, deadlock,
 # lock not available, insufficient resources, operator intervention (a server going down).
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
-TURN_LOCK = 0x1E7100  # an advisory lock
+TURN_LOCK = lock_number(0x1E7100)
 
 
-def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False) -> Engine:
+def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False, for_asyncio: bool = False) -> Engine:
     """An engine whose connections give up rather than hang.
 
     Args:
@@ -26,14 +29,15 @@ def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False
         pool_size: connections kept; as many again may be opened under load.
         single_statements: each statement is a transaction of its own, without BEGIN, COMMIT or a reset after it: one
             round trip.
+        for_asyncio: on psycopg's async connections, for use in greenlets only.
 
     A broken connection is found when it is used, not by a ping before each use: every unit of work here is one
     transaction that may be run again (its requests carry ids), so the ping would be a round trip for nothing.
     """
     alone: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None} if single_statements else {}
-    return create_engine(
-        url,
+    options: dict[str, Any] = dict(
         **alone,
+        json_deserializer=loads,  # of rows read together, one that cannot be read must not be the end of the others
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_timeout=10,
@@ -44,6 +48,11 @@ def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False
             "options": "-c timezone=UTC -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s",
         },
     )
+    if for_asyncio:
+        from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - most processes never use it
+
+        return create_async_engine(url, **options).sync_engine
+    return create_engine(url, **options)
 
 
 @contextmanager
@@ -75,5 +84,5 @@ def take_turn(connection: Connection) -> None:
 
 @cache
 def sql(name: str) -> str:
-    """The text of `db/sql/NAME.sql`, with psycopg's `%(name)s` parameters."""
-    return (SQL / f"{name}.sql").read_text()
+    """The text of `db/sql/NAME.sql` for the chosen schema, with psycopg's `%(name)s` parameters."""
+    return in_schema((SQL / f"{name}.sql").read_text())

@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 from sqlalchemy import Connection, Dialect, Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError
 
 Row = dict[str, Any]  # by column name
-Cursor = psycopg.Cursor[Row]
 
 
 def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None:
@@ -29,10 +27,12 @@ def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None
     """
     pooled = engine.raw_connection()
     try:
-        with _cursor(pooled, engine.dialect, text, given) as cursor:
-            return cursor.execute(text, given).fetchone()
-    except DBAPIError as error:
-        if error.connection_invalidated:
+        with _errors(pooled, engine.dialect, text, given):
+            found = _rows(pooled, text, given)
+            return found[0] if found else None
+    except BaseException as error:
+        # What was interrupted, by a signal or a cancelled task, may still be at work on its connection.
+        if not isinstance(error, DBAPIError) or error.connection_invalidated:
             pooled.invalidate(error)
         raise
     finally:
@@ -46,19 +46,29 @@ def rows(connection: Connection, text: str, given: Mapping[str, Any]) -> list[Ro
         DBAPIError: as SQLAlchemy itself would raise it.
     """
     try:
-        with _cursor(connection.connection, connection.dialect, text, given) as cursor:
-            return cursor.execute(text, given).fetchall()
+        with _errors(connection.connection, connection.dialect, text, given):
+            return _rows(connection.connection, text, given)
     except DBAPIError as error:
         if error.connection_invalidated:
             connection.invalidate(error)
         raise
 
 
+def _rows(pooled: PoolProxiedConnection, text: str, given: Mapping[str, Any]) -> list[Row]:
+    cursor = pooled.cursor()  # psycopg's own, or what waits for its async one in a greenlet
+    try:
+        cursor.execute(text, given)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, found, strict=True)) for found in cursor.fetchall()]
+    finally:
+        cursor.close()
+
+
 @contextmanager
-def _cursor(pooled: PoolProxiedConnection, dialect: Dialect, text: str, given: Mapping[str, Any]) -> Iterator[Cursor]:
+def _errors(pooled: PoolProxiedConnection, dialect: Dialect, text: str, given: Mapping[str, Any]) -> Iterator[None]:
     driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
     try:
-        yield driver.cursor(row_factory=dict_row)
+        yield
     except psycopg.Error as error:
         raise DBAPIError.instance(
             text, dict(given), error, psycopg.Error, connection_invalidated=driver.closed, dialect=dialect

@@ -1,5 +1,8 @@
 """Bring a database to the newest schema: one migrator at a time, never waiting long for a lock."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from alembic import command
@@ -8,35 +11,116 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
+from interlock.db.schema import SCHEMA, VARIABLE, lock_number
+from interlock.workflows.errors import InterlockError, Refused
+
 MIGRATIONS = Path(__file__).parent / "migrations"
-MIGRATION_LOCK = 0x1E71_0C4B  # any constant that nobody else of this database uses
+MIGRATION_LOCK = lock_number(0x1E71_0C4B)
+# Tables and views of each schema that somebody made, those of extensions left out.
+HELD = """
+SELECT n.nspname, count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+   AND NOT EXISTS (SELECT FROM pg_depend d
+                    WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+ GROUP BY 1 ORDER BY 1"""
+
+
+class SchemaTaken(Refused):
+    """The schema holds tables that are not Interlock's. Choose another with INTERLOCK_SCHEMA; nothing was changed."""
+
+
+class SchemaUnknown(InterlockError):
+    """The schema is at a revision that this Interlock does not know. Use the Interlock that made it, or a newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a database stands.
+
+    Args:
+        database: its name.
+        current: the revision its schema has; None where there is none yet.
+        newest: the revision there is.
+        others: the database's other schemas that hold something -> how many tables and views.
+    """
+
+    database: str
+    current: str | None
+    newest: str
+    others: Mapping[str, int]
+
+    @property
+    def due(self) -> bool:
+        """Is there anything to migrate?"""
+        return self.current != self.newest
+
+
+def standing(connection: Connection) -> Standing:
+    """Look where a database stands; nothing is changed.
+
+    Raises:
+        SchemaTaken: the schema is somebody else's.
+        SchemaUnknown: it was made by another version.
+    """
+    database: str = connection.execute(text("SELECT current_database()")).scalar_one()
+    held = {name: count for name, count in connection.execute(text(HELD))}
+    current, newest = revision(connection)
+    if current is None and held.get(SCHEMA):
+        raise SchemaTaken(
+            f"schema {SCHEMA} of database {database} holds tables that are not Interlock's. Set {VARIABLE} to the "
+            "name of another schema, which is made if it is not there"
+        )
+    if current is not None and current not in revisions():
+        raise SchemaUnknown(
+            f"schema {SCHEMA} of database {database} is at revision {current}, which this Interlock does not know (it "
+            f"knows {newest}): use the Interlock that made it, or a newer one"
+        )
+    return Standing(database, current, newest, {name: count for name, count in held.items() if name != SCHEMA})
 
 
 def upgrade(engine: Engine) -> None:
     """Apply the migrations that are missing. Safe to run from several machines at once.
 
     Raises:
+        SchemaTaken, SchemaUnknown: see `standing`; nothing was changed.
         sqlalchemy.exc.OperationalError: no connection, or a lock not had within ten seconds; nothing is half done.
     """
-    with engine.connect() as connection:
-        connection.execute(text("SET lock_timeout = '10s'"))
-        connection.execute(text("SET statement_timeout = '10min'"))
-        connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": MIGRATION_LOCK})
+    with engine.connect() as connection, _alone(connection):
+        standing(connection)
+        exists = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
+        if not connection.execute(exists, {"name": SCHEMA}).scalar_one():  # with IF NOT EXISTS, the right to is asked
+            connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
+        command.upgrade(_config(connection), "head")
         connection.commit()
-        try:
-            command.upgrade(_config(connection), "head")
-            connection.commit()
-        finally:
-            connection.rollback()
-            connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": MIGRATION_LOCK})
-            connection.execute(text("RESET ALL"))
-            connection.commit()
 
 
-def revision(connection: Connection) -> tuple[str | None, str | None]:
+def revision(connection: Connection) -> tuple[str | None, str]:
     """(the schema revision the database has, the newest one there is)."""
-    newest = ScriptDirectory.from_config(_config(connection)).get_current_head()
-    return MigrationContext.configure(connection).get_current_revision(), newest
+    context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
+    newest = ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    assert newest is not None
+    return context.get_current_revision(), newest
+
+
+def revisions() -> list[str]:
+    """The revisions that this installation knows."""
+    return [each.revision for each in ScriptDirectory(str(MIGRATIONS)).walk_revisions()]
+
+
+@contextmanager
+def _alone(connection: Connection) -> Iterator[None]:
+    """No other migrator is at work while the block runs, and no search path leads anywhere."""
+    for setting in ("lock_timeout = '10s'", "statement_timeout = '10min'", "search_path = ''"):
+        connection.execute(text(f"SET {setting}"))
+    connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": MIGRATION_LOCK})
+    connection.commit()
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": MIGRATION_LOCK})
+        connection.execute(text("RESET ALL"))
+        connection.commit()
 
 
 def _config(connection: Connection) -> Config:

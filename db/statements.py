@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ARRAY, Column, ColumnElement, Connection, RowMapping, any_, literal
 
-from db.connect import sql
+from interlock.db.connection import sql
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -2,7 +2,9 @@
 
 from sqlalchemy import Connection, RowMapping, text
 
-EXPORT_LOCK = 0x1E71_0C4D  # any constant that nobody else of this database uses
+from interlock.db.schema import in_schema, lock_number
+
+EXPORT_LOCK = lock_number(0x1E71_0C4D)
 
 
 def alone(connection: Connection) -> bool:
@@ -12,17 +14,24 @@ def alone(connection: Connection) -> bool:
 
 def newest(connection: Connection) -> RowMapping | None:
     """The last one: number, made_at, events, manifest; `age_seconds` by the database's clock."""
-    query = "SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM audit_exports"
+    query = in_schema(
+        "SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM interlock.audit_exports"
+    )
     return connection.execute(text(query + " ORDER BY number DESC LIMIT 1")).mappings().one_or_none()
 
 
 def add(connection: Connection, number: int, made_at: str, events: int, manifest: str) -> None:
     """Write an export down: its manifest's SHA-256 (hex), which the next one names."""
-    query = "INSERT INTO audit_exports VALUES (:number, CAST(:made_at AS timestamptz), :events, :manifest)"
+    query = in_schema(
+        "INSERT INTO interlock.audit_exports VALUES (:number, CAST(:made_at AS timestamptz), :events, :manifest)"
+    )
     given = {"number": number, "made_at": made_at, "events": events, "manifest": manifest}
     connection.execute(text(query), given)
 
 
 def manifests(connection: Connection) -> dict[int, str]:
     """Number -> SHA-256 (hex) of the manifest, of every export."""
-    return {row[0]: row[1] for row in connection.execute(text("SELECT number, manifest FROM audit_exports"))}
+    return {
+        row[0]: row[1]
+        for row in connection.execute(text(in_schema("SELECT number, manifest FROM interlock.audit_exports")))
+    }

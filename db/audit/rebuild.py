@@ -1,7 +1,7 @@
 """Rebuild all current state from history alone, in a scratch schema, by the same triggers; then compare.
 
-The scratch schema has the tables' shapes without their protections, and stands first in the search path of a session
-of its own: what projects history into typed tables writes there. No transaction of it is long, so no relay waits.
+The scratch schema has the tables' shapes without their protections, and copies of the functions that work on them: what
+projects history into typed tables writes there. No transaction of it is long, so no relay waits.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +14,13 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import Engine
 
-from db.connect import sql
-from db.snapshot import Snapshot
-from workflows.errors import InterlockError
+from interlock.db.audit.snapshot import Snapshot
+from interlock.db.connection import sql
+from interlock.db.schema import SCHEMA, in_schema, lock_number
+from interlock.workflows.errors import InterlockError
 
-SCHEMA = "interlock_rebuild"
-REBUILD_LOCK = 0x1E71_0C4E  # any constant that nobody else of this database uses
+SCRATCH = f"{SCHEMA}_rebuild"
+REBUILD_LOCK = lock_number(0x1E71_0C4E)
 ROWS = 2_000  # of one transaction
 KEPT_DIFFERENCES = 1_000
 
@@ -101,12 +102,12 @@ def rebuild(engine: Engine, progress: Callable[[int], None] = lambda _: None) ->
         try:
             _prepare(session)
             done.instances = _copy(snapshot, session, "workflow_instances", sql("rebuild_instances"), lambda _: None)
-            events = "SELECT t.* FROM public.workflow_transitions t ORDER BY t.xid, t.position"
+            events = in_schema("SELECT t.* FROM interlock.workflow_transitions t ORDER BY t.xid, t.position")
             done.transitions = _copy(snapshot, session, "workflow_transitions", events, progress)
-            session.execute(sql("rebuild_states").encode())
+            session.execute(sql("rebuild_states").replace(f"{SCHEMA}.", f"{SCRATCH}.").encode())
         except psycopg.DatabaseError as error:
             raise RebuildFault(
-                f"history cannot be replayed: {str(error).splitlines()[0]}. `interlock audit verify` says more"
+                f"history cannot be replayed: {str(error).splitlines()[0]}. `interlock audit verify` shows where"
             ) from error
         for table in TOLD:
             _compare(done, snapshot, session, table)
@@ -121,13 +122,13 @@ def _session(engine: Engine) -> Iterator[Session]:
     pooled.detach()  # plans that it makes are for the scratch schema: nobody gets it after us
     session.rollback()
     session.autocommit = True
-    drop = SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(SCHEMA))
+    drop = SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(SCRATCH))
     try:
         row = session.execute("SELECT pg_try_advisory_lock(%s)", (REBUILD_LOCK,)).fetchone()
         if not row or not row[0]:
             raise RebuildFault("another rebuild is running; wait for it")
         session.execute(drop)
-        session.execute(SQL("CREATE SCHEMA {}").format(Identifier(SCHEMA)))
+        session.execute(SQL("CREATE SCHEMA {}").format(Identifier(SCRATCH)))
         try:
             yield session
         finally:
@@ -138,11 +139,11 @@ def _session(engine: Engine) -> Iterator[Session]:
 
 
 def _prepare(session: Session) -> None:
-    """The tables' shapes, the functions that take their rows, and the triggers that project; all as they are now."""
-    session.execute("SET search_path = public")
-    statements = [row[0] for row in session.execute(sql("rebuild_shapes").encode(), {"schema": SCHEMA}).fetchall()]
-    session.execute(SQL("SET search_path = {}, public").format(Identifier(SCHEMA)))
-    for statement in statements:
+    """The tables' shapes, the functions, and the triggers that project; all as they are now."""
+    session.execute("SET search_path = ''")
+    for (statement,) in session.execute(
+        sql("rebuild_shapes").encode(), {"scratch": SCRATCH, "own": rf"\m{SCHEMA}\."}
+    ).fetchall():
         session.execute(statement.encode())
 
 
@@ -152,7 +153,7 @@ def _copy(snapshot: Snapshot, session: Session, table: str, query: str, progress
     with snapshot.connection().cursor() as reading, reading.copy(f"COPY ({query}) TO STDOUT".encode()) as rows:
         lines = iter(rows)
         while part := list(islice(lines, ROWS)):
-            target = SQL("COPY {}.{} FROM STDIN").format(Identifier(SCHEMA), Identifier(table))
+            target = SQL("COPY {}.{} FROM STDIN").format(Identifier(SCRATCH), Identifier(table))
             with session.cursor() as writing, writing.copy(target) as into:
                 for line in part:
                     into.write(line)
@@ -166,9 +167,9 @@ def _compare(done: Rebuilt, snapshot: Snapshot, session: Session, table: str) ->
     key, columns = TOLD[table]
     listed = ", ".join(f"'{column}', r.{column}" for column in columns)
     query = f"SELECT r.{key}, jsonb_build_object({listed}) FROM {{}}.{table} r ORDER BY r.{key}"
-    current = snapshot.rows(query.format("public"))
+    current = snapshot.rows(query.format(SCHEMA))
     with session.transaction(), session.cursor(name="rebuilt") as cursor:
-        for row, ours, theirs in _beside(current, iter(cursor.execute(query.format(SCHEMA).encode()))):
+        for row, ours, theirs in _beside(current, iter(cursor.execute(query.format(SCRATCH).encode()))):
             if ours is None or theirs is None:
                 done.note(Difference(table, row, "", _stands(ours), _stands(theirs)))
                 continue

@@ -1,16 +1,16 @@
 """What the recorded definitions allow, for whoever reads history: their moves, and whether a migration fits."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from db import definitions
-from db.tables import definition_transitions
-from workflows.export import canonical_checksum
-from workflows.migration import MIGRATE, misfit
+from interlock.db.core import definitions
+from interlock.db.tables.core import definition_transitions
+from interlock.workflows.input.json_text import read
+from interlock.workflows.versioning.export import canonical_checksum
+from interlock.workflows.versioning.migration import MIGRATE, misfit
 
 Move = tuple[bytes, bytes, bytes]  # source, trigger, destination, in UTF-8, as the audit reads them
 MIGRATION = MIGRATE.encode()
@@ -36,11 +36,11 @@ class Rules:
             return None if move in self.moves.get(to, ()) else _named(move)
         if move[1] != MIGRATION and under is not None:
             return f"{_named(move)}: under {to.decode()}, but {under.decode()} was its version"
-        said = json.loads(metadata)
+        said = read(metadata)
         was = under.decode() if under else str(said.get("from_version"))
         source, dest = move[0].decode(), move[2].decode()
-        says = misfit(self.forms, under=was, to=to.decode(), source=source, dest=dest, metadata=said)
-        return says and f"{_named(move)}: {says}"
+        message = misfit(self.forms, under=was, to=to.decode(), source=source, dest=dest, metadata=said)
+        return message and f"{_named(move)}: {message}"
 
 
 NO_RULES = Rules({}, {})

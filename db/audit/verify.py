@@ -9,10 +9,10 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
-from db import legality
-from db.connect import sql
-from db.snapshot import AHEAD, Snapshot
-from workflows.chain import digest, digest_bytes
+from interlock.db.audit import recorded_moves
+from interlock.db.audit.snapshot import AHEAD, Snapshot
+from interlock.db.connection import sql
+from interlock.workflows.audit.chain import digest, digest_bytes
 
 KEPT_PROBLEMS = 1_000  # of any number; past this, counting is enough
 
@@ -40,7 +40,7 @@ class Problem:
 
     instance: str
     seq: int | None
-    says: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ class Verdict:
         """Nothing was found."""
         return self.found == 0
 
-    def note(self, instance: object, seq: int | None, says: str) -> None:
+    def note(self, instance: object, seq: int | None, message: str) -> None:
         """Add a problem."""
         self.found += 1
         if len(self.problems) < KEPT_PROBLEMS:
-            self.problems.append(Problem(str(instance), seq, says))
+            self.problems.append(Problem(str(instance), seq, message))
 
 
 def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
@@ -81,14 +81,14 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
     verdict = Verdict()
     with Snapshot(engine) as snapshot:
         with engine.connect() as connection:
-            rules = legality.recorded(connection)
-            for name, says in legality.changed(connection, rules):
-                verdict.note(name, None, says)
+            rules = recorded_moves.recorded(connection)
+            for name, message in recorded_moves.changed(connection, rules):
+                verdict.note(name, None, message)
         read(verdict, rules, snapshot, progress)
     return verdict
 
 
-def read(verdict: Verdict, rules: dict[str, legality.Rules], snapshot: Snapshot, progress: Progress) -> None:
+def read(verdict: Verdict, rules: dict[str, recorded_moves.Rules], snapshot: Snapshot, progress: Progress) -> None:
     """Walk through instances and their events side by side, both in the instances' order."""
     events = groupby(snapshot.rows(sql("audit_events")), key=itemgetter(0))
     nobody: tuple[None, Iterator[Event]] = (None, iter(()))
@@ -99,7 +99,7 @@ def read(verdict: Verdict, rules: dict[str, legality.Rules], snapshot: Snapshot,
         while owner is not None and owner < instance.id:
             _orphans(verdict, owner, history)
             owner, history = next(events, nobody)
-        known = rules.get(instance.workflow_type, legality.NO_RULES)
+        known = rules.get(instance.workflow_type, recorded_moves.NO_RULES)
         if owner == instance.id:
             _check(verdict, known, instance, history)
             owner, history = next(events, nobody)
@@ -113,7 +113,7 @@ def read(verdict: Verdict, rules: dict[str, legality.Rules], snapshot: Snapshot,
     progress(verdict.transitions)
 
 
-def _check(verdict: Verdict, rules: legality.Rules, instance: Instance, history: Iterator[Event]) -> None:
+def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, history: Iterator[Event]) -> None:
     last, state, under, then = 0, None, None, b""
     named = str(instance.id).encode()
     previous = digest(b"", (named.decode(), instance.workflow_type, *instance[5:]))
@@ -130,16 +130,16 @@ def _check(verdict: Verdict, rules: legality.Rules, instance: Instance, history:
             verdict.note(instance.id, seq, "is dated before the event before it")
         if state is not None and source != state:
             verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
-        if says := rules.broken(under, version, (source, trigger, dest), said):
-            verdict.note(instance.id, seq, says)
+        if message := rules.broken(under, version, (source, trigger, dest), said):
+            verdict.note(instance.id, seq, message)
         last, state, previous, under, then = seq, dest, hashed, version, at
     if instance.version != last:
         verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
     if state is not None and state.decode() != instance.current_state:
         verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state.decode()!r}")
     if under is not None and under.decode() != instance.definition_version:
-        says = f"is under {instance.definition_version}, but history ends under {under.decode()}"
-        verdict.note(instance.id, None, says)
+        message = f"is under {instance.definition_version}, but history ends under {under.decode()}"
+        verdict.note(instance.id, None, message)
 
 
 def _orphans(verdict: Verdict, owner: UUID, history: Iterator[Event]) -> None:

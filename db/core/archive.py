@@ -8,21 +8,22 @@ from uuid import UUID
 from sqlalchemy import Column, Connection, DateTime, MetaData, RowMapping, Table, Text, Uuid, func, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from db.connect import sql
-from db.tables import instances, transitions
+from interlock.db.connection import sql
+from interlock.db.schema import SCHEMA, in_schema
+from interlock.db.tables.core import instances, transitions
 
-ARCHIVE = MetaData(schema="archive")  # apart: alembic compares the tables of one schema
+ARCHIVE = MetaData(schema=SCHEMA)  # apart: what is archived is read by few, as other tables' columns
 
 
-def _like(table: Table, *more: Column[Any]) -> Table:
+def _like(name: str, table: Table, *more: Column[Any]) -> Table:
     columns = [Column(each.name, each.type, primary_key=each.primary_key) for each in table.columns]
-    return Table(table.name, ARCHIVE, *columns, *more)
+    return Table(name, ARCHIVE, *columns, *more)
 
 
-archived_instances = _like(instances, Column("archived_at", DateTime(timezone=True)))
-archived_transitions = _like(transitions)
+archived_instances = _like("archived_instances", instances, Column("archived_at", DateTime(timezone=True)))
+archived_transitions = _like("archived_transitions", transitions)
 records = Table(
-    "records",
+    "archived_records",
     ARCHIVE,
     Column("kind", Text, primary_key=True),
     Column("key", Text, primary_key=True),
@@ -69,10 +70,10 @@ def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta
     query = select(instances.c.id).where(instances.c.id.in_(ids)).order_by(instances.c.id)
     locked = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
     if len(locked) < len(ids):
-        return Moved("somebody is at work on it", 0, 0)
+        return Moved("another process is working on it", 0, 0)
     # A statement of its own: its snapshot is newer than the locks.
     row = connection.exec_driver_sql(
-        "SELECT held, instances, events FROM interlock_archive(%(ids)s, %(older_than)s, %(keys_kept)s)",
+        in_schema("SELECT held, instances, events FROM interlock.archive(%(ids)s, %(older_than)s, %(keys_kept)s)"),
         {"ids": list(ids), "older_than": older_than, "keys_kept": keys_kept},
     ).one()
     return Moved(row[0], row[1] or 0, row[2] or 0)
@@ -80,13 +81,15 @@ def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta
 
 def place(connection: Connection) -> UUID | None:
     """Where the sweep goes on; None: at the beginning."""
-    found: UUID | None = connection.execute(text("SELECT after FROM archive.progress")).scalar_one()
+    found: UUID | None = connection.execute(
+        text(in_schema("SELECT after FROM interlock.archive_progress"))
+    ).scalar_one()
     return found
 
 
 def note_place(connection: Connection, after: UUID | None) -> None:
     """Remember where the sweep goes on."""
-    connection.execute(text("UPDATE archive.progress SET after = :after"), {"after": after})
+    connection.execute(text(in_schema("UPDATE interlock.archive_progress SET after = :after")), {"after": after})
 
 
 def page(connection: Connection, *, type_: str | None = None, limit: int = 50) -> Sequence[RowMapping]:
@@ -127,4 +130,4 @@ def tidy(connection: Connection) -> None:
     """
     alone = connection.execution_options(isolation_level="AUTOCOMMIT")
     for name in LEFT:
-        alone.execute(text(f"VACUUM (ANALYZE) {name}"))
+        alone.execute(text(f"VACUUM (ANALYZE) {SCHEMA}.{name}"))

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, RowMapping, func, insert, select, text
 
-from db import deprecations
-from db.tables import definition_states, definition_transitions, definitions
-from workflows.catalogue import Catalogue
-from workflows.compare import compare
-from workflows.definition import Definition
-from workflows.errors import DefinitionChanged
-from workflows.export import checksum, recorded
+from interlock.db.core import deprecations
+from interlock.db.schema import in_schema
+from interlock.db.tables.core import definition_states, definition_transitions, definitions
+from interlock.workflows.catalogue import Catalogue
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import DefinitionChanged
+from interlock.workflows.versioning.diff import compare
+from interlock.workflows.versioning.export import checksum, recorded
 
 
 def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
@@ -18,9 +19,9 @@ def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
 
     Raises:
         DefinitionChanged: a version that is recorded now has other content; the message says which part of the
-            version to raise (SSOT 9.1.4). Nothing is recorded.
+            version to raise (VERSION-4). Nothing is recorded.
     """
-    connection.execute(text("LOCK TABLE workflow_definitions IN SHARE ROW EXCLUSIVE MODE"))
+    connection.execute(text(in_schema("LOCK TABLE interlock.workflow_definitions IN SHARE ROW EXCLUSIVE MODE")))
     known = {(row["type"], row["version"]): row for row in listed(connection)}
     new = []
     for definition in catalogue:
@@ -31,11 +32,19 @@ def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
         elif row["checksum"] != checksum(definition):
             difference = compare(row["body"], recorded(definition))
             raise DefinitionChanged(
-                f"{definition.type} {definition.version} is recorded with other content; give the changed definition "
-                f"a new version, {difference.wanted}. The difference is {difference.verdict}."
+                f"{definition.type} {definition.version} was changed after it was recorded in this database, and the "
+                f"change is {difference.verdict}. Give the changed definition a new version, {difference.wanted}."
             )
     deprecations.record_marks(connection, catalogue)
     return new
+
+
+def unrecorded(connection: Connection, catalogue: Catalogue) -> list[str]:
+    """The definitions, as `TYPE VERSION`, that are not recorded as this process knows them."""
+    known = {(row["type"], row["version"]): row["checksum"] for row in listed(connection)}
+    return [
+        f"{each.type} {each.version}" for each in catalogue if known.get((each.type, each.version)) != checksum(each)
+    ]
 
 
 def listed(connection: Connection) -> Sequence[RowMapping]:

@@ -1,4 +1,4 @@
-"""What is deprecated, since when, until when, and how often it was used since (SSOT 9.1.3)."""
+"""What is deprecated, since when, until when, and how often it was used since (VERSION-3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from db.connect import sql
-from db.run import execute
-from db.tables import definition_removals, deprecations
-from workflows.definition import Definition
+from interlock.db.connection import sql
+from interlock.db.statements import execute
+from interlock.db.tables.core import definition_removals, deprecations
+from interlock.workflows.definition import Definition
 
 CODE = "the code"  # deprecated by a mark there, recorded when the definitions are
-NOTICE = timedelta(days=30)  # SSOT 9.1.3, 1
+NOTICE = timedelta(days=30)  # VERSION-3
 
 
 def announced(connection: Connection) -> Sequence[RowMapping]:
@@ -68,23 +68,25 @@ def deprecate(
 def record_marks(connection: Connection, known: Iterable[Definition]) -> int:
     """Announce what the code marks as deprecated; how many announcements are new."""
     marks = [
-        (definition, kind, name, says)
+        (definition, kind, name, message)
         for definition in known
-        for kind, name, says in (
-            *(("state", state, says) for state, says in definition.deprecated.items()),
+        for kind, name, message in (
+            *(("state", state, message) for state, message in definition.deprecated.items()),
             *(("trigger", move.trigger, move.deprecated) for move in definition.transitions if move.deprecated),
         )
     ]
     return sum(
-        deprecate(connection, type_=each.type, version=each.version, kind=kind, name=name, by=CODE, reason=says)
-        for each, kind, name, says in marks
+        deprecate(connection, type_=each.type, version=each.version, kind=kind, name=name, by=CODE, reason=message)
+        for each, kind, name, message in marks
     )
 
 
-def count(connection: Connection, lane: int, uses: Mapping[int, int]) -> None:
+def count(connection: Connection, partition: int, uses: Mapping[int, int]) -> None:
     """Count uses of deprecations, by id, in the commit of the moves that used them."""
     execute(
-        connection, "count_deprecated", [{"deprecation_id": id_, "lane": lane, "uses": n} for id_, n in uses.items()]
+        connection,
+        "count_deprecated",
+        [{"deprecation_id": id_, "partition": partition, "uses": n} for id_, n in uses.items()],
     )
 
 

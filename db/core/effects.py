@@ -9,10 +9,11 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, Text, cast, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from db.connect import sql
-from db.run import Rows, among, returning
-from db.tables import effects, instances
-from workflows.errors import StaleLease
+from interlock.db.connection import sql
+from interlock.db.schema import functions
+from interlock.db.statements import Rows, among, returning
+from interlock.db.tables.core import effects, instances
+from interlock.workflows.errors import StaleLease
 
 UNIQUE_VIOLATION = "23505"
 SOFTWARE_FAULT = 70  # sysexits.h, EX_SOFTWARE: the exit code of what could not be run at all
@@ -64,8 +65,9 @@ def finish(
     error: str | None = None,
     result: Mapping[str, Any] | None = None,
     delay_seconds: float = 0.0,
+    uncounted: bool = False,
 ) -> None:
-    """End a claim: `done`, `dead`, or back to `pending` after a delay.
+    """End a claim: `done`, `dead`, or back to `pending` after a delay; `uncounted` is no attempt.
 
     Raises:
         StaleLease: the lease ran out or passed to another worker; nothing is written.
@@ -77,6 +79,7 @@ def finish(
         "error": error,
         "result": None if result is None else json.dumps(result),
         "delay_seconds": delay_seconds,
+        "uncounted": uncounted,
     }
     if connection.exec_driver_sql(sql("finish_effect"), given).rowcount == 0:
         raise _stale(claimed)
@@ -92,7 +95,7 @@ def telling(
     *,
     result: Mapping[str, Any] | None = None,
     error: str | None = None,
-    says: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     trace: str | None = None,
 ) -> dict[str, Any]:
     """The request that tells an effect's outcome to its instance, for `requests.accept` in the commit that ends it.
@@ -104,7 +107,7 @@ def telling(
         trigger: what to fire.
         result: what the effect returned.
         error: why it is dead; guards that ask for a reason or an exit code get them from it.
-        says: the trigger's metadata, where the effect chose it itself.
+        metadata: the trigger's metadata, where the effect chose it itself.
         trace: the traceparent of what tells it.
     """
     request_id = f"{effect['id']}:{effect['token']}"
@@ -116,7 +119,7 @@ def telling(
         "triggered_by": "effect",
         "origin": "follow_up",
         "bound_version": effect["version"],
-        "metadata": {"effect": effect["name"]} | (_told(result, error) if says is None else dict(says)),
+        "metadata": {"effect": effect["name"]} | (_told(result, error) if metadata is None else dict(metadata)),
         "trace": trace,
     }
 
@@ -149,11 +152,11 @@ def redrive(
 ) -> Sequence[RowMapping]:
     """Give dead effects a new set of attempts: all of them, or those named; (id, name) of those revived.
 
-    Their payload says who did it: `redriven_by`.
+    Their payload says who did it: `redriven_by`. One whose payload is not within bounds stays dead.
     """
     query = (
         update(effects)
-        .where(effects.c.status == "dead")
+        .where(effects.c.status == "dead", functions.bounded(effects.c.payload))
         .values(
             status="pending",
             attempts=0,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db.connect import sql
+from interlock.db.connection import sql
 
 STATEMENTS = {
     "task": "row_task",

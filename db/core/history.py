@@ -1,13 +1,17 @@
-"""History: read events, one instance's or all in commit order. `db.rounds` appends them; nothing changes one."""
+"""History: read events, one instance's or all in commit order. `db.core.rounds` appends them; nothing changes one."""
 
+import re
 from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select
 from sqlalchemy.dialects.postgresql import insert
 
-from db.connect import sql
-from db.tables import relay_cursors, transitions
+from interlock.db.connection import sql
+from interlock.db.schema import SCHEMA, in_schema
+from interlock.db.tables.core import relay_cursors, transitions
+
+LIVE = re.compile(rf"(\b{SCHEMA}\.)workflow_(instances|transitions)\b")  # each has an archived twin
 
 
 def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
@@ -22,14 +26,14 @@ def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0
 
 def count(connection: Connection) -> int:
     """How many events there are, the archive's too."""
-    return int(connection.exec_driver_sql("SELECT count(*) FROM every_transition").scalar_one())
+    return int(connection.exec_driver_sql(in_schema("SELECT count(*) FROM interlock.every_transition")).scalar_one())
 
 
 def cursor(connection: Connection, name: str) -> tuple[int, int]:
     """Where a relay stands, locked for this transaction: (transaction id, position) of the last event relayed."""
     connection.execute(insert(relay_cursors).values(name=name, xid="0", position=0).on_conflict_do_nothing())
     row = connection.exec_driver_sql(
-        "SELECT xid::text::bigint, position FROM relay_cursors WHERE name = %s FOR UPDATE", (name,)
+        in_schema("SELECT xid::text::bigint, position FROM interlock.relay_cursors WHERE name = %s FOR UPDATE"), (name,)
     ).one()
     return row[0], row[1]
 
@@ -49,19 +53,32 @@ def batch(
     live = connection.exec_driver_sql(sql("relay_batch"), given).mappings().all()
     if not archived:
         return live
-    connection.exec_driver_sql("SET LOCAL search_path = archive, public")
-    kept = connection.exec_driver_sql(sql("relay_batch"), given).mappings().all()
-    connection.exec_driver_sql("SET LOCAL search_path = public")
+    kept = connection.exec_driver_sql(LIVE.sub(r"\1archived_\2", sql("relay_batch")), given).mappings().all()
     by_place = {(event["xid"], event["position"]): event for event in (*live, *kept)}  # one may have moved in between
     return [by_place[place] for place in sorted(by_place)[:limit]]
+
+
+def behind(connection: Connection, names: Sequence[str]) -> set[str]:
+    """Which of these relays have events to carry, or have never run."""
+    rows = connection.exec_driver_sql(
+        in_schema(
+            "SELECT name FROM unnest(%s::text[]) AS asked (name) LEFT JOIN interlock.relay_cursors c USING (name)"
+            " WHERE c.name IS NULL OR EXISTS"
+            " (SELECT FROM interlock.workflow_transitions t WHERE (t.xid, t.position) > (c.xid, c.position))"
+        ),
+        (list(names),),
+    )
+    return set(rows.scalars())
 
 
 def lag_seconds(connection: Connection, name: str) -> float:
     """How old the oldest event is that a relay has not carried yet; 0 where there is none."""
     after = cursor_seen(connection, name)
     lag = connection.exec_driver_sql(
-        "SELECT extract(epoch FROM now() - created_at) FROM workflow_transitions"
-        " WHERE (xid, position) > (%s::text::xid8, %s) ORDER BY xid, position LIMIT 1",
+        in_schema(
+            "SELECT extract(epoch FROM now() - created_at) FROM interlock.workflow_transitions"
+            " WHERE (xid, position) > (%s::text::xid8, %s) ORDER BY xid, position LIMIT 1"
+        ),
         (str(after[0]), after[1]),
     ).scalar_one_or_none()
     return float(lag or 0.0)
@@ -70,7 +87,7 @@ def lag_seconds(connection: Connection, name: str) -> float:
 def cursor_seen(connection: Connection, name: str) -> tuple[int, int]:
     """Where a relay stands, without locking; (0, 0) for one that never ran."""
     row = connection.exec_driver_sql(
-        "SELECT xid::text::bigint, position FROM relay_cursors WHERE name = %s", (name,)
+        in_schema("SELECT xid::text::bigint, position FROM interlock.relay_cursors WHERE name = %s"), (name,)
     ).one_or_none()
     return (row[0], row[1]) if row else (0, 0)
 
@@ -78,7 +95,8 @@ def cursor_seen(connection: Connection, name: str) -> tuple[int, int]:
 def has(connection: Connection, at: tuple[int, int], hashed: str) -> bool:
     """Whether there is an event at a place in commit order that has this hash (hex)."""
     found = connection.exec_driver_sql(
-        "SELECT hash FROM every_transition WHERE xid = %s::text::xid8 AND position = %s", (str(at[0]), at[1])
+        in_schema("SELECT hash FROM interlock.every_transition WHERE xid = %s::text::xid8 AND position = %s"),
+        (str(at[0]), at[1]),
     ).scalar_one_or_none()
     return found is not None and bytes(found).hex() == hashed
 
@@ -86,14 +104,19 @@ def has(connection: Connection, at: tuple[int, int], hashed: str) -> bool:
 def advance(connection: Connection, name: str, to: tuple[int, int]) -> None:
     """Remember how far a relay has come."""
     connection.exec_driver_sql(
-        "UPDATE relay_cursors SET xid = %s::text::xid8, position = %s WHERE name = %s",
+        in_schema("UPDATE interlock.relay_cursors SET xid = %s::text::xid8, position = %s WHERE name = %s"),
         (str(to[0]), to[1], name),
     )
 
 
 def epochs(connection: Connection) -> Sequence[int]:
     """The first transaction after each restore of a backup, oldest first."""
-    return [row[0] for row in connection.exec_driver_sql("SELECT first_xid::text::bigint FROM restores ORDER BY 1")]
+    return [
+        row[0]
+        for row in connection.exec_driver_sql(
+            in_schema("SELECT first_xid::text::bigint FROM interlock.restores ORDER BY 1")
+        )
+    ]
 
 
 def missing(connection: Connection, told: Sequence[tuple[UUID, int, str]]) -> list[int]:

@@ -1,6 +1,5 @@
 """Instances: create them, find them by name, read them."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,11 +10,13 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, func,
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import Select
 
-from db.archive import archived_instances
-from db.connect import sql
-from db.run import Rows, among, returning
-from db.tables import instances
-from workflows.errors import AmbiguousInstance, Archived, BadInput, UnknownInstance
+from interlock.db.connection import sql
+from interlock.db.core.archive import archived_instances
+from interlock.db.statements import Rows, among, returning
+from interlock.db.tables.core import instances
+from interlock.workflows.errors import AmbiguousInstance, Archived, BadInput, UnknownInstance
+from interlock.workflows.input.names import UNKEPT
+from interlock.workflows.output.suggestions import offered
 
 
 def create(connection: Connection, births: Rows) -> set[UUID]:
@@ -29,10 +30,10 @@ def create(connection: Connection, births: Rows) -> set[UUID]:
         return {row["id"] for row in returning(connection, "create", births)}
     except IntegrityError as refused:
         told = getattr(refused.orig, "diag", None)
-        says = "; ".join(each for each in (told and told.message_primary, told and told.message_detail) if each)
+        message = "; ".join(each for each in (told and told.message_primary, told and told.message_detail) if each)
         if isinstance(refused.orig, ForeignKeyViolation):
-            raise UnknownInstance(f"{says}; create that first") from refused
-        raise BadInput(says) from refused
+            raise UnknownInstance(f"{message}; create that first") from refused
+        raise BadInput(message) from refused
 
 
 def link(connection: Connection, wanted: Rows) -> None:
@@ -54,7 +55,7 @@ def link(connection: Connection, wanted: Rows) -> None:
 
 
 def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
-    """Record on each instance what went wrong (ADR-010: `error`, `retry_count`); the next move clears it."""
+    """Record on each instance what went wrong (EVENT-12: `error`, `retry_count`); the next move clears it."""
     for instance_id, error in failures.items():
         connection.execute(
             update(instances)
@@ -66,23 +67,27 @@ def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
 def find(connection: Connection, ref: str, project_id: UUID | None = None) -> RowMapping:
     """The instance a REF names: `ENTITY_ID`, `TYPE/ENTITY_ID` or a UUID.
 
+    The UUID of an instance means that one, whatever others are called.
+
     Raises:
         UnknownInstance: nothing answers to it.
         AmbiguousInstance: several do; the message lists them.
     """
-    if re.search("[\x00\ud800-\udfff]", ref):  # no text of PostgreSQL's, so nobody's name
-        raise UnknownInstance(f"no instance answers to {ref!r}.")
-    found = _called(connection, instances, ref, project_id)
-    if not found and (gone := _called(connection, archived_instances, ref, project_id)):
+    if UNKEPT.search(ref):  # nobody's name
+        raise UnknownInstance(f"there is no instance {ref!r}.")
+    found, id_ = _called(connection, instances, ref, project_id), as_uuid(ref)
+    other = not found or (id_ and found[0]["id"] != id_)
+    gone = _called(connection, archived_instances, ref, project_id) if other else ()
+    if gone and (not found or gone[0]["id"] == id_):
         raise Archived(
-            f"{gone[0]['workflow_type']}/{gone[0]['entity_id']} has ended ({gone[0]['current_state']}) and is archived "
-            f"since {gone[0]['archived_at']:%Y-%m-%d}: it moves no more. `interlock history {ref}` shows its way."
+            f"{gone[0]['workflow_type']}/{gone[0]['entity_id']} ended in {gone[0]['current_state']} and was archived "
+            f"on {gone[0]['archived_at']:%Y-%m-%d}: it accepts no trigger. {offered('history', ref)} shows its history."
         )
     if not found:
-        raise UnknownInstance(f"no instance answers to {ref!r}. `interlock list` shows those there are.")
+        raise UnknownInstance(f"there is no instance {ref!r}. `interlock list` shows those that exist.")
     if len(found) > 1:
         names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in found)
-        raise AmbiguousInstance(f"{ref!r} names several instances: {names}. Say TYPE/ENTITY_ID or the UUID.")
+        raise AmbiguousInstance(f"{ref!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
     return found[0]
 
 
@@ -95,8 +100,20 @@ def find_kept(connection: Connection, ref: str, project_id: UUID | None = None) 
 
 
 def _called(connection: Connection, table: Table, ref: str, project_id: UUID | None) -> Sequence[RowMapping]:
+    """Up to six instances of a table that answer to a REF; that of a UUID alone, whatever others are called."""
     in_project: ColumnElement[bool] = table.c.project_id == project_id if project_id else true()
-    return connection.execute(select(table).where(_named(table, ref), in_project).limit(6)).mappings().all()
+    query = select(table).where(_named(table, ref), in_project).limit(6)
+    if id_ := as_uuid(ref):
+        query = query.order_by((table.c.id == id_).desc())
+    found = connection.execute(query).mappings().all()
+    return found[:1] if found and found[0]["id"] == id_ else found
+
+
+def as_uuid(ref: str) -> UUID | None:
+    """The UUID whose text a REF is, if it is one's."""
+    with suppress(ValueError):
+        return UUID(ref)
+    return None
 
 
 def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | UUID, RowMapping]:
@@ -110,8 +127,8 @@ def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | 
 
 def _named(table: Table, ref: str) -> ColumnElement[bool]:
     names = [table.c.entity_id == ref]
-    with suppress(ValueError):
-        names.append(table.c.id == UUID(ref))
+    if id_ := as_uuid(ref):
+        names.append(table.c.id == id_)
     type_, slash, entity_id = ref.partition("/")
     if slash:
         names.append(and_(table.c.workflow_type == type_, table.c.entity_id == entity_id))

@@ -1,4 +1,4 @@
-"""Trigger requests: accept, release, redrive. The row is the trigger; a message is only a hint."""
+"""Trigger requests: accept, release, redrive. The row is the trigger; a message is only a wakeup."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,21 +7,28 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, RowMapping, Text, cast, func, null, select, update
+from sqlalchemy import Connection, Engine, RowMapping, Text, case, cast, func, not_, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from db.connect import sql
-from db.run import Rows, among, execute, returning
-from db.statement import first_row
-from db.tables import instances, requests
-from workflows.errors import RequestConflict, UnknownInstance
+from interlock.db.connection import sql
+from interlock.db.core import counters
+from interlock.db.fast_path import first_row
+from interlock.db.schema import functions, in_schema
+from interlock.db.statements import Rows, among, execute, returning
+from interlock.db.tables.core import instances, requests
+from interlock.workflows.errors import RequestConflict, UnknownInstance
 
-LANES = 16  # as in the generated column `lane`: the instance id's last byte, modulo this
+PARTITIONS = 16  # as in the generated column `partition`: the instance id's last byte, modulo this
 FOREIGN_KEY_VIOLATION = "23503"
+# Why a request is dead whose attempts are not used up: the `code` in its result. One that `was` dead before an operator
+# quarantined it is settled.
+QUARANTINED, UNREADABLE = "quarantined", "unreadable"
+_CODE = requests.c.result["code"].astext
+_SETTLED = func.coalesce(requests.c.result["was"].astext, "") == "dead"
 
 _HINTED = (
     requests.c.request_id,
-    requests.c.lane,
+    requests.c.partition,
     requests.c.workflow_id,
     requests.c.trigger,
     requests.c.triggered_by,
@@ -29,9 +36,9 @@ _HINTED = (
 )
 
 
-def lane_of(instance_id: UUID) -> int:
-    """The lane whose worker applies this instance's triggers; PostgreSQL computes the same."""
-    return instance_id.bytes[15] % LANES
+def partition_of(instance_id: UUID) -> int:
+    """The partition whose worker applies this instance's triggers; PostgreSQL computes the same."""
+    return instance_id.bytes[15] % PARTITIONS
 
 
 def accept(connection: Connection, wanted: Rows) -> dict[str, RowMapping]:
@@ -58,7 +65,11 @@ def accept_one(statements: Engine, wanted: Mapping[str, Any]) -> Mapping[str, An
 
 def status(statements: Engine, request_id: str) -> str | None:
     """Where a request is in its life; None where it is not known."""
-    found = first_row(statements, "SELECT status FROM trigger_requests WHERE request_id = %(id)s", {"id": request_id})
+    found = first_row(
+        statements,
+        in_schema("SELECT status FROM interlock.trigger_requests WHERE request_id = %(id)s"),
+        {"id": request_id},
+    )
     return str(found["status"]) if found else None
 
 
@@ -131,9 +142,9 @@ def count_by_status(connection: Connection, request_ids: Sequence[str] | None = 
     return {status: count for status, count in connection.execute(query)}
 
 
-def lanes_due(connection: Connection) -> Sequence[RowMapping]:
-    """Each lane that has something pending, with its oldest request."""
-    return connection.exec_driver_sql(sql("lanes_due")).mappings().all()
+def partitions_due(connection: Connection) -> Sequence[RowMapping]:
+    """Each partition that has something pending, with its oldest request."""
+    return connection.exec_driver_sql(sql("partitions_due")).mappings().all()
 
 
 def wake(connection: Connection, *, limit: int) -> int:
@@ -146,11 +157,12 @@ def redrive(
 ) -> Sequence[RowMapping]:
     """Give dead requests a new set of attempts: all of them, or those named; the requests revived.
 
-    Who did it goes with them into the events they lead to: `redriven_by` in the metadata.
+    Who did it goes with them into the events they lead to: `redriven_by` in the metadata. What is dead because its data
+    are not within bounds stays so: it would die again. What is quarantined, or could not be read, has to be named.
     """
     query = (
         update(requests)
-        .where(requests.c.status == "dead")
+        .where(requests.c.status == "dead", functions.bounded(requests.c.metadata))
         .values(
             status="pending",
             attempts=0,
@@ -163,9 +175,43 @@ def redrive(
         .where(instances.c.id == requests.c.workflow_id)
         .returning(*_HINTED, instances.c.workflow_type, instances.c.entity_id)
     )
-    if request_ids is not None:
+    if request_ids is None:
+        query = query.where(func.coalesce(_CODE, "").not_in((QUARANTINED, UNREADABLE)))
+    else:
         query = query.where(among(requests.c.request_id, request_ids))
     return connection.execute(query).mappings().all()
+
+
+def unrevived(connection: Connection) -> Mapping[str, list[str]]:
+    """The dead requests that `redrive` leaves when it takes all, without those that are settled: `quarantined`,
+    `unreadable` -> their ids, oldest first."""
+    query = (
+        select(case((_CODE == QUARANTINED, QUARANTINED), else_=UNREADABLE), requests.c.request_id)
+        .where(
+            requests.c.status == "dead",
+            or_(_CODE.in_((QUARANTINED, UNREADABLE)), not_(functions.bounded(requests.c.metadata))),
+            not_(_SETTLED),
+        )
+        .order_by(requests.c.seq)
+    )
+    left: dict[str, list[str]] = {QUARANTINED: [], UNREADABLE: []}
+    for why, request_id in connection.execute(query):
+        left[why].append(request_id)
+    return left
+
+
+def quarantine(connection: Connection, request_ids: Sequence[str], *, by: str, reason: str) -> Sequence[RowMapping]:
+    """Set requests aside that are pending or scheduled: dead, with who did it and why. Those dead already are settled.
+
+    Returns:
+        (request_id, trigger, workflow_type, entity_id, was) of those that were pending, scheduled, or dead and not
+        quarantined; the others were applied, refused or quarantined before.
+    """
+    given = {"ids": list(request_ids), "by": by, "reason": reason, "error": f"quarantined by {by}: {reason}"}
+    aside = connection.exec_driver_sql(sql("quarantine_requests"), given).mappings().all()
+    fresh = ((row["workflow_type"], "dead") for row in aside if row["was"] != "dead")
+    counters.note_each(connection, counters.FAILED_TRANSITIONS, fresh)
+    return aside
 
 
 def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
@@ -181,12 +227,13 @@ def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
 
 
 def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
-    """Delete finished requests older than `keep_days` (never `dead` ones: an operator may still redrive them)."""
+    """Delete finished requests older than `keep_days` (of `dead` ones only what is settled: an operator may still
+    redrive the others)."""
     old: Any = (
         select(requests.c.seq)
         .where(
             requests.c.finished_at < func.now() - timedelta(days=keep_days),
-            requests.c.status != "dead",
+            or_(requests.c.status != "dead", _SETTLED),
         )
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -2,9 +2,14 @@
 
 from alembic import context
 
-from db.tables import metadata
+from interlock.db.schema import SCHEMA
+from interlock.db.tables.core import metadata
 
-connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=metadata, transaction_per_migration=True)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table_schema=SCHEMA,
+    transaction_per_migration=True,
+)
 with context.begin_transaction():
     context.run_migrations()

@@ -1,23 +1,10 @@
-"""What PostgreSQL says of itself, of its protections and of what waits in it."""
+"""What PostgreSQL says of itself and of what waits in it."""
 
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
 
-from db.connect import sql
-
-PROTECTED = (
-    "workflow_instances",
-    "workflow_transitions",
-    "workflow_definitions",
-    "definition_states",
-    "definition_transitions",
-    "anchors",
-    "anchor_heads",
-    "audit_exports",
-    "deprecations",
-    "definition_removals",
-)
+from interlock.db.connection import sql
 
 
 def server(connection: Connection) -> RowMapping:
@@ -35,16 +22,12 @@ def server(connection: Connection) -> RowMapping:
     )
 
 
-def unprotected(connection: Connection) -> list[str]:
-    """The protecting triggers that somebody has switched off or weakened (should be none)."""
-    rows = connection.execute(
-        text(
-            "SELECT c.relname || '.' || t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
-            " WHERE c.relname = ANY(:tables) AND NOT t.tgisinternal AND t.tgenabled <> 'A'"
-        ),
-        {"tables": list(PROTECTED)},
+def login(connection: Connection) -> RowMapping:
+    """Who is logged in: `name`, whether it is a `superuser`, and whether it is the one the server was made with."""
+    question = (
+        "SELECT rolname AS name, rolsuper AS superuser, oid = 10 AS first FROM pg_roles WHERE rolname = current_user"
     )
-    return [row[0] for row in rows]
+    return connection.execute(text(question)).mappings().one()
 
 
 def backlog(connection: Connection) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, func, select, text
 
-from db import rounds
-from db.connect import sql
-from db.requests import lane_of
-from db.run import among
-from db.tables import definition_states, definitions, effects, instances, requests
+from interlock.db.connection import sql
+from interlock.db.core import rounds
+from interlock.db.core.requests import partition_of
+from interlock.db.statements import among
+from interlock.db.tables.core import definition_states, definitions, effects, instances, requests
 
 PAGE = 500
 UNFINISHED = ("scheduled", "pending", "waiting")
@@ -63,8 +63,8 @@ def _living(query: Any) -> Any:
 
 
 def lock(connection: Connection, instance_id: UUID) -> RowMapping | None:
-    """An instance, with its lane locked as for a round: nobody else decides for it before this transaction ends."""
-    rounds.lock(connection, lane_of(instance_id))
+    """An instance with its partition locked, as for a round: nobody else moves it before this transaction ends."""
+    rounds.lock(connection, partition_of(instance_id))
     query = select(instances).where(instances.c.id == instance_id).with_for_update(key_share=True)
     return connection.execute(query).mappings().first()
 

@@ -1,10 +1,10 @@
-"""Rules that hold between entities (SSOT section 3): what breaks them was written by somebody who switched them off."""
+"""Rules that hold between entities (DERIVE-8): what breaks them was written by somebody who switched them off."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, RowMapping
 
-from db.connect import sql
+from interlock.db.connection import sql
 
 
 def broken(connection: Connection, *, limit: int) -> Sequence[RowMapping]:

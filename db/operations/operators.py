@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, insert, or_, select, update
 
-from db.run import among
-from db.tables import operators
+from interlock.db.schema import in_schema
+from interlock.db.statements import among
+from interlock.db.tables.core import operators
 
 
 def among_them(connection: Connection, names: Iterable[str]) -> frozenset[str]:
@@ -45,7 +46,7 @@ def revoke(connection: Connection, name: str, *, by: str) -> int:
 
 def lock(connection: Connection) -> None:
     """Be the only one to change who is an operator until this transaction ends."""
-    connection.exec_driver_sql("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
+    connection.exec_driver_sql(in_schema("LOCK TABLE interlock.operators IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def _stands() -> ColumnElement[bool]:

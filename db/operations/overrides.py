@@ -1,6 +1,6 @@
 """What overrides read of a run, and what they change of it beside states: who waits for what, and the counts of that.
 
-Everything here needs the run's lock and every lane's: nobody moves, nobody counts meanwhile.
+Everything here needs the run's lock and every partition's: nobody moves, nobody counts meanwhile.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,11 +9,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from db import scheduling
-from db.connect import sql
-from db.tables import instances
-from db.typed_tables import tasks, test_gates, workstreams
-from workflows.orchestration import owed
+from interlock.db.connection import sql
+from interlock.db.orchestration import scheduling
+from interlock.db.tables import tasks, test_gates, workstreams
+from interlock.db.tables.core import instances
+from interlock.workflows.scheduling import next_trigger
 
 
 def task(connection: Connection, task_id: UUID) -> RowMapping | None:
@@ -46,7 +46,7 @@ def waive_task(connection: Connection, task_id: UUID, *, waited: bool) -> list[s
     found = connection.exec_driver_sql(sql("waive_task"), {"task": task_id, "waited": waited}).all()
     gates = [row.id for row in found if not row.waited]
     idle = connection.exec_driver_sql(sql("waive_idle_gates"), {"gates": gates}).all()
-    waiting = [row.name for row in found if row.waited and row.state not in owed.ENDED["task"]]
+    waiting = [row.name for row in found if row.waited and row.state not in next_trigger.ENDED["task"]]
     return waiting + sorted({f"test_gate/{row.name}" for row in idle})
 
 
@@ -105,10 +105,10 @@ def _lose_gates(connection: Connection, run_id: UUID) -> None:
     failed = scheduling.facts(connection, "test_gate", ids(gates.where(test_gates.c.state == "FAILED")))
     scheduling.lose_gates(
         connection,
-        failed=[gate["id"] for gate in failed if owed.gate(gate) is None],
+        failed=[gate["id"] for gate in failed if next_trigger.gate(gate) is None],
         ended=ids(
             select(workstreams.c.ws_id).where(
-                workstreams.c.run_id == run_id, workstreams.c.state.in_(owed.ENDED["workstream"])
+                workstreams.c.run_id == run_id, workstreams.c.state.in_(next_trigger.ENDED["workstream"])
             )
         ),
         worked=(),

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, func, select
 
-from db.connect import sql
-from db.run import Rows, as_json
-from db.tables import stuck_entities
+from interlock.db.connection import sql
+from interlock.db.schema import in_schema
+from interlock.db.statements import Rows, as_json
+from interlock.db.tables.core import stuck_entities
 
 # Where an instance may stand for ever: it is at rest, not stuck. Workers are judged by their heartbeats.
 REST = (
@@ -27,7 +28,7 @@ REST = (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """After how many seconds who counts as stuck (SSOT 5.1.1, ruling 7); None: never.
+    """After how many seconds who counts as stuck (RECOVER-1, RECOVER-3); None: never.
 
     Attributes:
         task: running tasks.
@@ -104,8 +105,10 @@ def groups(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapp
 def silences(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
     """(worker_id, name, seconds) of workers: how long they have not been heard of."""
     rows = connection.exec_driver_sql(
-        "SELECT worker_id, name, extract(epoch FROM now() - last_heartbeat)::double precision AS seconds"
-        " FROM workers WHERE worker_id = ANY(%(ids)s)",
+        in_schema(
+            "SELECT worker_id, name, extract(epoch FROM now() - last_heartbeat)::double precision AS seconds"
+            " FROM interlock.workers WHERE worker_id = ANY(%(ids)s)"
+        ),
         {"ids": list(ids)},
     ).mappings()
     return {row["worker_id"]: row for row in rows}

@@ -1,4 +1,4 @@
-"""Circuit breakers: their counts and trials, one row a tool, shared by all who call it (SSOT 2.4).
+"""Circuit breakers: their counts and trials, one row a tool, shared by all who call it (docs/spec/breaker.md).
 
 States are the engine's; here is only what leads to a trigger. The count that reaches a threshold and the request of the
 trigger are written in one transaction, so that neither is ever without the other.
@@ -12,11 +12,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, RowMapping, func, select, update
 
-from db.connect import sql
-from db.run import among
-from db.statement import first_row
-from db.tables import requests
-from db.typed_tables import circuit_breakers
+from interlock.db.connection import sql
+from interlock.db.fast_path import first_row
+from interlock.db.statements import among
+from interlock.db.tables import circuit_breakers
+from interlock.db.tables.core import requests
 
 
 @dataclass(frozen=True, slots=True)

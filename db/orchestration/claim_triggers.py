@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db.run import Rows
+from interlock.db.statements import Rows
 
 
 def start_id(token: int) -> str:
@@ -28,13 +28,13 @@ def claimed(task: RowMapping) -> Rows:
             "worker_started",
             by=task["worker"],
             version=task["version"],
-            says=who | {"capabilities": task["capabilities"]},
+            metadata=who | {"capabilities": task["capabilities"]},
         )
     ]
     if task["full"]:
-        says = {"task_id": str(task["task_id"]), "required_capabilities": task["required_capabilities"]}
+        metadata = {"task_id": str(task["task_id"]), "required_capabilities": task["required_capabilities"]}
         rows.append(
-            request(f"claim:{task['token']}:full", task["worker_id"], "task_assigned", by="crew", says=says),
+            request(f"claim:{task['token']}:full", task["worker_id"], "task_assigned", by="crew", metadata=metadata),
         )
     return rows
 
@@ -45,10 +45,10 @@ def freed(ended: RowMapping) -> Rows:
     Args:
         ended: what `crew.end` returned.
     """
-    says = {"task_id": str(ended["task_id"])}
+    metadata = {"task_id": str(ended["task_id"])}
     triggers = ("task_completed",) * ended["was_full"] + ("shutdown_requested",) * ended["drained"]
     return [
-        request(f"claim:{ended['token']}:{trigger}", ended["worker_id"], trigger, by="crew", says=says)
+        request(f"claim:{ended['token']}:{trigger}", ended["worker_id"], trigger, by="crew", metadata=metadata)
         for trigger in triggers
     ]
 
@@ -58,13 +58,13 @@ def report_id(token: int) -> str:
     return f"claim:{token}:report"
 
 
-def report(ended: RowMapping, trigger: str, says: Mapping[str, Any]) -> dict[str, Any]:
+def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The request that tells how a task ended.
 
     Args:
         ended: what `crew.end` returned; the task must be running, so that what overtakes the report supersedes it.
         trigger: `execution_completed`, `execution_failed` or `timeout_exceeded`.
-        says: exit_code, error, duration_seconds, stdout, stderr.
+        metadata: exit_code, error, duration_seconds, stdout, stderr.
     """
     who = {"worker_id": str(ended["worker_id"]), "worker": ended["worker"], "claim": ended["token"]}
     return request(
@@ -73,7 +73,7 @@ def report(ended: RowMapping, trigger: str, says: Mapping[str, Any]) -> dict[str
         trigger,
         by=ended["worker"],
         version=ended["version"],
-        says=who | dict(says),
+        metadata=who | dict(metadata),
     )
 
 
@@ -84,9 +84,9 @@ def given_back(task: RowMapping, reason: str) -> dict[str, Any]:
         task: what `crew.held` or `crew.end` returned of it.
         reason: why, for its history.
     """
-    # A start that is accepted but not yet applied comes first, on the same lane; then this is about the version after.
+    # A start that is accepted but not yet applied comes first; this trigger is then for the version after it.
     version = task["version"] + (task["current_state"] == "queued")
-    says = {
+    metadata = {
         "worker_id": str(task["worker_id"]),
         "worker": task["worker"],
         "claim": task["token"],
@@ -95,7 +95,7 @@ def given_back(task: RowMapping, reason: str) -> dict[str, Any]:
         "exit_code": None,
     }
     request_id = f"claim:{task['token']}:given_back:{version}"
-    return request(request_id, task["task_id"], "execution_failed", by="crew", version=version, says=says)
+    return request(request_id, task["task_id"], "execution_failed", by="crew", version=version, metadata=metadata)
 
 
 def request(
@@ -105,7 +105,7 @@ def request(
     *,
     by: str,
     version: int | None = None,
-    says: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A row for `requests.accept`; `version` binds it to where the instance stands."""
     return {
@@ -116,5 +116,5 @@ def request(
         "triggered_by": by,
         "origin": "follow_up",
         "bound_version": version,
-        "metadata": says or {},
+        "metadata": metadata or {},
     }

@@ -5,9 +5,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, literal, select
 
-from db import crew_requests, requests
-from db.connect import sql
-from db.typed_tables import task_claims, workers
+from interlock.db.connection import sql
+from interlock.db.core import requests
+from interlock.db.orchestration import claim_triggers
+from interlock.db.tables import task_claims, workers
 
 TRIES = 16  # each further one means that another worker's commit came between; then the queue is busy enough
 
@@ -17,12 +18,12 @@ def claim(connection: Connection, worker_id: UUID) -> RowMapping | None:
 
     Args:
         connection: the claim's transaction; what it leads to (`crew_requests.claimed`) is accepted in the same one.
-        worker_id: whose capabilities, affinity and load decide (SSOT 1.5.6).
+        worker_id: whose capabilities, affinity and load decide (WORKER-3).
 
     Returns:
-        token, task_id, run_id, workstream_id, entity_id, project_id, kind, version, context, timeout_sec, retry_count,
-        required_capabilities; worker_id, worker (its name), capabilities, and `full`: it can take no more. None where
-        the worker may not take anything, or nothing fits.
+        token, task_id, run_id, workstream_id, entity_id, project_id, kind, version, context, command,
+        timeout_sec, retry_count, required_capabilities; worker_id, worker (its name), capabilities, and `full`: it can
+        take no more. None where the worker may not take anything, or nothing fits.
     """
     if not _lock(connection, worker_id):
         return None
@@ -69,7 +70,7 @@ def is_held(connection: Connection, token: int) -> bool:
 
 def is_reported(connection: Connection, worker_id: UUID, token: int) -> bool:
     """Was this worker's report under this token taken before? Then saying it again is harmless."""
-    request_id = crew_requests.report_id(token)
+    request_id = claim_triggers.report_id(token)
     known = task_of(connection, worker_id, token) is not None
     return known and request_id in requests.by_ids(connection, [request_id])
 

@@ -1,4 +1,4 @@
-"""Supervised workers and jobs (MVP, seed 002): their rows, who holds whom, and what workers hold."""
+"""Supervised workers and jobs (docs/spec/supervision.md): their rows, who holds whom, and what workers hold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,13 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, Select, case, cast, func, select, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
-from db.connect import sql
-from db.tables import instances, links
-from db.tables import transitions as history
-from db.typed_tables import jobs, supervised_workers
+from interlock.db.connection import sql
+from interlock.db.schema import lock_number
+from interlock.db.tables import jobs, supervised_workers
+from interlock.db.tables.core import instances, links
+from interlock.db.tables.core import transitions as history
 
-POOL_LOCK = 0x1E72  # the advisory locks' namespace: who gives out the workers of a project
+POOL_LOCK = lock_number(0x1E72)  # the advisory locks' namespace: who gives out the workers of a project
 
 # What a worker holds is what its history told last; one that has ended holds nothing.
 _resources = case(
@@ -69,8 +70,8 @@ def tree(connection: Connection, job_id: UUID) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(sql("job_tree"), {"id": job_id}).mappings().all()
 
 
-def lanes_following(connection: Connection, job_id: UUID) -> Sequence[int]:
-    """The lanes of a job's workers and descendants that have been told something and not moved yet."""
+def partitions_following(connection: Connection, job_id: UUID) -> Sequence[int]:
+    """The partitions of a job's workers and descendants that have been told something and not moved yet."""
     return connection.exec_driver_sql(sql("job_followers"), {"id": job_id}).scalars().all()
 
 

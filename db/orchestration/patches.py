@@ -5,12 +5,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select
 
-from db import instances as named
-from db.connect import sql
-from db.run import among
-from db.tables import instances
-from db.typed_tables import patch_ledger_entries as entries
-from workflows.errors import BadInput, UnknownInstance
+from interlock.db.connection import sql
+from interlock.db.core import instances as named
+from interlock.db.statements import among
+from interlock.db.tables import patch_ledger_entries as entries
+from interlock.db.tables.core import instances
+from interlock.workflows.errors import BadInput, UnknownInstance
 
 OVER = ("quarantined", "dropped", "rolled_back")  # nothing more comes of an entry that is in one of these
 
@@ -49,7 +49,7 @@ def find(connection: Connection, ref: str) -> RowMapping:
     found = named.find(connection, ref)
     if found["workflow_type"] != "patch_ledger":
         name = f"{found['workflow_type']}/{found['entity_id']}"
-        raise BadInput(f"{name} is no patch; `interlock patch list` shows those there are")
+        raise BadInput(f"{name} is not a patch; `interlock patch list` shows those that exist")
     return entry(connection, found["id"])
 
 

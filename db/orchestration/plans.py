@@ -1,19 +1,17 @@
 """Plans as they were submitted, the texts of their patches, and the runs that carry them out."""
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, Select, insert, or_, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
-from db.tables import instances
-from db.typed_tables import patches, plans, runs, tasks, workstreams
-from workflows.errors import AmbiguousInstance, UnknownInstance
-
-UNKEPT = re.compile("[\x00\ud800-\udfff]")  # no text of PostgreSQL's, so nobody's name
+from interlock.db.core.instances import as_uuid
+from interlock.db.tables import commands, patches, plans, runs, tasks, workstreams
+from interlock.db.tables.core import instances
+from interlock.workflows.errors import AmbiguousInstance, UnknownInstance
+from interlock.workflows.input.names import UNKEPT
 
 
 def keep(connection: Connection, run_id: UUID, *, body: Mapping[str, Any], directory: str) -> None:
@@ -34,7 +32,7 @@ def of_run(connection: Connection, run_id: UUID) -> RowMapping | None:
 
 
 def find_run(connection: Connection, ref: str) -> RowMapping:
-    """The instance of the run that a REF names: its name, `run/NAME` or its UUID.
+    """The instance of the run that a REF names: its name, `run/NAME` or its UUID, whatever others are called.
 
     Raises:
         UnknownInstance: no run answers to it.
@@ -42,18 +40,19 @@ def find_run(connection: Connection, ref: str) -> RowMapping:
     """
     found = [] if UNKEPT.search(ref) else connection.execute(_named(ref)).mappings().all()
     if not found:
-        raise UnknownInstance(f"no run answers to {ref!r}. `interlock runs` lists them.")
-    if len(found) > 1:
+        raise UnknownInstance(f"there is no run {ref!r}. `interlock runs` lists those that exist.")
+    if len(found) > 1 and found[0]["id"] != as_uuid(ref):
         ids = ", ".join(str(row["id"]) for row in found)
-        raise AmbiguousInstance(f"{ref!r} names runs of several projects: {ids}. Say the UUID.")
+        raise AmbiguousInstance(f"{ref!r} names runs of several projects: {ids}. Use the UUID.")
     return found[0]
 
 
 def _named(ref: str) -> Select[Any]:
-    names = [instances.c.entity_id == ref.removeprefix("run/")]
-    with suppress(ValueError):
-        names.append(instances.c.id == UUID(ref))
-    return select(instances).where(instances.c.workflow_type == "run", or_(*names)).limit(6)
+    query = select(instances).where(instances.c.workflow_type == "run").limit(6)
+    name = instances.c.entity_id == ref.removeprefix("run/")
+    if (id_ := as_uuid(ref)) is None:
+        return query.where(name)
+    return query.where(or_(name, instances.c.id == id_)).order_by((instances.c.id == id_).desc())
 
 
 def newest_runs(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
@@ -95,10 +94,9 @@ def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
     """`id`, `name` (in full) and `patch_id` (or None) of a run's tasks."""
     said = instances.c.context
     query = (
-        select(
-            tasks.c.task_id.label("id"), said["name"].astext.label("name"), said["patch_id"].astext.label("patch_id")
-        )
+        select(tasks.c.task_id.label("id"), said["name"].astext.label("name"), commands.c.patch_id)
         .join(instances, instances.c.id == tasks.c.task_id)
+        .outerjoin(commands, commands.c.workflow_id == tasks.c.task_id)
         .join(workstreams, workstreams.c.ws_id == tasks.c.workstream_id)
         .where(workstreams.c.run_id == run_id)
     )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db.connect import sql
+from interlock.db.connection import sql
 
 PARTS = {
     "workstream": "tree_workstreams",

@@ -6,10 +6,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db.connect import sql
-from db.run import Rows, execute, returning
+from interlock.db.connection import sql
+from interlock.db.schema import in_schema, lock_number
+from interlock.db.statements import Rows, execute, returning
 
-RUN_LOCK = 0x1E72  # the advisory locks' namespace
+RUN_LOCK = lock_number(0x1E72)  # the advisory locks' namespace
 
 RECOUNT_BORN = {"tasks": "recount_born_tasks", "workstreams": "recount_born_workstreams"}
 FACTS = {
@@ -96,7 +97,9 @@ def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
 
 def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:
     """The gates that a gate depends on now."""
-    query = "SELECT target_id FROM workflow_links WHERE source_id = %s AND role = 'depends_on' ORDER BY target_id"
+    query = in_schema(
+        "SELECT target_id FROM interlock.workflow_links WHERE source_id = %s AND role = 'depends_on' ORDER BY target_id"
+    )
     return [str(row.target_id) for row in connection.exec_driver_sql(query, (gate_id,))]
 
 
@@ -125,5 +128,5 @@ def run_facts(connection: Connection, run_id: UUID) -> dict[str, Any] | None:
 
 def runs_signalled(connection: Connection, *, limit: int) -> list[UUID]:
     """Runs with signals that no pass has taken, for the sweep."""
-    query = "SELECT run_id FROM run_signals GROUP BY run_id ORDER BY min(id) LIMIT %s"
+    query = in_schema("SELECT run_id FROM interlock.run_signals GROUP BY run_id ORDER BY min(id) LIMIT %s")
     return [row.run_id for row in connection.exec_driver_sql(query, (limit,))]

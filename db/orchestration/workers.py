@@ -5,10 +5,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, String, cast, func, or_, select, update
 
-from db.connect import sql
-from db.run import among
-from db.tables import instances
-from db.typed_tables import workers
+from interlock.db.connection import sql
+from interlock.db.statements import among
+from interlock.db.tables import workers
+from interlock.db.tables.core import instances
 
 
 def heartbeat(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
@@ -21,7 +21,7 @@ def heartbeat(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[Ro
 
 
 def heartbeat_uet(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """As `heartbeat`, for workers of the execution engine (SSOT 2.1); one that is TERMINATED is left out."""
+    """As `heartbeat`, for workers of the execution engine (UET-1); one that is TERMINATED is left out."""
     given = {"ids": list(worker_ids)}
     return connection.exec_driver_sql(sql("heartbeat_uet"), given).mappings().all()
 
@@ -31,7 +31,7 @@ def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float
 
     Args:
         connection: the sweep's transaction.
-        silent_seconds: a busy worker silent for longer is unresponsive (SSOT 1.5.6).
+        silent_seconds: a busy worker silent for longer is unresponsive (WORKER-7).
         gone_seconds: an unresponsive or idle one silent for longer is shut down.
         limit: at most so many.
 
@@ -43,7 +43,7 @@ def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float
 
 
 def silent_uet(connection: Connection, *, silent_seconds: float, limit: int) -> Sequence[RowMapping]:
-    """Lock workers of the execution engine that are silent for longer (SSOT 2.1.3), at most `limit`; as `silent`."""
+    """Lock workers of the execution engine that are silent for longer (UET-2), at most `limit`; as `silent`."""
     given = {"silent_seconds": silent_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("silent_uet_workers"), given).mappings().all()
 
@@ -112,17 +112,12 @@ def called(connection: Connection, name: str) -> RowMapping | None:
 
     Args:
         connection: any.
-        name: as it registered, or the UUID of one of its lives as text.
+        name: as it registered, or the UUID of one of its lives as text, which goes before others' names.
     """
+    by_id = cast(workers.c.worker_id, String) == name
     query = (
         select(workers)
-        .where(
-            or_(
-                func.split_part(workers.c.name, "#", 1) == name,
-                workers.c.name == name,
-                cast(workers.c.worker_id, String) == name,
-            )
-        )
-        .order_by(workers.c.created_at.desc(), workers.c.worker_id.desc())
+        .where(or_(func.split_part(workers.c.name, "#", 1) == name, workers.c.name == name, by_id))
+        .order_by(by_id.desc(), workers.c.created_at.desc(), workers.c.worker_id.desc())
     )
     return connection.execute(query.limit(1)).mappings().first()

@@ -4,8 +4,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db.connect import sql
-from workflows.errors import UnknownInstance
+from interlock.db.connection import sql
+from interlock.db.schema import in_schema
+from interlock.workflows.errors import UnknownInstance
 
 
 def of_workstream(connection: Connection, workstream_id: UUID) -> RowMapping:
@@ -20,9 +21,16 @@ def of_workstream(connection: Connection, workstream_id: UUID) -> RowMapping:
     return found
 
 
+def of_gate(connection: Connection, gate_id: UUID) -> UUID | None:
+    """The workstream of a gate, if it has one."""
+    query = in_schema("SELECT workstream_id FROM interlock.test_gates WHERE gate_id = %s")
+    found: UUID | None = connection.exec_driver_sql(query, (gate_id,)).scalar_one()
+    return found
+
+
 def state(connection: Connection, workstream_id: UUID) -> str:
     """In which state a workstream is."""
-    query = "SELECT state FROM workstreams WHERE ws_id = %s"
+    query = in_schema("SELECT state FROM interlock.workstreams WHERE ws_id = %s")
     return str(connection.exec_driver_sql(query, (workstream_id,)).scalar_one())
 
 

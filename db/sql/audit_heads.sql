@@ -1,10 +1,10 @@
 -- What anchors saw and history no longer tells: the event is gone, or is another one.
 SELECT h.workflow_id, h.seq, h.number, t.hash IS NULL AS gone
-  FROM anchor_heads h
-  LEFT JOIN every_transition t ON t.workflow_id = h.workflow_id AND t.seq = h.seq
+  FROM interlock.anchor_heads h
+  LEFT JOIN interlock.every_transition t ON t.workflow_id = h.workflow_id AND t.seq = h.seq
  WHERE h.seq > 0 AND t.hash IS DISTINCT FROM h.hash
 UNION ALL
 SELECT h.workflow_id, h.seq, h.number, i.id IS NULL
-  FROM anchor_heads h
-  LEFT JOIN every_birth i ON i.id = h.workflow_id
+  FROM interlock.anchor_heads h
+  LEFT JOIN interlock.every_birth i ON i.id = h.workflow_id
  WHERE h.seq = 0 AND (i.id IS NULL OR i.hash <> h.hash)

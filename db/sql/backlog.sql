@@ -1,17 +1,19 @@
 -- What an operator asks first: how much waits, since when, what is dead.
-SELECT (SELECT count(*) FROM trigger_requests WHERE status = 'pending') AS pending,
+SELECT (SELECT count(*) FROM interlock.trigger_requests WHERE status = 'pending') AS pending,
        (SELECT extract(epoch FROM now() - min(GREATEST(accepted_at, not_before)))
-          FROM trigger_requests WHERE status = 'pending') AS oldest_pending_seconds,
+          FROM interlock.trigger_requests WHERE status = 'pending') AS oldest_pending_seconds,
        (SELECT extract(epoch FROM now() - min(not_before))
-          FROM trigger_requests WHERE status = 'scheduled' AND not_before <= now()) AS oldest_overdue_seconds,
-       (SELECT count(*) FROM trigger_requests WHERE status = 'scheduled' AND attempts > 0) AS retrying,
-       (SELECT count(*) FROM trigger_requests WHERE status = 'waiting') AS waiting,
-       (SELECT count(*) FROM trigger_requests WHERE status = 'dead') AS dead,
-       (SELECT count(*) FROM effects WHERE status = 'dead') AS dead_effects,
-       (SELECT count(*) FROM effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
+          FROM interlock.trigger_requests WHERE status = 'scheduled' AND not_before <= now()) AS oldest_overdue_seconds,
+       (SELECT count(*) FROM interlock.trigger_requests WHERE status = 'scheduled' AND attempts > 0) AS retrying,
+       (SELECT count(*) FROM interlock.trigger_requests WHERE status = 'waiting') AS waiting,
+       -- What an operator settled (`quarantine request` of a dead one) is nobody's work any more.
+       (SELECT count(*) FROM interlock.trigger_requests
+         WHERE status = 'dead' AND result->>'was' IS DISTINCT FROM 'dead') AS dead,
+       (SELECT count(*) FROM interlock.effects WHERE status = 'dead') AS dead_effects,
+       (SELECT count(*) FROM interlock.effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
        -- Due, and nobody is at any of its kind: gates have a node of their own.
        (SELECT extract(epoch FROM now() - min(e.not_before))
-          FROM effects e
+          FROM interlock.effects e
          WHERE e.status = 'pending' AND e.not_before <= now()
-           AND NOT EXISTS (SELECT FROM effects l WHERE l.status = 'leased' AND l.lease_until > now()
+           AND NOT EXISTS (SELECT FROM interlock.effects l WHERE l.status = 'leased' AND l.lease_until > now()
                               AND (l.name = 'run_gate') = (e.name = 'run_gate'))) AS oldest_untaken_effect_seconds

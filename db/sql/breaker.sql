@@ -10,5 +10,5 @@ SELECT b.breaker_id, b.project_id, b.tool_id, b.state, i.version, b.failure_thre
            WHEN 'CLOSED' THEN b.failure_count >= b.failure_threshold
            WHEN 'OPEN' THEN b.opened_at + make_interval(secs => b.cooldown_seconds) <= now()
            ELSE b.trial_token IS NOT NULL AND b.trial_until IS NULL END AS owed
-  FROM circuit_breakers b JOIN workflow_instances i ON i.id = b.breaker_id
+  FROM interlock.circuit_breakers b JOIN interlock.workflow_instances i ON i.id = b.breaker_id
  WHERE b.project_id = %(project_id)s AND b.tool_id = %(tool_id)s

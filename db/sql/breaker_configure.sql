@@ -2,7 +2,7 @@
 -- that is open gets the new cooldown from its opening on. Failures already counted never reach a lower threshold by
 -- themselves: the next one does. Nothing is written where nothing differs.
 WITH changed AS (
-    UPDATE circuit_breakers b
+    UPDATE interlock.circuit_breakers b
        SET failure_threshold = %(failure_threshold)s, cooldown_seconds = %(cooldown_seconds)s,
            success_threshold = %(success_threshold)s,
            failure_count = CASE WHEN b.state = 'CLOSED' AND b.failure_count < b.failure_threshold
@@ -12,12 +12,12 @@ WITH changed AS (
            IS DISTINCT FROM (%(failure_threshold)s, %(cooldown_seconds)s, %(success_threshold)s)
     RETURNING b.*
 ), known AS (
-    UPDATE workflow_instances i
+    UPDATE interlock.workflow_instances i
        SET context = i.context || jsonb_build_object('failure_threshold', c.failure_threshold,
                'cooldown_seconds', c.cooldown_seconds, 'success_threshold', c.success_threshold)
       FROM changed c WHERE i.id = c.breaker_id
 ), timed AS (
-    UPDATE trigger_requests r SET not_before = c.opened_at + make_interval(secs => c.cooldown_seconds)
+    UPDATE interlock.trigger_requests r SET not_before = c.opened_at + make_interval(secs => c.cooldown_seconds)
       FROM changed c
      WHERE c.state = 'OPEN' AND r.workflow_id = c.breaker_id AND r.trigger = 'cooldown_expires'
        AND r.status = 'scheduled'

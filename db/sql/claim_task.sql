@@ -6,42 +6,42 @@
 -- the caller asks again.
 WITH me AS MATERIALIZED (
     SELECT worker_id, capabilities, ARRAY[split_part(name, '#', 1), worker_type::text] AS called,
-           interlock_texts(affinity->'workstreams') AS drawn_to
-      FROM workers
+           interlock.texts(affinity->'workstreams') AS drawn_to
+      FROM interlock.workers
      WHERE worker_id = %(worker_id)s AND state = 'idle' AND NOT draining AND current_load < max_concurrent_tasks
 ), fair AS MATERIALIZED (
     SELECT r.run_id
-      FROM runs r, me
+      FROM interlock.runs r, me
      WHERE r.state = 'running'
      ORDER BY r.priority DESC,
-              (SELECT count(*) FROM task_claims c WHERE c.run_id = r.run_id AND c.ended_at IS NULL),
+              (SELECT count(*) FROM interlock.task_claims c WHERE c.run_id = r.run_id AND c.ended_at IS NULL),
               r.started_at, r.run_id
 ), found AS MATERIALIZED (
     SELECT first.task_id, first.run_id, first.worker_id
       FROM fair
      CROSS JOIN LATERAL (
             SELECT t.task_id, t.run_id, me.worker_id
-              FROM tasks t, me
+              FROM interlock.tasks t, me
              WHERE t.run_id = fair.run_id AND t.state = 'queued'
                AND CASE WHEN NOT t.required_capabilities <@ me.capabilities THEN false
                         WHEN CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END
                              <> ALL (me.capabilities) THEN false
-                        WHEN (SELECT count(*) FROM task_claims c
+                        WHEN (SELECT count(*) FROM interlock.task_claims c
                                WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) > 0
                              THEN false
                         WHEN NOT (SELECT w.state IN ('ready', 'executing')
                                      AND CASE t.affinity WHEN '{}' THEN w.affinity = '{}' OR w.affinity && me.called
                                                          ELSE t.affinity && me.called END
-                                    FROM workstreams w WHERE w.ws_id = t.workstream_id) THEN false
+                                    FROM interlock.workstreams w WHERE w.ws_id = t.workstream_id) THEN false
                         ELSE me.drawn_to = '{}' OR t.workstream_id::text = ANY (me.drawn_to)
                              OR (SELECT ARRAY[i.entity_id::text, i.context->>'name'] && me.drawn_to
-                                   FROM workflow_instances i WHERE i.id = t.workstream_id) END
+                                   FROM interlock.workflow_instances i WHERE i.id = t.workstream_id) END
              ORDER BY t.priority DESC, t.task_id
              LIMIT 1
                FOR NO KEY UPDATE OF t SKIP LOCKED) first
      LIMIT 1
 ), claimed AS (
-    INSERT INTO task_claims (task_id, run_id, worker_id)
+    INSERT INTO interlock.task_claims (task_id, run_id, worker_id)
     SELECT task_id, run_id, worker_id FROM found
         ON CONFLICT (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL DO NOTHING
     RETURNING token, task_id

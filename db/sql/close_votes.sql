@@ -1,5 +1,5 @@
 -- A vote was decided: those held for the same trigger were part of it, those held for another are superseded.
-UPDATE trigger_requests r
+UPDATE interlock.trigger_requests r
    SET status = CASE WHEN r.trigger = s.trigger THEN 'applied' ELSE 'superseded' END,
        result = s.result,
        finished_at = now()

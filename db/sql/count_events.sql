@@ -4,9 +4,9 @@
 WITH batch AS MATERIALIZED (
     SELECT t.workflow_type, t.from_state, t.to_state, t.metadata->>'operator' AS operator, t.xid, t.position,
            GREATEST(extract(epoch FROM t.created_at - COALESCE(earlier.created_at, i.created_at)), 0)::float8 AS seconds
-      FROM workflow_transitions t
-      LEFT JOIN workflow_transitions earlier ON earlier.workflow_id = t.workflow_id AND earlier.seq = t.seq - 1
-      LEFT JOIN workflow_instances i ON i.id = t.workflow_id AND t.seq = 1
+      FROM interlock.workflow_transitions t
+      LEFT JOIN interlock.workflow_transitions earlier ON earlier.workflow_id = t.workflow_id AND earlier.seq = t.seq - 1
+      LEFT JOIN interlock.workflow_instances i ON i.id = t.workflow_id AND t.seq = 1
      WHERE t.id = ANY (%(ids)s::uuid[])
        AND (t.trigger <> 'definition.migrate' OR t.from_state <> t.to_state)  -- another version of the same state is no move
 ), spent AS (
@@ -30,10 +30,10 @@ WITH batch AS MATERIALIZED (
     SELECT 'manual_state_overrides_total', ARRAY[workflow_type, operator], count(*)
       FROM batch b
      WHERE operator IS NOT NULL
-       AND NOT EXISTS (SELECT FROM workflow_transitions t
+       AND NOT EXISTS (SELECT FROM interlock.workflow_transitions t
                         WHERE t.xid = b.xid AND t.position < b.position AND t.metadata->>'operator' IS NOT NULL)
      GROUP BY 2
 )
-INSERT INTO metric_values AS kept (name, labels, value)
+INSERT INTO interlock.metric_values AS kept (name, labels, value)
 SELECT name, labels, value FROM counted
     ON CONFLICT (name, labels) DO UPDATE SET value = kept.value + EXCLUDED.value

@@ -1,5 +1,5 @@
 -- Count tasks and patches of workstreams: each row is what changed, by state.
-UPDATE workstream_counts c
+UPDATE interlock.workstream_counts c
    SET pending = c.pending + d.pending, queued = c.queued + d.queued, running = c.running + d.running,
        validating = c.validating + d.validating, completed = c.completed + d.completed, failed = c.failed + d.failed,
        retrying = c.retrying + d.retrying, cancelled = c.cancelled + d.cancelled, blocked = c.blocked + d.blocked,

@@ -1,5 +1,5 @@
 -- Count workstreams of runs: each row is what changed, by state.
-UPDATE run_counts c
+UPDATE interlock.run_counts c
    SET planned = c.planned + d.planned, ready = c.ready + d.ready, blocked = c.blocked + d.blocked,
        executing = c.executing + d.executing, validating = c.validating + d.validating, paused = c.paused + d.paused,
        completed = c.completed + d.completed, failed = c.failed + d.failed, cancelled = c.cancelled + d.cancelled,

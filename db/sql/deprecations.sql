@@ -1,17 +1,17 @@
 -- What is deprecated, how often it was used since, what lives under it now, and whether its version was removed.
 SELECT d.id, d.type, d.version, d.kind, d.name, d.deprecated_by, d.reason, d.guide, d.deprecated_at, d.remove_after,
        COALESCE(u.uses, 0)::bigint AS uses, u.last_used_at, r.removed_at, d.remove_after <= now() AS due,
-       (SELECT count(*) FROM workflow_instances i
-          JOIN definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
+       (SELECT count(*) FROM interlock.workflow_instances i
+          JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                                   AND s.state = i.current_state
          WHERE i.workflow_type = d.type AND i.definition_version = d.version AND NOT s.terminal
            AND CASE d.kind WHEN 'state' THEN i.current_state = d.name
-                           WHEN 'trigger' THEN EXISTS (SELECT FROM definition_transitions t
+                           WHEN 'trigger' THEN EXISTS (SELECT FROM interlock.definition_transitions t
                                                         WHERE t.type = d.type AND t.version = d.version
                                                           AND t.trigger = d.name AND t.source = i.current_state)
                            ELSE true END) AS live
-  FROM deprecations d
+  FROM interlock.deprecations d
   LEFT JOIN (SELECT deprecation_id, sum(uses) AS uses, max(last_used_at) AS last_used_at
-               FROM deprecation_uses GROUP BY deprecation_id) u ON u.deprecation_id = d.id
-  LEFT JOIN definition_removals r ON r.type = d.type AND r.version = d.version
+               FROM interlock.deprecation_uses GROUP BY deprecation_id) u ON u.deprecation_id = d.id
+  LEFT JOIN interlock.definition_removals r ON r.type = d.type AND r.version = d.version
  ORDER BY d.type, d.version, d.kind, d.name

@@ -1,5 +1,5 @@
 -- Intents to do something to the world, committed with the move that asks for it.
-INSERT INTO effects (id, workflow_id, version, name, payload, done_trigger, failed_trigger, exclusive,
+INSERT INTO interlock.effects (id, workflow_id, version, name, payload, done_trigger, failed_trigger, exclusive,
                      trace)
 SELECT e.id, e.workflow_id, e.version, e.name, COALESCE(e.payload, '{}'), e.done_trigger, e.failed_trigger, e.exclusive,
        e.trace

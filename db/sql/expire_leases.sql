@@ -1,9 +1,9 @@
 -- Leases that ran out: back to pending, or dead once the attempts are used up.
 WITH expired AS (
-    SELECT id FROM effects WHERE status = 'leased' AND lease_until <= now()
+    SELECT id FROM interlock.effects WHERE status = 'leased' AND lease_until <= now()
      ORDER BY lease_until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-UPDATE effects e
+UPDATE interlock.effects e
    SET status = CASE WHEN e.attempts >= %(max_attempts)s THEN 'dead' ELSE 'pending' END,
        lease_until = NULL, leased_by = NULL, error = 'lease expired: its worker went silent',
        finished_at = CASE WHEN e.attempts >= %(max_attempts)s THEN now() END

@@ -3,13 +3,13 @@
 WITH RECURSIVE found AS (
     SELECT g.gate_id AS id
       FROM unnest(%(born)s::uuid[]) AS born
-     CROSS JOIN LATERAL (SELECT target_id FROM workflow_links WHERE source_id = born AND role = 'gates' OFFSET 0) l
-      JOIN test_gates g ON g.gate_id = l.target_id AND g.lost AND g.state IN ('PENDING', 'BLOCKED')
+     CROSS JOIN LATERAL (SELECT target_id FROM interlock.workflow_links WHERE source_id = born AND role = 'gates' OFFSET 0) l
+      JOIN interlock.test_gates g ON g.gate_id = l.target_id AND g.lost AND g.state IN ('PENDING', 'BLOCKED')
     UNION
     SELECT g.gate_id
       FROM found
-      JOIN workflow_links l ON l.target_id = found.id AND l.role = 'depends_on'
-      JOIN test_gates g ON g.gate_id = l.source_id AND g.lost AND g.state IN ('PENDING', 'BLOCKED')
+      JOIN interlock.workflow_links l ON l.target_id = found.id AND l.role = 'depends_on'
+      JOIN interlock.test_gates g ON g.gate_id = l.source_id AND g.lost AND g.state IN ('PENDING', 'BLOCKED')
 )
-UPDATE test_gates g SET lost = false FROM found WHERE g.gate_id = found.id
+UPDATE interlock.test_gates g SET lost = false FROM found WHERE g.gate_id = found.id
 RETURNING g.gate_id AS id

@@ -1,12 +1,12 @@
 -- How many worker processes with room could take something now: of each set of capabilities and affinity, if a queued task
 -- fits it. A task with an affinity of its own fits the set if it is for somebody in it; see claim_task.
 WITH free AS MATERIALIZED (
-    SELECT capabilities, interlock_texts(affinity->'workstreams') AS drawn_to, count(*) AS hands,
+    SELECT capabilities, interlock.texts(affinity->'workstreams') AS drawn_to, count(*) AS hands,
            array_agg(split_part(name, '#', 1)) || array_agg(DISTINCT worker_type::text) AS called
-      FROM workers
+      FROM interlock.workers
      WHERE state = 'idle' AND NOT draining AND current_load < max_concurrent_tasks
        AND 'interlock:execute' = ANY (capabilities)
-       AND EXISTS (SELECT FROM tasks WHERE state = 'queued')  -- asked once: mostly there is none, and nothing is read
+       AND EXISTS (SELECT FROM interlock.tasks WHERE state = 'queued')  -- asked once: mostly there is none, and nothing is read
        AND last_heartbeat > now() - make_interval(secs => %(silent_seconds)s)
      GROUP BY capabilities, drawn_to
 )
@@ -15,15 +15,15 @@ SELECT COALESCE(sum(LEAST(f.hands, waiting.tasks)), 0)::integer
  CROSS JOIN LATERAL (
         SELECT count(*) AS tasks
           FROM (SELECT
-                  FROM runs r JOIN tasks t ON t.run_id = r.run_id AND t.state = 'queued'
+                  FROM interlock.runs r JOIN interlock.tasks t ON t.run_id = r.run_id AND t.state = 'queued'
                  WHERE r.state = 'running' AND t.kind <> 'agent' AND t.required_capabilities <@ f.capabilities
                    AND (SELECT w.state IN ('ready', 'executing')
                                AND CASE t.affinity WHEN '{}' THEN w.affinity = '{}' OR w.affinity && f.called
                                                    ELSE t.affinity && f.called END
-                          FROM workstreams w WHERE w.ws_id = t.workstream_id)
+                          FROM interlock.workstreams w WHERE w.ws_id = t.workstream_id)
                    AND (f.drawn_to = '{}' OR t.workstream_id::text = ANY (f.drawn_to)
                         OR (SELECT ARRAY[i.entity_id::text, i.context->>'name'] && f.drawn_to
-                              FROM workflow_instances i WHERE i.id = t.workstream_id))
-                   AND (SELECT count(*) FROM task_claims c
+                              FROM interlock.workflow_instances i WHERE i.id = t.workstream_id))
+                   AND (SELECT count(*) FROM interlock.task_claims c
                          WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) = 0
                  LIMIT %(limit)s) fitting) waiting

@@ -3,29 +3,29 @@ SELECT g.gate_id AS id, i.version, i.entity_id, g.state, g.moment, g.reruns_left
        r.state AS run_state, d.open AS dependencies_open, d.failed AS dependencies_failed,
        a.waiting AS dependents_waiting, j.waiting AS judged_waiting, j.ready AS judged_ready,
        j.unapplied AS judged_unapplied
-  FROM test_gates g
-  JOIN workflow_instances i ON i.id = g.gate_id
-  JOIN workstreams w ON w.ws_id = g.workstream_id
-  JOIN runs r ON r.run_id = g.run_id
+  FROM interlock.test_gates g
+  JOIN interlock.workflow_instances i ON i.id = g.gate_id
+  JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
+  JOIN interlock.runs r ON r.run_id = g.run_id
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE o.state <> 'PASSED') AS open,
                count(*) FILTER (WHERE o.state IN ('FAILED', 'BLOCKED')) AS failed
-          FROM workflow_links l JOIN test_gates o ON o.gate_id = l.target_id
+          FROM interlock.workflow_links l JOIN interlock.test_gates o ON o.gate_id = l.target_id
          WHERE l.source_id = g.gate_id AND l.role = 'depends_on') d ON true
   LEFT JOIN LATERAL (
         SELECT count(*) AS waiting
-          FROM workflow_links l
-          JOIN test_gates o ON o.gate_id = l.source_id
-          JOIN workstreams ow ON ow.ws_id = o.workstream_id
+          FROM interlock.workflow_links l
+          JOIN interlock.test_gates o ON o.gate_id = l.source_id
+          JOIN interlock.workstreams ow ON ow.ws_id = o.workstream_id
          WHERE l.target_id = g.gate_id AND l.role = 'depends_on' AND o.state = 'PENDING'
            AND ow.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')) a ON g.state = 'FAILED'
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE t.state IN ('pending', 'blocked', 'queued', 'running', 'retrying')) AS waiting,
                count(*) FILTER (WHERE t.state = 'validating') AS ready,
                count(*) FILTER (WHERE t.state = 'validating' AND EXISTS (
-                   SELECT FROM patch_ledger_entries p
+                   SELECT FROM interlock.patch_ledger_entries p
                     WHERE p.workstream_id = t.workstream_id AND p.task_id = t.task_id
                       AND p.state IN ('created', 'validated', 'queued', 'apply_failed'))) AS unapplied
-          FROM workflow_links l JOIN tasks t ON t.task_id = l.source_id
+          FROM interlock.workflow_links l JOIN interlock.tasks t ON t.task_id = l.source_id
          WHERE l.target_id = g.gate_id AND l.role = 'gates') j ON true
  WHERE g.gate_id = ANY(%(ids)s)

@@ -2,13 +2,13 @@
 WITH RECURSIVE tree AS (
     SELECT %(id)s::uuid AS id
     UNION ALL
-    SELECT j.id FROM jobs j JOIN tree t ON j.parent_job_id = t.id
+    SELECT j.id FROM interlock.jobs j JOIN tree t ON j.parent_job_id = t.id
 ), concerned AS (
     SELECT id FROM tree
     UNION
-    SELECT l.target_id FROM workflow_links l JOIN tree t ON l.source_id = t.id WHERE l.role = 'workers'
+    SELECT l.target_id FROM interlock.workflow_links l JOIN tree t ON l.source_id = t.id WHERE l.role = 'workers'
 )
-SELECT DISTINCT r.lane
-  FROM trigger_requests r JOIN concerned c ON c.id = r.workflow_id
+SELECT DISTINCT r.partition
+  FROM interlock.trigger_requests r JOIN concerned c ON c.id = r.workflow_id
  WHERE r.status = 'pending' AND r.origin = 'follow_up'
- ORDER BY r.lane
+ ORDER BY r.partition

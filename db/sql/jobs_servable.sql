@@ -2,12 +2,12 @@
 -- by `reserve`, one job after another.
 WITH idle AS (
     SELECT i.project_id, count(*) AS workers
-      FROM supervised_workers w JOIN workflow_instances i USING (id)
+      FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
      WHERE w.status = 'IDLE' GROUP BY i.project_id
 )
 SELECT j.id, i.version
-  FROM jobs j JOIN workflow_instances i USING (id) JOIN idle USING (project_id)
+  FROM interlock.jobs j JOIN interlock.workflow_instances i USING (id) JOIN idle USING (project_id)
  WHERE j.status = 'PENDING' AND j.worker_count <= idle.workers
-   AND NOT EXISTS (SELECT FROM trigger_requests r WHERE r.workflow_id = j.id AND r.status = 'pending')  -- asked already
+   AND NOT EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.workflow_id = j.id AND r.status = 'pending')  -- asked already
  ORDER BY j.created_at, j.id
  LIMIT %(limit)s

@@ -5,11 +5,11 @@ WITH seen AS MATERIALIZED (
         since timestamptz, reason text, command text)
 ), fresh AS MATERIALIZED (
     SELECT s.workflow_id FROM seen s
-     WHERE NOT EXISTS (SELECT FROM stuck_entities k WHERE k.workflow_id = s.workflow_id AND k.version = s.version)
+     WHERE NOT EXISTS (SELECT FROM interlock.stuck_entities k WHERE k.workflow_id = s.workflow_id AND k.version = s.version)
 ), gone AS (
-    DELETE FROM stuck_entities k WHERE k.workflow_id NOT IN (SELECT workflow_id FROM seen)
+    DELETE FROM interlock.stuck_entities k WHERE k.workflow_id NOT IN (SELECT workflow_id FROM seen)
 ), kept AS (
-    INSERT INTO stuck_entities (workflow_id, version, workflow_type, entity_id, project_id, state, since, reason, command)
+    INSERT INTO interlock.stuck_entities (workflow_id, version, workflow_type, entity_id, project_id, state, since, reason, command)
     SELECT workflow_id, version, workflow_type, entity_id, project_id, state, since, reason, command FROM seen
         ON CONFLICT (workflow_id) DO UPDATE
        SET version = EXCLUDED.version, state = EXCLUDED.state, since = EXCLUDED.since, reason = EXCLUDED.reason,

@@ -4,39 +4,40 @@ WITH limits (workflow_type, state, seconds) AS (
     SELECT * FROM jsonb_to_recordset(%(limits)s::jsonb) AS l (workflow_type text, state text, seconds double precision)
 ), standing AS (
     SELECT i.id
-      FROM workflow_instances i
-      JOIN definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
+      FROM interlock.workflow_instances i
+      JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                               AND s.state = i.current_state AND NOT s.terminal
       LEFT JOIN limits l ON l.workflow_type = i.workflow_type AND l.state = i.current_state
      WHERE i.updated_at <= (SELECT now() - make_interval(secs => %(least)s::double precision))
        AND i.updated_at <= now() - make_interval(
                secs => CASE WHEN l.state IS NULL THEN %(general)s::double precision ELSE l.seconds END)
 ), silent AS (
-    SELECT worker_id, last_heartbeat FROM workers
+    SELECT worker_id, last_heartbeat FROM interlock.workers
      WHERE state IN ('idle', 'busy', 'unresponsive')
        AND last_heartbeat < now() - make_interval(secs => %(silent)s::double precision)
 ), given_up AS (  -- nothing will move these again, however young
-    SELECT r.workflow_id, r.finished_at FROM trigger_requests r WHERE r.status = 'dead'
+    SELECT r.workflow_id, r.finished_at FROM interlock.trigger_requests r
+     WHERE r.status = 'dead' AND r.result->>'was' IS DISTINCT FROM 'dead'  -- no operator has settled it
     UNION ALL
-    SELECT e.workflow_id, e.finished_at FROM effects e WHERE e.status = 'dead' AND e.name <> 'notice' AND e.failed_trigger IS NULL
+    SELECT e.workflow_id, e.finished_at FROM interlock.effects e WHERE e.status = 'dead' AND e.name <> 'notice' AND e.failed_trigger IS NULL
 ), overdue AS (  -- nobody takes what is due: those who would are gone; what is bound to a state since left does not count
     SELECT d.workflow_id
       FROM (SELECT r.workflow_id, r.bound_version AS version, GREATEST(r.accepted_at, r.not_before) AS due_at
-              FROM trigger_requests r
+              FROM interlock.trigger_requests r
              WHERE r.status = 'pending'
-               AND NOT EXISTS (SELECT FROM trigger_requests b  -- it keeps its place behind one that is tried again
+               AND NOT EXISTS (SELECT FROM interlock.trigger_requests b  -- it keeps its place behind one that is tried again
                                 WHERE b.workflow_id = r.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
                                   AND b.not_before > now())
             UNION ALL
-            SELECT workflow_id, bound_version, not_before FROM trigger_requests WHERE status = 'scheduled'
+            SELECT workflow_id, bound_version, not_before FROM interlock.trigger_requests WHERE status = 'scheduled'
             UNION ALL
-            SELECT workflow_id, version, lease_until FROM effects WHERE status = 'leased' AND name <> 'notice'
+            SELECT workflow_id, version, lease_until FROM interlock.effects WHERE status = 'leased' AND name <> 'notice'
             UNION ALL
             SELECT e.workflow_id, e.version, e.not_before  -- gates have a node of their own
-              FROM effects e
+              FROM interlock.effects e
              WHERE e.status = 'pending' AND e.name <> 'notice'
-               AND NOT EXISTS (SELECT FROM effects l WHERE l.status = 'leased' AND (l.name = 'run_gate') = (e.name = 'run_gate'))) d
-      JOIN workflow_instances i ON i.id = d.workflow_id AND i.version = COALESCE(d.version, i.version)
+               AND NOT EXISTS (SELECT FROM interlock.effects l WHERE l.status = 'leased' AND (l.name = 'run_gate') = (e.name = 'run_gate'))) d
+      JOIN interlock.workflow_instances i ON i.id = d.workflow_id AND i.version = COALESCE(d.version, i.version)
      WHERE d.due_at < now() - make_interval(secs => %(due)s::double precision)
 )
 SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project_id, i.context,
@@ -44,10 +45,10 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
        count(*) OVER () AS total
   FROM (SELECT id FROM standing UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
         UNION SELECT workflow_id FROM overdue UNION SELECT unnest(%(unservable)s::uuid[])) found
-  JOIN workflow_instances i USING (id)
-  JOIN definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
+  JOIN interlock.workflow_instances i USING (id)
+  JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                           AND s.state = i.current_state AND NOT s.terminal
-  LEFT JOIN workflow_transitions t ON t.workflow_id = i.id AND t.seq = i.version
+  LEFT JOIN interlock.workflow_transitions t ON t.workflow_id = i.id AND t.seq = i.version
   LEFT JOIN silent ON silent.worker_id = i.id  -- it stands still since it was last heard of
  CROSS JOIN LATERAL (SELECT COALESCE(t.created_at, i.created_at) AS entered) e
  CROSS JOIN LATERAL (SELECT COALESCE(silent.last_heartbeat, e.entered) AS at) since

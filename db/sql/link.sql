@@ -1,12 +1,12 @@
 -- Link new instances to those their context names: by UUID, or by entity id within the project.
-INSERT INTO workflow_links (source_id, role, inverse, target_id)
+INSERT INTO interlock.workflow_links (source_id, role, inverse, target_id)
 SELECT n.source_id, n.role, n.inverse, i.id
   FROM json_to_recordset(%(rows)s::json) AS n (
            source_id uuid, role text, inverse text, project_id uuid, type text, target text, target_id uuid)
   CROSS JOIN LATERAL (
-        SELECT id FROM workflow_instances WHERE id = n.target_id AND workflow_type = n.type
+        SELECT id FROM interlock.workflow_instances WHERE id = n.target_id AND workflow_type = n.type
         UNION ALL
-        SELECT id FROM workflow_instances
+        SELECT id FROM interlock.workflow_instances
          WHERE n.target_id IS NULL
            AND project_id = n.project_id AND workflow_type = n.type AND entity_id = n.target) i
     ON CONFLICT DO NOTHING

@@ -4,27 +4,27 @@
 WITH RECURSIVE never AS (
     SELECT unnest(%(failed)s::uuid[]) AS id
     UNION
-    SELECT gate_id FROM test_gates WHERE workstream_id = ANY(%(ended)s::uuid[]) AND state IN ('PENDING', 'BLOCKED')
+    SELECT gate_id FROM interlock.test_gates WHERE workstream_id = ANY(%(ended)s::uuid[]) AND state IN ('PENDING', 'BLOCKED')
     UNION
-    SELECT g.gate_id FROM test_gates g JOIN workstreams w ON w.ws_id = g.workstream_id
+    SELECT g.gate_id FROM interlock.test_gates g JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
      WHERE g.gate_id = ANY(%(moved)s::uuid[]) AND g.state IN ('PENDING', 'BLOCKED')
        AND (w.state IN ('completed', 'failed', 'cancelled', 'skipped')
-            OR EXISTS (SELECT FROM workflow_links l JOIN test_gates o ON o.gate_id = l.target_id
+            OR EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.test_gates o ON o.gate_id = l.target_id
                         WHERE l.source_id = g.gate_id AND l.role = 'depends_on' AND o.lost))
     UNION
-    SELECT g.gate_id FROM test_gates g
+    SELECT g.gate_id FROM interlock.test_gates g
      WHERE g.gate_id IN (SELECT unnest(%(moved)s::uuid[])
                          UNION
-                         SELECT l.target_id FROM workflow_links l
+                         SELECT l.target_id FROM interlock.workflow_links l
                           WHERE l.source_id = ANY(%(worked)s::uuid[]) AND l.role = 'gates')
        AND g.moment = 'task' AND g.state IN ('PENDING', 'BLOCKED')
-       AND NOT EXISTS (SELECT FROM workflow_links l JOIN tasks t ON t.task_id = l.source_id
+       AND NOT EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.tasks t ON t.task_id = l.source_id
                         WHERE l.target_id = g.gate_id AND l.role = 'gates'
                           AND t.state NOT IN ('completed', 'failed', 'cancelled'))
 ), lost AS (
     SELECT id FROM never
     UNION
-    SELECT l.source_id FROM lost JOIN workflow_links l ON l.target_id = lost.id AND l.role = 'depends_on'
+    SELECT l.source_id FROM lost JOIN interlock.workflow_links l ON l.target_id = lost.id AND l.role = 'depends_on'
 )
-UPDATE test_gates g SET lost = true FROM lost WHERE g.gate_id = lost.id AND NOT g.lost
+UPDATE interlock.test_gates g SET lost = true FROM lost WHERE g.gate_id = lost.id AND NOT g.lost
 RETURNING g.gate_id AS id

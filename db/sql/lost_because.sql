@@ -1,20 +1,20 @@
 -- What was lost because of these tasks and gates: tasks that the scheduler cancelled, gates that can never pass.
 SELECT 'task' AS kind, t.task_id AS id
-  FROM workflow_links l
-  JOIN tasks t ON t.task_id = l.source_id
-  JOIN workstreams w ON w.ws_id = t.workstream_id
-  JOIN workflow_instances i ON i.id = t.task_id
-  JOIN workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
+  FROM interlock.workflow_links l
+  JOIN interlock.tasks t ON t.task_id = l.source_id
+  JOIN interlock.workstreams w ON w.ws_id = t.workstream_id
+  JOIN interlock.workflow_instances i ON i.id = t.task_id
+  JOIN interlock.workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
  WHERE l.target_id = ANY(%(ids)s) AND l.role IN ('depends_on', 'blocked_by_gates')
    AND t.state = 'cancelled' AND NOT t.left_out AND e.trigger = 'cancel' AND e.triggered_by = 'scheduler'
    AND w.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
 UNION
 SELECT 'test_gate', g.gate_id
-  FROM workflow_links l JOIN test_gates g ON g.gate_id = l.source_id JOIN workstreams w ON w.ws_id = g.workstream_id
+  FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.source_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
  WHERE l.target_id = ANY(%(ids)s) AND l.role = 'depends_on' AND g.lost
    AND w.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
 UNION
 SELECT 'test_gate', g.gate_id
-  FROM workflow_links l JOIN test_gates g ON g.gate_id = l.target_id JOIN workstreams w ON w.ws_id = g.workstream_id
+  FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.target_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
  WHERE l.source_id = ANY(%(ids)s) AND l.role IN ('gates', 'blocked_by_gates') AND g.lost
    AND w.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')

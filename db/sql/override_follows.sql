@@ -3,16 +3,16 @@ SELECT line FROM (
     SELECT 1 AS kind, t.position AS place,
            format('%%s/%%s: %%s → %%s (%%s)%%s', t.workflow_type, i.entity_id, t.from_state, t.to_state, t.trigger,
                   COALESCE(': ' || left(t.metadata->>'reason', 200), '')) AS line
-      FROM workflow_transitions t JOIN workflow_instances i ON i.id = t.workflow_id
+      FROM interlock.workflow_transitions t JOIN interlock.workflow_instances i ON i.id = t.workflow_id
      WHERE t.xid = pg_current_xact_id() AND NOT t.metadata ? 'override'
     UNION ALL
     SELECT 0, c.token,
            format('claim %%s of worker %%s on %%s no longer counts: its command is stopped, its report is refused',
                   c.token, w.name, i.entity_id)
-      FROM task_claims c JOIN workers w USING (worker_id) JOIN workflow_instances i ON i.id = c.task_id
+      FROM interlock.task_claims c JOIN interlock.workers w USING (worker_id) JOIN interlock.workflow_instances i ON i.id = c.task_id
      WHERE c.run_id = %(run)s AND c.revoked_at = now() AND c.ended_at IS NULL
     UNION ALL
     SELECT 2, 0, format('effect %%s on %%s/%%s', e.name, i.workflow_type, i.entity_id)
-      FROM effects e JOIN workflow_instances i ON i.id = e.workflow_id
+      FROM interlock.effects e JOIN interlock.workflow_instances i ON i.id = e.workflow_id
      WHERE e.created_at = now() AND e.status = 'pending' AND (i.context->>'run_id' = %(run)s::uuid::text OR i.id = %(run)s)
 ) lines ORDER BY kind, place, line

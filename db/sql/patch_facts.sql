@@ -1,21 +1,21 @@
 -- What decides about patches, beside their own state. One patch at a time has a workstream's worktree, the oldest first.
 SELECT p.ledger_id AS id, i.version, i.entity_id, p.state, p.apply_retries, w.state AS workstream_state,
        g.open AS gates_open, g.lost_gate, p.state_history->-1->>'reason' AS refusal,
-       EXISTS (SELECT FROM patch_ledger_entries o
+       EXISTS (SELECT FROM interlock.patch_ledger_entries o
                 WHERE o.workstream_id = p.workstream_id AND o.ledger_id <> p.ledger_id
                   AND (o.state IN ('queued', 'applied', 'apply_failed', 'verified')
                        OR o.state = 'validated' AND o.ledger_id < p.ledger_id)) AS behind
-  FROM patch_ledger_entries p
-  JOIN workflow_instances i ON i.id = p.ledger_id
-  JOIN workstreams w ON w.ws_id = p.workstream_id
+  FROM interlock.patch_ledger_entries p
+  JOIN interlock.workflow_instances i ON i.id = p.ledger_id
+  JOIN interlock.workstreams w ON w.ws_id = p.workstream_id
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE g.state <> 'PASSED') AS open,
                (array_agg(jsonb_build_object(
                     'gate', gi.entity_id, 'exit_code', g.exit_code,
                     'output', right(concat_ws(E'\n', NULLIF(g.stdout, ''), NULLIF(g.stderr, '')), 4000))
                     ORDER BY g.state <> 'FAILED', g.gate_id) FILTER (WHERE g.lost))[1] AS lost_gate
-          FROM workflow_links l
-          JOIN test_gates g ON g.gate_id = l.target_id
-          JOIN workflow_instances gi ON gi.id = g.gate_id
+          FROM interlock.workflow_links l
+          JOIN interlock.test_gates g ON g.gate_id = l.target_id
+          JOIN interlock.workflow_instances gi ON gi.id = g.gate_id
          WHERE l.source_id = p.task_id AND l.role = 'gates') g ON true
  WHERE p.ledger_id = ANY(%(ids)s)

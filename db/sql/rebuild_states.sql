@@ -1,6 +1,6 @@
 -- Where each scratch instance stands after its last event.
-UPDATE interlock_rebuild.workflow_instances i
+UPDATE interlock.workflow_instances i
    SET current_state = t.to_state, version = t.seq, definition_version = t.definition_version
   FROM (SELECT DISTINCT ON (workflow_id) workflow_id, seq, to_state, definition_version
-          FROM interlock_rebuild.workflow_transitions ORDER BY workflow_id, seq DESC) t
+          FROM interlock.workflow_transitions ORDER BY workflow_id, seq DESC) t
  WHERE t.workflow_id = i.id

@@ -6,21 +6,21 @@ WITH waits AS MATERIALIZED (
     SELECT t.task_id, l.target_id,
            CASE WHEN d.state = 'completed' OR g.state = 'PASSED' THEN true
                 WHEN d.state IN ('failed', 'cancelled') OR g.lost THEN false END AS well  -- NULL: it has not ended
-      FROM tasks t
-     CROSS JOIN LATERAL (SELECT target_id FROM workflow_links
+      FROM interlock.tasks t
+     CROSS JOIN LATERAL (SELECT target_id FROM interlock.workflow_links
                           WHERE source_id = t.task_id AND role IN ('depends_on', 'blocked_by_gates') OFFSET 0) l
-      LEFT JOIN tasks d ON d.task_id = l.target_id
-      LEFT JOIN test_gates g ON g.gate_id = l.target_id
+      LEFT JOIN interlock.tasks d ON d.task_id = l.target_id
+      LEFT JOIN interlock.test_gates g ON g.gate_id = l.target_id
      WHERE t.task_id = ANY(%(born)s::uuid[]) AND t.unmet > 0
 ), untold AS MATERIALIZED (
-    SELECT entity_id FROM run_signals
+    SELECT entity_id FROM interlock.run_signals
      WHERE entity_id IN (SELECT target_id FROM waits WHERE well IS NOT NULL) FOR SHARE
 ), told AS (
     SELECT task_id, CASE WHEN target_id <> ALL(%(ending)s::uuid[])
                           AND target_id NOT IN (SELECT entity_id FROM untold) THEN well END AS well
       FROM waits
 )
-UPDATE tasks t SET unmet = f.unmet, dead = f.dead
+UPDATE interlock.tasks t SET unmet = f.unmet, dead = f.dead
   FROM (SELECT task_id, count(*) FILTER (WHERE well IS NOT TRUE) AS unmet, count(*) FILTER (WHERE NOT well) AS dead
           FROM told GROUP BY task_id) f
  WHERE t.task_id = f.task_id AND (t.unmet <> f.unmet OR t.dead <> f.dead)

@@ -2,20 +2,20 @@
 WITH waits AS MATERIALIZED (
     SELECT c.ws_id, l.target_id,
            CASE WHEN d.state IN ('completed', 'skipped', 'failed', 'cancelled') THEN d.state END AS ended
-      FROM workstream_counts c
-     CROSS JOIN LATERAL (SELECT target_id FROM workflow_links
+      FROM interlock.workstream_counts c
+     CROSS JOIN LATERAL (SELECT target_id FROM interlock.workflow_links
                           WHERE source_id = c.ws_id AND role = 'depends_on' OFFSET 0) l
-      JOIN workstreams d ON d.ws_id = l.target_id
+      JOIN interlock.workstreams d ON d.ws_id = l.target_id
      WHERE c.ws_id = ANY(%(born)s::uuid[]) AND c.unfinished_dependencies > 0
 ), untold AS MATERIALIZED (
-    SELECT entity_id FROM run_signals
+    SELECT entity_id FROM interlock.run_signals
      WHERE entity_id IN (SELECT target_id FROM waits WHERE ended IS NOT NULL) FOR SHARE
 ), told AS (
     SELECT ws_id, CASE WHEN target_id <> ALL(%(ending)s::uuid[])
                         AND target_id NOT IN (SELECT entity_id FROM untold) THEN ended END AS ended
       FROM waits
 )
-UPDATE workstream_counts c
+UPDATE interlock.workstream_counts c
    SET unfinished_dependencies = f.unfinished, skipped_dependencies = f.skipped, dead_dependencies = f.dead
   FROM (SELECT ws_id, count(*) FILTER (WHERE ended IS NULL) AS unfinished,
                count(*) FILTER (WHERE ended = 'skipped') AS skipped,

@@ -1,13 +1,13 @@
 -- The tasks of each workstream, counted again without those left out. What signals have still to tell of tasks and gates
 -- is in these counts already; both are one statement, so that they speak of the same instant.
 WITH told AS (
-    DELETE FROM run_signals WHERE run_id = %(run)s AND kind IN ('task', 'test_gate')
+    DELETE FROM interlock.run_signals WHERE run_id = %(run)s AND kind IN ('task', 'test_gate')
 )
-UPDATE workstream_counts c
+UPDATE interlock.workstream_counts c
    SET pending = f.pending, queued = f.queued, running = f.running, validating = f.validating, completed = f.completed,
        failed = f.failed, retrying = f.retrying, cancelled = f.cancelled, blocked = f.blocked,
        critical_failures = f.critical
-  FROM workstreams w
+  FROM interlock.workstreams w
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE t.state = 'pending') AS pending, count(*) FILTER (WHERE t.state = 'queued') AS queued,
               count(*) FILTER (WHERE t.state = 'running') AS running,
@@ -18,5 +18,5 @@ UPDATE workstream_counts c
               count(*) FILTER (WHERE t.state = 'cancelled') AS cancelled,
               count(*) FILTER (WHERE t.state = 'blocked') AS blocked,
               count(*) FILTER (WHERE t.state = 'failed' AND t.is_critical) AS critical
-         FROM tasks t WHERE t.workstream_id = w.ws_id AND NOT t.left_out) f
+         FROM interlock.tasks t WHERE t.workstream_id = w.ws_id AND NOT t.left_out) f
  WHERE w.run_id = %(run)s AND c.ws_id = w.ws_id

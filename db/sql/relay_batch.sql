@@ -1,18 +1,18 @@
 -- Events behind the cursor, in commit order. Only those below the oldest transaction still running: nothing can appear
--- behind them any more, which a cursor on `position` alone cannot promise. With the archive first in the search path, these
--- are its events.
+-- behind them any more, which a cursor on `position` alone cannot promise. `db/core/history.py` reads the archive's events
+-- with it too.
 SELECT t.xid::text::bigint AS xid, t.position, t.id, t.workflow_id, t.seq, t.definition_version, t.from_state, t.to_state,
        t.trigger, t.triggered_by, t.request_id, t.severity, t.metadata, t.metadata::text AS metadata_text, t.created_at,
        t.prev_hash, t.hash, i.workflow_type, i.entity_id, i.project_id, i.created_by, i.created_at AS born_at,
        CASE i.workflow_type WHEN 'run' THEN i.id ELSE COALESCE(w.run_id, (r.body->>'run_id')::uuid) END AS run_id,
        own.workstream_id,
-       COALESCE(w.phase_id, r.body->>'phase_id', interlock_phase_of(i.workflow_type, i.context)) AS phase_id
-  FROM workflow_transitions t
-  JOIN workflow_instances i ON i.id = t.workflow_id
- CROSS JOIN LATERAL (SELECT interlock_workstream_of(i.workflow_type, i.definition_version, i.id, i.context)) AS
+       COALESCE(w.phase_id, r.body->>'phase_id', interlock.phase_of(i.workflow_type, i.context)) AS phase_id
+  FROM interlock.workflow_transitions t
+  JOIN interlock.workflow_instances i ON i.id = t.workflow_id
+ CROSS JOIN LATERAL (SELECT interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)) AS
             own (workstream_id)
-  LEFT JOIN workstreams w ON w.ws_id = own.workstream_id
-  LEFT JOIN LATERAL (SELECT a.body FROM archive.records a  -- LIMIT: one look for each event, never a join of all
+  LEFT JOIN interlock.workstreams w ON w.ws_id = own.workstream_id
+  LEFT JOIN LATERAL (SELECT a.body FROM interlock.archived_records a  -- LIMIT: one look for each event, never a join of all
                       WHERE w.ws_id IS NULL AND a.kind = 'workstreams' AND a.key = own.workstream_id::text
                       LIMIT 1) r ON true
  WHERE (t.xid, t.position) > (%(xid)s::text::xid8, %(position)s)

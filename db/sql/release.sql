@@ -1,10 +1,10 @@
 -- An approval was decided: what it held goes on (to be decided again, where it stands now) or is refused.
-UPDATE trigger_requests r
+UPDATE interlock.trigger_requests r
    SET status = CASE WHEN s.granted THEN 'pending' ELSE 'rejected' END,
        granted = s.granted,
        result = CASE WHEN s.granted THEN NULL ELSE s.reason END,
        finished_at = CASE WHEN s.granted THEN NULL ELSE now() END
   FROM json_to_recordset(%(rows)s::json) AS s (approval_id uuid, granted boolean, reason jsonb),
-       workflow_instances i
+       interlock.workflow_instances i
  WHERE r.held_by = s.approval_id AND r.status = 'waiting' AND i.id = r.workflow_id
-RETURNING r.request_id, r.lane, r.workflow_id, r.trigger, r.triggered_by, r.status, i.workflow_type, i.entity_id
+RETURNING r.request_id, r.partition, r.workflow_id, r.trigger, r.triggered_by, r.status, i.workflow_type, i.entity_id

@@ -1,6 +1,6 @@
--- Workers that will never report again hold nothing any more (SSOT 1.5.7, invariant 7).
+-- Workers that will never report again hold nothing any more (WORKER-12).
 WITH freed AS (
-    UPDATE task_claims SET revoked_at = COALESCE(revoked_at, now()), ended_at = now()
+    UPDATE interlock.task_claims SET revoked_at = COALESCE(revoked_at, now()), ended_at = now()
      WHERE worker_id = ANY (%(ids)s) AND ended_at IS NULL
 )
-UPDATE workers SET current_load = 0 WHERE worker_id = ANY (%(ids)s) AND current_load > 0
+UPDATE interlock.workers SET current_load = 0 WHERE worker_id = ANY (%(ids)s) AND current_load > 0

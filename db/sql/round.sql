@@ -5,13 +5,13 @@
 WITH moves AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(moves)s::json) AS m (id uuid, seen integer, version integer, state text)
 ), moved AS (
-    UPDATE workflow_instances i
+    UPDATE interlock.workflow_instances i
        SET current_state = m.state, version = m.version, error = NULL, retry_count = 0, updated_at = now()
       FROM moves m
      WHERE i.id = m.id AND i.version = m.seen AND i.id = ANY (ARRAY(SELECT id FROM moves))
     RETURNING 1
 ), appended AS (
-    INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state, to_state,
+    INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state, to_state,
                                       trigger, triggered_by, request_id, severity, metadata)
     SELECT e.id, e.workflow_id, e.seq, e.workflow_type, e.definition_version, e.from_state, e.to_state, e.trigger,
            e.triggered_by, e.request_id, e.severity, e.metadata
@@ -20,7 +20,7 @@ WITH moves AS MATERIALIZED (
                to_state text, trigger text, triggered_by text, request_id text, severity text, metadata jsonb)
     RETURNING 1
 ), settled AS (
-    UPDATE trigger_requests r
+    UPDATE interlock.trigger_requests r
        SET status = s.status,
            result = s.result,
            error = s.error,

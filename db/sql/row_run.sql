@@ -3,4 +3,4 @@ SELECT run_id AS workflow_id, critical_failures, completed AS completed_workstre
        completed + failed + cancelled + skipped AS ended_workstreams,
        planned + ready + blocked + executing + validating + paused + completed + failed + cancelled + skipped
            AS total_workstreams
-  FROM run_counts WHERE run_id = ANY(%(ids)s)
+  FROM interlock.run_counts WHERE run_id = ANY(%(ids)s)

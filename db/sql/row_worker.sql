@@ -1,2 +1,2 @@
--- How many tasks a worker holds (DESIGN, ruling 6).
-SELECT worker_id AS workflow_id, current_load FROM workers WHERE worker_id = ANY(%(ids)s)
+-- How many tasks a worker holds (WORKER-10).
+SELECT worker_id AS workflow_id, current_load FROM interlock.workers WHERE worker_id = ANY(%(ids)s)

@@ -6,18 +6,18 @@ SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, 
        extract(epoch FROM now() - k.last_heartbeat)::double precision AS heartbeat_seconds,
        c.name AS claimed_by, extract(epoch FROM now() - c.claimed_at)::double precision AS claimed_seconds,
        hands.*, b.state AS breaker_state, b.opened_at + make_interval(secs => b.cooldown_seconds) AS breaker_until
-  FROM tasks t
-  JOIN workflow_instances i ON i.id = t.task_id
-  JOIN workstreams w ON w.ws_id = t.workstream_id JOIN workflow_instances wi ON wi.id = w.ws_id
-  JOIN runs r ON r.run_id = t.run_id JOIN workflow_instances ri ON ri.id = r.run_id
-  LEFT JOIN workers k ON k.worker_id = t.worker_id
-  LEFT JOIN LATERAL (SELECT h.name, c.claimed_at FROM task_claims c JOIN workers h USING (worker_id)
+  FROM interlock.tasks t
+  JOIN interlock.workflow_instances i ON i.id = t.task_id
+  JOIN interlock.workstreams w ON w.ws_id = t.workstream_id JOIN interlock.workflow_instances wi ON wi.id = w.ws_id
+  JOIN interlock.runs r ON r.run_id = t.run_id JOIN interlock.workflow_instances ri ON ri.id = r.run_id
+  LEFT JOIN interlock.workers k ON k.worker_id = t.worker_id
+  LEFT JOIN LATERAL (SELECT h.name, c.claimed_at FROM interlock.task_claims c JOIN interlock.workers h USING (worker_id)
                       WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) c ON true
-  LEFT JOIN circuit_breakers b ON b.project_id = i.project_id AND b.tool_id = i.context->>'tool'
+  LEFT JOIN interlock.circuit_breakers b ON b.project_id = i.project_id AND b.tool_id = i.context->>'tool'
  CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT need FROM unnest(t.required_capabilities
                          || CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END) AS need
-                      WHERE NOT EXISTS (SELECT FROM workers o WHERE o.state <> 'shutdown' AND need = ANY (o.capabilities)))
+                      WHERE NOT EXISTS (SELECT FROM interlock.workers o WHERE o.state <> 'shutdown' AND need = ANY (o.capabilities)))
                    AS nobody_offers,
                count(*) AS able,
                count(*) FILTER (WHERE may.take) AS fitting,
@@ -27,14 +27,14 @@ SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, 
                                       OR f.last_heartbeat < now() - make_interval(secs => %(silent)s))) AS fitting_silent,
                min(f.name) FILTER (WHERE may.take AND f.state = 'idle' AND NOT f.draining AND f.current_load < f.max_concurrent_tasks
                                      AND f.last_heartbeat >= now() - make_interval(secs => %(silent)s)) AS fitting_free
-          FROM workers f
+          FROM interlock.workers f
          CROSS JOIN LATERAL (
                SELECT (w.affinity = '{}' AND t.affinity = '{}'
                        OR CASE t.affinity WHEN '{}' THEN w.affinity ELSE t.affinity END
                            && ARRAY[split_part(f.name, '#', 1), f.worker_type::text])
-                  AND (interlock_texts(f.affinity->'workstreams') = '{}'
+                  AND (interlock.texts(f.affinity->'workstreams') = '{}'
                        OR ARRAY[w.ws_id::text, wi.entity_id::text, wi.context->>'name']
-                           && interlock_texts(f.affinity->'workstreams')) AS take) may
+                           && interlock.texts(f.affinity->'workstreams')) AS take) may
          WHERE f.state <> 'shutdown' AND t.state = 'queued' AND t.required_capabilities <@ f.capabilities
            AND CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END = ANY (f.capabilities)
        ) hands

@@ -1,30 +1,30 @@
 -- What decides about tasks, beside their own state.
 SELECT t.task_id AS id, i.version, i.entity_id, t.state, t.unmet, t.dead, w.state AS workstream_state, r.state AS run_state,
        g.open AS gates_open, g.lost_gate, b.failed AS failed_before, p.open AS patches_open, p.lost_patch
-  FROM tasks t
-  JOIN workflow_instances i ON i.id = t.task_id
-  JOIN workstreams w ON w.ws_id = t.workstream_id
-  JOIN runs r ON r.run_id = t.run_id
+  FROM interlock.tasks t
+  JOIN interlock.workflow_instances i ON i.id = t.task_id
+  JOIN interlock.workstreams w ON w.ws_id = t.workstream_id
+  JOIN interlock.runs r ON r.run_id = t.run_id
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE g.state <> 'PASSED') AS open,  -- lost_gate: as in patch_facts
                (array_agg(jsonb_build_object(
                     'gate', gi.entity_id, 'exit_code', g.exit_code,
                     'output', right(concat_ws(E'\n', NULLIF(g.stdout, ''), NULLIF(g.stderr, '')), 4000))
                     ORDER BY g.state <> 'FAILED', g.gate_id) FILTER (WHERE g.lost))[1] AS lost_gate
-          FROM workflow_links l
-          JOIN test_gates g ON g.gate_id = l.target_id
-          JOIN workflow_instances gi ON gi.id = g.gate_id
+          FROM interlock.workflow_links l
+          JOIN interlock.test_gates g ON g.gate_id = l.target_id
+          JOIN interlock.workflow_instances gi ON gi.id = g.gate_id
          WHERE l.source_id = t.task_id AND l.role = 'gates') g ON true
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE g.state IN ('FAILED', 'BLOCKED')) AS failed
-          FROM workflow_links l JOIN test_gates g ON g.gate_id = l.target_id
+          FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.target_id
          WHERE l.source_id = t.task_id AND l.role = 'blocked_by_gates') b ON true
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE p.state NOT IN ('committed', 'quarantined', 'dropped', 'rolled_back')) AS open,
                (array_agg(jsonb_build_object(
                     'patch', pi.entity_id, 'state', p.state, 'reason', COALESCE(p.quarantine_reason, 'nobody said why'))
                     ORDER BY p.ledger_id DESC) FILTER (WHERE p.state IN ('quarantined', 'dropped')))[1] AS lost_patch
-          FROM patch_ledger_entries p
-          JOIN workflow_instances pi ON pi.id = p.ledger_id
+          FROM interlock.patch_ledger_entries p
+          JOIN interlock.workflow_instances pi ON pi.id = p.ledger_id
          WHERE t.state = 'validating' AND p.workstream_id = t.workstream_id AND p.task_id = t.task_id) p ON true
  WHERE t.task_id = ANY(%(ids)s)

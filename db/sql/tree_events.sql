@@ -2,11 +2,11 @@
 -- it saw already are among them; it tells them by their `seq`.
 SELECT t.workflow_id AS id, t.workflow_type AS kind, t.seq, t.from_state AS was, t.to_state AS state, t.trigger,
        t.triggered_by AS by, COALESCE(t.metadata->>'reason', t.metadata->>'error') AS reason, t.created_at AS at
-  FROM workflow_transitions t
-  LEFT JOIN tasks k ON k.task_id = t.workflow_id
-  LEFT JOIN workstreams w ON w.ws_id = t.workflow_id
-  LEFT JOIN test_gates g ON g.gate_id = t.workflow_id
-  LEFT JOIN patch_ledger_entries p ON p.ledger_id = t.workflow_id
+  FROM interlock.workflow_transitions t
+  LEFT JOIN interlock.tasks k ON k.task_id = t.workflow_id
+  LEFT JOIN interlock.workstreams w ON w.ws_id = t.workflow_id
+  LEFT JOIN interlock.test_gates g ON g.gate_id = t.workflow_id
+  LEFT JOIN interlock.patch_ledger_entries p ON p.ledger_id = t.workflow_id
  WHERE t.xid >= %(since)s::text::xid8
    AND t.workflow_type IN ('run', 'workstream', 'task', 'test_gate', 'patch_ledger')
    AND %(run)s IN (t.workflow_id, k.run_id, w.run_id, g.run_id, p.run_id)

@@ -2,11 +2,11 @@
 SELECT t.task_id AS id, t.workstream_id, i.context->>'name' AS name, i.entity_id, i.version,
        i.context->>'title' AS title, t.kind, t.state, t.is_critical, k.name AS worker, t.retry_count, t.max_retries, t.left_out,
        t.exit_code, t.last_error, e.reason, t.created_at, t.started_at, t.completed_at
-  FROM workstreams w
-  JOIN tasks t ON t.workstream_id = w.ws_id
-  JOIN workflow_instances i ON i.id = t.task_id
-  LEFT JOIN workers k ON k.worker_id = t.worker_id
-  LEFT JOIN LATERAL (SELECT e.metadata->>'reason' AS reason FROM workflow_transitions e
+  FROM interlock.workstreams w
+  JOIN interlock.tasks t ON t.workstream_id = w.ws_id
+  JOIN interlock.workflow_instances i ON i.id = t.task_id
+  LEFT JOIN interlock.workers k ON k.worker_id = t.worker_id
+  LEFT JOIN LATERAL (SELECT e.metadata->>'reason' AS reason FROM interlock.workflow_transitions e
                       WHERE t.state IN ('blocked', 'cancelled') AND e.workflow_id = t.task_id AND e.seq = i.version) e
             ON true
  WHERE w.run_id = %(run)s AND (%(ids)s::uuid[] IS NULL OR t.task_id = ANY(%(ids)s))

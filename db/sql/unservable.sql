@@ -6,9 +6,9 @@ WITH waiting AS MATERIALIZED (
            (array_agg(i.entity_id ORDER BY i.updated_at, t.task_id))[1] AS task,
            (array_agg(t.task_id ORDER BY i.updated_at, t.task_id))[1] AS task_id, count(*) AS tasks,
            extract(epoch FROM now() - min(i.updated_at))::double precision AS seconds
-      FROM runs r JOIN tasks t ON t.run_id = r.run_id AND t.state = 'queued'
-           JOIN workflow_instances i ON i.id = t.task_id
-           JOIN workstreams s ON s.ws_id = t.workstream_id
+      FROM interlock.runs r JOIN interlock.tasks t ON t.run_id = r.run_id AND t.state = 'queued'
+           JOIN interlock.workflow_instances i ON i.id = t.task_id
+           JOIN interlock.workstreams s ON s.ws_id = t.workstream_id
      CROSS JOIN LATERAL (
            SELECT CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END AS capability) own
      WHERE r.state = 'running' AND s.state IN ('ready', 'executing')
@@ -16,16 +16,16 @@ WITH waiting AS MATERIALIZED (
      GROUP BY 1, 2, 3
 ), alive AS MATERIALIZED (
     SELECT DISTINCT capabilities, ARRAY[split_part(name, '#', 1), worker_type::text] AS called,
-           interlock_texts(affinity->'workstreams') AS drawn_to
-      FROM workers
+           interlock.texts(affinity->'workstreams') AS drawn_to
+      FROM interlock.workers
      WHERE state <> 'shutdown' AND NOT draining
 )
 SELECT w.task, w.task_id, w.tasks, w.seconds,
        ARRAY(SELECT DISTINCT each FROM unnest(w.required) AS each
               WHERE NOT EXISTS (SELECT FROM alive a WHERE each = ANY (a.capabilities)) ORDER BY each) AS lacking
   FROM waiting w
-  JOIN workstreams s ON s.ws_id = w.workstream_id
-  JOIN workflow_instances named ON named.id = s.ws_id
+  JOIN interlock.workstreams s ON s.ws_id = w.workstream_id
+  JOIN interlock.workflow_instances named ON named.id = s.ws_id
  WHERE NOT EXISTS (
        SELECT FROM alive a
         WHERE w.required <@ a.capabilities

@@ -1,8 +1,9 @@
 -- A workstream, its run, and where the plan says that the work is done.
 SELECT w.ws_id AS workstream_id, w.state, i.version, i.entity_id, COALESCE(i.context->>'name', i.entity_id) AS workstream,
-       w.run_id, r.entity_id AS run, p.directory, p.body->'repository' AS repository
-  FROM workstreams w
-  JOIN workflow_instances i ON i.id = w.ws_id
-  JOIN workflow_instances r ON r.id = w.run_id
-  LEFT JOIN plans p ON p.run_id = w.run_id
+       w.run_id, r.entity_id AS run, p.directory, p.body->'repository' AS repository,
+       jsonb_path_query_array(p.body, '$.workstreams[*].gates[*]') AS gates
+  FROM interlock.workstreams w
+  JOIN interlock.workflow_instances i ON i.id = w.ws_id
+  JOIN interlock.workflow_instances r ON r.id = w.run_id
+  LEFT JOIN interlock.plans p ON p.run_id = w.run_id
  WHERE w.ws_id = %(id)s

@@ -1,13 +1,15 @@
-"""The orchestration's tables, as SQLAlchemy sees them. Their states are PostgreSQL's own work: see migration 0002."""
+"""The orchestration's tables, as SQLAlchemy sees them. Their states are PostgreSQL's work: `db/migrations/sql`."""
 
-from db.typed_tables.patches import patch_ledger_entries, patches
-from db.typed_tables.runs import phases, plans, run_counts, run_signals, runs, workstream_counts, workstreams
-from db.typed_tables.supervision import circuit_breakers, jobs, supervised_workers
-from db.typed_tables.tasks import task_claims, tasks, test_gates
-from db.typed_tables.workers import uet_workers, workers
+from interlock.db.tables.commands import commands
+from interlock.db.tables.patches import patch_ledger_entries, patches
+from interlock.db.tables.runs import phases, plans, run_counts, run_signals, runs, workstream_counts, workstreams
+from interlock.db.tables.supervision import circuit_breakers, jobs, supervised_workers
+from interlock.db.tables.tasks import task_claims, tasks, test_gates
+from interlock.db.tables.workers import uet_workers, workers
 
 __all__ = [
     "circuit_breakers",
+    "commands",
     "jobs",
     "patch_ledger_entries",
     "patches",

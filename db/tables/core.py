@@ -30,7 +30,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import CHAR, JSONB
 from sqlalchemy.types import UserDefinedType
 
-metadata = MetaData()
+from interlock.db.schema import SCHEMA
+
+metadata = MetaData(schema=SCHEMA)
 
 
 class Xid8(UserDefinedType[int]):
@@ -160,7 +162,7 @@ requests = Table(
     Column("fingerprint", LargeBinary, nullable=False),
     Column("workflow_id", Uuid, ForeignKey("workflow_instances.id"), nullable=False),
     Column(
-        "lane",
+        "partition",
         SmallInteger,
         Computed("get_byte(uuid_send(workflow_id), 15) % 16", persisted=True),
         nullable=False,
@@ -180,7 +182,7 @@ requests = Table(
     _now("accepted_at"),
     _instant("finished_at"),
     Column("trace", String(55)),
-    Index("trigger_requests_pending", "lane", "seq", postgresql_where=text("status = 'pending'")),
+    Index("trigger_requests_pending", "partition", "seq", postgresql_where=text("status = 'pending'")),
     Index("trigger_requests_scheduled", "not_before", postgresql_where=text("status = 'scheduled'")),
     Index(
         "trigger_requests_retrying",
@@ -266,7 +268,7 @@ deprecation_uses = Table(
     "deprecation_uses",
     metadata,
     Column("deprecation_id", BigInteger, ForeignKey("deprecations.id"), primary_key=True),
-    Column("lane", SmallInteger, primary_key=True),
+    Column("partition", SmallInteger, primary_key=True),
     Column("uses", BigInteger, nullable=False),
     Column("last_used_at", DateTime(timezone=True), nullable=False),
 )
@@ -280,6 +282,17 @@ definition_removals = Table(
     Column("reason", Text, nullable=False),
     _now("removed_at"),
     ForeignKeyConstraint(["type", "version"], ["workflow_definitions.type", "workflow_definitions.version"]),
+)
+
+partition_watch = Table(
+    "partition_watch",
+    metadata,
+    Column("partition", SmallInteger, primary_key=True, autoincrement=False),
+    Column("head", BigInteger, nullable=False),
+    _now("since"),
+    Column("begun", Integer, nullable=False, server_default=text("0")),
+    Column("suspect", BigInteger),
+    Column("strikes", Integer, nullable=False, server_default=text("0")),
 )
 
 sweeps = Table(

@@ -3,8 +3,8 @@
 from sqlalchemy import Column, ForeignKey, Index, String, Table, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from db.columns import count, document, flag, instance_key, instant, stamped
-from db.tables import metadata
+from interlock.db.tables.columns import count, document, flag, instance_key, instant, stamped
+from interlock.db.tables.core import metadata
 
 patches = Table(
     "patches",

@@ -3,8 +3,8 @@
 from sqlalchemy import BigInteger, Column, ForeignKey, Identity, Index, String, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import JSONB
 
-from db.columns import count, document, flag, ids, instance_key, instant, stamped, words
-from db.tables import metadata
+from interlock.db.tables.columns import count, document, flag, ids, instance_key, instant, stamped, words
+from interlock.db.tables.core import metadata
 
 phases = Table(
     "phases",

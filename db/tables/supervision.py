@@ -2,8 +2,8 @@
 
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint, Uuid, text
 
-from db.columns import count, document, instance_key, instant, stamped
-from db.tables import metadata
+from interlock.db.tables.columns import count, document, instance_key, instant, stamped
+from interlock.db.tables.core import metadata
 
 circuit_breakers = Table(
     "circuit_breakers",

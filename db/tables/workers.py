@@ -2,8 +2,8 @@
 
 from sqlalchemy import Column, Index, String, Table
 
-from db.columns import count, document, flag, instance_key, instant, stamped, words
-from db.tables import metadata
+from interlock.db.tables.columns import count, document, flag, instance_key, instant, stamped, words
+from interlock.db.tables.core import metadata
 
 workers = Table(
     "workers",

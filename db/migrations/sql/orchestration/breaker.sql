@@ -1,7 +1,7 @@
--- A circuit breaker of one tool in one project (SSOT 2.4).
+-- A circuit breaker of one tool in one project (docs/spec/breaker.md).
 
-CREATE TABLE circuit_breakers (
-    breaker_id        uuid         PRIMARY KEY REFERENCES workflow_instances (id),
+CREATE TABLE interlock.circuit_breakers (
+    breaker_id        uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     project_id        uuid         NOT NULL,
     tool_id           varchar(100) NOT NULL,
     state             varchar(20)  NOT NULL CHECK (state IN ('CLOSED', 'OPEN', 'HALF_OPEN')),
@@ -19,9 +19,9 @@ CREATE TABLE circuit_breakers (
     UNIQUE (project_id, tool_id)
 );
 
-CREATE FUNCTION interlock_born_circuit_breaker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_circuit_breaker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO circuit_breakers (breaker_id, project_id, tool_id, state, failure_threshold, cooldown_seconds,
+    INSERT INTO interlock.circuit_breakers (breaker_id, project_id, tool_id, state, failure_threshold, cooldown_seconds,
                                   success_threshold)
     VALUES (NEW.id, NEW.project_id, NEW.context->>'tool_id', NEW.current_state,
             COALESCE((NEW.context->>'failure_threshold')::integer, 5),
@@ -29,9 +29,9 @@ BEGIN
             COALESCE((NEW.context->>'success_threshold')::integer, 1));
 END $$;
 
-CREATE FUNCTION interlock_moved_circuit_breaker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_circuit_breaker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE circuit_breakers
+    UPDATE interlock.circuit_breakers
        SET state = NEW.to_state,
            opened_at = CASE WHEN NEW.to_state = 'OPEN' THEN NEW.created_at ELSE opened_at END,
            failure_count = CASE WHEN NEW.to_state = 'CLOSED' THEN 0 ELSE failure_count END,

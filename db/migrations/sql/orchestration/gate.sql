@@ -1,11 +1,11 @@
--- A test gate (SSOT 2.3, 6.6).
+-- A test gate (docs/spec/gate.md).
 
-CREATE TABLE test_gates (
-    gate_id       uuid         PRIMARY KEY REFERENCES workflow_instances (id),
+CREATE TABLE interlock.test_gates (
+    gate_id       uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     gate_type     varchar(20)  NOT NULL CHECK (gate_type IN ('LINT', 'UNIT', 'INTEGRATION', 'SECURITY')),
-    phase_id      varchar(100) NOT NULL REFERENCES phases (phase_id),
-    workstream_id uuid         REFERENCES workstreams (ws_id),
-    run_id        uuid         REFERENCES runs (run_id),
+    phase_id      varchar(100) NOT NULL REFERENCES interlock.phases (phase_id),
+    workstream_id uuid         REFERENCES interlock.workstreams (ws_id),
+    run_id        uuid         REFERENCES interlock.runs (run_id),
     state         varchar(20)  NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'PASSED', 'FAILED', 'BLOCKED')),
     command       jsonb        NOT NULL,
     depends_on    uuid[]       NOT NULL DEFAULT '{}',
@@ -21,35 +21,37 @@ CREATE TABLE test_gates (
     created_at    timestamptz  NOT NULL DEFAULT now(),
     CHECK (state NOT IN ('PASSED', 'FAILED') OR exit_code IS NOT NULL),
     CHECK (state NOT IN ('PASSED', 'FAILED') OR completed_at IS NOT NULL),
-    CHECK (state NOT IN ('PASSED', 'FAILED') OR (stdout IS NOT NULL AND stderr IS NOT NULL))
+    CHECK (state NOT IN ('PASSED', 'FAILED') OR (stdout IS NOT NULL AND stderr IS NOT NULL)),
+    CHECK (started_at >= created_at),
+    CHECK (completed_at >= started_at)
 );
-CREATE INDEX test_gates_workstream ON test_gates (workstream_id);
-CREATE INDEX test_gates_state ON test_gates (state);
-CREATE INDEX test_gates_type ON test_gates (gate_type);
+CREATE INDEX test_gates_workstream ON interlock.test_gates (workstream_id);
+CREATE INDEX test_gates_state ON interlock.test_gates (state);
+CREATE INDEX test_gates_type ON interlock.test_gates (gate_type);
 
-CREATE FUNCTION interlock_born_test_gate(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_test_gate(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     c          jsonb := NEW.context;
     workstream uuid  := (c->>'workstream_id')::uuid;
-    run        uuid  := (SELECT run_id FROM workstreams WHERE ws_id = workstream);
+    run        uuid  := (SELECT run_id FROM interlock.workstreams WHERE ws_id = workstream);
 BEGIN
-    INSERT INTO test_gates (gate_id, gate_type, phase_id, workstream_id, run_id, state, command, depends_on, moment,
+    INSERT INTO interlock.test_gates (gate_id, gate_type, phase_id, workstream_id, run_id, state, command, depends_on, moment,
                             reruns_left, created_at)
-    VALUES (NEW.id, c->>'gate_type', interlock_phase(c), workstream, run, NEW.current_state, c->'command',
-            interlock_uuids(c->'depends_on'), COALESCE(c->>'moment', 'start'),
+    VALUES (NEW.id, c->>'gate_type', interlock.phase(c), workstream, run, NEW.current_state, COALESCE(c->'command', '[]'),
+            interlock.uuids(c->'depends_on'), COALESCE(c->>'moment', 'start'),
             COALESCE((c->>'reruns_left')::integer, 0), NEW.created_at);
     IF run IS NOT NULL THEN
-        PERFORM interlock_signal(run, 'test_gate', NEW.id, workstream, NULL, NEW.current_state, false);
+        PERFORM interlock.signal(run, 'test_gate', NEW.id, workstream, NULL, NEW.current_state, false);
     END IF;
 END $$;
 
-CREATE FUNCTION interlock_moved_test_gate(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_test_gate(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    moved test_gates;
+    moved interlock.test_gates;
     said  jsonb   := NEW.metadata;
     ended boolean := NEW.to_state IN ('PASSED', 'FAILED');
 BEGIN
-    UPDATE test_gates
+    UPDATE interlock.test_gates
        SET state = NEW.to_state,
            started_at = CASE WHEN NEW.to_state = 'RUNNING' THEN GREATEST(NEW.created_at, created_at) ELSE started_at END,
            completed_at = CASE WHEN ended THEN GREATEST(NEW.created_at, created_at, started_at) END,
@@ -61,7 +63,7 @@ BEGIN
      WHERE gate_id = NEW.workflow_id
     RETURNING * INTO moved;
     IF moved.run_id IS NOT NULL THEN
-        PERFORM interlock_signal(moved.run_id, 'test_gate', moved.gate_id, moved.workstream_id, NEW.from_state,
+        PERFORM interlock.signal(moved.run_id, 'test_gate', moved.gate_id, moved.workstream_id, NEW.from_state,
                                  NEW.to_state, false);
     END IF;
 END $$;

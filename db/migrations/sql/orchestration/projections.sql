@@ -1,7 +1,7 @@
 -- What keeps the typed rows projections: what every event says, and who writes a state.
 
--- Required metadata (SSOT 7.2.3): what the trigger did not say itself is filled in before the event is hashed.
-CREATE FUNCTION interlock_add_facts() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Required metadata (EVENT-4): what the trigger did not say itself is filled in before the event is hashed.
+CREATE FUNCTION interlock.add_facts() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     facts jsonb;
 BEGIN
@@ -15,9 +15,9 @@ BEGIN
                        'duration_seconds', CASE WHEN NEW.from_state = 'running'
                                                 THEN round(extract(epoch FROM now() - started_at), 3) END,
                        'timeout_occurred', NEW.trigger = 'timeout_exceeded')
-              INTO facts FROM tasks WHERE task_id = NEW.workflow_id;
+              INTO facts FROM interlock.tasks WHERE task_id = NEW.workflow_id;
             IF NEW.to_state = 'blocked' THEN
-                NEW.metadata := NEW.metadata || jsonb_build_object('blocked_by', interlock_blocked_by(NEW.workflow_id));
+                NEW.metadata := NEW.metadata || jsonb_build_object('blocked_by', interlock.blocked_by(NEW.workflow_id));
             END IF;
         WHEN 'workstream' THEN
             SELECT jsonb_build_object(
@@ -25,7 +25,7 @@ BEGIN
                                       + blocked,
                        'completed_tasks', completed, 'failed_tasks', failed, 'critical_failure', critical_failures > 0,
                        'duration_seconds', round(extract(epoch FROM now() - w.created_at), 3))
-              INTO facts FROM workstream_counts c JOIN workstreams w USING (ws_id) WHERE ws_id = NEW.workflow_id;
+              INTO facts FROM interlock.workstream_counts c JOIN interlock.workstreams w USING (ws_id) WHERE ws_id = NEW.workflow_id;
         WHEN 'patch_ledger' THEN
             SELECT jsonb_build_object(
                        'patch_id', patch_id, 'commit_sha', commit_sha,
@@ -36,7 +36,7 @@ BEGIN
                            'constraints', validation_constraints_passed OR NEW.to_state = 'validated',
                            'tests', validation_tests_passed OR NEW.to_state = 'verified')
                            || COALESCE(NEW.metadata->'validation_results', '{}'))  -- each check for itself
-              INTO facts FROM patch_ledger_entries WHERE ledger_id = NEW.workflow_id;
+              INTO facts FROM interlock.patch_ledger_entries WHERE ledger_id = NEW.workflow_id;
             NEW.metadata := NEW.metadata || jsonb_build_object('validation_results', facts->'validation_results');
         WHEN 'worker' THEN
             SELECT jsonb_build_object(
@@ -44,7 +44,7 @@ BEGIN
                                                 THEN 'silent' ELSE 'healthy' END,
                        'current_load', current_load, 'crash_detected', NEW.trigger = 'max_timeout_exceeded',
                        'last_heartbeat_age_seconds', round(extract(epoch FROM now() - last_heartbeat), 3))
-              INTO facts FROM workers WHERE worker_id = NEW.workflow_id;
+              INTO facts FROM interlock.workers WHERE worker_id = NEW.workflow_id;
         ELSE
             RETURN NEW;
     END CASE;
@@ -52,18 +52,17 @@ BEGIN
     RETURN NEW;
 END $$;
 
-CREATE TRIGGER add_facts BEFORE INSERT ON workflow_transitions  -- triggers fire by name: before `append`, which hashes
-    FOR EACH ROW EXECUTE FUNCTION interlock_add_facts();
-ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER add_facts;
+CREATE TRIGGER add_facts BEFORE INSERT ON interlock.workflow_transitions  -- triggers fire by name: before `append`, which hashes
+    FOR EACH ROW EXECUTE FUNCTION interlock.add_facts();
 
-CREATE FUNCTION interlock_typed_state_is_told() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.typed_state_is_told() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     written jsonb := to_jsonb(NEW);
     told    text;
 BEGIN
-    SELECT current_state INTO told FROM workflow_instances WHERE id = (written->>TG_ARGV[0])::uuid;
+    SELECT current_state INTO told FROM interlock.workflow_instances WHERE id = (written->>TG_ARGV[0])::uuid;
     -- Another move of the same transaction may have followed: then its own check speaks.
-    EXECUTE format('SELECT to_jsonb(t) FROM %I t WHERE %I = $1', TG_TABLE_NAME, TG_ARGV[0])
+    EXECUTE format('SELECT to_jsonb(t) FROM interlock.%I t WHERE %I = $1', TG_TABLE_NAME, TG_ARGV[0])
        INTO written USING (written->>TG_ARGV[0])::uuid;
     IF COALESCE(written->>'state', written->>'status') IS DISTINCT FROM told THEN
         RAISE EXCEPTION '% % says %, but its history says %', TG_TABLE_NAME, written->>TG_ARGV[0],
@@ -82,31 +81,85 @@ DECLARE
 BEGIN
     FOR told IN VALUES ('born', 'workflow_instances', 'false'),
                        ('moved', 'workflow_transitions', 'NEW.trigger = ''definition.migrate''') LOOP
-        SELECT string_agg(format('WHEN %L THEN PERFORM interlock_%s_%s(NEW);', type, told.column1, type), ' ')
-          INTO cases FROM interlock_kinds();
-        EXECUTE format('CREATE FUNCTION interlock_%s_typed() RETURNS trigger LANGUAGE plpgsql AS $body$
+        SELECT string_agg(format('WHEN %L THEN PERFORM interlock.%s_%s(NEW);', type, told.column1, type), ' ')
+          INTO cases FROM interlock.kinds();
+        EXECUTE format('CREATE FUNCTION interlock.%s_typed() RETURNS trigger LANGUAGE plpgsql AS $body$
             BEGIN
                 IF NEW.definition_version NOT LIKE ''0.%%'' AND NOT (%s) THEN
                     CASE NEW.workflow_type %s ELSE NULL; END CASE;
                 END IF;
                 RETURN NULL;
             END $body$', told.column1, told.column3, cases);
-        EXECUTE format('CREATE TRIGGER %1$s_typed AFTER INSERT ON %2$s FOR EACH ROW EXECUTE FUNCTION interlock_%1$s_typed()',
+        EXECUTE format('CREATE TRIGGER %1$s_typed AFTER INSERT ON interlock.%2$s FOR EACH ROW EXECUTE FUNCTION interlock.%1$s_typed()',
                        told.column1, told.column2);
-        EXECUTE format('ALTER TABLE %2$s ENABLE ALWAYS TRIGGER %1$s_typed', told.column1, told.column2);
     END LOOP;
 END $$;
 
--- Each typed table's triggers.
-DO $$
+-- The typed row follows where a state got another name; its CHECKs decide whether it can stand there.
+CREATE FUNCTION interlock.migrated() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     kind record;
+    told jsonb;
 BEGIN
-    FOR kind IN SELECT * FROM interlock_kinds() LOOP
-        EXECUTE format('CREATE CONSTRAINT TRIGGER state_is_told AFTER INSERT OR UPDATE OF %2$I ON %1$I
-            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-            EXECUTE FUNCTION interlock_typed_state_is_told(%3$L)', kind.typed, kind.state, kind.key);
-        EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER state_is_told', kind.typed);
-        PERFORM interlock_protect(kind.typed::regclass, 'DELETE');
-    END LOOP;
+    IF NEW.trigger <> 'definition.migrate' OR NEW.from_state = NEW.to_state OR NEW.definition_version LIKE '0.%' THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO kind FROM interlock.kinds() WHERE type = NEW.workflow_type;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE format('UPDATE interlock.%I t SET %I = $1 WHERE %I = $2 RETURNING to_jsonb(t)', kind.typed, kind.state, kind.key)
+       INTO told USING NEW.to_state, NEW.workflow_id;
+    IF NEW.workflow_type = 'patch_ledger' THEN
+        UPDATE interlock.patch_ledger_entries
+           SET updated_at = GREATEST(NEW.created_at, updated_at),
+               state_history = state_history || interlock.past(NEW)
+         WHERE ledger_id = NEW.workflow_id;
+    END IF;
+    IF told->>'run_id' IS NOT NULL THEN
+        PERFORM interlock.signal(
+            (told->>'run_id')::uuid, NEW.workflow_type, NEW.workflow_id,
+            CASE NEW.workflow_type WHEN 'run' THEN NULL WHEN 'workstream' THEN told->>'run_id'
+                                   ELSE told->>'workstream_id' END::uuid,
+            NEW.from_state, NEW.to_state, COALESCE((told->>'is_critical')::boolean, false));
+    END IF;
+    RETURN NULL;
 END $$;
+
+CREATE TRIGGER migrated_typed AFTER INSERT ON interlock.workflow_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock.migrated();
+
+-- POLICY-7: what depends on something does not begin before that is done. A task's dependencies and gates are in its CHECK
+-- (`queued` takes `unmet = 0`); these are the other kinds. An operator may give up a workstream that waits: its way to `failed`
+-- leads through `ready`.
+CREATE FUNCTION interlock.dependencies_met() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    missing text;
+BEGIN
+    IF NEW.definition_version LIKE '0.%' OR NEW.trigger = 'definition.migrate'
+       OR NOT (NEW.workflow_type = 'task' AND NEW.to_state = 'running'
+               OR NEW.workflow_type = 'workstream' AND NEW.to_state = 'ready' AND NOT NEW.metadata ? 'operator'
+               OR NEW.workflow_type = 'test_gate' AND NEW.to_state = 'RUNNING') THEN
+        RETURN NULL;
+    END IF;
+    IF NEW.workflow_type = 'task' THEN
+        SELECT array_to_string(ARRAY(SELECT unnest(t.required_capabilities) EXCEPT SELECT unnest(w.capabilities)), ', ')
+          INTO missing
+          FROM interlock.tasks t JOIN interlock.workers w ON w.worker_id = t.worker_id
+         WHERE t.task_id = NEW.workflow_id;
+        missing := 'its worker has no ' || NULLIF(missing, '');
+    ELSE
+        SELECT string_agg(i.entity_id || ' is ' || i.current_state, ', ') INTO missing
+          FROM interlock.workflow_links l JOIN interlock.workflow_instances i ON i.id = l.target_id
+         WHERE l.source_id = NEW.workflow_id AND l.role = 'depends_on'
+           AND i.current_state <> CASE NEW.workflow_type WHEN 'workstream' THEN 'completed' ELSE 'PASSED' END;
+    END IF;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION '% % cannot enter %: %', NEW.workflow_type, NEW.workflow_id, NEW.to_state, missing
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER policy_dependencies AFTER INSERT ON interlock.workflow_transitions  -- by name after `moved_typed`
+    FOR EACH ROW EXECUTE FUNCTION interlock.dependencies_met();

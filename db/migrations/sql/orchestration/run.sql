@@ -1,9 +1,9 @@
--- A run (SSOT 1.2, 6.1), the plan it carries out, and how many of its workstreams stand where. Only the scheduler
+-- A run (docs/spec/run.md), the plan it carries out, and how many of its workstreams stand where. Only the scheduler
 -- counts, so that no two workers ever wait for each other's counting.
 
-CREATE TABLE runs (
-    run_id       uuid         PRIMARY KEY REFERENCES workflow_instances (id),
-    phase_id     varchar(100) NOT NULL REFERENCES phases (phase_id),
+CREATE TABLE interlock.runs (
+    run_id       uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
+    phase_id     varchar(100) NOT NULL REFERENCES interlock.phases (phase_id),
     state        varchar(20)  NOT NULL CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'canceled')),
     priority     integer      NOT NULL DEFAULT 0,
     created_at   timestamptz  NOT NULL DEFAULT now(),
@@ -11,16 +11,16 @@ CREATE TABLE runs (
     completed_at timestamptz,
     metadata     jsonb        NOT NULL DEFAULT '{}',
     CHECK ((state IN ('succeeded', 'failed', 'canceled')) = (completed_at IS NOT NULL)),
-    -- A run canceled before it began has no start (DESIGN, ruling 9).
+    -- A run canceled before it began has no start (CHECK-3).
     CHECK (CASE state WHEN 'pending' THEN started_at IS NULL WHEN 'canceled' THEN true ELSE started_at IS NOT NULL END),
     CHECK (started_at >= created_at),
     CHECK (completed_at >= created_at AND (started_at IS NULL OR completed_at >= started_at))
 );
-CREATE INDEX runs_state ON runs (state);
-CREATE INDEX runs_phase ON runs (phase_id);
+CREATE INDEX runs_state ON interlock.runs (state);
+CREATE INDEX runs_phase ON interlock.runs (phase_id);
 
-CREATE TABLE run_counts (
-    run_id     uuid    PRIMARY KEY REFERENCES runs (run_id),
+CREATE TABLE interlock.run_counts (
+    run_id     uuid    PRIMARY KEY REFERENCES interlock.runs (run_id),
     planned    integer NOT NULL DEFAULT 0,
     ready      integer NOT NULL DEFAULT 0,
     blocked    integer NOT NULL DEFAULT 0,
@@ -35,28 +35,42 @@ CREATE TABLE run_counts (
 ) WITH (fillfactor = 60);
 
 -- The plan a run carries out, as it was read, with its repository.
-CREATE TABLE plans (
-    run_id    uuid  PRIMARY KEY REFERENCES runs (run_id),
+CREATE TABLE interlock.plans (
+    run_id    uuid  PRIMARY KEY REFERENCES interlock.runs (run_id),
     body      jsonb NOT NULL,
     directory text  NOT NULL
 );
 
-CREATE FUNCTION interlock_born_run(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_run(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO runs (run_id, phase_id, state, priority, created_at, metadata)
-    VALUES (NEW.id, interlock_phase(NEW.context), NEW.current_state, COALESCE((NEW.context->>'priority')::integer, 0),
-            NEW.created_at, interlock_metadata(NEW.context));
-    INSERT INTO run_counts (run_id) VALUES (NEW.id);
+    INSERT INTO interlock.runs (run_id, phase_id, state, priority, created_at, metadata)
+    VALUES (NEW.id, interlock.phase(NEW.context), NEW.current_state, COALESCE((NEW.context->>'priority')::integer, 0),
+            NEW.created_at, interlock.metadata(NEW.context));
+    INSERT INTO interlock.run_counts (run_id) VALUES (NEW.id);
 END $$;
 
 -- `GREATEST`: a clock set back must not make an end precede its beginning.
-CREATE FUNCTION interlock_moved_run(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_run(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE runs
+    UPDATE interlock.runs
        SET state = NEW.to_state,
            started_at = CASE WHEN NEW.to_state = 'running' THEN GREATEST(NEW.created_at, created_at) ELSE started_at END,
            completed_at = CASE WHEN NEW.to_state IN ('succeeded', 'failed', 'canceled')
                                THEN GREATEST(NEW.created_at, created_at, started_at) END
      WHERE run_id = NEW.workflow_id;
-    PERFORM interlock_signal(NEW.workflow_id, 'run', NEW.workflow_id, NULL, NEW.from_state, NEW.to_state, false);
+    PERFORM interlock.signal(NEW.workflow_id, 'run', NEW.workflow_id, NULL, NEW.from_state, NEW.to_state, false);
 END $$;
+
+-- A plan says where its run's work is done, so it comes with its run and stays as it is; and it names all workstreams:
+-- one more under the name of another would get that one's branch and worktree.
+CREATE FUNCTION interlock.plan_made() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM interlock.workflow_instances
+                WHERE id = NEW.run_id AND workflow_type = 'run' AND version = 0 AND created_at = now()) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'run % gets no plan: a run is born with its plan', NEW.run_id
+        USING ERRCODE = 'restrict_violation', HINT = 'interlock run PLAN';
+END $$;
+
+CREATE TRIGGER made BEFORE INSERT ON interlock.plans FOR EACH ROW EXECUTE FUNCTION interlock.plan_made();

@@ -1,10 +1,10 @@
--- The orchestration's typed tables (SSOT 6, MVP 5.1). Each is a projection of history, written by PostgreSQL itself in
+-- The orchestration's typed tables (docs/spec/constraints.md). Each is a projection of history, written by PostgreSQL itself in
 -- the statement that writes the event: a row is born with its instance, from its context, and follows every move, with
 -- what the event's metadata says. Whoever writes a state here that history does not tell is refused at commit.
 -- Ids are those of the instances; state lists are held equal to the definitions by a test.
 
 -- Each kind's typed table, that table's key, and the column that says its state. The older lineage (0.x) has none.
-CREATE FUNCTION interlock_kinds() RETURNS TABLE (type text, typed text, key text, state text)
+CREATE FUNCTION interlock.kinds() RETURNS TABLE (type text, typed text, key text, state text)
     LANGUAGE sql IMMUTABLE AS $$
     VALUES ('run', 'runs', 'run_id', 'state'), ('workstream', 'workstreams', 'ws_id', 'state'),
            ('task', 'tasks', 'task_id', 'state'), ('worker', 'workers', 'worker_id', 'state'),
@@ -14,12 +14,12 @@ CREATE FUNCTION interlock_kinds() RETURNS TABLE (type text, typed text, key text
            ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status')
 $$;
 
-CREATE TABLE phases (
+CREATE TABLE interlock.phases (
     phase_id varchar(100) PRIMARY KEY
 );
 
 -- What the scheduler still has to look at: one row a move, insert-only, taken in order under the run's lock.
-CREATE TABLE run_signals (
+CREATE TABLE interlock.run_signals (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id    uuid        NOT NULL,
     kind      varchar(20) NOT NULL,
@@ -29,37 +29,31 @@ CREATE TABLE run_signals (
     state     varchar(20) NOT NULL,
     critical  boolean     NOT NULL DEFAULT false
 );
-CREATE INDEX run_signals_run ON run_signals (run_id, id);
+CREATE INDEX run_signals_run ON interlock.run_signals (run_id, id);
 
-CREATE FUNCTION interlock_signal(run uuid, kind text, entity uuid, parent uuid, was text, state text, critical boolean)
+CREATE FUNCTION interlock.signal(run uuid, kind text, entity uuid, parent uuid, was text, state text, critical boolean)
     RETURNS void LANGUAGE sql
     BEGIN ATOMIC
-        INSERT INTO run_signals (run_id, kind, entity_id, parent_id, was, state, critical)
+        INSERT INTO interlock.run_signals (run_id, kind, entity_id, parent_id, was, state, critical)
         VALUES (run, kind, entity, parent, was, state, critical);
     END;
 
-CREATE FUNCTION interlock_uuids(list jsonb) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION interlock.uuids(list jsonb) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN COALESCE((SELECT array_agg(each::uuid) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
 
-CREATE FUNCTION interlock_texts(list jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION interlock.texts(list jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN COALESCE((SELECT array_agg(each) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
 
-CREATE FUNCTION interlock_phase(context jsonb) RETURNS varchar LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.phase(context jsonb) RETURNS varchar LANGUAGE plpgsql AS $$
 DECLARE
     named varchar := COALESCE(context->>'phase_id', 'default');
 BEGIN
-    INSERT INTO phases (phase_id) VALUES (named) ON CONFLICT DO NOTHING;
+    INSERT INTO interlock.phases (phase_id) VALUES (named) ON CONFLICT DO NOTHING;
     RETURN named;
 END $$;
 
--- What a row's metadata begins with: what it is called, whom it is tried again for (SSOT 8.2.3), and what its context adds.
-CREATE FUNCTION interlock_metadata(context jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- What a row's metadata begins with: what it is called, whom it is tried again for (RECOVER-4), and what its context adds.
+CREATE FUNCTION interlock.metadata(context jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN jsonb_strip_nulls(jsonb_build_object(
                'name', context->'name', 'title', context->'title', 'retry_of', context->'retry_of'))
            || CASE WHEN jsonb_typeof(context->'metadata') = 'object' THEN context->'metadata' ELSE '{}' END;
-
--- For columns that never change once they are said.
-CREATE FUNCTION interlock_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION '% of % cannot change', TG_ARGV[0], TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
-END $$;

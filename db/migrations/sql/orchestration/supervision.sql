@@ -1,18 +1,19 @@
--- Workers under a supervisor, and jobs (MVP 5.1).
+-- Workers under a supervisor, and jobs (docs/spec/supervision.md).
 
-CREATE TABLE supervised_workers (
-    id           uuid        PRIMARY KEY REFERENCES workflow_instances (id),
+CREATE TABLE interlock.supervised_workers (
+    id           uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     workspace_id varchar(100) NOT NULL,
     status       varchar(20) NOT NULL CHECK (status IN ('IDLE', 'RUNNING', 'PAUSED', 'COMPLETED', 'FAILED',
                                                         'TERMINATED')),
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now(),
-    metadata     jsonb       NOT NULL DEFAULT '{}'
+    metadata     jsonb       NOT NULL DEFAULT '{}',
+    CHECK (updated_at >= created_at)
 );
 
-CREATE TABLE jobs (
-    id               uuid        PRIMARY KEY REFERENCES workflow_instances (id),
-    parent_job_id    uuid        REFERENCES jobs (id),
+CREATE TABLE interlock.jobs (
+    id               uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
+    parent_job_id    uuid        REFERENCES interlock.jobs (id),
     depth            integer     NOT NULL CHECK (depth >= 0 AND depth <= 5),
     status           varchar(20) NOT NULL CHECK (status IN ('SUBMITTED', 'PENDING', 'RUNNING', 'COMPLETED', 'FAILED',
                                                             'CANCELED')),
@@ -21,39 +22,42 @@ CREATE TABLE jobs (
     started_at       timestamptz,
     completed_at     timestamptz,
     task_description text        NOT NULL,
-    CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELED')) = (completed_at IS NOT NULL))
+    CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELED')) = (completed_at IS NOT NULL)),
+    CHECK (started_at >= created_at),
+    CHECK (completed_at >= created_at),
+    CHECK (completed_at >= started_at)
 );
-CREATE INDEX jobs_parent ON jobs (parent_job_id);
+CREATE INDEX jobs_parent ON interlock.jobs (parent_job_id);
 
-CREATE FUNCTION interlock_born_supervised_worker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_supervised_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO supervised_workers (id, workspace_id, status, created_at, updated_at, metadata)
+    INSERT INTO interlock.supervised_workers (id, workspace_id, status, created_at, updated_at, metadata)
     VALUES (NEW.id, COALESCE(NEW.context->>'workspace_id', NEW.project_id::text), NEW.current_state, NEW.created_at,
-            NEW.created_at, interlock_metadata(NEW.context));
+            NEW.created_at, interlock.metadata(NEW.context));
 END $$;
 
-CREATE FUNCTION interlock_born_job(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_job(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    above integer := (SELECT depth FROM jobs WHERE id = (NEW.context->>'parent_job_id')::uuid);
+    above integer := (SELECT depth FROM interlock.jobs WHERE id = (NEW.context->>'parent_job_id')::uuid);
 BEGIN
     IF above IS NOT NULL AND above + 1 <> (NEW.context->>'depth')::integer THEN
         RAISE EXCEPTION 'a child of a job of depth % has depth %, not %', above, above + 1, NEW.context->>'depth'
             USING ERRCODE = 'check_violation';
     END IF;
-    INSERT INTO jobs (id, parent_job_id, depth, status, worker_count, created_at, task_description)
+    INSERT INTO interlock.jobs (id, parent_job_id, depth, status, worker_count, created_at, task_description)
     VALUES (NEW.id, (NEW.context->>'parent_job_id')::uuid, (NEW.context->>'depth')::integer, NEW.current_state,
             COALESCE((NEW.context->>'worker_count')::integer, 1), NEW.created_at,
             COALESCE(NEW.context->>'task_description', ''));
 END $$;
 
-CREATE FUNCTION interlock_moved_supervised_worker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_supervised_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE supervised_workers SET status = NEW.to_state, updated_at = NEW.created_at WHERE id = NEW.workflow_id;
+    UPDATE interlock.supervised_workers SET status = NEW.to_state, updated_at = NEW.created_at WHERE id = NEW.workflow_id;
 END $$;
 
-CREATE FUNCTION interlock_moved_job(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_job(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE jobs
+    UPDATE interlock.jobs
        SET status = NEW.to_state,
            started_at = CASE WHEN NEW.to_state = 'RUNNING' THEN NEW.created_at ELSE started_at END,
            completed_at = CASE WHEN NEW.to_state IN ('COMPLETED', 'FAILED', 'CANCELED') THEN NEW.created_at END

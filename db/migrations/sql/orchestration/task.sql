@@ -1,13 +1,13 @@
--- A task (SSOT 1.4, 6.3), who holds it, and what blocks it.
+-- A task (docs/spec/task.md), who holds it, and what blocks it.
 
-CREATE TABLE tasks (
-    task_id               uuid        PRIMARY KEY REFERENCES workflow_instances (id),
-    workstream_id         uuid        NOT NULL REFERENCES workstreams (ws_id),
-    run_id                uuid        NOT NULL REFERENCES runs (run_id),
+CREATE TABLE interlock.tasks (
+    task_id               uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
+    workstream_id         uuid        NOT NULL REFERENCES interlock.workstreams (ws_id),
+    run_id                uuid        NOT NULL REFERENCES interlock.runs (run_id),
     state                 varchar(20) NOT NULL CHECK (state IN ('pending', 'queued', 'running', 'validating', 'completed',
                                                                 'failed', 'retrying', 'cancelled', 'blocked')),
     kind                  varchar(20) NOT NULL DEFAULT 'command',
-    worker_id             uuid        REFERENCES workers (worker_id),
+    worker_id             uuid        REFERENCES interlock.workers (worker_id),
     is_critical           boolean     NOT NULL DEFAULT false,
     depends_on            uuid[]      NOT NULL DEFAULT '{}',
     gate_dependencies     uuid[]      NOT NULL DEFAULT '{}',
@@ -33,69 +33,72 @@ CREATE TABLE tasks (
     CHECK ((state = 'running') = (worker_id IS NOT NULL)),
     CHECK ((state IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)),
     CHECK (retry_count <= max_retries),
-    CHECK (state <> 'queued' OR unmet = 0),  -- SSOT 1.4.5, invariant 6
+    CHECK (state <> 'queued' OR unmet = 0),  -- CHECK-6
     CHECK (started_at >= created_at),
     CHECK (completed_at >= created_at AND (started_at IS NULL OR completed_at >= started_at))
 ) WITH (fillfactor = 70);
-CREATE INDEX tasks_workstream ON tasks (workstream_id);
-CREATE INDEX tasks_left_out ON tasks (workstream_id) WHERE left_out;
-CREATE INDEX tasks_worker ON tasks (worker_id) WHERE worker_id IS NOT NULL;
-CREATE INDEX tasks_running ON tasks (started_at) WHERE state = 'running';
-CREATE INDEX tasks_queued ON tasks (run_id, priority DESC, task_id) WHERE state = 'queued';
+CREATE INDEX tasks_workstream ON interlock.tasks (workstream_id);
+CREATE INDEX tasks_left_out ON interlock.tasks (workstream_id) WHERE left_out;
+CREATE INDEX tasks_worker ON interlock.tasks (worker_id) WHERE worker_id IS NOT NULL;
+CREATE INDEX tasks_running ON interlock.tasks (started_at) WHERE state = 'running';
+CREATE INDEX tasks_queued ON interlock.tasks (run_id, priority DESC, task_id) WHERE state = 'queued';
 
 -- Who holds a task. A claim's token fences off whoever lost it: revoked when the task left `running` without its worker
 -- (cancelled, timed out, given to another), ended when the worker let go.
-CREATE TABLE task_claims (
+CREATE TABLE interlock.task_claims (
     token      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    task_id    uuid        NOT NULL REFERENCES tasks (task_id),
+    task_id    uuid        NOT NULL REFERENCES interlock.tasks (task_id),
     run_id     uuid        NOT NULL,
-    worker_id  uuid        NOT NULL REFERENCES workers (worker_id),
+    worker_id  uuid        NOT NULL REFERENCES interlock.workers (worker_id),
     claimed_at timestamptz NOT NULL DEFAULT now(),
     revoked_at timestamptz,
     ended_at   timestamptz
 );
-CREATE UNIQUE INDEX task_claims_open ON task_claims (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL;
-CREATE INDEX task_claims_worker ON task_claims (worker_id) WHERE ended_at IS NULL;
-CREATE INDEX task_claims_run ON task_claims (run_id) WHERE ended_at IS NULL;
+CREATE UNIQUE INDEX task_claims_open ON interlock.task_claims (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL;
+CREATE INDEX task_claims_worker ON interlock.task_claims (worker_id) WHERE ended_at IS NULL;
+CREATE INDEX task_claims_run ON interlock.task_claims (run_id) WHERE ended_at IS NULL;
 
-CREATE FUNCTION interlock_born_task(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+-- What is looked up when a row leaves that others may name.
+CREATE INDEX task_claims_task ON interlock.task_claims (task_id);
+
+CREATE FUNCTION interlock.born_task(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     c          jsonb   := NEW.context;
     workstream uuid    := (c->>'workstream_id')::uuid;
     run        uuid;
     standing   varchar;
     critical   boolean := COALESCE((c->>'is_critical')::boolean, false);
-    depends_on uuid[]  := interlock_uuids(c->'depends_on');
-    before     uuid[]  := interlock_uuids(c->'blocked_by_gates');
+    depends_on uuid[]  := interlock.uuids(c->'depends_on');
+    before     uuid[]  := interlock.uuids(c->'blocked_by_gates');
 BEGIN
-    SELECT run_id, state INTO run, standing FROM workstreams WHERE ws_id = workstream;
+    SELECT run_id, state INTO run, standing FROM interlock.workstreams WHERE ws_id = workstream;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'workstream % of task % does not exist', workstream, NEW.entity_id
             USING ERRCODE = 'foreign_key_violation';
-    ELSIF standing IN ('validating', 'completed', 'failed', 'cancelled', 'skipped') THEN  -- SSOT 1.3.7, invariant 2
+    ELSIF standing IN ('validating', 'completed', 'failed', 'cancelled', 'skipped') THEN  -- WORKSTREAM-2
         RAISE EXCEPTION 'workstream % is %: it takes no more tasks', workstream, standing USING ERRCODE = 'check_violation';
     END IF;
-    INSERT INTO tasks (task_id, workstream_id, run_id, state, kind, is_critical, depends_on, gate_dependencies,
+    INSERT INTO interlock.tasks (task_id, workstream_id, run_id, state, kind, is_critical, depends_on, gate_dependencies,
                        required_capabilities, affinity, priority, retry_count, max_retries, timeout_sec, unmet, created_at,
                        metadata)
     VALUES (NEW.id, workstream, run, NEW.current_state, COALESCE(c->>'kind', 'command'), critical, depends_on,
-            interlock_uuids(c->'gates'), interlock_texts(c->'required_capabilities'), interlock_texts(c->'affinity'),
+            interlock.uuids(c->'gates'), interlock.texts(c->'required_capabilities'), interlock.texts(c->'affinity'),
             COALESCE((c->>'priority')::integer, 0), COALESCE((c->>'retry_count')::integer, 0),
             COALESCE((c->>'max_retries')::integer, 3),
             COALESCE((c->>'timeout_sec')::double precision, 1800), cardinality(depends_on) + cardinality(before),
-            NEW.created_at, interlock_metadata(c));
-    PERFORM interlock_signal(run, 'task', NEW.id, workstream, NULL, NEW.current_state, critical);
+            NEW.created_at, interlock.metadata(c));
+    PERFORM interlock.signal(run, 'task', NEW.id, workstream, NULL, NEW.current_state, critical);
 END $$;
 
-CREATE FUNCTION interlock_moved_task(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_task(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    moved tasks;
+    moved interlock.tasks;
     said  jsonb := NEW.metadata;
 BEGIN
-    UPDATE tasks
+    UPDATE interlock.tasks
        SET state = NEW.to_state,
            worker_id = CASE WHEN NEW.to_state = 'running' THEN (said->>'worker_id')::uuid END,
-           blocked_by = CASE WHEN NEW.to_state = 'blocked' THEN interlock_uuids(said->'blocked_by') ELSE '{}' END,
+           blocked_by = CASE WHEN NEW.to_state = 'blocked' THEN interlock.uuids(said->'blocked_by') ELSE '{}' END,
            retry_count = retry_count + CASE WHEN NEW.to_state = 'retrying' THEN 1 ELSE 0 END,
            exit_code = CASE WHEN NEW.from_state <> 'running' THEN exit_code
                             WHEN said->>'exit_code' ~ '^-?[0-9]{1,9}$' THEN (said->>'exit_code')::integer END,
@@ -107,21 +110,20 @@ BEGIN
      WHERE task_id = NEW.workflow_id
     RETURNING * INTO moved;
     IF NEW.from_state = 'running' THEN
-        UPDATE task_claims SET revoked_at = now()
+        UPDATE interlock.task_claims SET revoked_at = now()
          WHERE task_id = NEW.workflow_id AND revoked_at IS NULL AND ended_at IS NULL;
     END IF;
-    PERFORM interlock_signal(moved.run_id, 'task', moved.task_id, moved.workstream_id, NEW.from_state, NEW.to_state,
+    PERFORM interlock.signal(moved.run_id, 'task', moved.task_id, moved.workstream_id, NEW.from_state, NEW.to_state,
                              moved.is_critical);
 END $$;
 
-CREATE FUNCTION interlock_blocked_by(task uuid) RETURNS jsonb LANGUAGE sql STABLE  -- SSOT 1.4.6, 2.3.6
+CREATE FUNCTION interlock.blocked_by(task uuid) RETURNS jsonb LANGUAGE sql STABLE  -- TASK-9
     RETURN (SELECT COALESCE(jsonb_agg(i.id ORDER BY i.id), '[]')
-              FROM workflow_links l JOIN workflow_instances i ON i.id = l.target_id
+              FROM interlock.workflow_links l JOIN interlock.workflow_instances i ON i.id = l.target_id
              WHERE l.source_id = task
                AND CASE l.role WHEN 'depends_on' THEN i.current_state <> 'completed'
                                WHEN 'blocked_by_gates' THEN i.current_state <> 'PASSED'
                                WHEN 'gates' THEN i.current_state IN ('FAILED', 'BLOCKED') END);
 
-CREATE TRIGGER critical_fixed BEFORE UPDATE OF is_critical ON tasks FOR EACH ROW  -- SSOT 1.4.5, invariant 8
-    WHEN (OLD.is_critical IS DISTINCT FROM NEW.is_critical) EXECUTE FUNCTION interlock_fixed('is_critical');
-ALTER TABLE tasks ENABLE ALWAYS TRIGGER critical_fixed;
+CREATE TRIGGER critical_fixed BEFORE UPDATE OF is_critical ON interlock.tasks FOR EACH ROW  -- TASK-14
+    WHEN (OLD.is_critical IS DISTINCT FROM NEW.is_critical) EXECUTE FUNCTION interlock.fixed('is_critical');

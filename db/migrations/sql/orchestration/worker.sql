@@ -1,7 +1,7 @@
--- Workers of the orchestration (SSOT 1.5, 6.4) and of the execution engine (SSOT 2.1).
+-- Workers of the orchestration (docs/spec/worker.md) and of the execution engine.
 
-CREATE TABLE workers (
-    worker_id            uuid        PRIMARY KEY REFERENCES workflow_instances (id),
+CREATE TABLE interlock.workers (
+    worker_id            uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     name                 varchar(100) NOT NULL,
     worker_type          varchar(50) NOT NULL,
     state                varchar(20) NOT NULL CHECK (state IN ('initializing', 'idle', 'busy', 'unresponsive',
@@ -20,60 +20,60 @@ CREATE TABLE workers (
     CHECK (last_heartbeat >= created_at),
     CHECK (shutdown_at >= created_at)
 ) WITH (fillfactor = 60);  -- heartbeats stay heap-only: no index holds a column they change
-CREATE INDEX workers_state ON workers (state);
+CREATE INDEX workers_state ON interlock.workers (state);
 
-CREATE TABLE uet_workers (
-    worker_id      uuid        PRIMARY KEY REFERENCES workflow_instances (id),
+CREATE TABLE interlock.uet_workers (
+    worker_id      uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     worker_type    varchar(50) NOT NULL,
     state          varchar(20) NOT NULL CHECK (state IN ('SPAWNING', 'IDLE', 'BUSY', 'DRAINING', 'TERMINATED')),
     affinity       jsonb       NOT NULL DEFAULT '{}',
     last_heartbeat timestamptz NOT NULL DEFAULT now(),
     created_at     timestamptz NOT NULL DEFAULT now(),
     terminated_at  timestamptz,
-    CHECK ((state = 'TERMINATED') = (terminated_at IS NOT NULL))
+    CHECK ((state = 'TERMINATED') = (terminated_at IS NOT NULL)),
+    CHECK (last_heartbeat >= created_at),
+    CHECK (terminated_at >= created_at)
 );
 
-CREATE FUNCTION interlock_born_worker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO workers (worker_id, name, worker_type, state, capabilities, affinity, max_concurrent_tasks, created_at,
+    INSERT INTO interlock.workers (worker_id, name, worker_type, state, capabilities, affinity, max_concurrent_tasks, created_at,
                          last_heartbeat)
     VALUES (NEW.id, NEW.entity_id, COALESCE(NEW.context->>'worker_type', 'orchestration'), NEW.current_state,
-            interlock_texts(NEW.context->'capabilities'), COALESCE(NEW.context->'affinity', '{}'),
+            interlock.texts(NEW.context->'capabilities'), COALESCE(NEW.context->'affinity', '{}'),
             COALESCE((NEW.context->>'max_concurrent_tasks')::integer, 1), NEW.created_at, NEW.created_at);
 END $$;
 
-CREATE FUNCTION interlock_born_uet_worker(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_uet_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO uet_workers (worker_id, worker_type, state, affinity, created_at)
+    INSERT INTO interlock.uet_workers (worker_id, worker_type, state, affinity, created_at)
     VALUES (NEW.id, COALESCE(NEW.context->>'worker_type', 'uet'), NEW.current_state,
             COALESCE(NEW.context->'affinity', '{}'), NEW.created_at);
 END $$;
 
-CREATE FUNCTION interlock_moved_worker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE workers
+    UPDATE interlock.workers
        SET state = NEW.to_state,
            shutdown_at = CASE WHEN NEW.to_state = 'shutdown' THEN GREATEST(NEW.created_at, created_at) END
      WHERE worker_id = NEW.workflow_id;
 END $$;
 
-CREATE FUNCTION interlock_moved_uet_worker(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_uet_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE uet_workers
+    UPDATE interlock.uet_workers
        SET state = NEW.to_state,
            terminated_at = CASE WHEN NEW.to_state = 'TERMINATED' THEN NEW.created_at END,
-           -- Heartbeats are owed from IDLE on (SSOT 2.1.3, invariant 1), however long it was SPAWNING.
+           -- Heartbeats are owed from IDLE on (UET-1), however long it was SPAWNING.
            last_heartbeat = CASE NEW.from_state WHEN 'SPAWNING' THEN GREATEST(NEW.created_at, last_heartbeat)
                                                 ELSE last_heartbeat END
      WHERE worker_id = NEW.workflow_id;
 END $$;
 
-CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON workers FOR EACH ROW  -- SSOT 1.5.7, invariant 4
+CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON interlock.workers FOR EACH ROW  -- WORKER-5
     WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state <> 'initializing')
-    EXECUTE FUNCTION interlock_fixed('affinity');
-ALTER TABLE workers ENABLE ALWAYS TRIGGER affinity_fixed;
+    EXECUTE FUNCTION interlock.fixed('affinity');
 
-CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON uet_workers FOR EACH ROW  -- SSOT 2.1.3, invariant 3
+CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON interlock.uet_workers FOR EACH ROW  -- UET-3
     WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state <> 'SPAWNING')
-    EXECUTE FUNCTION interlock_fixed('affinity');
-ALTER TABLE uet_workers ENABLE ALWAYS TRIGGER affinity_fixed;
+    EXECUTE FUNCTION interlock.fixed('affinity');

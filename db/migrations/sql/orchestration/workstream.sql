@@ -1,9 +1,9 @@
--- A workstream (SSOT 1.3, 6.2), and how many of its tasks stand where, as the scheduler counted them.
+-- A workstream (docs/spec/workstream.md), and how many of its tasks stand where, as the scheduler counted them.
 
-CREATE TABLE workstreams (
-    ws_id        uuid         PRIMARY KEY REFERENCES workflow_instances (id),
-    run_id       uuid         NOT NULL REFERENCES runs (run_id),
-    phase_id     varchar(100) NOT NULL REFERENCES phases (phase_id),
+CREATE TABLE interlock.workstreams (
+    ws_id        uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
+    run_id       uuid         NOT NULL REFERENCES interlock.runs (run_id),
+    phase_id     varchar(100) NOT NULL REFERENCES interlock.phases (phase_id),
     state        varchar(20)  NOT NULL CHECK (state IN ('planned', 'ready', 'blocked', 'executing', 'validating',
                                                         'completed', 'failed', 'cancelled', 'skipped', 'paused')),
     is_critical  boolean      NOT NULL DEFAULT false,
@@ -17,12 +17,12 @@ CREATE TABLE workstreams (
     CHECK (updated_at >= created_at),
     CHECK (completed_at >= updated_at)
 );
-CREATE INDEX workstreams_run ON workstreams (run_id);
-CREATE INDEX workstreams_state ON workstreams (state);
-CREATE INDEX workstreams_updated ON workstreams (updated_at);
+CREATE INDEX workstreams_run ON interlock.workstreams (run_id);
+CREATE INDEX workstreams_state ON interlock.workstreams (state);
+CREATE INDEX workstreams_updated ON interlock.workstreams (updated_at);
 
-CREATE TABLE workstream_counts (
-    ws_id      uuid    PRIMARY KEY REFERENCES workstreams (ws_id),
+CREATE TABLE interlock.workstream_counts (
+    ws_id      uuid    PRIMARY KEY REFERENCES interlock.workstreams (ws_id),
     pending    integer NOT NULL DEFAULT 0,
     queued     integer NOT NULL DEFAULT 0,
     running    integer NOT NULL DEFAULT 0,
@@ -39,31 +39,43 @@ CREATE TABLE workstream_counts (
     dead_dependencies       integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 60);
 
-CREATE FUNCTION interlock_born_workstream(new workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.born_workstream(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     run        uuid    := (NEW.context->>'run_id')::uuid;
     critical   boolean := COALESCE((NEW.context->>'is_critical')::boolean, false);
-    depends_on uuid[]  := interlock_uuids(NEW.context->'depends_on');
+    depends_on uuid[]  := interlock.uuids(NEW.context->'depends_on');
 BEGIN
-    INSERT INTO workstreams (ws_id, run_id, phase_id, state, is_critical, depends_on, affinity, created_at, updated_at,
+    INSERT INTO interlock.workstreams (ws_id, run_id, phase_id, state, is_critical, depends_on, affinity, created_at, updated_at,
                              metadata)
-    VALUES (NEW.id, run, interlock_phase(NEW.context), NEW.current_state, critical, depends_on,
-            interlock_texts(NEW.context->'affinity'), NEW.created_at, NEW.created_at, interlock_metadata(NEW.context));
-    INSERT INTO workstream_counts (ws_id, unfinished_dependencies) VALUES (NEW.id, cardinality(depends_on));
-    PERFORM interlock_signal(run, 'workstream', NEW.id, run, NULL, NEW.current_state, critical);
+    VALUES (NEW.id, run, interlock.phase(NEW.context), NEW.current_state, critical, depends_on,
+            interlock.texts(NEW.context->'affinity'), NEW.created_at, NEW.created_at, interlock.metadata(NEW.context));
+    INSERT INTO interlock.workstream_counts (ws_id, unfinished_dependencies) VALUES (NEW.id, cardinality(depends_on));
+    PERFORM interlock.signal(run, 'workstream', NEW.id, run, NULL, NEW.current_state, critical);
 END $$;
 
-CREATE FUNCTION interlock_moved_workstream(new workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.moved_workstream(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    moved workstreams;
+    moved interlock.workstreams;
 BEGIN
-    UPDATE workstreams
+    UPDATE interlock.workstreams
        SET state = NEW.to_state,
            updated_at = GREATEST(NEW.created_at, updated_at),
            completed_at = CASE WHEN NEW.to_state IN ('completed', 'failed', 'cancelled', 'skipped')
                                THEN GREATEST(NEW.created_at, updated_at) END
      WHERE ws_id = NEW.workflow_id
     RETURNING * INTO moved;
-    PERFORM interlock_signal(moved.run_id, 'workstream', moved.ws_id, moved.run_id, NEW.from_state, NEW.to_state,
+    PERFORM interlock.signal(moved.run_id, 'workstream', moved.ws_id, moved.run_id, NEW.from_state, NEW.to_state,
                              moved.is_critical);
 END $$;
+
+CREATE FUNCTION interlock.plan_names_workstreams() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM interlock.plans WHERE run_id = NEW.run_id) THEN
+        RAISE EXCEPTION 'run % takes no workstream that its plan does not name', NEW.run_id
+            USING ERRCODE = 'check_violation', HINT = 'interlock run PLAN';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER of_the_plan BEFORE INSERT ON interlock.workstreams
+    FOR EACH ROW EXECUTE FUNCTION interlock.plan_names_workstreams();

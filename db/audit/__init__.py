@@ -1,0 +1,1 @@
+"""Anchors, verification and rebuilding: the queries that prove history."""

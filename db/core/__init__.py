@@ -1,0 +1,1 @@
+"""Instances, trigger requests, history, effects: the queries that the engine stands on."""

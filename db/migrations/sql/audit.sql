@@ -1,0 +1,123 @@
+-- What an auditor is given: signed heads of the chains, exports, and history as flat views and canonical events.
+
+-- Anchors: what the chains' heads were when somebody signed them. A chain cut at its end, or written anew with new hashes,
+-- is whole in itself; it no longer holds what an anchor saw.
+
+CREATE TABLE interlock.anchors (
+    number    integer     PRIMARY KEY CHECK (number > 0),
+    made_at   timestamptz NOT NULL,
+    body      text        NOT NULL,  -- exactly what is signed: JSON
+    signature bytea       NOT NULL
+);
+
+CREATE TABLE interlock.anchor_heads (
+    workflow_id uuid    NOT NULL,
+    seq         integer NOT NULL,  -- of its newest event; 0: its birth
+    hash        bytea   NOT NULL,
+    number      integer NOT NULL REFERENCES interlock.anchors (number) DEFERRABLE INITIALLY DEFERRED,
+    PRIMARY KEY (workflow_id, seq)
+);
+CREATE INDEX anchor_heads_number ON interlock.anchor_heads (number, workflow_id, seq);
+
+-- What was exported, and the hash of its manifest: the next one names it.
+CREATE TABLE interlock.audit_exports (
+    number   integer     PRIMARY KEY CHECK (number > 0),
+    made_at  timestamptz NOT NULL,
+    events   bigint      NOT NULL,
+    manifest char(64)    NOT NULL
+);
+
+-- Restores: transactions from `first_xid` on came after a backup was restored. Where events are named by their place in
+-- commit order outside of this database, names of the time before, lost or not, are not used again.
+CREATE TABLE interlock.restores (
+    first_xid   xid8        PRIMARY KEY,
+    restored_at timestamptz NOT NULL DEFAULT now(),
+    taken_at    timestamptz NOT NULL,
+    backup      text        NOT NULL
+);
+
+-- The flat views of history read the archive too (CHECK-22) ----------------------------------------------------------------
+
+CREATE VIEW interlock.state_transitions AS
+    SELECT t.position AS transition_id, t.workflow_type AS entity_type, i.entity_id, t.from_state, t.to_state, t.trigger,
+           t.metadata->>'reason' AS reason, t.metadata, t.metadata->>'operator' AS operator,
+           t.created_at AS transitioned_at, t.workflow_id
+      FROM interlock.every_transition t JOIN interlock.every_instance i ON i.id = t.workflow_id;
+
+CREATE VIEW interlock.worker_state_transitions AS
+    SELECT t.position AS id, t.workflow_id AS worker_id, t.from_state, t.to_state, t.metadata->>'reason' AS reason,
+           t.created_at AS "timestamp"
+      FROM interlock.every_transition t WHERE t.workflow_type = 'supervised_worker';
+
+CREATE VIEW interlock.job_state_transitions AS
+    SELECT t.position AS id, t.workflow_id AS job_id, t.from_state, t.to_state, t.metadata->>'reason' AS reason,
+           t.created_at AS "timestamp"
+      FROM interlock.every_transition t WHERE t.workflow_type = 'job';
+
+-- The oldest lineage under its own names (LEGACY-7): workstreams and steps of 0.x, called by their entity ids.
+
+CREATE VIEW interlock.lineage_workstreams AS
+    SELECT entity_id AS ws_id, current_state AS state, created_at, updated_at, id AS workflow_id
+      FROM interlock.every_instance WHERE workflow_type = 'workstream' AND definition_version LIKE '0.%';
+
+CREATE VIEW interlock.lineage_steps AS
+    SELECT s.entity_id AS step_id, w.entity_id AS ws_id, s.current_state AS state, s.created_at, s.updated_at,
+           (SELECT count(*) FROM interlock.every_transition t
+             WHERE t.workflow_id = s.id AND t.trigger = 'retry_eligible')::integer AS retry_count, s.id AS workflow_id
+      FROM interlock.every_instance s
+      LEFT JOIN (SELECT source_id, role, target_id FROM interlock.workflow_links
+                 UNION ALL SELECT source_id, role, target_id FROM interlock.archived_links) l
+             ON l.source_id = s.id AND l.role = 'workstream'
+      LEFT JOIN interlock.every_instance w ON w.id = l.target_id
+     WHERE s.workflow_type = 'step';
+
+CREATE VIEW interlock.lineage_state_transitions AS
+    SELECT transition_id, entity_id AS ws_id, from_state, to_state, transitioned_at, metadata
+      FROM interlock.state_transitions WHERE entity_type = 'workstream';
+
+-- The workstream that an instance belongs to, NULL for what has none; only types whose births have read it as a UUID.
+CREATE FUNCTION interlock.workstream_of(type text, version text, id uuid, context jsonb)
+    RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN version LIKE '0.%' THEN NULL
+                WHEN type = 'workstream' THEN id
+                WHEN type IN ('task', 'patch_ledger', 'test_gate') THEN (context->>'workstream_id')::uuid END;
+
+-- The phase of what has one of its own; what belongs to a workstream is in that one's.
+CREATE FUNCTION interlock.phase_of(type text, context jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN type IN ('run', 'test_gate') THEN COALESCE(context->>'phase_id', 'default') END;
+
+-- `evt_` and the UUID's bits as a ULID, as `workflows.audit.ids` writes it.
+CREATE FUNCTION interlock.event_name(id uuid) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN 'evt_' || (
+        SELECT string_agg(substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ',
+                                 substring('00' || bits FROM place * 5 + 1 FOR 5)::bit(5)::integer + 1, 1), ''
+                          ORDER BY place)
+          FROM (SELECT ('x' || replace(id::text, '-', ''))::bit(128)::text AS bits) AS id,
+               generate_series(0, 25) AS place);
+
+-- History as canonical events (EVENT-1), the archive's too. ---------------------------------------------------------------
+
+CREATE VIEW interlock.events AS
+    SELECT interlock.event_name(t.id) AS event_id, t.created_at AS "timestamp",
+           CASE WHEN COALESCE(t.metadata->>'operator', '') <> '' THEN 'manual_override'
+                ELSE CASE t.workflow_type WHEN 'patch_ledger' THEN 'patch' WHEN 'test_gate' THEN 'gate'
+                                          ELSE t.workflow_type END || '_state_transition' END AS event_type,
+           t.severity, t.workflow_type AS entity_type, i.entity_id, t.from_state, t.to_state, t.trigger,
+           t.metadata->>'reason' AS reason, t.metadata, t.metadata->>'operator' AS operator, t.triggered_by, t.request_id,
+           t.definition_version,
+           jsonb_strip_nulls(jsonb_build_object(
+               'project_id', i.project_id, 'workflow_id', t.workflow_id, 'seq', t.seq,
+               'xid', t.xid::text::bigint, 'position', t.position,
+               'run_id', CASE i.workflow_type WHEN 'run' THEN i.id
+                                              ELSE COALESCE(w.run_id, (r.body->>'run_id')::uuid) END,
+               'workstream_id', COALESCE(w.ws_id, r.key::uuid),
+               'phase_id', COALESCE(w.phase_id, r.body->>'phase_id', interlock.phase_of(i.workflow_type, i.context))
+           )) AS context,
+           encode(t.prev_hash, 'hex') AS prev_hash, encode(t.hash, 'hex') AS hash
+      FROM interlock.every_transition t
+      JOIN interlock.every_instance i ON i.id = t.workflow_id
+      LEFT JOIN interlock.workstreams w
+             ON w.ws_id = interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)
+      LEFT JOIN interlock.archived_records r
+             ON r.kind = 'workstreams'
+            AND r.key = interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)::text;

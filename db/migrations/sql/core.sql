@@ -1,0 +1,268 @@
+-- The durable core: definitions, instances, history, requests, effects.
+
+-- Definitions, as recorded ----------------------------------------------------------------------------------------
+
+CREATE TABLE interlock.workflow_definitions (
+    type          varchar(50)  NOT NULL,
+    version       varchar(20)  NOT NULL,
+    checksum      char(64)     NOT NULL,
+    body          jsonb        NOT NULL,
+    initial_state varchar(100) NOT NULL,
+    recorded_at   timestamptz  NOT NULL DEFAULT now(),
+    PRIMARY KEY (type, version)
+);
+
+CREATE TABLE interlock.definition_states (
+    type     varchar(50)  NOT NULL,
+    version  varchar(20)  NOT NULL,
+    state    varchar(100) NOT NULL,
+    terminal boolean      NOT NULL,
+    PRIMARY KEY (type, version, state),
+    FOREIGN KEY (type, version) REFERENCES interlock.workflow_definitions (type, version)
+);
+
+CREATE TABLE interlock.definition_transitions (
+    type    varchar(50)  NOT NULL,
+    version varchar(20)  NOT NULL,
+    source  varchar(100) NOT NULL,
+    trigger varchar(100) NOT NULL,
+    dest    varchar(100) NOT NULL,
+    PRIMARY KEY (type, version, source, trigger, dest),
+    FOREIGN KEY (type, version, source) REFERENCES interlock.definition_states (type, version, state),
+    FOREIGN KEY (type, version, dest) REFERENCES interlock.definition_states (type, version, state)
+);
+
+-- Instances -------------------------------------------------------------------------------------------------------
+
+CREATE TABLE interlock.workflow_instances (
+    id                 uuid         PRIMARY KEY,
+    workflow_type      varchar(50)  NOT NULL,
+    definition_version varchar(20)  NOT NULL,
+    current_state      varchar(100) NOT NULL,
+    version            integer      NOT NULL DEFAULT 0 CHECK (version >= 0),
+    entity_id          varchar(100) NOT NULL CHECK (entity_id <> ''),
+    project_id         uuid         NOT NULL,
+    context            jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(context) = 'object'),
+    error              text,
+    retry_count        integer      NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    created_by         varchar(100) NOT NULL,
+    created_at         timestamptz  NOT NULL DEFAULT now(),
+    updated_at         timestamptz  NOT NULL DEFAULT now(),
+    UNIQUE (project_id, workflow_type, entity_id),
+    FOREIGN KEY (workflow_type, definition_version, current_state)
+        REFERENCES interlock.definition_states (type, version, state)
+) WITH (fillfactor = 75);  -- room for heap-only updates: no index holds a column that moves
+CREATE INDEX workflow_instances_entity ON interlock.workflow_instances (entity_id);
+
+CREATE TABLE interlock.workflow_links (
+    source_id  uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
+    role       varchar(100) NOT NULL,
+    inverse    varchar(100) NOT NULL,
+    target_id  uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
+    created_at timestamptz  NOT NULL DEFAULT now(),
+    PRIMARY KEY (source_id, role, target_id)
+);
+CREATE INDEX workflow_links_target ON interlock.workflow_links (target_id);
+
+-- History: append-only, gap-free, hash-chained ----------------------------------------------------------------------
+
+CREATE TABLE interlock.workflow_transitions (
+    id                 uuid         PRIMARY KEY,
+    workflow_id        uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
+    seq                integer      NOT NULL,
+    workflow_type      varchar(50)  NOT NULL,
+    definition_version varchar(20)  NOT NULL,
+    from_state         varchar(100) NOT NULL,
+    to_state           varchar(100) NOT NULL,
+    trigger            varchar(100) NOT NULL,
+    triggered_by       varchar(100),
+    request_id         varchar(200),
+    severity           varchar(10)  NOT NULL DEFAULT 'info'
+                       CHECK (severity IN ('info', 'warning', 'error', 'critical')),
+    metadata           jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    created_at         timestamptz  NOT NULL DEFAULT now(),
+    prev_hash          bytea        NOT NULL,
+    hash               bytea        NOT NULL,
+    -- Commit order for the relay: a reader below the oldest running transaction sees no row appear behind it.
+    xid                xid8         NOT NULL DEFAULT pg_current_xact_id(),
+    position           bigint       GENERATED ALWAYS AS IDENTITY CHECK (position > 0),
+    UNIQUE (workflow_id, seq)
+);
+CREATE UNIQUE INDEX workflow_transitions_commit_order ON interlock.workflow_transitions (xid, position);
+
+-- Requests: inbox, retry, timer, follow-up and idempotency record in one ---------------------------------------------
+
+CREATE TABLE interlock.trigger_requests (
+    seq           bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    request_id    varchar(200) NOT NULL UNIQUE,
+    fingerprint   bytea        NOT NULL,
+    workflow_id   uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
+    partition          smallint     NOT NULL GENERATED ALWAYS AS (get_byte(uuid_send(workflow_id), 15) % 16) STORED,
+    trigger       varchar(100) NOT NULL,
+    triggered_by  varchar(100) NOT NULL,
+    metadata      jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    origin        varchar(10)  NOT NULL DEFAULT 'agent' CHECK (origin IN ('agent', 'timer', 'follow_up', 'override')),
+    bound_version integer,
+    status        varchar(10)  NOT NULL DEFAULT 'pending' CHECK (status IN
+                  ('scheduled', 'pending', 'waiting', 'applied', 'rejected', 'superseded', 'dead')),
+    not_before    timestamptz  NOT NULL DEFAULT now(),
+    attempts      integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    held_by       uuid         REFERENCES interlock.workflow_instances (id),
+    granted       boolean      NOT NULL DEFAULT false,
+    error         text,
+    result        jsonb,
+    accepted_at   timestamptz  NOT NULL DEFAULT now(),
+    finished_at   timestamptz,
+    trace         varchar(55),  -- the W3C traceparent of what caused it; NULL where nobody traces
+    CHECK ((finished_at IS NOT NULL) = (status IN ('applied', 'rejected', 'superseded', 'dead'))),
+    -- An agent cannot speak as an operator: only overrides carry one, and each does.
+    CHECK ((origin = 'override') = (metadata ?| ARRAY['operator', 'override']))
+) WITH (fillfactor = 80);
+
+-- What is due now, oldest first; what will be due; what stands in the way of those behind it; what is held.
+CREATE INDEX trigger_requests_pending ON interlock.trigger_requests (partition, seq) WHERE status = 'pending';
+CREATE INDEX trigger_requests_scheduled ON interlock.trigger_requests (not_before) WHERE status = 'scheduled';
+CREATE INDEX trigger_requests_retrying ON interlock.trigger_requests (workflow_id, seq)
+    WHERE status = 'scheduled' AND attempts > 0;
+CREATE INDEX trigger_requests_waiting ON interlock.trigger_requests (workflow_id) WHERE status = 'waiting';
+CREATE INDEX trigger_requests_held_by ON interlock.trigger_requests (held_by) WHERE held_by IS NOT NULL;
+CREATE INDEX trigger_requests_finished ON interlock.trigger_requests (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX trigger_requests_dead ON interlock.trigger_requests (seq) WHERE status = 'dead';
+
+-- The archive, and what is stuck.
+
+-- What an instance was asked to do: for whoever looks at it, and so that one that is archived need not be looked for in
+-- every request there is.
+CREATE INDEX trigger_requests_instance ON interlock.trigger_requests (workflow_id);
+
+-- Effects: what is done to the world, under a lease with a fencing token ---------------------------------------------
+
+CREATE TABLE interlock.effects (
+    id             uuid         PRIMARY KEY,
+    workflow_id    uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
+    version        integer      NOT NULL,
+    name           varchar(100) NOT NULL,
+    payload        jsonb        NOT NULL DEFAULT '{}',
+    done_trigger   varchar(100),
+    failed_trigger varchar(100),
+    status         varchar(10)  NOT NULL DEFAULT 'pending'
+                   CHECK (status IN ('pending', 'leased', 'done', 'dead')),
+    token          bigint       NOT NULL DEFAULT 0,
+    leased_by      varchar(200),
+    lease_until    timestamptz,
+    attempts       integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    not_before     timestamptz  NOT NULL DEFAULT now(),
+    exclusive      text,
+    error          text,
+    result         jsonb,
+    created_at     timestamptz  NOT NULL DEFAULT now(),
+    finished_at    timestamptz,
+    trace          varchar(55),
+    CHECK ((status = 'leased') = (lease_until IS NOT NULL)),
+    CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'dead')))
+);
+CREATE INDEX effects_pending ON interlock.effects (not_before) WHERE status = 'pending';
+CREATE INDEX effects_leased ON interlock.effects (lease_until) WHERE status = 'leased';
+
+-- Of effects with the same key, such as those that work in one worktree, never two are leased at once.
+CREATE UNIQUE INDEX effects_exclusive ON interlock.effects (exclusive) WHERE status = 'leased';
+CREATE INDEX effects_queued ON interlock.effects (exclusive, not_before) WHERE status = 'pending' AND exclusive IS NOT NULL;
+CREATE INDEX effects_workflow ON interlock.effects (workflow_id);
+CREATE INDEX effects_finished ON interlock.effects (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX effects_dead ON interlock.effects (workflow_id) WHERE status = 'dead';
+
+-- Partitions that stand: what is due in them, and is not applied. The sweep `partitions` writes down which request is at their head, and
+-- before each round it makes of such a partition, that it begins: so a round that ends its process is known of by the next.
+CREATE TABLE interlock.partition_watch (
+    partition    smallint    PRIMARY KEY,
+    head    bigint      NOT NULL,                -- the oldest request that could be applied
+    since   timestamptz NOT NULL DEFAULT now(),  -- it is that one
+    begun   integer     NOT NULL DEFAULT 0,      -- rounds that were begun and not ended; from 2 on, requests are applied alone
+    suspect bigint,                              -- the request that is being applied alone
+    strikes integer     NOT NULL DEFAULT 0       -- how often it was begun
+);
+
+-- Bookkeeping of the sweeps and of the relay ---------------------------------------------------------------------------
+
+CREATE TABLE interlock.sweeps (
+    name        varchar(50) PRIMARY KEY,
+    slot        bigint      NOT NULL,
+    started_at  timestamptz NOT NULL,
+    finished_at timestamptz,
+    found       integer
+);
+
+CREATE TABLE interlock.relay_cursors (
+    name     varchar(50) PRIMARY KEY,
+    xid      xid8        NOT NULL,
+    position bigint      NOT NULL
+);
+
+-- The hash chain --------------------------------------------------------------------------------------------------------
+-- Each field is prefixed with its length in bytes, so that no two different rows read the same; NULL has length -1.
+
+CREATE FUNCTION interlock.field(value text) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE(
+        int4send(octet_length(convert_to(value, 'UTF8'))) || convert_to(value, 'UTF8'),
+        int4send(-1)
+    );
+
+CREATE FUNCTION interlock.micros(instant timestamptz) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((extract(epoch FROM instant) * 1000000)::bigint)::text;
+
+CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(
+        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.entity_id)
+        || interlock.field(i.project_id::text) || interlock.field(i.created_by)
+        || interlock.field(interlock.micros(i.created_at))
+    );
+
+CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(
+        t.prev_hash
+        || interlock.field(t.id::text) || interlock.field(t.workflow_id::text) || interlock.field(t.seq::text)
+        || interlock.field(t.definition_version)
+        || interlock.field(t.from_state) || interlock.field(t.to_state) || interlock.field(t.trigger)
+        || interlock.field(t.triggered_by) || interlock.field(t.request_id) || interlock.field(t.severity)
+        || interlock.field(t.metadata::text) || interlock.field(interlock.micros(t.created_at))
+    );
+
+-- Taking work ---------------------------------------------------------------------------------------------------------
+-- What is due in a partition, oldest first, each with the instance it is meant for. One call, one round trip, two statements:
+-- the partition's lock is taken before the second one's snapshot, so that is newer than the partition's last commit, and nobody
+-- else decides for these instances before we commit.
+-- NO KEY: accepting a trigger, or following up, on an instance (a foreign key to it) does not wait for this round.
+-- A request in retry stands in the way of those behind it on the same instance, but not of an operator's.
+-- What stands is left to the sweep that applies it request by request.
+CREATE FUNCTION interlock.gather(namespace integer, wanted_partition integer, most integer, one_only uuid)
+    RETURNS TABLE (
+        seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
+        bound_version integer, attempts integer, granted boolean,
+        workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
+        context jsonb, project_id uuid, entity_id varchar, trace varchar
+    ) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM pg_advisory_xact_lock(namespace, wanted_partition);
+    RETURN QUERY
+    SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
+           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project_id, i.entity_id,
+           r.trace
+      FROM (SELECT *
+              FROM interlock.trigger_requests p
+             WHERE p.status = 'pending' AND p.partition = wanted_partition
+               AND (one_only IS NOT NULL OR NOT EXISTS (SELECT FROM interlock.partition_watch w WHERE w.partition = wanted_partition AND w.begun > 1))
+               AND (one_only IS NULL OR p.workflow_id = one_only)
+               AND NOT EXISTS (SELECT FROM interlock.trigger_requests b
+                                WHERE b.workflow_id = p.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
+                                  AND b.seq < p.seq AND p.origin <> 'override')
+             ORDER BY p.seq
+             LIMIT most) r
+      JOIN interlock.workflow_instances i ON i.id = r.workflow_id
+     ORDER BY r.seq
+       FOR NO KEY UPDATE OF i;
+END $$;

@@ -1,0 +1,188 @@
+-- What instances and their history are held to.
+
+-- A recorded definition is whole at once: no state and no move can be slipped in beside what its body says.
+CREATE FUNCTION interlock.as_recorded() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    recorded jsonb;
+    added    jsonb := to_jsonb(NEW);
+BEGIN
+    SELECT body INTO recorded FROM interlock.workflow_definitions WHERE type = NEW.type AND version = NEW.version;
+    IF NOT COALESCE(
+        CASE TG_TABLE_NAME
+            WHEN 'definition_states' THEN
+                recorded->'states'->(added->>'state') = jsonb_build_object('terminal', added->'terminal')
+            ELSE recorded->'transitions' @> jsonb_build_array(added - 'type' - 'version')
+        END, false) THEN
+        RAISE EXCEPTION 'definition % % is recorded without %', NEW.type, NEW.version, added - 'type' - 'version'
+            USING ERRCODE = 'restrict_violation', HINT = 'Give the changed definition a new version.';
+    END IF;
+    -- What has ended does not change, but by a move that is declared an exception (POLICY-5).
+    IF TG_TABLE_NAME = 'definition_transitions' AND (recorded->'states'->(added->>'source')->>'terminal')::boolean
+       AND NOT COALESCE(recorded->'rules' @> jsonb_build_array(
+               jsonb_build_object('trigger', added->'trigger', 'exceptional', true)), false) THEN
+        RAISE EXCEPTION '% % leaves the terminal state % by %',
+            NEW.type, NEW.version, added->>'source', added->>'trigger' USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION interlock.born() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    initial text;
+BEGIN
+    SELECT initial_state INTO initial FROM interlock.workflow_definitions
+     WHERE type = NEW.workflow_type AND version = NEW.definition_version;
+    IF NEW.created_at > clock_timestamp() THEN
+        RAISE EXCEPTION 'a % % cannot begin at %: that is in the future',
+            NEW.workflow_type, NEW.definition_version, NEW.created_at USING ERRCODE = 'check_violation';
+    END IF;
+    IF initial IS DISTINCT FROM NEW.current_state OR NEW.version <> 0 THEN
+        RAISE EXCEPTION 'a % % begins in state % at version 0, not in % at %',
+            NEW.workflow_type, NEW.definition_version, COALESCE(initial, '(unknown definition)'),
+            NEW.current_state, NEW.version
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION interlock.identity_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
+       IS NOT DISTINCT FROM
+       (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project_id, NEW.created_by, NEW.created_at)
+       AND NEW.version >= OLD.version THEN
+        RETURN NEW;
+    END IF;
+    -- Another version of its definition only together with the event that moves it there.
+    IF OLD.definition_version <> NEW.definition_version AND NEW.version = OLD.version + 1
+       AND (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
+           = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project_id, NEW.created_by, NEW.created_at)
+       AND EXISTS (SELECT FROM interlock.workflow_transitions
+                    WHERE workflow_id = NEW.id AND seq = NEW.version AND trigger = 'definition.migrate'
+                      AND definition_version = NEW.definition_version) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'identity, definition and past of instance % cannot change', OLD.id
+        USING ERRCODE = 'restrict_violation';
+END $$;
+
+-- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, and
+-- the chain goes on. Order, time and hashes are the database's own, whatever the statement says. Time never goes back
+-- within an instance: a transaction that began earlier may come later, and a clock may be set back.
+CREATE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    instance interlock.workflow_instances;
+    before   record;
+BEGIN
+    SELECT * INTO instance FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
+    IF NEW.seq = 1 THEN
+        SELECT d.initial_state AS state, d.version AS version, interlock.birth_hash(instance) AS hash,
+               instance.created_at AS at INTO before
+          FROM interlock.workflow_definitions d
+         WHERE d.type = instance.workflow_type AND d.version = instance.definition_version;
+    ELSE
+        SELECT to_state AS state, definition_version AS version, hash, created_at AS at INTO before
+          FROM interlock.workflow_transitions
+         WHERE workflow_id = NEW.workflow_id AND seq = NEW.seq - 1;
+    END IF;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
+            USING ERRCODE = 'check_violation';
+    END IF;
+    IF NEW.trigger = 'definition.migrate' THEN
+        PERFORM interlock.check_migration(NEW, instance, before.state, before.version);
+    ELSIF before.state <> NEW.from_state OR before.version <> NEW.definition_version
+       OR NOT EXISTS (
+           SELECT FROM interlock.definition_transitions
+            WHERE type = instance.workflow_type AND version = NEW.definition_version
+              AND source = NEW.from_state AND trigger = NEW.trigger AND dest = NEW.to_state
+       ) THEN
+        RAISE EXCEPTION 'illegal move of % % (%) standing in %: % by % under version %',
+            instance.workflow_type, instance.entity_id, NEW.workflow_id, before.state,
+            NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
+            USING ERRCODE = 'check_violation';
+    END IF;
+    NEW.workflow_type := instance.workflow_type;
+    NEW.created_at := GREATEST(now(), before.at);
+    NEW.xid := pg_current_xact_id();
+    NEW.prev_hash := before.hash;
+    NEW.hash := interlock.event_hash(NEW);
+    RETURN NEW;
+END $$;
+
+-- At commit: state and history tell the same.
+CREATE FUNCTION interlock.state_has_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.current_state, OLD.version, OLD.definition_version)
+       IS DISTINCT FROM (NEW.current_state, NEW.version, NEW.definition_version)
+       AND NOT EXISTS (
+        SELECT FROM interlock.workflow_transitions
+         WHERE workflow_id = NEW.id AND seq = NEW.version AND to_state = NEW.current_state
+           AND definition_version = NEW.definition_version
+    ) THEN
+        RAISE EXCEPTION 'state of instance % changed to % (version %) without its history row',
+            NEW.id, NEW.current_state, NEW.version
+            USING ERRCODE = 'check_violation', HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION interlock.history_has_state() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.workflow_id AND version >= NEW.seq) THEN
+        RAISE EXCEPTION 'history of instance % has event %, but its state did not move', NEW.workflow_id, NEW.seq
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER born BEFORE INSERT ON interlock.workflow_instances
+    FOR EACH ROW EXECUTE FUNCTION interlock.born();
+
+CREATE TRIGGER identity_fixed BEFORE UPDATE ON interlock.workflow_instances
+    FOR EACH ROW EXECUTE FUNCTION interlock.identity_fixed();
+
+CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON interlock.workflow_instances
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock.state_has_history();
+
+CREATE TRIGGER append BEFORE INSERT ON interlock.workflow_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock.append();
+
+CREATE CONSTRAINT TRIGGER history_has_state AFTER INSERT ON interlock.workflow_transitions
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock.history_has_state();
+
+CREATE TRIGGER as_recorded BEFORE INSERT ON interlock.definition_states
+    FOR EACH ROW EXECUTE FUNCTION interlock.as_recorded();
+
+CREATE TRIGGER as_recorded BEFORE INSERT ON interlock.definition_transitions
+    FOR EACH ROW EXECUTE FUNCTION interlock.as_recorded();
+
+CREATE FUNCTION interlock.refuse_uuid_name() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'workflow_instances.entity_id can be no UUID: %', NEW.entity_id
+        USING ERRCODE = 'check_violation', HINT = 'A UUID means the instance that has it. Choose another name.';
+END $$;
+
+CREATE TRIGGER no_uuid BEFORE INSERT OR UPDATE OF entity_id ON interlock.workflow_instances FOR EACH ROW
+    WHEN (interlock.is_uuid(NEW.entity_id)) EXECUTE FUNCTION interlock.refuse_uuid_name();
+
+-- What a task or a gate is to do stands in `commands`, so its context must not seem to say it. Of the older lineage (0.x) nothing
+-- is carried out.
+CREATE FUNCTION interlock.no_command() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.workflow_type IN ('task', 'test_gate') AND NEW.definition_version NOT LIKE '0.%'
+       AND NEW.context ?| ARRAY['command', 'shell', 'env', 'env_from', 'cwd', 'limits', 'sandbox', 'reads', 'network',
+                                'patch_id', 'message'] THEN
+        RAISE EXCEPTION 'a % is not told in its context what to run: that comes with a plan', NEW.workflow_type
+            USING ERRCODE = 'check_violation', HINT = 'interlock run PLAN';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER no_command BEFORE INSERT ON interlock.workflow_instances FOR EACH ROW EXECUTE FUNCTION interlock.no_command();
+
+-- What somebody knew at birth, and whom they belong to, is what their work goes by ever after.
+CREATE TRIGGER context_fixed BEFORE UPDATE OF context ON interlock.workflow_instances FOR EACH ROW
+    WHEN (OLD.context IS DISTINCT FROM NEW.context AND OLD.workflow_type <> 'circuit_breaker'
+          AND OLD.definition_version NOT LIKE '0.%')
+    EXECUTE FUNCTION interlock.fixed('the context');

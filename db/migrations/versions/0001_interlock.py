@@ -1,0 +1,31 @@
+"""Everything: tables, what PostgreSQL refuses by itself, views of history."""
+
+from pathlib import Path
+
+from alembic import op
+
+from interlock.db.schema import in_schema
+
+revision = "0001"
+down_revision = None
+
+ORCHESTRATION = ("shared", "run", "workstream", "worker", "task", "patch", "gate", "breaker", "supervision", "command")
+PARTS = (  # each refers to those before it
+    "rules",
+    "core",
+    *(f"orchestration/{part}" for part in ORCHESTRATION),
+    "orchestration/projections",
+    "operations",
+    "archive",
+    "audit",
+    "history",
+    "protections",
+)
+
+
+def upgrade() -> None:
+    """Create everything. There is no way down: history is kept for ever."""
+    scripts = Path(__file__).parents[1] / "sql"
+    for part in PARTS:
+        script = in_schema((scripts / f"{part}.sql").read_text())
+        op.get_bind().exec_driver_sql(script, execution_options={"no_parameters": True})

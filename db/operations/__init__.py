@@ -1,0 +1,1 @@
+"""Queries for operators: health, metrics, overrides, stuck work, invariants."""

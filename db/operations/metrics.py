@@ -1,0 +1,67 @@
+"""Gauges read from PostgreSQL beside the counters, all of one moment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from interlock.db.connection import sql
+from interlock.db.core.counters import Series
+from interlock.db.operations.stuck import Thresholds
+
+COUNTED_AT_MOST = 10_000  # entries that a gauge counts, in each partition: more is a backlog all the same
+STATEMENT_SECONDS = 10
+
+# Why a trigger failed to move its instance: what `decide` says, a refused approval, or attempts that are used up.
+REASONS = ("no_such_transition", "guard", "already_held", "approval", "dead")
+
+
+def snapshot(
+    connection: Connection,
+    *,
+    version: str,
+    sweeps: Mapping[str, float],
+    overdue_periods: float,
+    overdue_seconds: float,
+    stuck: Thresholds,
+    destinations: Sequence[str],
+    export: str,
+) -> dict[Series, float]:
+    """Every series as it stands, all of one moment.
+
+    Args:
+        connection: a transaction of its own; it is made read-only, and gives up after `STATEMENT_SECONDS`.
+        version: of this program, for `interlock_build_info`.
+        sweeps: name -> period in seconds.
+        overdue_periods: beat counts as dead when a sweep is silent for so many of its periods,
+        overdue_seconds: and at least so many seconds.
+        stuck: how long is expected.
+        destinations: names of the relay's cursors, there or not.
+        export: the cursor of the audit's exports.
+
+    Raises:
+        DBAPIError: the database is away, or busier than that.
+    """
+    connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'"))
+    given: dict[str, Any] = {
+        "version": version,
+        "sweeps": list(sweeps),
+        "periods": list(sweeps.values()),
+        "overdue_periods": overdue_periods,
+        "overdue_seconds": overdue_seconds,
+        "most": COUNTED_AT_MOST,
+        "stuck_task": stuck.task,
+        "stuck_workstream": stuck.workstream,
+        "stuck_general": stuck.general,
+        "silent": stuck.silent,
+        "destinations": list(destinations),
+        "export": export,
+    }
+    rows = [*connection.exec_driver_sql(sql("counters"), {"reasons": list(REASONS)})]
+    rows += connection.exec_driver_sql(sql("gauges"), given)
+    found: dict[Series, float] = {}
+    for name, labels, value in rows:
+        series = (name, tuple(labels))
+        found[series] = found.get(series, 0.0) + float(value)
+    return found

@@ -1,0 +1,80 @@
+"""The triggers that protect tables, and what PostgreSQL says of them: each is `ENABLE ALWAYS`."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, text
+
+from interlock.db.schema import SCHEMA
+
+# Table -> its triggers, as the migrations make them; tests/architecture/test_schema.py holds that.
+TRIGGERS: Mapping[str, str] = {
+    "anchor_heads": "kept kept_whole",
+    "anchors": "kept kept_whole",
+    "archived_instances": "kept kept_whole moved_whole takes",
+    "archived_links": "kept kept_whole takes",
+    "archived_records": "kept kept_whole",
+    "archived_transitions": "kept kept_whole takes",
+    "audit_exports": "kept kept_whole",
+    "circuit_breakers": "kept kept_whole not_in_future state_is_told worded",
+    "commands": "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made shown",
+    "definition_removals": "checked kept kept_whole worded",
+    "definition_states": "as_recorded kept kept_whole worded",
+    "definition_transitions": "as_recorded kept kept_whole worded",
+    "deprecations": "checked kept kept_whole worded",
+    "effects": "bounded_payload bounded_result worded",
+    "jobs": "kept kept_whole not_in_future state_is_told worded",
+    "operators": "kept kept_whole past_fixed worded",
+    "patch_ledger_entries": (
+        "belongs_fixed bounded_metadata bounded_quarantine_metadata bounded_rollback_compensation "
+        "bounded_state_history kept kept_whole not_in_future past_fixed state_is_told worded"
+    ),
+    "patches": "kept kept_whole worded",
+    "phases": "worded",
+    "plans": "bounded_body kept kept_whole made",
+    "runs": "bounded_metadata kept kept_whole not_in_future state_is_told",
+    "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_is_told worded",
+    "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_is_told worded",
+    "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_is_told",
+    "trigger_requests": "bounded_metadata bounded_result worded",
+    "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
+    "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
+    "workflow_definitions": "bounded_body kept kept_whole worded",
+    "workflow_instances": (
+        "born born_typed bounded_context context_fixed counted_birth counted_departure identity_fixed "
+        "kept kept_whole no_command no_uuid not_archived state_has_history version_stands worded"
+    ),
+    "workflow_links": "worded",
+    "workflow_transitions": (
+        "add_facts append authorised bounded_metadata history_has_state kept kept_whole migrated_typed "
+        "moved_typed policy_dependencies worded"
+    ),
+    "workstreams": "belongs_fixed bounded_metadata kept kept_whole not_in_future of_the_plan state_is_told worded",
+}
+
+
+def missing(connection: Connection) -> list[str]:
+    """The protecting triggers that are not there, each as `table.trigger` (should be none)."""
+    return [f"{table}.{trigger}" for table, trigger in sorted(_expected() - set(_states(connection)))]
+
+
+def switched_off(connection: Connection) -> Mapping[str, list[str]]:
+    """Table -> its protecting triggers that somebody has switched off or weakened (should be none)."""
+    off: dict[str, list[str]] = {}
+    for (table, trigger), enabled in sorted(_states(connection).items()):
+        if enabled != "A" and (table, trigger) in _expected():
+            off.setdefault(table, []).append(trigger)
+    return off
+
+
+def _expected() -> set[tuple[str, str]]:
+    return {(table, trigger) for table, triggers in TRIGGERS.items() for trigger in triggers.split()}
+
+
+def _states(connection: Connection) -> dict[tuple[str, str], str]:
+    """(table, trigger) -> `tgenabled`, of all triggers of the schema."""
+    question = text(
+        "SELECT c.relname, t.tgname, t.tgenabled::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND NOT t.tgisinternal"
+    )
+    rows = connection.execute(question, {"schema": SCHEMA})
+    return {(table, trigger): enabled for table, trigger, enabled in rows}

@@ -1,0 +1,1 @@
+"""Queries of runs, workstreams, tasks, claims, patches, breakers and jobs."""

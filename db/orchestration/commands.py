@@ -1,0 +1,115 @@
+"""What workers carry out: the command or patch of a task or gate, as a plan or an operator gave it.
+
+PostgreSQL takes a row only in the transaction in which its instance is born, and never lets it change.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import Connection, insert, literal, select
+
+from interlock.db.core.archive import records
+from interlock.db.tables import commands
+
+Kind = Literal["command", "shell", "patch"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """What is run for one instance, and under which terms; or which patch it lands.
+
+    Attributes:
+        kind: `command`: `argv` is a program and its arguments; `shell`: `argv` is one line for `/bin/sh`; `patch`:
+            `patch_id` lands with `message`.
+        env: variables; `env_from`: variables by reference, NAME -> where the worker finds the value.
+        cwd: relative to where its workstream works.
+        limits, sandbox: as the plan has them.
+        timeout_sec: None: the worker's own limit.
+        tool: the circuit breaker that guards it.
+    """
+
+    kind: Kind
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    env_from: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    sandbox: Mapping[str, Any] = field(default_factory=dict)
+    timeout_sec: float | None = None
+    expected_exit_codes: tuple[int, ...] = (0,)
+    tool: str | None = None
+    patch_id: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Who gave commands, and why: a plan's run was submitted `by` somebody, or an operator or a mender did."""
+
+    source: Literal["plan", "operator", "mended"]
+    by: str
+    reason: str | None = None
+
+
+FIELDS = tuple(CommandRow.__dataclass_fields__)
+
+
+def keep(connection: Connection, run_id: UUID, given: Mapping[UUID, CommandRow], made: Made) -> None:
+    """Keep the commands of instances of a run that has a plan, born in this transaction.
+
+    Raises:
+        IntegrityError: PostgreSQL refuses one: it was born before, its run has no plan, or who made it may not.
+    """
+    about = {"run_id": run_id, "source": made.source, "made_by": made.by, "reason": made.reason}
+    rows = [{"workflow_id": each, **about, **_columns(row)} for each, row in given.items()]
+    if rows:
+        connection.execute(insert(commands), rows)
+
+
+def copy(connection: Connection, old: UUID, new: UUID, made: Made | None = None) -> None:
+    """Give an instance made in another's place the same command, if that had one. Raises as `keep`.
+
+    Args:
+        connection: of the transaction in which the new one is born.
+        old: the instance that has the command.
+        new: the one that gets it.
+        made: who gives it; None: who gave the old one's, as for a gate that is run again.
+    """
+    other = {"source": made.source, "made_by": made.by, "reason": made.reason} if made else {}
+    values = {name: literal(value) for name, value in {"workflow_id": new, **other}.items()}
+    query = select(*(values.get(each.name, each) for each in commands.c)).where(commands.c.workflow_id == old)
+    connection.execute(insert(commands).from_select([each.name for each in commands.c], query))
+
+
+def of(connection: Connection, workflow_id: UUID) -> CommandRow | None:
+    """What is run for an instance; None where nobody who may say so said it."""
+    return of_many(connection, [workflow_id]).get(workflow_id)
+
+
+def of_many(connection: Connection, workflow_ids: Sequence[UUID]) -> dict[UUID, CommandRow]:
+    """Instance -> what is run for it, of those that have a command."""
+    query = select(commands).where(commands.c.workflow_id.in_(workflow_ids))
+    return {row["workflow_id"]: row_of(row) for row in connection.execute(query).mappings()}
+
+
+def shown(connection: Connection, workflow_id: UUID) -> dict[str, Any] | None:
+    """An instance's command with who gave it, be it archived; None where it has none."""
+    row = connection.execute(select(commands).where(commands.c.workflow_id == workflow_id)).mappings().first()
+    kept = select(records.c.body).where(records.c.kind == "commands", records.c.key == str(workflow_id))
+    found: Mapping[Any, Any] | None = row or connection.execute(kept).scalar()
+    if found is None:
+        return None
+    return {name: value for name, value in found.items() if name not in ("workflow_id", "run_id")}
+
+
+def row_of(found: Mapping[Any, Any]) -> CommandRow:
+    """A command as it stands in its row."""
+    values = {name: found[name] for name in FIELDS}
+    lists = {name: tuple(values[name]) for name in ("argv", "expected_exit_codes")}
+    return CommandRow(**values | lists)
+
+
+def _columns(row: CommandRow) -> dict[str, Any]:
+    return asdict(row) | {"argv": list(row.argv), "expected_exit_codes": list(row.expected_exit_codes)}
