@@ -1,1 +1,1 @@
-"""What time alone must move: the schedule as data, and the sweeps. Nothing here speaks Celery."""
+"""The periodic work: the schedule as data, and the sweeps. Nothing here imports Celery."""

@@ -1,4 +1,4 @@
-"""The crew's heartbeats: who fell silent is owed a move, and what they held is given back."""
+"""Workers' heartbeats: a worker that falls silent gets a trigger, and its tasks are given back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,43 +6,44 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import crew, crew_requests, requests, roster
+from interlock.db.core import requests
+from interlock.db.orchestration import claim_triggers, claims, workers
 
 SILENT_BATCH = 500
 GONE, RESUME = "max_timeout_exceeded", "resume"
 
-Hints = Sequence[Mapping[str, Any]]
+Wakeups = Sequence[Mapping[str, Any]]
 
 
-def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: float) -> tuple[int, Hints]:
-    """Relieve a batch of workers whose heartbeats stopped; how many, and the triggers fired, to be hinted at.
+def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: float) -> tuple[int, Wakeups]:
+    """Relieve a batch of workers whose heartbeats stopped; returns their number, and the fired triggers to wake up for.
 
     Args:
         connection: the sweep's transaction.
-        silent_seconds: how long a busy worker may be silent (SSOT 1.5.6: two heartbeats), and one of the execution
-            engine in whatever state (SSOT 2.1.3), which then has crashed.
-        gone_seconds: after how long an unresponsive, idle or suspended one is shut down.
+        silent_seconds: how long a busy worker may be silent (WORKER-7: two heartbeats), and a `uet_worker` in any
+            state (UET-2), which then counts as crashed.
+        gone_seconds: the silence after which an unresponsive, idle or suspended worker is shut down.
     """
     found = [
-        *roster.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH),
-        *roster.silent_uet(connection, silent_seconds=silent_seconds, limit=SILENT_BATCH),
+        *workers.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH),
+        *workers.silent_uet(connection, silent_seconds=silent_seconds, limit=SILENT_BATCH),
     ]
     return len(found), relieve(connection, found, "fell silent") if found else []
 
 
-def relieve(connection: Connection, lost: Sequence[RowMapping], says: str, *, certain: bool = False) -> Hints:
-    """Give back what workers hold, and fire what each is owed; one that is shut down holds nothing afterwards.
+def relieve(connection: Connection, lost: Sequence[RowMapping], message: str, *, certain: bool = False) -> Wakeups:
+    """Give back the workers' tasks, and fire each worker's triggers; a worker that is shut down then holds no claim.
 
     Args:
         connection: the caller's transaction.
         lost: worker_id, name, version and `owed` of each.
-        says: what became of them, as `worker NAME …` goes on.
-        certain: they are no more; nobody waits for them to recover.
+        message: what happened to them, phrased to follow `worker NAME …`.
+        certain: the workers are known to be gone, so they get no time to recover.
     """
-    names = {row["worker_id"]: f"worker {row['name']} {says}" for row in lost}
-    rows = [crew_requests.given_back(task, names[task["worker_id"]]) for task in crew.held(connection, names)]
+    names = {row["worker_id"]: f"worker {row['name']} {message}" for row in lost}
+    rows = [claim_triggers.given_back(task, names[task["worker_id"]]) for task in claims.held(connection, names)]
     owed = {row["worker_id"]: _owed(row, certain) for row in lost}
-    crew.retire(connection, [worker for worker, triggers in owed.items() if GONE in triggers])
+    claims.retire(connection, [worker for worker, triggers in owed.items() if GONE in triggers])
     for row in lost:
         for version, trigger in enumerate(owed[row["worker_id"]], row["version"]):
             rows.append(_request(row["worker_id"], version, trigger, names[row["worker_id"]]))
@@ -51,18 +52,18 @@ def relieve(connection: Connection, lost: Sequence[RowMapping], says: str, *, ce
 
 def _request(worker_id: UUID, version: int, trigger: str, reason: str) -> dict[str, Any]:
     request_id = f"{worker_id}:{version}:{trigger}"
-    says = {"reason": reason}
-    return crew_requests.request(request_id, worker_id, trigger, by="heartbeats", version=version, says=says)
+    metadata = {"reason": reason}
+    return claim_triggers.request(request_id, worker_id, trigger, by="heartbeats", version=version, metadata=metadata)
 
 
 def _owed(row: RowMapping, certain: bool) -> list[str]:
-    # A suspended worker has no other way out of its state than to be idle for a moment.
+    # A suspended worker can leave its state only through `idle`.
     ends = row["owed"] == RESUME or (certain and row["owed"] != GONE)
     return [row["owed"], GONE] if ends else [row["owed"]]
 
 
-def told(accepted: Mapping[str, RowMapping]) -> Hints:
-    """Accepted requests of tasks and workers, as hints name them."""
+def told(accepted: Mapping[str, RowMapping]) -> Wakeups:
+    """Accepted requests of tasks and workers, in the form of wake-ups."""
     return [
         dict(row) | {"workflow_type": "crew", "entity_id": str(row["workflow_id"]), "triggered_by": "crew"}
         for row in accepted.values()

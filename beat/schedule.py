@@ -1,26 +1,30 @@
-"""The sweeps and how often each runs. Two beats do no harm: a sweep runs once per period, whoever asks first."""
+"""The sweeps and their periods. Several beats do no harm: each sweep runs only once per period."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A named sweep and its period in seconds; `says` is what it is for."""
+    """A named sweep and its period in seconds; `description` is its purpose."""
 
     name: str
     every_seconds: float
-    says: str
+    description: str
 
 
 SCHEDULE = (
-    Sweep("dispatch", 1.0, "wake what is due, and send again the hints that were lost"),
-    Sweep("schedule", 1.0, "let the scheduler see moves whose hint was lost"),
-    Sweep("work", 1.0, "send free workers to tasks whose hint was lost"),
+    Sweep("dispatch", 1.0, "wake what is due, and send again the wakeups that were lost"),
+    Sweep("schedule", 1.0, "let the scheduler see moves whose wakeup was lost"),
+    Sweep("work", 1.0, "send free workers to tasks whose wakeup was lost"),
     Sweep("heartbeats", 5.0, "give up workers that fell silent, `uet_worker` or not, and give tasks back"),
     Sweep("leases", 5.0, "take effects back from workers that went silent"),
     Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),
     Sweep("metrics", 5.0, "add up what the counters have noted"),
     Sweep("jobs", 5.0, "give waiting jobs the workers that have become idle"),
+    # Last in its period: the request that it examines may crash the process.
+    Sweep(
+        "partitions", 5.0, "get a partition moving whose oldest request is not applied; set aside what ends its process"
+    ),
     Sweep("stuck", 60.0, "find who stands still for too long, and say so once"),
     Sweep("anchor", 60.0, "sign the heads of the chains that changed, so that a cut tail shows"),
     Sweep("export", 300.0, "file history behind the last export, with a signed manifest, if it is time"),
@@ -29,6 +33,15 @@ SCHEDULE = (
 )
 
 BY_NAME = {sweep.name: sweep for sweep in SCHEDULE}
+TOGETHER_SECONDS = 5.0  # sweeps up to this period are quick: one message asks for all sweeps of a period
+MESSAGES = {
+    **{
+        f"every {period:g} s": tuple(sweep for sweep in SCHEDULE if sweep.every_seconds == period)
+        for period in sorted({sweep.every_seconds for sweep in SCHEDULE if sweep.every_seconds <= TOGETHER_SECONDS})
+    },
+    **{sweep.name: (sweep,) for sweep in SCHEDULE if sweep.every_seconds > TOGETHER_SECONDS},
+}
+"""What beat sends: a name, and the sweeps of one period that the message asks for, in their order."""
 
-OVERDUE_PERIODS = 5  # a sweep silent for so many of its periods (and at least OVERDUE_SECONDS) is reported
+OVERDUE_PERIODS = 5  # a sweep that did not run for so many of its periods (at least OVERDUE_SECONDS) is reported
 OVERDUE_SECONDS = 15.0

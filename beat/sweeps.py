@@ -1,4 +1,4 @@
-"""The sweeps: bounded batches, `SKIP LOCKED`, and nothing decided here. Each returns what should be hinted."""
+"""The sweeps: bounded batches with `SKIP LOCKED`, without decisions. Each returns what needs a wake-up."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,27 +6,28 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, metrics, requests, supervision
+from interlock.db.core import counters, effects, requests
+from interlock.db.orchestration import jobs as supervision
 
 WAKE_BATCH = 5_000
 LEASE_BATCH = 500
 PRUNE_BATCH = 5_000
-EFFECT_HINTS = 200
-RUN_HINTS = 200
+EFFECT_WAKEUPS = 200
+RUN_WAKEUPS = 200
 JOB_BATCH = 100
-WORK_HINTS = 64
+WORK_WAKEUPS = 64
 
 
 def dispatch(connection: Connection) -> tuple[int, Sequence[RowMapping], Sequence[RowMapping]]:
-    """Wake what is due; how many woke, the lanes with something pending, and the effects waiting for a worker."""
+    """Make due requests pending; returns their number, the partitions with pending requests, and the due effects."""
     woken = requests.wake(connection, limit=WAKE_BATCH)
-    return woken, requests.lanes_due(connection), effects.due(connection, limit=EFFECT_HINTS)
+    return woken, requests.partitions_due(connection), effects.due(connection, limit=EFFECT_WAKEUPS)
 
 
 def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]:
-    """Take back effects whose lease ran out; those that can be run again. The others' instances are told."""
+    """Take back effects whose lease expired; returns those to run again. The others fire their `failed` trigger."""
     expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH)
-    metrics.note_each(connection, metrics.LEASE_EXPIRIES, ((effect["name"],) for effect in expired))
+    counters.note_each(connection, counters.LEASE_EXPIRIES, ((effect["name"],) for effect in expired))
     told = [
         effects.telling(effect, effect["failed_trigger"], error=effect["error"], trace=effect["trace"])
         for effect in expired
@@ -37,12 +38,12 @@ def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]
 
 
 def prune(connection: Connection, *, keep_days: float, keep_effects_days: float | None = None) -> int:
-    """Delete a batch of what is finished and past its keeping time; how many rows went, 0 when none are left.
+    """Delete a batch of finished rows past their retention time; returns the number of rows, 0 when none are left.
 
     Args:
         connection: the sweep's transaction.
-        keep_days: how long finished requests are kept, and their ids known.
-        keep_effects_days: how long effects are that are done; None: as long.
+        keep_days: how long finished requests, and their ids, are kept.
+        keep_effects_days: how long finished effects are kept; None: as long as requests.
     """
     effects_days = keep_days if keep_effects_days is None else keep_effects_days
     return requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH) + effects.prune(
@@ -51,9 +52,9 @@ def prune(connection: Connection, *, keep_days: float, keep_effects_days: float 
 
 
 def jobs(connection: Connection) -> int:
-    """Ask again for what jobs could not have at once (seed 002, section 4.2); how many triggers that took.
+    """Retry the allocation of pending jobs (JOB-1); returns the number of triggers fired.
 
-    Pending jobs get their workers once there are enough idle ones; paused workers whose job is over are terminated.
+    Pending jobs get their workers once enough are idle. Paused workers whose job has ended are terminated.
     """
     waiting = supervision.servable(connection, limit=JOB_BATCH)
     asked = [_bound(each, "allocate_resources") for each in waiting if supervision.reserve(connection, each["id"])]
@@ -62,7 +63,7 @@ def jobs(connection: Connection) -> int:
 
 
 def _bound(row: RowMapping, trigger: str) -> dict[str, Any]:
-    """A trigger for what a sweep saw; superseded if that has moved on by then."""
+    """A trigger for an instance in the state that a sweep saw; it is superseded if the instance changes before."""
     request_id = str(uuid7())
     return {
         "request_id": request_id,

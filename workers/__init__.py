@@ -1,1 +1,1 @@
-"""The Celery side: thin tasks, the engine that alone changes state, effects, the relay and the Python client."""
+"""The Celery side: thin tasks, the engine (the only code that changes state), effects, the relay, the Python client."""

@@ -1,11 +1,12 @@
-"""Call a tool through its circuit breaker, shared by every process that calls it (SSOT 2.4).
+"""Calls a tool through its circuit breaker, which all processes share (docs/spec/breaker.md).
 
     with calling(runtime, project_id, "pytest") as call:
         finished = run(command)
         if finished.exit_code not in (0, 1):
             call.failed(f"exit code {finished.exit_code}")
 
-An exception out of the block is a failure too. A call of a closed breaker costs two reads and writes nothing.
+An exception that leaves the block is a failure, too. A successful call through a closed breaker without failures costs
+two statements and writes nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,43 +19,44 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from db import breakers, requests
-from db.breakers import Breaker, Count
-from db.connect import transaction
-from workers import births
-from workers.births import Birth
-from workers.firing import named
-from workers.lanes import Drain
-from workers.overrides.operation import Order
-from workers.overrides.others import reset_breaker
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workflows.definition import Deadline
-from workflows.errors import InterlockError, UnknownInstance
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.orchestration import breakers
+from interlock.db.orchestration.breakers import Breaker, Count
+from interlock.workers.client.partition_drainer import Drain
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workflows.definition import Deadline
+from interlock.workflows.errors import InterlockError, UnknownInstance
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import door
+from interlock.workflows.output.suggestions import offered
 
-LOOKS = 4  # CLOSED → OPEN → HALF_OPEN → CLOSED may all be owed; one who found more of them would be spinning
+LOOKS = 4  # CLOSED → OPEN → HALF_OPEN → CLOSED may all be due; after more looks the loop would not end
 ERROR_LIMIT = 2_000
 
 
 class BreakerOpen(InterlockError):
-    """The tool failed too often and is left alone for now. Ask again after `seconds`, or have an operator look at it.
+    """The tool failed too often and is not called for now. Ask again after `seconds`, or have an operator look at it.
 
     Attributes:
         tool_id: the tool.
-        seconds: until its breaker lets a call through again, or until another caller's trial is over at the latest.
+        seconds: until its breaker lets a call through again, or until another caller's trial ends at the latest.
     """
 
     def __init__(self, tool_id: str, seconds: float) -> None:
         super().__init__(
             f"the circuit breaker of {tool_id!r} is open: ask again in {ceil(seconds)} s "
-            f"(`interlock breaker show {tool_id}` says why)"
+            f"({offered('breaker', 'show', tool_id)} says why)"
         )
         self.tool_id, self.seconds = tool_id, seconds
 
 
 @dataclass(slots=True)
 class Call:
-    """One call that was let through; `token` is its trial's where the breaker is half-open."""
+    """One call that was let through. `token`: its trial's, if the breaker is half-open."""
 
     breaker: Breaker
     token: UUID | None = None
@@ -62,14 +64,15 @@ class Call:
     learnt: bool = True
 
     def failed(self, why: str) -> None:
-        """Say that the tool failed, where that is no exception."""
+        """Report that the tool failed without an exception."""
         self.error = why[:ERROR_LIMIT] or "failed"
 
     def void(self) -> None:
-        """Say that nothing was learnt of the tool, as when the call was broken off: it counts neither way."""
+        """Report that nothing was learnt about the tool, as when the call was aborted: it does not count."""
         self.learnt = False
 
 
+@door
 @contextmanager
 def calling(
     runtime: Runtime, project_id: UUID, tool_id: str, *, by: str = "system", lease_seconds: float | None = None
@@ -78,20 +81,20 @@ def calling(
 
     Args:
         runtime: this process's connections.
-        project_id, tool_id: whose breaker; one that does not exist yet is created with the settings' thresholds.
+        project_id, tool_id: whose breaker; a missing one is created with the settings' thresholds.
         by: who calls, for the events that follow.
-        lease_seconds: how long the call may take; a trial that takes longer is given to another caller. Unset: the
+        lease_seconds: how long the call may take; a trial that takes longer is given to another caller. Default: the
             setting `breaker_trial_seconds`.
 
     Yields:
-        The call, whose `failed` tells a failure that is no exception, and `void` that it shall not count.
+        The call. Its `failed` reports a failure without an exception; `void` excludes it from the count.
 
     Raises:
         BreakerOpen: the breaker is OPEN, or HALF_OPEN and another caller has the trial; the block was not run.
         Exception: whatever the block raises, counted as a failure.
     """
     call = _admit(
-        runtime, project_id, named("tool id", tool_id), lease_seconds or runtime.settings.breaker_trial_seconds
+        runtime, project_id, names.name("tool id", tool_id), lease_seconds or runtime.settings.breaker_trial_seconds
     )
     try:
         yield call
@@ -99,7 +102,7 @@ def calling(
         call.failed(f"{type(error).__name__}: {error}")
         _report(runtime, call, by)
         raise
-    except BaseException:  # interrupted: nothing was learnt of the tool
+    except BaseException:  # interrupted: nothing was learnt about the tool
         _give_up(runtime, call)
         raise
     if call.learnt:
@@ -108,33 +111,21 @@ def calling(
         _give_up(runtime, call)
 
 
+@door
 def known(runtime: Runtime, project_id: UUID, tool_id: str) -> Breaker:
-    """A tool's breaker, as it stands.
+    """A tool's breaker, as it is now.
 
     Raises:
-        UnknownInstance: it has none: nobody called it yet.
+        UnknownInstance: it has none, because nobody called it yet.
     """
     if breaker := breakers.look(runtime.statements, project_id, tool_id):
         return breaker
-    raise UnknownInstance(f"no circuit breaker of {tool_id!r} in project {project_id}: nobody called it yet")
+    raise UnknownInstance(
+        f"no circuit breaker of {tool_id!r} in project {project_id}: the tool has not been called yet"
+    )
 
 
-def reset(runtime: Runtime, project_id: UUID, tool_id: str, *, by: str, reason: str) -> Breaker:
-    """Close a tool's breaker by hand (SSOT 5.3.3); the breaker, closed, with no failures.
-
-    Args:
-        runtime: this process's connections.
-        project_id, tool_id: whose breaker.
-        by, reason: the operator, and why.
-
-    Raises:
-        UnknownInstance: the tool has no breaker.
-        NotAnOperator: `by` is none.
-    """
-    reset_breaker(runtime, known(runtime, project_id, tool_id).breaker_id, Order(by, reason))
-    return known(runtime, project_id, tool_id)
-
-
+@door
 def configure(
     runtime: Runtime,
     project_id: UUID,
@@ -144,10 +135,10 @@ def configure(
     cooldown_seconds: float | None = None,
     success_threshold: int | None = None,
 ) -> Breaker:
-    """Give a breaker another configuration (SSOT 2.4.4); what is None stays. It holds at once, also where it is open.
+    """Change a breaker's configuration (BREAKER-7), at once, even while it is open. None leaves a value as it is.
 
     Returns:
-        The breaker as it stands then.
+        The breaker after the change.
 
     Raises:
         UnknownInstance: the tool has no breaker.
@@ -165,7 +156,7 @@ def configure(
 
 
 def configuration(chosen: Settings, said: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """A breaker's configuration: what is said of it, and what the settings say of any other (ruling 7)."""
+    """A breaker's configuration: the given values, and the settings' for all others (BREAKER-7)."""
     otherwise = {
         "failure_threshold": chosen.breaker_failure_threshold,
         "cooldown_seconds": chosen.breaker_cooldown_seconds,
@@ -195,7 +186,7 @@ def _trial(runtime: Runtime, breaker: Breaker, lease_seconds: float) -> UUID | N
 
 
 def _report(runtime: Runtime, call: Call, by: str) -> None:
-    """Count a call's end. The count that reaches a threshold and the trigger it fires are one commit."""
+    """Count a call's end. The count that reaches a threshold and the trigger that it fires are one commit."""
     if call.token is None and call.error is None:
         breakers.succeeded(runtime.statements, call.breaker.breaker_id)
         return
@@ -203,8 +194,8 @@ def _report(runtime: Runtime, call: Call, by: str) -> None:
         counted, trigger = _count(connection, call)
         if counted is None or not counted.reached:
             return
-        says = {"failure_count": counted.failure_count, "error": call.error, "tool_id": call.breaker.tool_id}
-        requests.accept(connection, [_request(call.breaker, trigger, by, says)])
+        metadata = {"failure_count": counted.failure_count, "error": call.error, "tool_id": call.breaker.tool_id}
+        requests.accept(connection, [_request(call.breaker, trigger, by, metadata)])
     _apply(runtime, call.breaker)
 
 
@@ -223,8 +214,8 @@ def _give_up(runtime: Runtime, call: Call) -> None:
             breakers.give_back(connection, call.breaker.breaker_id, call.token)
 
 
-def _request(breaker: Breaker, trigger: str, by: str, says: Mapping[str, Any]) -> dict[str, Any]:
-    """A trigger bound to the breaker as it was seen: of two alike only one is ever accepted."""
+def _request(breaker: Breaker, trigger: str, by: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A trigger bound to the breaker's version as read: of two equal ones only one is accepted."""
     request_id = _request_id(breaker, trigger)
     return {
         "request_id": request_id,
@@ -232,32 +223,32 @@ def _request(breaker: Breaker, trigger: str, by: str, says: Mapping[str, Any]) -
         "workflow_id": breaker.breaker_id,
         "trigger": trigger,
         "triggered_by": by,
-        "metadata": says,
+        "metadata": metadata,
         "origin": "agent",
         "bound_version": breaker.version,
     }
 
 
 def _request_id(breaker: Breaker, trigger: str) -> str:
-    timer = births.timer(breaker.breaker_id, breaker.version, Deadline(0.0, trigger))
+    timer = creation.timer(breaker.breaker_id, breaker.version, Deadline(0.0, trigger))
     return str(timer["request_id"])
 
 
 def _apply_owed(runtime: Runtime, breaker: Breaker) -> None:
-    """What the dispatch sweep would do within a second, done at once by who needs it."""
+    """Apply due triggers at once, because this caller needs them; the dispatch sweep would within a second."""
     if breaker.state == "OPEN":
         with transaction(runtime.database) as connection:
-            breakers.wake(connection, _request_id(breaker, "cooldown_expires"))  # as the state's deadline named it
+            breakers.wake(connection, _request_id(breaker, "cooldown_expires"))  # the deadline's request_id
     _apply(runtime, breaker)
 
 
 def _apply(runtime: Runtime, breaker: Breaker) -> None:
-    Drain(runtime).lane(requests.lane_of(breaker.breaker_id))
+    Drain(runtime).partition(requests.partition_of(breaker.breaker_id))
 
 
 def _create(runtime: Runtime, project_id: UUID, tool_id: str) -> None:
-    """Two at once are harmless: a project has one breaker of a name."""
+    """Create a breaker. Two callers at once are harmless: a project has one breaker per tool."""
     context = {"tool_id": tool_id} | configuration(runtime.settings)
     definition = runtime.catalogue.get("circuit_breaker")
     with transaction(runtime.database) as connection:
-        births.deliver(connection, [Birth(definition, tool_id, project_id, "system", context)])
+        creation.deliver(connection, [Birth(definition, tool_id, project_id, "system", context)])

@@ -1,15 +1,48 @@
-"""What `celery -A workers.main` loads: the app of this process's settings, with its tasks."""
+"""The module that `celery -A interlock.workers.main` loads: the app for this process's settings, with its tasks."""
+
+import os
+from pathlib import Path
+from typing import Any
 
 from celery import signals
 
-from workers import solo, tasks, tracing
-from workers.app import make_app
-from workers.crew import pool
-from workers.runtime import runtime
-from workers.settings import settings
+from interlock.workers import tasks
+from interlock.workers.broker import kombu_patch, time_limits
+from interlock.workers.broker.app import make_app
+from interlock.workers.broker.config import WORK
+from interlock.workers.isolation import in_force
+from interlock.workers.pool import celery_pool
+from interlock.workers.runtime import runtime
+from interlock.workers.settings import settings
+from interlock.workers.system import process_privacy
+from interlock.workers.telemetry import logs, tracing
 
+os.umask(0o077)  # a node's journal, archives and exports are readable by its user only, whoever started it
+process_privacy.hide(settings())
+kombu_patch.install()
 app = make_app(settings())
 tasks.register(app)
+RUN_COMMANDS = {WORK, "gates", "effects"}  # queues
+
+
+@signals.setup_logging.connect
+def _configure_logs(**_: object) -> None:
+    logs.configure()
+
+
+@signals.beat_init.connect
+def _say_ready(**_: object) -> None:
+    if path := os.environ.get("INTERLOCK_READY_FILE"):
+        Path(path).touch()
+
+
+@signals.worker_ready.connect
+def _say_in_force(sender: Any, **_: object) -> None:
+    """As for beat; a node that runs commands also writes their isolation into its ready file."""
+    path = os.environ.get("INTERLOCK_READY_FILE")
+    if path and RUN_COMMANDS & set(sender.app.amqp.queues.consume_from):
+        Path(path).write_text(in_force.report(settings()))
+    _say_ready()
 
 
 @signals.worker_process_init.connect
@@ -23,5 +56,5 @@ def _send_spans(**_: object) -> None:
     tracing.end()
 
 
-solo.connect()
-pool.connect()  # after `_start_clean`: what a process inherits is dropped before its worker begins
+time_limits.connect()
+celery_pool.connect()  # after `_start_clean`, which drops what a process inherits before its worker begins

@@ -1,23 +1,28 @@
-"""What a process needs to work, made on first use and never before a fork: connections are not inherited."""
+"""A process's connections and other resources, made on first use. A fork makes its own: it inherits none."""
 
+# ruff: noqa: PLC0415 - a client that only reads needs neither broker nor engine, and should not wait for their import
+import os
+import sys
+import weakref
 from dataclasses import dataclass
 from functools import cache, cached_property
+from time import sleep
+from typing import TYPE_CHECKING
 
-from celery import Celery
-from redis import Redis
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.retry import Retry
 from sqlalchemy import Engine
 
-from db.connect import make_engine
-from workers.app import make_app
-from workers.bus import Bus
-from workers.courier import Courier
-from workers.engine import Applier, RetryPolicy, Round
-from workers.hints import Hints
-from workers.settings import Settings, settings
-from workflows.catalogue import Catalogue, catalogue
+from interlock.db.connection import make_engine
+from interlock.workers.settings import Settings, settings
+from interlock.workflows.catalogue import Catalogue, catalogue
+
+if TYPE_CHECKING:
+    from celery import Celery
+    from redis import Redis
+
+    from interlock.workers.broker.pubsub import Bus
+    from interlock.workers.broker.wakeup_sender import WakeupSender
+    from interlock.workers.broker.wakeups import Wakeups
+    from interlock.workers.engine.applier import Applier, RetryPolicy, Round
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,9 @@ class Runtime:
     """One process's connections and definitions, composed from its settings."""
 
     settings: Settings
+
+    def __post_init__(self) -> None:
+        _MADE[id(self)] = self
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -42,59 +50,84 @@ class Runtime:
         return make_engine(self.settings.resolved_database_url(), single_statements=True)
 
     @cached_property
-    def app(self) -> Celery:
-        """The Celery app, as a producer of hints."""
+    def app(self) -> "Celery":
+        """The Celery app, to send wake-ups."""
+        from interlock.workers.broker.app import make_app
+
         return make_app(self.settings)
 
     @cached_property
     def redis(self) -> "Redis | None":
-        """The event bus's Redis, or None where the broker is RabbitMQ and no other was named."""
+        """The Redis of the event bus; None if the broker is RabbitMQ and no Redis was named."""
         url = self.settings.resolved_redis_url()
         if url is None:
             return None
-        # Nobody waits long for Redis to accept a trigger: one new connection at once, and no second try of a time-out.
+        from redis import Redis
+        from redis.backoff import NoBackoff
+        from redis.exceptions import ConnectionError as RedisConnectionError
+        from redis.retry import Retry
+
+        # Accepting a trigger must not wait long for Redis: one retry with a new connection, none after a time-out.
         again = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
         return Redis.from_url(url, socket_timeout=2, socket_connect_timeout=1, retry=again)
 
     @cached_property
-    def hints(self) -> Hints:
+    def wakeups(self) -> "Wakeups":
         """Sends Celery messages."""
-        return Hints(self.app, self.redis)
+        from interlock.workers.broker.wakeups import Wakeups
+
+        return Wakeups(self.app, self.redis)
 
     @cached_property
-    def courier(self) -> Courier:
-        """Sends a producer's hints."""
-        return Courier(self.hints)
+    def wakeup_sender(self) -> "WakeupSender":
+        """Sends a producer's wake-ups."""
+        from interlock.workers.broker.wakeup_sender import WakeupSender
+
+        return WakeupSender(self.wakeups)
 
     @cached_property
-    def bus(self) -> Bus:
+    def bus(self) -> "Bus":
         """Announces committed moves."""
+        from interlock.workers.broker.pubsub import Bus
+
         return Bus(self.redis)
 
     @cached_property
-    def applier(self) -> Applier:
+    def applier(self) -> "Applier":
         """The engine."""
+        from interlock.workers.engine.applier import Applier
+
         return Applier(self.database, self.catalogue, self.retry_policy)
 
     @property
-    def retry_policy(self) -> RetryPolicy:
+    def retry_policy(self) -> "RetryPolicy":
         """When a failing request or effect is tried again."""
+        from interlock.workers.engine.applier import RetryPolicy
+
         chosen = self.settings
         return RetryPolicy(chosen.max_attempts, chosen.backoff_base_seconds, chosen.backoff_cap_seconds)
 
-    def publish(self, done: Round) -> None:
-        """After a commit: announce its moves, hint at what it woke, and log it."""
+    def publish(self, done: "Round") -> None:
+        """After a commit: announce its moves, send wake-ups for what became due, and log it."""
         self.bus.announce(done.moves)
-        self.hints.lanes(done.woken)
-        self.hints.effects(done.effects_due)
-        self.hints.runs(done.runs)
+        self.wakeups.partitions(done.woken)
+        self.wakeups.effects(done.effects_due)
+        self.wakeups.runs(done.runs)
         done.log()
 
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        sleep(seconds)
+
+    def flush(self) -> None:
+        """Wait until wake-ups are sent that were handed over, or for two seconds."""
+        self.wakeup_sender.flush()
+
     def close(self) -> None:
-        """Give back every connection."""
+        """Close every connection."""
         opened = vars(self)
-        if "courier" in opened:
-            self.courier.flush()
+        if "wakeup_sender" in opened:
+            self.flush()
         for pool in ("database", "statements"):
             if pool in opened:
                 opened[pool].dispose()
@@ -102,6 +135,31 @@ class Runtime:
             opened["redis"].close()
         if "app" in opened:
             self.app.close()
+
+    def forget(self) -> None:
+        """In a fork: drop the connections without closing them, because the parent process still uses them."""
+        for name in [name for name in vars(self) if name not in {"settings", "catalogue"}]:
+            made = vars(self).pop(name)
+            if isinstance(made, Engine):
+                made.dispose(close=False)
+
+
+_MADE: "weakref.WeakValueDictionary[int, Runtime]" = weakref.WeakValueDictionary()
+
+
+_LEFT: list[object] = []  # kombu's pools of the parent process: closing one of their connections would cut it there
+
+
+def _forget_all() -> None:
+    for made in list(_MADE.values()):
+        made.forget()
+    if (kombu := sys.modules.get("kombu.pools")) is not None:
+        for pools in (kombu.connections, kombu.producers):
+            _LEFT.append(dict(pools))
+            pools.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @cache

@@ -1,23 +1,29 @@
 """Every setting, its default and its environment variable (`INTERLOCK_…`), in one place.
 
-`DATABASE_URL` and `BROKER_URL` are read under those plain names too, because that is what hosting platforms set.
-Without them, the embedded servers of `INTERLOCK_HOME` are used: `interlock up` writes where they listen into
-`servers.json`, and everything else reads it from there.
+`DATABASE_URL` and `BROKER_URL` are read under those plain names too, because hosting platforms set them. Without them,
+the embedded servers of `INTERLOCK_HOME` are used: `interlock up` writes their addresses into `servers.json`, from where
+all other processes read them.
 """
 
 import json
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from workflows.errors import BadInput, NotRunning, OthersHome
+from interlock.workflows.errors import BadInput, NotRunning, OthersHome
+from interlock.workflows.input.limits import LIMIT_BYTES
+from interlock.workflows.output.escaping import shown
+from interlock.workflows.output.urls import shown_url
 
 SERVERS_FILE = "servers.json"
 REDIS = ("redis://", "rediss://", "unix://")
 BROKERS = (*REDIS, "amqp://", "amqps://", "pyamqp://")
+
+OUTSIDE = Path("/var/lib/interlock")  # for data whose user cannot get into the home
 
 
 class Settings(BaseSettings):
@@ -38,101 +44,217 @@ class Settings(BaseSettings):
     )
     redis_url: str | None = Field(
         None,
-        description="Redis of the event bus, the stream and the lanes' flags; unset: the broker, where it speaks Redis",
+        description="Redis for event bus, stream and the partitions' flags; unset: the broker, if it is a Redis",
     )
 
     host: str = Field("127.0.0.1", description="address the embedded servers, Flower and the exporter listen on")
-    postgres_port: int | None = Field(None, description="unset: a free one, kept from then on")
-    redis_port: int | None = Field(None, description="unset: a free one, kept from then on")
-    flower_port: int | None = Field(None, description="unset: a free one, kept from then on")
-    metrics_port: int | None = Field(
-        None, description="unset: under `interlock up` a free one, kept from then on; alone, 9464"
+    postgres_port: int | None = Field(None, description="port; unset: a free one is chosen and kept")
+    redis_port: int | None = Field(None, description="port; unset: a free one is chosen and kept")
+    flower_port: int | None = Field(None, description="port; unset: a free one is chosen and kept")
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="more host names under which Flower and the exporter answer, besides localhost and their own "
+        "address, separated by commas; requests under other names are refused, since a web page can make "
+        "a browser send them",
     )
-    run_as: str = Field("nobody", description="the user PostgreSQL and Valkey run as when root starts them")
+    metrics_port: int | None = Field(
+        None, description="port; unset: under `interlock up` a free one is chosen and kept; alone, 9464"
+    )
+    run_as: str = Field(
+        "interlock",
+        description="user that PostgreSQL and Valkey run as when root starts them; the default user is created if "
+        "missing",
+    )
+    commands_run_as: str = Field(
+        "interlock-commands",
+        description="user that commands of tasks, gates and effects run as when root starts Interlock; the default "
+        "user is created if missing",
+    )
 
-    trigger_nodes: int = Field(2, ge=1, description="Celery worker nodes that apply triggers, a process each")
+    sandbox: Literal["auto", "require", "off"] = Field(
+        "auto",
+        description="whether commands of plans run in a sandbox (docs/sandbox.md). `auto`: if the machine allows it; "
+        "`require`: otherwise they are refused; `off`: never. A plan may be stricter",
+    )
+    sandbox_reads: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (),
+        description="directories that commands in a sandbox may read, besides `/usr` and the Python that Interlock "
+        "runs on, separated by commas; list other places of programs here",
+    )
+    command_memory_bytes: int | None = Field(
+        None, ge=1, description="memory that a command's processes may hold together; unset: half of the machine's"
+    )
+    command_processes: int = Field(1024, ge=1, description="processes and threads that a command may have at once")
+    command_file_bytes: int = Field(8_589_934_592, ge=1, description="largest file that a command may write")
+    command_disk_bytes: int = Field(
+        17_179_869_184, ge=1, description="bytes that a command may write to disk; never more than half of what is free"
+    )
+    command_tmp_bytes: int = Field(
+        1_073_741_824,
+        ge=1,
+        description="size of a command's own `/tmp` in a sandbox, in memory",
+    )
+    dumpable: bool = Field(
+        False,
+        description="whether processes of the same user may inspect workers, beat, Flower, the exporter and the "
+        "supervisor, and these dump core: for `py-spy` and `gdb` without root. Commands without a sandbox "
+        "may inspect them then, too. Linux only",
+    )
+
+    trigger_nodes: int = Field(2, ge=1, description="Celery worker nodes that apply triggers, one process each")
     effect_processes: int = Field(2, ge=1, description="pool processes of the node that runs effects")
-    gate_processes: int = Field(2, ge=1, description="pool processes of the node that runs gates: so many at once")
+    gate_processes: int = Field(
+        2,
+        ge=1,
+        description="pool processes of the node that runs gates: the number of gates that run at once",
+    )
 
-    work_processes: int = Field(2, ge=1, description="pool processes of the node that carries out tasks: a worker each")
+    work_processes: int = Field(
+        2,
+        ge=1,
+        description="pool processes of the node that carries out tasks, each of them a worker",
+    )
     capabilities: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("python", "git", "shell"), description="what these workers offer to tasks, separated by commas"
+        ("python", "git", "shell"), description="capabilities that these workers offer to tasks, separated by commas"
     )
     drain_seconds: float = Field(
         5.0, ge=0, description="on SIGTERM, running tasks get this long to finish; then they are given back"
     )
-    heartbeat_seconds: float = Field(60.0, gt=0, description="workers say at least this often that they are alive")
-    heartbeats_missed: int = Field(2, ge=1, description="so many missed by a busy worker make it unresponsive")
+    heartbeat_seconds: float = Field(60.0, gt=0, description="longest time between two heartbeats of a worker")
+    heartbeats_missed: int = Field(2, ge=1, description="missed heartbeats after which a busy worker is unresponsive")
     recovery_seconds: float = Field(300.0, gt=0, description="a worker silent this long is shut down for good")
     starving_seconds: float = Field(
         60.0, gt=0, description="a free worker that leaves a fitting task waiting this long is reported by `doctor`"
     )
 
     definitions: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="modules with more definitions (a `WORKFLOWS` dict each), separated by commas"
+        (),
+        description="modules with more definitions (a `WORKFLOWS` dict each), separated by commas; imported from "
+        "Python's installation or `PYTHONPATH`, never from the current folder",
     )
     notify_urls: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="apprise URLs that get notices (json://, slack://, mailto://), separated by commas"
+        (), description="apprise URLs that notices are sent to (json://, slack://, mailto://), separated by commas"
     )
 
     operators: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="who may override, beside who migrates a new database, separated by commas; read only then"
+        (),
+        description="first operators of a new database, besides the user who migrates it, separated by commas; read "
+        "only then",
     )
 
-    task_timeout_seconds: float = Field(
-        1800.0, gt=0, description="how long a task may run that says nothing of it when it is created"
-    )
+    task_timeout_seconds: float = Field(1800.0, gt=0, description="time limit of tasks that are created without one")
     task_retries: int = Field(
-        3, ge=0, le=100, description="how often a task is tried again that says nothing of it when it is created"
+        3, ge=0, le=100, description="retries of tasks that are created without a number of retries"
     )
     max_attempts: int = Field(8, ge=1, description="attempts before a request that keeps failing is dead")
-    backoff_base_seconds: float = Field(0.5, gt=0, description="first retry waits up to this; doubled each time")
+    backoff_base_seconds: float = Field(
+        0.5,
+        gt=0,
+        description="longest wait before the first retry; doubled for each further one",
+    )
     backoff_cap_seconds: float = Field(600.0, gt=0, description="no retry waits longer than this")
     effect_lease_seconds: float = Field(60.0, gt=0, description="a worker silent this long loses its effect")
     breaker_failure_threshold: int = Field(5, ge=1, description="failures in a row that open a tool's circuit breaker")
-    breaker_cooldown_seconds: float = Field(60.0, gt=0, description="how long it stays open")
-    breaker_success_threshold: int = Field(1, ge=1, description="trial calls that must succeed to close it")
+    breaker_cooldown_seconds: float = Field(60.0, gt=0, description="how long a breaker stays open")
+    breaker_success_threshold: int = Field(1, ge=1, description="trial calls that must succeed to close a breaker")
     breaker_trial_seconds: float = Field(
-        120.0, gt=0, description="a trial call that takes longer than this, or whose caller died, is given to another"
+        120.0,
+        gt=0,
+        description="a trial call that has not ended after this time, for example because its caller died, is given "
+        "to another caller",
+    )
+    secrets_env: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="variables of a worker's own environment that plans may name (`env_from: env:NAME`)"
+    )
+    secrets: Path | None = Field(
+        None, description="directory of files that plans may name (`env_from: file:PATH`), each with mode 0600"
+    )
+    secrets_commands: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="`NAME=/path/to/program`, separated by commas: programs that plans may name as `env_from: "
+        "command:NAME`; each prints its value",
+    )
+    tool_checks: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="`TOOL=/path/to/program`, separated by commas: programs that `playbook run reset-breaker` runs "
+        "with `--version` to check that a tool works",
     )
     stuck_task_seconds: float = Field(1800.0, ge=0, description="a task that runs this long is stuck; 0: never")
     stuck_workstream_seconds: float = Field(
         3600.0, ge=0, description="a workstream that executes this long is stuck; 0: never"
     )
     stuck_due_seconds: float = Field(
-        60.0, ge=0, description="what is due so long and not taken, or can be taken by nobody, is stuck; 0: never"
+        60.0,
+        ge=0,
+        description="work that is due this long and not taken, or that no worker can take, is stuck; 0: never",
     )
     stuck_seconds: float = Field(
-        86_400.0, ge=0, description="anything else that is neither at an end nor at rest this long is stuck; 0: never"
+        86_400.0,
+        ge=0,
+        description="any other instance that is this long in a state that is neither terminal nor at rest is stuck; "
+        "0: never",
     )
-    worktrees: Path | None = Field(None, description="where workstreams' worktrees stand; unset: HOME/worktrees")
-    archive: Path | None = Field(None, description="where failed workstreams are kept; unset: HOME/archive")
-    state: Path | None = Field(None, description="where the journal `transitions.jsonl` is written; unset: HOME/.state")
-    journal: bool = Field(True, description="whether it is written at all")
-    journal_bytes: int = Field(67_108_864, ge=1, description="a part of the journal that gets larger is set aside")
-    journal_daily: bool = Field(True, description="each day (UTC) has a part of its own")
+    worktrees: Path | None = Field(None, description="directory of workstreams' worktrees; unset: HOME/worktrees")
+    archive: Path | None = Field(None, description="directory where failed workstreams are kept; unset: HOME/archive")
+    state: Path | None = Field(None, description="directory of the journal `transitions.jsonl`; unset: HOME/.state")
+    journal: bool = Field(True, description="whether the journal is written")
+    journal_bytes: int = Field(
+        67_108_864,
+        ge=1,
+        description="size at which a part of the journal is closed and a new one begun",
+    )
+    journal_daily: bool = Field(True, description="whether the journal begins a new part each day (UTC)")
     signing: Path | None = Field(
-        None, description="where the key that signs anchors lies, and public keys to believe; unset: HOME/keys"
+        None, description="directory of the key that signs anchors, and of trusted public keys; unset: HOME/keys"
     )
-    audit: Path | None = Field(None, description="where anchors and exports are filed; unset: HOME/audit")
-    anchor_seconds: float = Field(3600.0, gt=0, description="the chains' heads are signed so often, if any changed")
-    export_seconds: float = Field(86_400.0, gt=0, description="history is exported so often, if there is more of it")
-    stream_maxlen: int = Field(100_000, ge=1, description="events kept in the Redis stream (about)")
+    audit: Path | None = Field(None, description="directory of anchors and exports; unset: HOME/audit")
+    anchor_seconds: float = Field(3600.0, gt=0, description="time between two anchors, if any chain changed")
+    export_seconds: float = Field(
+        86_400.0,
+        gt=0,
+        description="time between two exports of history, if there are new events",
+    )
+    stream_maxlen: int = Field(100_000, ge=1, description="approximate number of events kept in the Redis stream")
     keep_finished_days: float = Field(
         30.0, ge=0, description="finished requests and effects older than this are pruned; history never is"
     )
     keep_effects_days: float | None = Field(
-        None, ge=0, description="effects done longer ago are pruned; unset: as finished requests"
+        None, ge=0, description="finished effects older than this are pruned; unset: as finished requests"
     )
     archive_after_days: float = Field(
-        90.0, ge=0, description="what ended longer ago is moved into the archive, history and all; 0: never"
+        90.0,
+        ge=0,
+        description="instances that ended longer ago are moved into the archive with their history; 0: never",
     )
-    context_limit_bytes: int = Field(262_144, ge=1, description="largest context or metadata, as JSON")
+    context_limit_bytes: int = Field(
+        262_144, ge=1, le=LIMIT_BYTES, description="largest context or metadata, as JSON; 1 MiB at most"
+    )
 
-    @field_validator("definitions", "notify_urls", "capabilities", "operators", mode="before")
+    @field_validator(
+        *("allowed_hosts", "definitions", "notify_urls", "capabilities", "operators", "sandbox_reads"),
+        *("tool_checks", "secrets_env", "secrets_commands"),
+        mode="before",
+    )
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("database_url", "broker_url", "redis_url")
+    @classmethod
+    def _readable_url(cls, value: str | None) -> str | None:
+        try:
+            for each in (value or "").split(";"):  # kombu takes several
+                _ = urlsplit(each).port
+        except ValueError:
+            raise ValueError("is not a URL; in a password write @ as %40, : as %3A and / as %2F") from None
+        return value
+
+    @field_validator("tool_checks", "secrets_commands")
+    @classmethod
+    def _programs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [each for each in value if "=" not in each or not each.partition("=")[2].startswith("/")]:
+            raise ValueError(f"expected NAME=/path/to/program, separated by commas; wrong: {wrong[0]}")
+        return value
 
     @field_validator("broker_url")
     @classmethod
@@ -142,42 +264,52 @@ class Settings(BaseSettings):
         return value
 
     @property
+    def programs_of_tools(self) -> dict[str, str]:
+        """Tool -> the program that checks it."""
+        return dict(each.split("=", 1) for each in self.tool_checks)
+
+    @property
+    def programs_of_secrets(self) -> dict[str, str]:
+        """Name -> the program that prints the secret."""
+        return dict(each.split("=", 1) for each in self.secrets_commands)
+
+    @property
     def silent_seconds(self) -> float:
         """How long a busy worker may be silent before it is unresponsive."""
         return self.heartbeat_seconds * self.heartbeats_missed
 
     @property
     def servers_file(self) -> Path:
-        """Where `interlock up` records the embedded servers' addresses."""
+        """The file where `interlock up` records the embedded servers' addresses."""
         return self.home / SERVERS_FILE
 
     @property
     def worktrees_directory(self) -> Path:
-        """Below which each workstream's worktree stands, as RUN/WORKSTREAM."""
+        """The parent directory of all worktrees, which are at RUN/WORKSTREAM."""
         return (self.worktrees or self.home / "worktrees").absolute()
 
     @property
     def archive_directory(self) -> Path:
-        """Below which what a failed workstream left is kept, as RUN/WORKSTREAM."""
+        """The parent directory of failed workstreams' archives, which are at RUN/WORKSTREAM."""
         return (self.archive or self.home / "archive").absolute()
 
     @property
     def state_directory(self) -> Path:
-        """Where the journal lies."""
+        """The journal's directory."""
         return (self.state or self.home / ".state").absolute()
 
     @property
     def signing_directory(self) -> Path:
-        """Where the signing key lies."""
+        """The signing key's directory."""
         return (self.signing or self.home / "keys").absolute()
 
     @property
     def audit_directory(self) -> Path:
-        """Below which anchors and exports are filed."""
+        """The parent directory of anchors and exports."""
         return (self.audit or self.home / "audit").absolute()
 
     def resolved_database_url(self) -> str:
-        """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` where none is known."""
+        """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` if none is known."""
         url = self.database_url or self._embedded("database_url")
         for prefix in ("postgres://", "postgresql://"):
             if url.startswith(prefix):
@@ -187,21 +319,24 @@ class Settings(BaseSettings):
         return url
 
     def resolved_broker_url(self) -> str:
-        """The broker to use, as kombu writes it. Raises `NotRunning` where none is known."""
+        """The broker to use, in kombu's form. Raises `NotRunning` if none is known."""
         return self.broker_url or self._embedded("broker_url")
 
     def resolved_redis_url(self) -> str | None:
-        """The Redis of the event bus and the lane flags; None where the broker is RabbitMQ and none is set."""
+        """The Redis of the event bus and the partitions' flags; None if the broker is RabbitMQ and no Redis is set."""
         url = self.redis_url or self.resolved_broker_url()
         return url if url.startswith(REDIS) else None
 
     def _embedded(self, key: str) -> str:
         try:
-            return str(json.loads(self.servers_file.read_text())[key])
+            address = json.loads(self.servers_file.read_text())[key]
         except PermissionError as refused:
             raise OthersHome(self.servers_file) from refused
-        except (OSError, ValueError, KeyError, TypeError) as missing:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as missing:
             raise NotRunning(self.home.absolute()) from missing
+        if not isinstance(address, str):
+            raise NotRunning(self.home.absolute())
+        return address
 
 
 @cache
@@ -213,4 +348,5 @@ def settings() -> Settings:
         first = error.errors()[0]
         where = str(first["loc"][0])
         name = where if where.isupper() else f"INTERLOCK_{where.upper()}"
-        raise BadInput(f"{name}: {first['msg']}; got {first['input']!r}") from error
+        given = shown_url(first["input"]) if where.lower().endswith(("_url", "_urls")) else repr(first["input"])
+        raise BadInput(f"{name}: {first['msg']}; got {shown(given)}") from None  # the cause quotes the value

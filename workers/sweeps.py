@@ -1,71 +1,102 @@
-"""Run a sweep in a worker: once per period whoever asks, then publish what it found."""
+"""Runs sweeps in a worker, each once per period however many ask, and publishes what they found."""
 
 import time
 from collections.abc import Callable, Mapping
 
-from beat import silence, sweeps
-from beat.schedule import BY_NAME
-from db import archive, metrics, requests, roster, scheduling
-from db import sweeps as runs
-from db.connect import transaction
-from workers.archiving import archive_ended, rules_of
-from workers.auditing import anchors, exports
-from workers.destinations import destinations
-from workers.relay import relay
-from workers.runtime import Runtime
-from workers.stuck.sweep import report
+from celery.exceptions import SoftTimeLimitExceeded
+from sqlalchemy.exc import DBAPIError
 
-PRUNE_SECONDS = 30.0  # of one run: longer than a sweep may take it would be killed in the middle of a batch
-ARCHIVE_SECONDS = 30.0  # of one run; the next goes on where it stopped
+from interlock.beat import heartbeats, sweeps
+from interlock.beat.schedule import BY_NAME
+from interlock.db.connection import retryable, transaction
+from interlock.db.core import archive, counters, requests, stalled_partitions
+from interlock.db.core import sweep_runs as runs
+from interlock.db.orchestration import scheduling, workers
+from interlock.workers.audit import anchors, exports
+from interlock.workers.operations.archiver import archive_ended, rules_of
+from interlock.workers.operations.stuck.sweep import report
+from interlock.workers.relay.destinations import destinations
+from interlock.workers.relay.relay import relay
+from interlock.workers.runtime import Runtime
+from interlock.workers.stalled_partitions import rescue
+
+PRUNE_SECONDS = 30.0  # per run: after a longer one, the task's time limit would kill it in mid-batch
+ARCHIVE_SECONDS = 30.0  # per run; the next continues where it stopped
 
 
-def run(runtime: Runtime, name: str) -> int | None:
-    """Run a sweep of the schedule; what it found, or None where another run had this period.
+def run(runtime: Runtime, *names: str) -> dict[str, int]:
+    """Run sweeps of one period in their order. If one fails, the others still run.
+
+    Returns:
+        Name -> how much it found, for those that no other message ran in this period.
 
     Raises:
         KeyError: no such sweep.
-        DBAPIError: the database is away; the next period tries again.
+        DBAPIError: the database is unreachable; the next period tries again.
+        ExceptionGroup: the errors, once all sweeps have run.
     """
+    found, took, faults = dict[str, int](), dict[str, float](), list[Exception]()
     with transaction(runtime.database) as connection:
-        if not runs.begin(connection, name, every_seconds=BY_NAME[name].every_seconds):
-            return None
-    found = SWEEPS[name](runtime)
-    with transaction(runtime.database) as connection:
-        runs.end(connection, name, found=found)
+        ours = runs.begin(connection, names, every_seconds=BY_NAME[names[0]].every_seconds)
+    for name in filter(ours.__contains__, names):
+        began = time.monotonic()
+        try:
+            found[name] = SWEEPS[name](runtime)
+        except Exception as fault:  # raised below
+            fault.add_note(f"in the sweep {name!r}")
+            faults.append(fault)
+            if isinstance(fault, SoftTimeLimitExceeded) or retryable(fault):
+                break  # no time, or no database, for the others either: they wait for the next period
+        took[name] = time.monotonic() - began
+    try:
+        with transaction(runtime.database) as connection:
+            runs.end(connection, {name: (found[name], took[name]) for name in found})
+    except DBAPIError as fault:
+        faults.append(fault)
+    if faults:
+        raise ExceptionGroup(f"{len(faults)} of {len(names)} sweeps failed", faults)
     return found
 
 
 def _dispatch(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        woken, lanes, effects_due = sweeps.dispatch(connection)
-    runtime.hints.lanes(lanes)
-    runtime.hints.effects(effects_due)
-    return woken + len(lanes)
+        woken, partitions, effects_due = sweeps.dispatch(connection)
+    runtime.wakeups.partitions(partitions)
+    runtime.wakeups.effects(effects_due)
+    return woken + len(partitions)
+
+
+def _partitions(runtime: Runtime) -> int:
+    with transaction(runtime.database) as connection:
+        standing = stalled_partitions.watch(connection)
+    for partition in standing:
+        rescue(runtime, partition)
+    return len(standing)
 
 
 def _schedule(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        found = scheduling.runs_signalled(connection, limit=sweeps.RUN_HINTS)
-    runtime.hints.runs(str(run_id) for run_id in found)
+        found = scheduling.runs_signalled(connection, limit=sweeps.RUN_WAKEUPS)
+    runtime.wakeups.runs(str(run_id) for run_id in found)
     return len(found)
 
 
 def _work(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
         silent_seconds = runtime.settings.silent_seconds
-        free = roster.free_hands(connection, silent_seconds=silent_seconds, limit=sweeps.WORK_HINTS)
-    runtime.hints.work(free)
+        free = workers.free_hands(connection, silent_seconds=silent_seconds, limit=sweeps.WORK_WAKEUPS)
+    runtime.wakeups.work(free)
     return free
 
 
 def _heartbeats(runtime: Runtime) -> int:
     chosen, relieved = runtime.settings, 0
-    while True:  # a transaction a batch: nobody's heartbeat waits for long behind it
+    while True:  # a transaction per batch, so that no heartbeat waits long behind it
         with transaction(runtime.database) as connection:
-            found, fired = silence.heartbeats(
+            found, fired = heartbeats.heartbeats(
                 connection, silent_seconds=chosen.silent_seconds, gone_seconds=chosen.recovery_seconds
             )
-        runtime.hints.lanes(fired)
+        runtime.wakeups.partitions(fired)
         relieved += found
         if found == 0:
             return relieved
@@ -74,7 +105,7 @@ def _heartbeats(runtime: Runtime) -> int:
 def _leases(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
         again = sweeps.leases(connection, max_attempts=runtime.settings.max_attempts)
-    runtime.hints.effects(again)
+    runtime.wakeups.effects(again)
     return len(again)
 
 
@@ -86,23 +117,23 @@ def _metrics(runtime: Runtime) -> int:
     folded = 0
     while True:
         with transaction(runtime.database) as connection:
-            batch = metrics.fold(connection)
+            batch = counters.fold(connection)
         folded += batch
-        if batch < metrics.FOLD_BATCH:
+        if batch < counters.FOLD_BATCH:
             return folded
 
 
 def _jobs(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
         asked = sweeps.jobs(connection)
-        lanes = requests.lanes_due(connection) if asked else ()
-    runtime.hints.lanes(lanes)
+        partitions = requests.partitions_due(connection) if asked else ()
+    runtime.wakeups.partitions(partitions)
     return asked
 
 
 def _stuck(runtime: Runtime) -> int:
     found, effects_due = report(runtime)
-    runtime.hints.effects(effects_due)
+    runtime.wakeups.effects(effects_due)
     return found
 
 
@@ -129,7 +160,7 @@ def _archive(runtime: Runtime) -> int:
 
 def _prune(runtime: Runtime) -> int:
     chosen, pruned, until = runtime.settings, 0, time.monotonic() + PRUNE_SECONDS
-    while True:  # a transaction a batch: nothing waits for long behind it
+    while True:  # a transaction per batch, so that nothing waits long behind it
         with transaction(runtime.database) as connection:
             batch = sweeps.prune(
                 connection, keep_days=chosen.keep_finished_days, keep_effects_days=chosen.keep_effects_days
@@ -141,6 +172,7 @@ def _prune(runtime: Runtime) -> int:
 
 SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "dispatch": _dispatch,
+    "partitions": _partitions,
     "schedule": _schedule,
     "work": _work,
     "heartbeats": _heartbeats,

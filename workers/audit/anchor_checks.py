@@ -1,8 +1,7 @@
-"""Anchors, in the database and on file: are they what was signed, and does history still tell what they saw."""
+"""Checks anchors, in the database and on file: are they as signed, and does history still have what they recorded?"""
 
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,22 +12,23 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, Engine, RowMapping
 
-from db import anchors
-from db.anchors import Head
-from db.audit import Verdict
-from db.connect import transaction
-from db.snapshot import Snapshot
-from workers.auditing import anchors as making
-from workers.auditing import heads, keys
+from interlock.db.audit import anchors
+from interlock.db.audit.anchors import Head
+from interlock.db.audit.snapshot import Snapshot
+from interlock.db.audit.verify import Verdict
+from interlock.db.connection import transaction
+from interlock.workers.audit import anchors as making
+from interlock.workers.audit import chain_heads, signing_keys
+from interlock.workflows.input.json_text import read
 
 Believed = Mapping[str, Ed25519PublicKey]
 
-UNREADABLE = (OSError, ValueError, TypeError, EOFError, zlib.error)  # what a file raises that somebody was at
+UNREADABLE = (OSError, ValueError, TypeError, EOFError, zlib.error)  # errors that a manipulated file can raise
 
 
 @dataclass(slots=True)
 class InDatabase:
-    """What a walk along the database's anchors remembers; `sound` is number -> body of those that are as signed."""
+    """The state of a walk along the database's anchors. `sound`: number -> body of those that are as signed."""
 
     sound: dict[int, str] = field(default_factory=dict)
     before: str = making.FIRST
@@ -36,27 +36,27 @@ class InDatabase:
 
 
 def check_database(database: Engine, verdict: Verdict, believed: Believed) -> Mapping[int, str]:
-    """Check the anchors in the database and what they saw.
+    """Check the anchors in the database, and history against them.
 
     Args:
         database: where they are.
-        verdict: gets the problems, and counts them.
-        believed: the public keys.
+        verdict: collects the problems, and counts the anchors.
+        believed: the trusted public keys.
 
     Returns:
-        Number -> body of those whose heads are as they were signed.
+        Number -> body of the anchors whose heads are as signed.
     """
     walk = InDatabase()
     with transaction(database) as connection:
         totals = anchors.totals(connection)
         for row in anchors.listed(connection):
-            for says in _wrong(connection, row, walk, believed, totals):
-                verdict.note(f"anchor {row['number']}", None, says)
+            for message in _wrong(connection, row, walk, believed, totals):
+                verdict.note(f"anchor {row['number']}", None, message)
             verdict.anchors += 1
             walk.before, walk.expected = making.hash_of(row), row["number"] + 1
     with Snapshot(database) as snapshot:
         for lost in anchors.missing(snapshot):
-            heads.note_lost(verdict, lost.workflow_id, lost.seq, lost.gone, f"anchor {lost.number}")
+            chain_heads.note_lost(verdict, lost.workflow_id, lost.seq, lost.gone, f"anchor {lost.number}")
     return walk.sound
 
 
@@ -73,12 +73,18 @@ def _wrong(
         walk.sound[row["number"]] = row["body"]
     else:
         yield "changed: its heads are not those that were signed"
-    if totals[0] < body.get("instances", 0) or totals[1] < body.get("transitions", 0):
-        yield f"saw {body['instances']} instances and {body['transitions']} events; fewer are left"
+    saw = _count(body, "instances"), _count(body, "transitions")
+    if totals[0] < saw[0] or totals[1] < saw[1]:
+        yield f"saw {saw[0]} instances and {saw[1]} events; fewer are left"
+
+
+def _count(body: Mapping[str, Any], name: str) -> int:
+    said = body.get(name)
+    return said if type(said) is int else 0  # manipulated: its signature shows that
 
 
 def check_files(database: Engine, verdict: Verdict, place: Path, believed: Believed, sound: Mapping[int, str]) -> None:
-    """Check the anchors on file: whole and signed; where the database has another or none, history against theirs."""
+    """Check that anchors on file are whole and signed; if the database has another or none, history against them."""
     for path in making.filed(place):
         try:
             _check_file(database, verdict, path, believed, sound)
@@ -89,21 +95,21 @@ def check_files(database: Engine, verdict: Verdict, place: Path, believed: Belie
 def _check_file(database: Engine, verdict: Verdict, path: Path, believed: Believed, sound: Mapping[int, str]) -> None:
     text, packed = path.read_text(), path.with_suffix(".heads.gz")
     body = _read(text)
-    says = next(_signature(believed, text, path.with_suffix(".sig").read_bytes()), None)
-    if says is None and _unpacked_sha256(packed) != body["heads_sha256"]:
-        says = "changed: its heads on file are not those that were signed"
-    if says is not None:
-        verdict.note(str(path), None, says)
-    elif sound.get(body["number"]) != text:
-        name = f"anchor {body['number']}"
+    message = next(_signature(believed, text, path.with_suffix(".sig").read_bytes()), None)
+    if message is None and _unpacked_sha256(packed) != body.get("heads_sha256"):
+        message = "changed: its heads on file are not those that were signed"
+    if message is not None:
+        verdict.note(str(path), None, message)
+    elif sound.get(number := body.get("number", 0)) != text:
+        name = f"anchor {number}"
         verdict.note(name, None, f"the database does not have it as it is on file ({path})")
         with gzip.open(packed, "rt", encoding="ascii") as lines:
-            heads.compare(database, verdict, heads.parsed(lines), f"{name} on file")
+            chain_heads.compare(database, verdict, chain_heads.parsed(lines), f"{name} on file")
 
 
 def _signature(believed: Believed, body: str, signature: bytes) -> Iterator[str]:
     name = str(_read(body).get("key"))
-    signed = keys.signed(believed, name, body.encode(), signature)
+    signed = signing_keys.signed(believed, name, body.encode(), signature)
     if signed is None:
         yield f"signed by the key {name}, which is not believed: if you know it, put its public half beside the others"
     elif not signed:
@@ -125,7 +131,7 @@ def _unpacked_sha256(packed: Path) -> str:
 
 def _read(body: str) -> dict[str, Any]:
     try:
-        read = json.loads(body)
+        found = read(body)
     except ValueError:
         return {}
-    return read if isinstance(read, dict) else {}
+    return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Make anchors: sign the heads of all chains that changed, with the hash of the anchor before, and file it."""
+"""Makes anchors: signs the heads of all chains that changed, with the hash of the anchor before, and files them."""
 
 import gzip
 import json
@@ -9,24 +9,26 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from db import anchors
-from db.connect import transaction
-from workers.auditing import files, keys
-from workers.runtime import Runtime
-from workflows.events import timestamp
+from interlock.db.audit import anchors
+from interlock.db.connection import transaction
+from interlock.workers.audit import signing_keys, write_once
+from interlock.workers.runtime import Runtime
+from interlock.workflows.audit.events import timestamp
 
 NAME = re.compile(r"anchor-\d+\.json")
-FIRST = "0" * 64  # what the first anchor has for the hash of the one before
+FIRST = "0" * 64  # the first anchor's value for the hash of the one before
 
 
 def anchor(runtime: Runtime) -> int:
-    """Make an anchor of all that changed since the last one, and file what is not filed yet; how many heads.
+    """Make an anchor of all that changed since the last one, and file the anchors that are not filed yet.
 
-    Nothing changed, no anchor: 0.
+    Returns:
+        The number of heads; 0 if nothing changed, and then no anchor is made.
 
     Raises:
         KeyFault: there is no key to sign with.
-        DBAPIError, OSError: the database is away, or the directory cannot be written; the next one makes up for it.
+        DBAPIError, OSError: the database is unreachable, or the directory cannot be written. The next anchor covers
+            what this one missed.
     """
     with transaction(runtime.database) as connection:
         anchors.lock(connection)
@@ -36,7 +38,7 @@ def anchor(runtime: Runtime) -> int:
 
 
 def due(runtime: Runtime) -> bool:
-    """Whether the last anchor is older than the settings want."""
+    """Whether the last anchor is older than the settings allow."""
     with transaction(runtime.database) as connection:
         last = anchors.newest(connection)
     return last is None or last["age_seconds"] >= runtime.settings.anchor_seconds
@@ -48,7 +50,7 @@ def _sign(connection: Connection, directory: Path) -> int:
     count = anchors.gather(connection, number)
     if count == 0:
         return 0
-    signer = keys.signer(directory, may_make=last is None)
+    signer = signing_keys.signer(directory, may_make=last is None)
     digest = sha256()
     for head in anchors.heads(connection, number):
         digest.update(head.line())
@@ -72,18 +74,18 @@ def _sign(connection: Connection, directory: Path) -> int:
 
 
 def last(connection: Connection) -> dict[str, Any] | None:
-    """The newest anchor as an export's manifest holds it."""
+    """The newest anchor, in the form of an export's manifest."""
     row = anchors.newest(connection)
     return {"body": row["body"], "signature": bytes(row["signature"]).hex()} if row else None
 
 
 def hash_of(row: Any) -> str:
-    """What the next anchor says of this one: SHA-256 (hex) over its body and signature."""
+    """The value that the next anchor records of this one: SHA-256 (hex) over its body and signature."""
     return sha256(row["body"].encode() + bytes(row["signature"])).hexdigest()
 
 
 def directory(runtime: Runtime) -> Path:
-    """Where anchors are filed."""
+    """The directory where anchors are filed."""
     return runtime.settings.audit_directory / "anchors"
 
 
@@ -97,17 +99,20 @@ def _number(path: Path) -> int:
 
 
 def file_all(runtime: Runtime) -> None:
-    """File the anchors behind the last one that is on file: body, signature, heads; nothing is ever overwritten."""
+    """File all anchors after the last one on file: body, signature, heads. No file is ever overwritten."""
     place = directory(runtime)
     place.mkdir(parents=True, exist_ok=True)
     last = max(map(_number, filed(place)), default=0)
     with transaction(runtime.database) as connection:
         for row in anchors.listed(connection, after=last):
             stem = f"anchor-{row['number']:06}"
-            with files.put(place / f"{stem}.heads.gz") as opened, gzip.GzipFile("", "wb", 6, opened, mtime=0) as packed:
+            with (
+                write_once.put(place / f"{stem}.heads.gz") as opened,
+                gzip.GzipFile("", "wb", 6, opened, mtime=0) as packed,
+            ):
                 for head in anchors.heads(connection, row["number"]):
                     packed.write(head.line())
-            with files.put(place / f"{stem}.sig") as opened:
+            with write_once.put(place / f"{stem}.sig") as opened:
                 opened.write(bytes(row["signature"]))
-            with files.put(place / f"{stem}.json") as opened:  # last: where it is, the others are
+            with write_once.put(place / f"{stem}.json") as opened:  # last: if this file exists, the others do
                 opened.write(row["body"].encode())

@@ -1,4 +1,4 @@
-"""Heads of chains that somebody outside of history saw, against what history tells now."""
+"""Compares heads of chains, as recorded outside of history, with history."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -6,22 +6,23 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
-from db import anchors
-from db.anchors import Head
-from db.audit import Verdict
-from db.connect import transaction
+from interlock.db.audit import anchors
+from interlock.db.audit.anchors import Head
+from interlock.db.audit.verify import Verdict
+from interlock.db.connection import transaction
 
-AT_ONCE = 5_000  # heads looked up in one statement
+MOST_EVENTS = 2**31 - 1  # of an instance: the limit of PostgreSQL's integer
+AT_ONCE = 5_000  # heads looked up per statement
 
 
 def compare(database: Engine, verdict: Verdict, heads: Iterable[Head], witness: str) -> None:
-    """Note the heads that history does not tell.
+    """Report the heads that differ from history.
 
     Args:
         database: where history is.
         verdict: gets a problem for each.
-        heads: what was seen.
-        witness: who saw it, for the problem's words.
+        heads: the recorded heads.
+        witness: where they were recorded, for the problem's text.
     """
     seen = iter(heads)
     while batch := list(islice(seen, AT_ONCE)):
@@ -31,14 +32,22 @@ def compare(database: Engine, verdict: Verdict, heads: Iterable[Head], witness: 
 
 
 def note_lost(verdict: Verdict, workflow_id: UUID, seq: int, gone: bool, witness: str) -> None:
-    """Note a head that history does not tell: its event is `gone`, or is another one."""
+    """Report a head that differs from history: its event is `gone`, or is another one."""
     event = f"event {seq}" if seq else "its birth"
-    says = f"{witness} saw {event}, which is gone" if gone else f"{witness} saw another {event} than there is now"
-    verdict.note(workflow_id, seq, f"{'cut' if gone else 'forged'}: {says}")
+    message = f"{witness} saw {event}, which is gone" if gone else f"{witness} saw another {event} than there is now"
+    verdict.note(workflow_id, seq, f"{'cut' if gone else 'forged'}: {message}")
 
 
 def parsed(lines: Iterable[str]) -> Iterator[Head]:
-    """The heads of an anchor's file, `UUID SEQ HASH` a line. Raises `ValueError` where one is none."""
+    """The heads of an anchor's file, `UUID SEQ HASH` a line. Raises `ValueError` for any other line."""
     for line in lines:
         workflow_id, seq, hashed = line.split()
-        yield Head(UUID(workflow_id), int(seq), bytes.fromhex(hashed))
+        yield seen(workflow_id, seq, hashed)
+
+
+def seen(workflow_id: object, seq: object, hashed: object) -> Head:
+    """A recorded head. Raises `ValueError` if the values are not valid."""
+    number = int(str(seq))
+    if not 0 <= number <= MOST_EVENTS:
+        raise ValueError(f"no event has the number {number}")
+    return Head(UUID(str(workflow_id)), number, bytes.fromhex(str(hashed)))

@@ -1,32 +1,32 @@
-"""The journal against history: it saw what was committed between two anchors."""
+"""Checks history against the journal, which also has the events committed between two anchors."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import Engine
 
-from db import anchors
-from db.anchors import Head
-from db.audit import Verdict
-from db.connect import transaction
-from workers import journal
-from workers.auditing import heads
-from workflows.events import chained, read
+from interlock.db.audit import anchors
+from interlock.db.audit.anchors import Head
+from interlock.db.audit.verify import Verdict
+from interlock.db.connection import transaction
+from interlock.workers.audit import chain_heads
+from interlock.workers.relay import journal
+from interlock.workflows.audit.events import chained
+from interlock.workflows.input.json_text import read
 
-MARGIN = timedelta(minutes=10)  # clocks that differ, and transactions that ran while the anchor was made
+MARGIN = timedelta(minutes=10)  # for differing clocks, and for transactions that ran while the anchor was made
 
 
 def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bool) -> None:
-    """Check that the journal's lines are what was hashed, and that history still tells them.
+    """Check that the journal's lines match their hashes, and that history still has their events.
 
     Args:
         database: where history is.
-        verdict: gets the problems.
-        directory: where the journal lies; none is fine.
-        every_line: all of it; otherwise the files that were written to since the newest anchor, which saw the others.
+        verdict: collects the problems.
+        directory: the journal's; it may contain none.
+        every_line: check all files; otherwise only those written since the newest anchor, which covers the others.
 
     Raises:
         OSError: a file cannot be read.
@@ -34,7 +34,7 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
     since = None if every_line else _newest_anchor(database)
     for path in journal.files(directory):
         if path.name == journal.ACTIVE or since is None or _written(path) >= since - MARGIN:
-            heads.compare(database, verdict, _told(verdict, path), f"the journal {path.name}")
+            chain_heads.compare(database, verdict, _told(verdict, path), f"the journal {path.name}")
 
 
 def _newest_anchor(database: Engine) -> datetime | None:
@@ -51,17 +51,17 @@ def _told(verdict: Verdict, path: Path) -> Iterator[Head]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n") and path.name == journal.ACTIVE:
-                return  # it is being written, or was when somebody was killed
+                return  # it is being written, or its writer was killed
             try:
                 event = read(line)
                 yield _head(event)
-                says = None if chained(event) == event["hash"] else "changed: its hash is not that of its content"
+                message = None if chained(event) == event["hash"] else "changed: its hash is not that of its content"
             except (ValueError, KeyError, TypeError):
-                says = "no event"
-            if says:
-                verdict.note(f"{path}:{number}", None, f"{says}; `interlock audit validate` says more")
+                message = "no event"
+            if message:
+                verdict.note(f"{path}:{number}", None, f"{message}; `interlock audit validate` says more")
 
 
 def _head(event: dict[str, Any]) -> Head:
     context = event["context"]
-    return Head(UUID(context["workflow_id"]), int(context["seq"]), bytes.fromhex(event["hash"]))
+    return chain_heads.seen(context["workflow_id"], context["seq"], event["hash"])

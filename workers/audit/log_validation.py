@@ -1,6 +1,7 @@
-"""Read event logs from files, plain or packed, and check them (`workflows.log`)."""
+"""Reads event logs from files, plain or packed, and checks them (`workflows.audit`)."""
 
 import gzip
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,27 +12,29 @@ from typing import BinaryIO, NamedTuple, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ValidationError
 
-from workers.auditing import files, keys
-from workers.auditing.exports import EVENTS, MANIFEST, SIGNATURE
-from workflows.definition import Definition
-from workflows.errors import BadInput
-from workflows.log.check import Check
+from interlock.workers.audit import signing_keys
+from interlock.workers.audit import write_once as files
+from interlock.workers.audit.exports import EVENTS, MANIFEST, SIGNATURE
+from interlock.workflows.audit.log_check import Check
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import BadInput
 
 GZIP = b"\x1f\x8b"
-LONGEST = 16 * 2**20  # bytes of a line: what is longer is no log, and would fill the memory
+SHOWN = 80  # characters of a name
+LONGEST = 16 * 2**20  # bytes of a line: a longer line is no log's, and would fill the memory
 TOO_LONG = f"longer than {LONGEST // 2**20} MiB; expected an event"
 
 
 class Finding(NamedTuple):
-    """What is wrong with a line of a file; line 0 is the file itself."""
+    """What is wrong with a line of a file; line 0 stands for the file itself."""
 
     file: str
     line: int
-    says: str
+    message: str
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The logs that are meant: files, and those of a directory that is an export."""
+    """The logs to read: the given files, and the event file of each directory, which is an export."""
     for path in paths:
         yield path / EVENTS if path.is_dir() else path
 
@@ -40,14 +43,14 @@ def seals(paths: Iterable[Path], believed: Mapping[str, Ed25519PublicKey]) -> It
     """Check exports' directories: their manifests' signatures, their files' checksums, and that each follows the last.
 
     Raises:
-        BadInput: one is no export.
-        OSError: one cannot be read.
+        BadInput: a directory is not an export.
+        OSError: a file cannot be read.
     """
     before: tuple[int, str] | None = None
     for path in paths:
         file = path / MANIFEST
         if not file.exists():
-            raise BadInput(f"{path} is a directory, but no export: it has no {MANIFEST}")
+            raise BadInput(f"{path} is a directory, but not an export: it has no {MANIFEST}")
         body = file.read_bytes()
         try:
             manifest = Manifest.model_validate_json(body)
@@ -55,14 +58,14 @@ def seals(paths: Iterable[Path], believed: Mapping[str, Ed25519PublicKey]) -> It
             yield Finding(str(file), 0, f"is no manifest of an export: {error.errors()[0]['msg']}")
             before = None
             continue
-        says = [*_signed(path, body, manifest, believed), *_follows(manifest, before)]
-        yield from (Finding(str(file), 0, each) for each in says)
+        message = [*_signed(path, body, manifest, believed), *_follows(manifest, before)]
+        yield from (Finding(str(file), 0, each) for each in message)
         yield from _unsealed(path, manifest)
         before = manifest.number, sha256(body).hexdigest()
 
 
 class Manifest(BaseModel):
-    """What of a manifest is checked."""
+    """The fields of a manifest that are checked."""
 
     class File(BaseModel):
         """One of the export's files."""
@@ -78,7 +81,7 @@ class Manifest(BaseModel):
 
 def _signed(path: Path, body: bytes, manifest: Manifest, believed: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
     signature = (path / SIGNATURE).read_bytes() if (path / SIGNATURE).exists() else b""
-    signed = keys.signed(believed, manifest.key, body, signature)
+    signed = signing_keys.signed(believed, manifest.key, body, signature)
     if signed is None:
         yield f"is signed by the key {manifest.key}, which is not believed: --trust FILE, if you know it"
     elif not signed:
@@ -95,16 +98,26 @@ def _follows(manifest: Manifest, before: tuple[int, str] | None) -> Iterator[str
 def _unsealed(path: Path, manifest: Manifest) -> Iterator[Finding]:
     for each in manifest.files:
         target = path / each.name
-        found = files.sha256_of(target) if target.exists() else "nothing"
+        if each.name != target.name or not _is_plain(target):  # a foreign manifest may name /dev/zero
+            yield Finding(str(path / MANIFEST), 0, f"names the file {each.name[:SHOWN]!r}; expected one beside it")
+            continue
+        found = files.sha256_of(target)
         if found != each.sha256:
             yield Finding(str(target), 0, f"its SHA-256 is {found}; the manifest expects {each.sha256}")
 
 
+def _is_plain(target: Path) -> bool:
+    try:
+        return stat.S_ISREG(target.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A log, unpacked where it is packed."""
+    """A log file, unpacked if it is packed."""
     with path.open("rb") as file:
-        if file.peek(2)[:2] == GZIP:  # not read: what comes through a pipe cannot be read again
+        if file.peek(2)[:2] == GZIP:  # peek, because data from a pipe cannot be read twice
             with gzip.GzipFile(fileobj=file) as unpacked:
                 yield cast(BinaryIO, unpacked)
         else:
@@ -112,7 +125,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _lines(log: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Each line and its number, from 1; None for one that is too long, which is skipped."""
+    """Each line with its number, from 1; None in place of a line that is too long."""
     number = 0
     while text := log.readline(LONGEST):
         number, whole = number + 1, len(text) < LONGEST or text.endswith(b"\n")
@@ -139,8 +152,8 @@ def validate(
         with opened(path) as lines:
             try:
                 for line, text in _lines(lines):
-                    for says in check.feed(line, text) if text is not None else (TOO_LONG,):
-                        yield Finding(str(path), line, says)
+                    for message in check.feed(line, text) if text is not None else (TOO_LONG,):
+                        yield Finding(str(path), line, message)
                     if line % 1_000 == 0:
                         progress(check.events)
             except (EOFError, zlib.error, gzip.BadGzipFile) as torn:

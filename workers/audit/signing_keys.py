@@ -1,6 +1,6 @@
-"""The key that signs anchors and exports (Ed25519), and the public keys that are believed.
+"""The key that signs anchors and exports (Ed25519), and the public keys that are trusted.
 
-`anchor.key` signs; every `*.pub` beside it is believed. Whoever can write the database must not be able to write there.
+`anchor.key` signs; every `*.pub` beside it is trusted. Users with write access to the database must have none there.
 """
 
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -20,24 +20,24 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from workflows.errors import InterlockError
+from interlock.workflows.errors import InterlockError
 
 SIGNING = "anchor.key"
 
 
 class KeyFault(InterlockError):
-    """The signing key cannot be used, or is not there though it was before. Put it back, or make a new one."""
+    """The signing key cannot be used, or is missing though it existed before. Put it back, or make a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """The private key, and the fingerprint of its public one."""
+    """The private key, and the fingerprint of its public key."""
 
     key: Ed25519PrivateKey
     name: str
 
     def sign(self, body: bytes) -> bytes:
-        """64 bytes."""
+        """The signature, 64 bytes."""
         return self.key.sign(body)
 
 
@@ -47,7 +47,7 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def signer(directory: Path, *, may_make: bool) -> Signer:
-    """The signing key; made, with its public half beside it, where there is none and there may be one.
+    """The signing key. If it is missing and `may_make`, it is made, with its public key beside it.
 
     Raises:
         KeyFault: it is missing, or cannot be read.
@@ -56,33 +56,35 @@ def signer(directory: Path, *, may_make: bool) -> Signer:
     if not path.exists():
         if not may_make:
             raise KeyFault(
-                f"the signing key {path} is not there. Where nothing was ever anchored, the first"
-                " `interlock audit anchor` makes it. Else put it back, or make a new one with"
-                " `interlock audit key --new`: the old public key beside it goes on being believed"
+                f"the signing key {path} is missing. Put it back, or make a new one with `interlock audit key --new`:"
+                " the old public key beside it is still trusted. Where nothing has been anchored yet, the first"
+                " `interlock audit anchor` makes it"
             )
         make(directory)
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise KeyFault(f"the signing key {path} cannot be read: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFault(f"the signing key {path} is no Ed25519 key; `openssl genpkey -algorithm ed25519` makes one")
+        raise KeyFault(f"the signing key {path} is not an Ed25519 key; `openssl genpkey -algorithm ed25519` makes one")
     name = fingerprint(key.public_key())
     _publish(directory, key.public_key(), name)
     return Signer(key, name)
 
 
 def make(directory: Path) -> str:
-    """Make a signing key; its fingerprint. Raises `KeyFault` where there is one."""
+    """Make a signing key. Returns its fingerprint. Raises `KeyFault` if there is a key already."""
     directory.mkdir(parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
     draft = directory / f".{SIGNING}.{os.getpid()}"
     draft.unlink(missing_ok=True)
     try:
         _write(draft, 0o600, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        os.link(draft, directory / SIGNING)  # whole or not there; never over another
+        os.link(draft, directory / SIGNING)  # atomic, and never replaces another key
     except FileExistsError:
-        raise KeyFault(f"{directory / SIGNING} is there; move it elsewhere first, it is not overwritten") from None
+        raise KeyFault(
+            f"{directory / SIGNING} exists already and is not overwritten; move it elsewhere first"
+        ) from None
     finally:
         draft.unlink(missing_ok=True)
     name = fingerprint(key.public_key())
@@ -110,23 +112,23 @@ def believed(*places: Path) -> dict[str, Ed25519PublicKey]:
     """Fingerprint -> public key, of every PEM file given and every `*.pub` in a directory given.
 
     Raises:
-        KeyFault: one of them is no Ed25519 public key.
+        KeyFault: a file is not an Ed25519 public key.
     """
     found: dict[str, Ed25519PublicKey] = {}
     for place in places:
         for path in sorted(place.glob("*.pub")) if place.is_dir() else [place] if place.exists() else []:
             try:
                 key = load_pem_public_key(path.read_bytes())
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, UnsupportedAlgorithm) as error:
                 raise KeyFault(f"{path} cannot be read as a public key: {error}") from error
             if not isinstance(key, Ed25519PublicKey):
-                raise KeyFault(f"{path} is no Ed25519 public key")
+                raise KeyFault(f"{path} is not an Ed25519 public key")
             found[fingerprint(key)] = key
     return found
 
 
 def signed(keys: Mapping[str, Ed25519PublicKey], name: str, body: bytes, signature: bytes) -> bool | None:
-    """Whether the key of that fingerprint signed this; None where it is not believed."""
+    """Whether the key of that fingerprint signed `body`; None if that key is not trusted."""
     if name not in keys:
         return None
     try:

@@ -1,18 +1,20 @@
-"""`audit verify`: the chains against themselves (`db.audit`), the code, anchors, exports and the journal."""
+"""`audit verify`: checks the chains (`db.audit.verify`), and them against code, anchors, exports and the journal."""
 
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from db import audit, definitions, exports
-from db.audit import Progress, Verdict
-from db.connect import transaction
-from workers.auditing import anchor_checks, files, journal_checks, keys
-from workers.auditing import anchors as making
-from workers.auditing import exports as exporting
-from workers.runtime import Runtime
-from workflows.errors import BadInput
-from workflows.export import checksum
+from interlock.db.audit import exports
+from interlock.db.audit import verify as audit
+from interlock.db.audit.verify import Progress, Verdict
+from interlock.db.connection import transaction
+from interlock.db.core import definitions
+from interlock.workers.audit import anchor_checks, journal_checks, signing_keys, write_once
+from interlock.workers.audit import anchors as making
+from interlock.workers.audit import exports as exporting
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
+from interlock.workflows.versioning.export import checksum
 
 EXPORT = re.compile(r"export-(\d+)\..+")
 
@@ -25,25 +27,26 @@ def verify(
     trusted: Iterable[Path] = (),
     with_journal: bool | None = None,
 ) -> Verdict:
-    """Check that nothing was rewritten, not even by somebody who computed the hashes anew.
+    """Check that nothing was rewritten, not even with newly computed hashes.
 
     Args:
         runtime: the database, the definitions, the directories of keys, anchors and journal.
-        progress: told the number of events read so far, now and then.
-        places: further directories that hold anchors, or hold such a directory `anchors`.
-        trusted: further public keys, or directories of them, that are believed.
-        with_journal: compare every line of the journal with history, too; False: none; None: what no anchor has seen.
+        progress: called now and then with the number of events read so far.
+        places: further directories that hold anchors, or that have such a directory `anchors`.
+        trusted: further public keys, or directories of them, to trust.
+        with_journal: True: compare every line of the journal with history; False: none; None: those that no anchor
+            covers.
 
     Returns:
         The verdict; each problem names the instance and the event, or the anchor.
 
     Raises:
-        DBAPIError: the database is away.
+        DBAPIError: the database is unreachable.
         BadInput, KeyFault: a place holds no anchor, or a file no public key.
         OSError: a directory cannot be read.
     """
     given = [_with_anchors(place) for place in places]
-    believed = keys.believed(runtime.settings.signing_directory, *trusted)
+    believed = signing_keys.believed(runtime.settings.signing_directory, *trusted)
     verdict = audit.verify(runtime.database, progress)
     _definitions(runtime, verdict)
     sound = anchor_checks.check_database(runtime.database, verdict, believed)
@@ -64,21 +67,21 @@ def _with_anchors(place: Path) -> Path:
 
 
 def _definitions(runtime: Runtime, verdict: Verdict) -> None:
-    """Check that what moves are judged by is what the code has: a checksum can be computed anew, too."""
+    """Check that recorded definitions match the code's, because their checksums can be computed anew, too."""
     with transaction(runtime.database) as connection:
         recorded = {(row["type"], row["version"]): row["checksum"] for row in definitions.listed(connection)}
     for each in runtime.catalogue:
         if recorded.get((each.type, each.version), checksum(each)) != checksum(each):
-            says = "differs from the one in the code: rewritten here, or changed there without a new version"
-            verdict.note(f"definition {each.type} {each.version}", None, says)
+            message = "differs from the one in the code: rewritten here, or changed there without a new version"
+            verdict.note(f"definition {each.type} {each.version}", None, message)
 
 
 def _exports(runtime: Runtime, verdict: Verdict) -> None:
-    """Check that the manifests on file are those the database knows; one behind its last is still to be entered."""
+    """Check the manifests on file against the database. A manifest after its last one is not recorded yet."""
     with transaction(runtime.database) as connection:
         known = exports.manifests(connection)
     for number, path in _manifests(exporting.directory(runtime)):
-        if number in known and files.sha256_of(path) != known[number]:
+        if number in known and write_once.sha256_of(path) != known[number]:
             verdict.note(str(path), None, "changed: it is not the manifest that was written")
         elif number not in known and number < max(known, default=0):
             verdict.note(str(path), None, "the database does not know this export, but a later one")

@@ -1,8 +1,7 @@
-"""Files that are written once: whole and on the disk under their name, or not there; read-only from then on."""
+"""Files that are written once: complete and on disk under their name, or not there; read-only from then on."""
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import BinaryIO
 
 @contextmanager
 def put(path: Path) -> Iterator[BinaryIO]:
-    """A file to be written; it gets its name when the block ends well. One that is there already stays as it is."""
+    """A file to write; it gets its name when the block ends without an error. An existing file stays as it is."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as file:
@@ -27,7 +26,7 @@ def put(path: Path) -> Iterator[BinaryIO]:
 
 
 def flush_directory(directory: Path) -> None:
-    """See the names in a directory on the disk."""
+    """Sync a directory's entries to disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -39,12 +38,3 @@ def sha256_of(path: Path) -> str:
     """A file's SHA-256, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def remove(directory: Path) -> None:
-    """Delete a directory of ours, read-only or not; none is fine."""
-    if directory.exists():
-        for each in (directory, *directory.rglob("*")):
-            if each.is_dir() and not each.is_symlink():
-                each.chmod(0o750)
-        shutil.rmtree(directory)

@@ -1,9 +1,9 @@
-"""A guard against a fault of kombu 5.7.0 with celery 5.7.0 on Redis.
+"""Works around a fault of kombu 5.7.0 with celery 5.7.0 on Redis.
 
-After a connection loss with an unacknowledged message, celery closes the connection a second time when the transport's
-client is gone already; the AttributeError that follows is no connection error to it, and the worker stops consuming.
-Raising redis-py's own ConnectionError instead lets it reconnect. `tests/integration/test_redis_guard.py` tells when
-upstream has mended it and this file can go.
+If the connection is lost while a message is unacknowledged, celery closes the connection a second time after the
+transport's client is gone. The AttributeError that follows is not a connection error to celery, and the worker stops
+consuming. Raising redis-py's own ConnectionError instead makes the worker reconnect.
+`tests/integration/test_redis_guard.py` shows when upstream has fixed the fault and this file can be removed.
 """
 
 from typing import Any
@@ -22,5 +22,5 @@ def _connparams(channel: Any, asynchronous: bool = False) -> Any:
 
 
 def install() -> None:
-    """Put the guard in place; more than once does no harm."""
+    """Install the patch. Calling this again has no effect."""
     kombu_redis.Channel._connparams = _connparams

@@ -1,6 +1,6 @@
-"""The event bus: each move, after its commit, on Redis channel `project:{project_id}` (ADR-010). Best effort.
+"""The event bus: publishes each committed move on the Redis channel `project:{project_id}` (EVENT-11). Best effort.
 
-Whoever must not miss one reads the stream (`workers.relay`) or history itself.
+Consumers that must not miss an event read the stream (`workers.relay.relay`) or history itself.
 """
 
 import json
@@ -10,24 +10,24 @@ import structlog
 from redis import Redis
 from redis.exceptions import RedisError
 
-from workers.standing import Standing
+from interlock.workers.engine.locked_instance import LockedInstance
 
 log = structlog.get_logger()
 
 
 class Bus:
-    """Publishes moves; silent where there is no Redis."""
+    """Publishes moves; does nothing without Redis."""
 
     def __init__(self, redis: "Redis | None") -> None:
         self._redis = redis
 
-    def announce(self, moves: Iterable[tuple[Standing, str]]) -> None:
-        """Publish the message of ADR-010 for each move; never raises: the moves are committed already."""
+    def announce(self, moves: Iterable[tuple[LockedInstance, str]]) -> None:
+        """Publish the message of EVENT-11 for each move. Never raises: the moves are already committed."""
         if self._redis is None or not moves:
             return
         try:
-            messages = [_message(standing, state) for standing, state in moves]
-            if len(messages) == 1:  # a pipeline would cost a single move more than its own round trip
+            messages = [_message(locked, state) for locked, state in moves]
+            if len(messages) == 1:  # for a single move, a pipeline costs more than a plain round trip
                 self._redis.publish(*messages[0])
                 return
             with self._redis.pipeline(transaction=False) as pipe:
@@ -38,6 +38,6 @@ class Bus:
             log.warning("bus_unreachable", error=str(error))
 
 
-def _message(standing: Standing, state: str) -> tuple[str, str]:
-    body = {"type": "workflow_transition", "workflow_id": str(standing.id), "new_state": state}
-    return f"project:{standing.project_id}", json.dumps(body)
+def _message(locked: LockedInstance, state: str) -> tuple[str, str]:
+    body = {"type": "workflow_transition", "workflow_id": str(locked.id), "new_state": state}
+    return f"project:{locked.project_id}", json.dumps(body)

@@ -1,7 +1,7 @@
-"""Trigger nodes have no pool (`--pool solo`): each is one process, and what a pool would do for it is done here.
+"""Time and memory limits for trigger nodes, which have no pool (`--pool solo`) to enforce them.
 
-A task that hangs is interrupted, and if that does not help, ends its node; a node that has grown ends too. The
-supervisor (or Compose) starts another, and the dispatch sweep hints again at what was not applied.
+A task that hangs is interrupted; if it does not stop, its node is killed. A node whose memory has grown too much ends.
+The supervisor (or Compose) then starts another, and the dispatch sweep sends new wake-ups for unapplied triggers.
 """
 
 import faulthandler
@@ -19,28 +19,28 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 log = structlog.get_logger()
 
-MEASURED_EACH = 100  # tasks
+MEASURED_EACH = 100  # tasks between two measurements of memory
 
 
 @dataclass(slots=True)
 class Solo:
-    """This process, where it is a node of its own."""
+    """The limits of this process, when it is a node without a pool."""
 
     most_bytes: int
     tasks: int = 0
     interrupted: bool = False
 
     def begin(self, task: Task, **_: object) -> None:
-        """From here the task has its time, if limited: the soft limit interrupts it, the hard one ends the process."""
+        """Start a task's time limits, if it has any: the soft limit interrupts it, the hard limit ends the process."""
         self.interrupted = False
         if task.time_limit is None:
             return
         signal.setitimer(signal.ITIMER_REAL, task.soft_time_limit, task.time_limit - task.soft_time_limit)
-        # An endless loop in C keeps Python's own handlers from running: this one is the kernel's, in processor seconds.
+        # An endless loop in C blocks Python's handlers; this signal's default action is the kernel's. CPU seconds.
         signal.setitimer(signal.ITIMER_PROF, task.time_limit)
 
     def end(self, **_: object) -> None:
-        """The task is over."""
+        """End the task's time limits. Every 100 tasks, end the node if its memory exceeds the limit."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
         self.tasks += 1
@@ -49,7 +49,7 @@ class Solo:
             os.kill(os.getpid(), signal.SIGTERM)  # Celery's warm shutdown
 
     def interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """What the alarm does.
+        """The handler of SIGALRM. The second time within a task, it kills the process.
 
         Raises:
             SoftTimeLimitExceeded: in the task, the first time.
@@ -62,7 +62,7 @@ class Solo:
 
 
 def connect() -> None:
-    """Have Celery's signals tell whether this node is one process, and when its tasks begin and end."""
+    """Connect to Celery's signals: at node start-up, and in a node without a pool at the start and end of each task."""
     signals.celeryd_after_setup.connect(_open)
 
 
@@ -71,6 +71,6 @@ def _open(instance: Any, conf: Any, **_: object) -> None:
         return
     here = Solo(most_bytes=conf.worker_max_memory_per_child * 1024)
     signal.signal(signal.SIGALRM, here.interrupt)
-    faulthandler.register(signal.SIGPROF, chain=True)  # says where it was, then the default: the process ends
+    faulthandler.register(signal.SIGPROF, chain=True)  # prints the traceback, then the default action ends the process
     signals.task_prerun.connect(here.begin, weak=False)
     signals.task_postrun.connect(here.end, weak=False)

@@ -1,48 +1,46 @@
-"""The Python client: create instances, fire triggers, wait for what became of them.
-
-from workers.client import Client
-
-with Client() as interlock:
-    story = interlock.create("story", "S-1", project_id=project)
-    interlock.fire("S-1", "design_complete", by="agent-7")
-"""
+"""The operations of `Client` and `AsyncClient`: create instances, fire triggers, wait for their outcome."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
-from sqlalchemy.orm import Session
 
-from db import archive, effects, history, instances, metrics, requests
-from db.connect import transaction
-from workers import births
-from workers.births import Birth
-from workers.firing import Firing, checked, named, row
-from workers.orchestration.terms import with_terms
-from workers.runtime import Runtime
-from workers.runtime import runtime as process_runtime
-from workers.tracing import tracing
-from workers.unit import Unit, Units
-from workflows.errors import AlreadyExists, BadInput, InterlockError, RequestConflict, UnknownInstance, UnknownTrigger
-from workflows.outcomes import FINISHED
+from interlock.db.connection import transaction
+from interlock.db.core import archive, counters, effects, history, instances, requests
+from interlock.db.orchestration import commands
+from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt
+from interlock.workers.client.transaction import Unit, Units
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.engine.task_defaults import with_terms
+from interlock.workers.engine.trigger_request import Firing, checked, row
+from interlock.workers.runtime import Runtime
+from interlock.workers.telemetry.tracing import tracing
+from interlock.workflows.errors import (
+    AlreadyExists,
+    BadInput,
+    RequestConflict,
+    UnknownInstance,
+    UnknownTrigger,
+)
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import FreeObject, door
+from interlock.workflows.machines.orchestration.reserved_fields import told_to_run
 
-SETTLED = FINISHED | {"waiting"}  # nothing more happens to these without somebody else's doing
+Caller = TypeVar("Caller")  # the type of `session`
+
 BULK = 1_000  # rows of one statement
 KNOWN_LIMIT = 10_000  # identities remembered; of them only the version can change, by a migration
 
 
-class NotSettled(InterlockError):
-    """The trigger is accepted but was not applied in time. It will be; look with `interlock show` or `doctor`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is known of an instance by its name."""
+    """The id, type and version of an instance, looked up by its name."""
 
     id: UUID
     type: str
@@ -50,42 +48,24 @@ class Identity:
     entity_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """An accepted trigger. `replayed` says its request_id was accepted before; `result` is the recorded response."""
-
-    request_id: str
-    status: str
-    workflow_id: UUID
-    trigger: str
-    replayed: bool = False
-    result: Mapping[str, Any] | None = None
-    error: str | None = None
-
-
-class Client:
+class Operations(Generic[Caller]):
     """Everything an agent needs. Accepting a trigger takes PostgreSQL only; the broker may be down."""
 
-    def __init__(self, runtime: Runtime | None = None) -> None:
-        self.runtime = runtime or process_runtime()
-        self._units = Units(self.runtime)
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._units = Units(runtime)
         self._known: dict[str | UUID, Identity] = {}
 
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.runtime.close()
-
+    @door
     def create(
         self,
         type_: str,
         entity_id: str,
         *,
         project_id: UUID,
-        context: Mapping[str, Any] | None = None,
+        context: FreeObject | None = None,
         by: str = "system",
-        session: Session | None = None,
+        session: Caller | None = None,
     ) -> RowMapping:
         """Create one instance under the newest definition of its type.
 
@@ -93,9 +73,9 @@ class Client:
             type_: `story`, `run`, `task` or another of `interlock definitions list`, or a type of your own.
             entity_id: its name within the project, at most 100 characters.
             project_id: the project, also the event bus channel.
-            context: what its guards may look at; a `story_id` links a pull request to its story.
+            context: data that guards may read; a `story_id` links a pull request to its story.
             by: who creates it.
-            session: do it in this session's transaction, to commit or roll back with the caller's data.
+            session: create it in this session's transaction, to commit or roll back with the caller's data.
 
         Returns:
             The new `workflow_instances` row.
@@ -107,7 +87,7 @@ class Client:
         birth = self.birth(type_, entity_id, project_id=project_id, context=context, by=by)
 
         def deliver(unit: Unit) -> RowMapping:
-            unit.effects += births.deliver(unit.connection, [birth]).effects_due
+            unit.effects += creation.deliver(unit.connection, [birth]).effects_due
             try:
                 return instances.find(unit.connection, str(birth.id))
             except UnknownInstance as other:
@@ -115,37 +95,65 @@ class Client:
 
         return self._units.do(deliver, session)
 
+    @door
     def create_many(self, wanted: Sequence[Birth]) -> int:
-        """Create many instances in few statements; how many are new. Those that exist already stay as they are."""
+        """Create many instances, 1,000 per commit. Instances that already exist are left unchanged.
+
+        Args:
+            wanted: results of `birth`, any number; they may be linked to each other.
+
+        Returns:
+            How many are new.
+
+        Raises:
+            BadInput: a context cannot be stored; nothing was written.
+            UnknownInstance: a context names an instance that does not exist; earlier batches of 1,000 may be written.
+        """
 
         def deliver(unit: Unit) -> int:
-            delivered = births.deliver(unit.connection, part)
+            delivered = creation.deliver(unit.connection, part)
             unit.effects += delivered.effects_due
             return len(delivered.new)
 
+        for each in wanted:
+            checked("context", each.context, self.runtime.settings.context_limit_bytes)
         new = 0
         for start in range(0, len(wanted), BULK):
             part = wanted[start : start + BULK]
             new += self._units.do(deliver, None)
         return new
 
+    @door
     def birth(
         self,
         type_: str,
         entity_id: str,
         *,
         project_id: UUID,
-        context: Mapping[str, Any] | None = None,
+        context: FreeObject | None = None,
         by: str = "system",
     ) -> Birth:
-        """An instance to be, checked, for `create_many`."""
+        """Validate an instance that is to be created, without reading or writing the database.
+
+        Args:
+            type_, entity_id, project_id, context, by: see `create`.
+
+        Returns:
+            The argument for `create_many`.
+
+        Raises:
+            BadInput, UnknownWorkflow: the instance is not valid.
+        """
         definition = self.runtime.catalogue.get(type_)
         chosen = self.runtime.settings
         kept = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
+        if said := told_to_run(definition, kept):
+            raise BadInput(f"context of a {type_}: {said}")
         if wrong := definition.wrong_fields(kept):
             raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
-        return Birth(definition, named("entity id", entity_id), project_id, named("by", by), kept)
+        return Birth(definition, names.entity_id(entity_id), project_id, names.name("by", by), kept)
 
+    @door
     def fire(
         self,
         ref: str | UUID,
@@ -153,51 +161,90 @@ class Client:
         *,
         by: str,
         request_id: str = "",
-        data: Mapping[str, Any] | None = None,
+        data: FreeObject | None = None,
         after: datetime | timedelta | None = None,
-        session: Session | None = None,
+        session: Caller | None = None,
     ) -> Receipt:
         """Fire a trigger. It is accepted, exactly once, when this returns (or, with `session`, when that commits).
 
         Args:
             ref, trigger, by, request_id, data, after: see `Firing`.
-            session: accept it in this session's transaction.
+            session: accept it in this session's transaction, to commit or roll back with the caller's data.
+
+        Returns:
+            The accepted request, or the recorded one if the same `request_id` was fired before.
 
         Raises:
             UnknownInstance, AmbiguousInstance, UnknownTrigger, BadInput, RequestConflict: nothing was accepted.
         """
-        return self.fire_many([Firing(ref, trigger, by, request_id, data or {}, after)], session=session)[0]
+        return self._fire_many([Firing(ref, trigger, by, request_id, data or {}, after)], session)[0]
 
-    def fire_many(self, firings: Sequence[Firing], *, session: Session | None = None) -> list[Receipt]:
-        """Fire many triggers, in order, a thousand a statement and a commit; the receipts in the same order."""
+    @door
+    def fire_many(self, firings: Sequence[Firing], *, session: Caller | None = None) -> list[Receipt]:
+        """Fire many triggers in order.
+
+        Args:
+            firings: any number; 1,000 are accepted per statement and commit.
+            session: accept them in this session's transaction.
+
+        Returns:
+            The receipts in the same order.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance, UnknownTrigger, BadInput, RequestConflict: nothing of that thousand was
+                accepted, nor of those after it.
+        """
+        return self._fire_many(firings, session)
+
+    def _fire_many(self, firings: Sequence[Firing], session: Caller | None) -> list[Receipt]:
         receipts: list[Receipt] = []
         for start in range(0, len(firings), BULK):
             receipts += self._accept(firings[start : start + BULK], session)
         return receipts
 
+    @door
     def wait(self, request_ids: Iterable[str], *, timeout_seconds: float = 30.0) -> list[Receipt]:
-        """Wait until these triggers are applied, refused, held or dead; the receipts in the order asked.
+        """Wait until triggers are applied, rejected, held or dead.
+
+        Args:
+            request_ids: the `request_id`s of their receipts.
+            timeout_seconds: how long to wait at most.
+
+        Returns:
+            Receipts with `status` and `result`, in the given order.
 
         Raises:
-            NotSettled: some were not in time; they are accepted all the same.
+            NotSettled: some were not in time. They remain accepted.
         """
         ids = list(request_ids)
         until, pause = time.monotonic() + timeout_seconds, 0.005
         while True:
             with self._reading() as connection:
                 found = requests.by_ids(connection, ids)
-            settled = [_receipt(found[each]) for each in ids if each in found and found[each]["status"] in SETTLED]
+            settled = [receipt(found[each]) for each in ids if each in found and found[each]["status"] in SETTLED]
             if len(settled) == len(ids):
                 return settled
             if time.monotonic() > until:
                 raise NotSettled(
-                    f"{len(ids) - len(settled)} of {len(ids)} triggers not applied in {timeout_seconds:g} s"
+                    f"{len(ids) - len(settled)} of {len(ids)} triggers were not applied within {timeout_seconds:g} s"
                 )
-            time.sleep(pause)
+            self.runtime.pause(pause)
             pause = min(pause * 1.5, 0.25)
 
+    @door
     def show(self, ref: str | UUID) -> dict[str, Any]:
-        """An instance, what is linked to it, its newest requests and its effects."""
+        """Show an instance, what is linked to it, its newest requests and its effects.
+
+        Args:
+            ref: its UUID, `TYPE/ENTITY_ID`, or an entity id that only one instance has.
+
+        Returns:
+            Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `command` (which is run
+            for it), `links`, `requests` and `effects`. `archived_at` is None unless it is archived.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
+        """
         with self._reading() as connection:
             found = instances.find_kept(connection, str(ref))
             definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
@@ -206,20 +253,33 @@ class Client:
                 archive.linked(connection, found["id"]) if archived else instances.linked(connection, [found["id"]])
             )
             return dict(found) | {
+                "command": commands.shown(connection, found["id"]),
                 "legal": [] if archived else list(definition.legal(found["current_state"])),
                 "links": [dict(each) for each in linked],
                 "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
                 "effects": [dict(each) for each in effects.of_instance(connection, found["id"])],
             }
 
+    @door
     def history(self, ref: str | UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
-        """An instance's events, oldest first."""
+        """Read an instance's events.
+
+        Args:
+            ref: see `show`.
+            after_seq: only events after this one; an instance's first event has `seq` 1.
+
+        Returns:
+            Its history rows, oldest first; also those of an archived instance.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance: see `show`.
+        """
         with self._reading() as connection:
             found = instances.find_kept(connection, str(ref))
             of_instance = history.of_instance if found["archived_at"] is None else archive.history
             return of_instance(connection, found["id"], after_seq=after_seq)
 
-    def _accept(self, firings: Sequence[Firing], session: Session | None) -> list[Receipt]:
+    def _accept(self, firings: Sequence[Firing], session: Caller | None) -> list[Receipt]:
         rows = self._rows(firings, session)
         if (at_work := tracing()) is None:
             return self._accept_rows(firings, rows, session)
@@ -227,7 +287,7 @@ class Client:
             return self._accept_rows(firings, rows, session)
 
     def _accept_rows(
-        self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Session | None
+        self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Caller | None
     ) -> list[Receipt]:
         if session is None and len(rows) == 1 and firings[0].after is None and (alone := self._accept_alone(rows[0])):
             return [alone]
@@ -237,31 +297,31 @@ class Client:
             new = requests.accept(unit.connection, rows)
             for firing_row in rows:
                 if accepted := new.get(firing_row["request_id"]):
-                    unit.hints.append(dict(accepted) | firing_row["hint"])
+                    unit.wakeups.append(dict(accepted) | firing_row["wakeup"])
             old = {each: sign for each, sign in fingerprints.items() if each not in new}
-            receipts = {each: _receipt(found) for each, found in new.items()}
+            receipts = {each: receipt(found) for each, found in new.items()}
             if old:
-                metrics.note(unit.connection, {(metrics.IDEMPOTENCY_HITS, ()): len(old)})
+                counters.note(unit.connection, {(counters.IDEMPOTENCY_HITS, ()): len(old)})
                 for each, found in requests.recorded(unit.connection, old).items():
-                    receipts[each] = _receipt(found, replayed=True)
+                    receipts[each] = receipt(found, replayed=True)
             return receipts
 
         receipts = self._units.do(accept, session)
         return [receipts[firing_row["request_id"]] for firing_row in rows]
 
     def _accept_alone(self, firing_row: Mapping[str, Any]) -> Receipt | None:
-        """The commonest case by its shortest way; None where the request_id is known."""
+        """Accept one trigger in a single statement, the most common case; None if the request_id is already known."""
         instance_id = UUID(firing_row["workflow_id"])
-        hint = firing_row["hint"] | {
+        wakeup = firing_row["wakeup"] | {
             "request_id": firing_row["request_id"],
-            "lane": requests.lane_of(instance_id),
+            "partition": requests.partition_of(instance_id),
             "trigger": firing_row["trigger"],
             "status": "pending",
         }
-        accepted = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), hint)
-        return _receipt(accepted) if accepted else None
+        accepted = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), wakeup)
+        return receipt(accepted) if accepted else None
 
-    def _rows(self, firings: Sequence[Firing], session: Session | None) -> list[dict[str, Any]]:
+    def _rows(self, firings: Sequence[Firing], session: Caller | None) -> list[dict[str, Any]]:
         refs = [firing.ref for firing in firings]
         remembered = self._known.keys() & set(refs)
         known = self._identify(refs, session)
@@ -271,19 +331,17 @@ class Client:
             if not remembered:
                 raise
         for ref in remembered:  # it may have moved to another version, which is the one thing that can change
-            del self._known[ref]
+            self._known.pop(ref, None)
         known = self._identify(refs, session)
         return [self._row(firing, known[firing.ref]) for firing in firings]
 
     def _row(self, firing: Firing, identity: Identity) -> dict[str, Any]:
         self.runtime.catalogue.get(identity.type, identity.version).require_trigger(firing.trigger)
-        hint = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
-        return row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | {"hint": hint}
+        wakeup = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
+        return row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | {"wakeup": wakeup}
 
-    def _identify(self, refs: Iterable[str | UUID], session: Session | None) -> dict[str | UUID, Identity]:
-        known = self._known
-        if len(known) > KNOWN_LIMIT:
-            known.clear()
+    def _identify(self, refs: Iterable[str | UUID], session: Caller | None) -> dict[str | UUID, Identity]:
+        known = {ref: self._known[ref] for ref in refs if ref in self._known}  # another thread or task may forget them
         if missing := list(dict.fromkeys(ref for ref in refs if ref not in known)):
             found = self._units.do(lambda unit: instances.find_many(unit.connection, missing), session)
             fresh = {
@@ -292,8 +350,10 @@ class Client:
             }
             # An entity id may become ambiguous later, and a caller's transaction may roll back: keep only UUIDs.
             if session is None:
-                known.update((ref, each) for ref, each in fresh.items() if isinstance(ref, UUID))
-            return {ref: fresh.get(ref) or known[ref] for ref in refs}
+                if len(self._known) > KNOWN_LIMIT:
+                    self._known.clear()
+                self._known.update((ref, each) for ref, each in fresh.items() if isinstance(ref, UUID))
+            known |= fresh
         return known
 
     def _reading(self) -> AbstractContextManager[Connection]:
@@ -305,17 +365,7 @@ def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     for each in rows:
         sign = bytes.fromhex(each["fingerprint"])
         if signs.setdefault(each["request_id"], sign) != sign:
-            raise RequestConflict(f"request_id {each['request_id']!r} is used twice here, with different bodies")
+            raise RequestConflict(
+                f"request_id {each['request_id']!r} is used twice in this batch, with different bodies"
+            )
     return signs
-
-
-def _receipt(found: Mapping[str, Any] | RowMapping, *, replayed: bool = False) -> Receipt:
-    return Receipt(
-        found["request_id"],
-        found["status"],
-        found["workflow_id"],
-        found["trigger"],
-        replayed,
-        found.get("result"),
-        found.get("error"),
-    )

@@ -1,6 +1,6 @@
-"""Move live instances to another version of their definition: each in one transaction, under its lane's lock.
+"""Moves live instances to another version of their definition: each in one transaction, under its partition's lock.
 
-Interrupted, it can be run again: what has moved is not found any more under the old version.
+An interrupted migration can be run again: migrated instances are no longer found under the old version.
 """
 
 import json
@@ -14,33 +14,36 @@ from sqlalchemy import Connection, Engine, RowMapping
 from sqlalchemy.exc import DBAPIError
 from uuid_utils.compat import uuid7
 
-from db import instances, requests, typed, versions
-from db.connect import retryable, transaction
-from workers import births
-from workers.births import Birth
-from workers.firing import named
-from workers.overrides.operation import require_operator
-from workflows.catalogue import Catalogue
-from workflows.definition import Definition
-from workflows.errors import BadInput, UnknownInstance, UnknownWorkflow
-from workflows.migration import MIGRATE, Open, Subject, clock, destination, obstacles
-from workflows.rules import Form
+from interlock.db.connection import retryable, transaction
+from interlock.db.core import guard_rows, instances, requests
+from interlock.db.operations import instance_migration
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.overrides.transaction import require_operator
+from interlock.workflows.catalogue import Catalogue
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import BadInput, UnknownInstance, UnknownWorkflow
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import door, record
+from interlock.workflows.versioning.migration import MIGRATE, Open, Subject, clock, destination, obstacles
+from interlock.workflows.versioning.rules import Form
 
 log = structlog.get_logger()
 
-TRIES = 5  # a deadlock or a lost connection: the same transaction may succeed the next time
+TRIES = 5  # after a deadlock or a lost connection, the same transaction may succeed
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to move: instances of a type from one version to another.
+    """A migration: instances of a type, from one version to another.
 
     Attributes:
         type, old, new: the type and its two versions.
         by, reason: the operator, and why; both are kept in each event.
-        renamed: states that the new version lacks -> those to stand in instead.
+        renamed: states that the new version lacks -> their replacements.
         only: these instances; None for all that have not ended.
-        dry_run: try each one for real and undo it again.
+        dry_run: migrate each one for real and roll it back.
     """
 
     type: str
@@ -55,7 +58,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """An instance that cannot move as it is, and everything that stands in its way."""
+    """An instance that cannot be migrated as it is, with all reasons."""
 
     id: UUID
     entity_id: str
@@ -65,7 +68,7 @@ class Stays:
 
 @dataclass(slots=True)
 class Migrated:
-    """What a migration did, or in a dry run would do."""
+    """What a migration did or, in a dry run, would do."""
 
     found: int = 0
     moved: int = 0
@@ -73,32 +76,35 @@ class Migrated:
 
 
 class _Undone(Exception):
-    """A dry run's transaction is rolled back with this."""
+    """Raised to roll back a dry run's transaction."""
 
 
+@door
 def migrate(
     database: Engine, catalogue: Catalogue, order: Order, progress: Callable[[int, int], None] = lambda _, __: None
 ) -> Migrated:
-    """Move every instance that fits; name the others, each with what stands in its way.
+    """Migrate every instance that fits; name the others, each with the reasons.
 
     Args:
         database, catalogue: where, and the definitions this process knows.
-        order: what is to move, who says so and why.
-        progress: told how many instances were looked at, and of how many.
+        order: what is to be migrated, by whom and why.
+        progress: called with the number of instances looked at, and their total.
 
     Raises:
-        NotAnOperator: `order.by` is none.
+        NotAnOperator: `order.by` is not an operator.
         UnknownWorkflow: the new version is not in the code or not recorded, or the old one is not recorded.
-        BadInput: a name or a mapping makes no sense.
-        DBAPIError: the infrastructure failed; what moved before has moved, and running it again goes on.
+        BadInput: a name or a mapping is not valid.
+        DBAPIError: the infrastructure failed. Instances migrated before stay migrated, and running it again continues.
     """
     with transaction(database) as connection:
         crossing = _crossing(connection, catalogue, order)
-        total = versions.count_live(connection, order.type, order.old) if order.only is None else len(order.only)
+        total = (
+            instance_migration.count_live(connection, order.type, order.old) if order.only is None else len(order.only)
+        )
     done = Migrated()
     with database.connect() as reading:
-        for page in versions.pages(reading, order.type, order.old, order.only):
-            reading.rollback()  # between pages nothing is held
+        for page in instance_migration.pages(reading, order.type, order.old, order.only):
+            reading.rollback()  # no transaction is open between pages
             for instance_id in page:
                 done.found += 1
                 came = crossing.take(database, instance_id)
@@ -112,14 +118,13 @@ def migrate(
 
 
 def _crossing(connection: Connection, catalogue: Catalogue, order: Order) -> "_Crossing":
-    named("by", order.by)
-    if not order.reason.strip():
-        raise BadInput("say why, with --reason: it is kept in each event")
+    names.name("by", order.by)
+    names.reason("--reason, which each event keeps,", order.reason)
     require_operator(connection, order.by)
     if order.old == order.new:
         raise BadInput(f"{order.type} {order.old} is the version they are under already")
     new = catalogue.get(order.type, order.new)
-    old, recorded = (versions.form(connection, order.type, version) for version in (order.old, order.new))
+    old, recorded = (instance_migration.form(connection, order.type, version) for version in (order.old, order.new))
     if old is None or recorded is None:
         missing = order.old if old is None else order.new
         raise UnknownWorkflow(f"{order.type} {missing} is not recorded in this database. Run `interlock migrate`.")
@@ -141,14 +146,14 @@ def _wrong(old: Form, new: Definition, state: str, dest: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Crossing:
-    """The way from one version to another, for one instance after the other."""
+    """Migrates instances from one version to another, one by one."""
 
     order: Order
     old: Form
     new: Definition
 
     def take(self, database: Engine, instance_id: UUID) -> Stays | bool:
-        """Move one instance; why it stays, or whether it moved (False: it had moved on by itself)."""
+        """Migrate one instance. Returns why it stays, or whether it moved (False: it ended or left the old version)."""
         for left in reversed(range(TRIES)):
             try:
                 return self._try(database, instance_id)
@@ -161,14 +166,14 @@ class _Crossing:
         row: RowMapping | None = None
         try:
             with transaction(database) as connection:
-                row = versions.lock(connection, instance_id)
+                row = instance_migration.lock(connection, instance_id)
                 if row is None or row["definition_version"] != self.order.old or self._ended(row):
                     return False
                 subject = self._subject(connection, row)
                 if why := obstacles(self.old, self.new, subject, self.order.renamed):
                     return _stays(row, *why)
                 self._move(connection, row, subject)
-                versions.check_now(connection)
+                instance_migration.check_now(connection)
                 if self.order.dry_run:
                     raise _Undone
         except _Undone:
@@ -180,7 +185,7 @@ class _Crossing:
         return True
 
     def _told(self, row: RowMapping, error: Exception) -> str:
-        """In words. One that our own code cannot judge stays as well: it must not hold up those behind it."""
+        """An error as text. If our own code fails on an instance, it stays too, so that the others can go on."""
         if isinstance(error, UnknownInstance):
             return f"a link that {self.new.version} declares: {error}"
         if isinstance(error, DBAPIError):
@@ -193,14 +198,14 @@ class _Crossing:
 
     def _subject(self, connection: Connection, row: RowMapping) -> Subject:
         kind = "lineage" if self.new.version.startswith("0.") else self.new.type
-        known = kind in typed.STATEMENTS
-        columns = typed.rows(connection, {kind: [row["id"]]}).get(row["id"]) if known else None
+        known = kind in guard_rows.STATEMENTS
+        columns = guard_rows.rows(connection, {kind: [row["id"]]}).get(row["id"]) if known else None
         return Subject(
             state=row["current_state"],
             version=row["version"],
             context=row["context"],
-            requests=[_open(each) for each in versions.unfinished(connection, row["id"])],
-            reports=versions.reports(connection, row["id"]),
+            requests=[_open(each) for each in instance_migration.unfinished(connection, row["id"])],
+            reports=instance_migration.reports(connection, row["id"]),
             row_readable=columns is not None,
             row=dict(columns or {}),
         )
@@ -208,7 +213,7 @@ class _Crossing:
     def _move(self, connection: Connection, row: RowMapping, subject: Subject) -> None:
         dest = destination(self.new, subject.state, self.order.renamed)
         timers = self._timers(connection, row, subject)
-        versions.migrate(
+        instance_migration.migrate(
             connection,
             {
                 "id": uuid7(),
@@ -232,23 +237,23 @@ class _Crossing:
         return said | ({"renamed": dict(order.renamed)} if order.renamed else {})
 
     def _timers(self, connection: Connection, row: RowMapping, subject: Subject) -> list[dict[str, Any]]:
-        """The timer of the state it stands in: what was armed before is bound to a version that it leaves."""
-        age = versions.age_seconds(connection, row["id"])
+        """The timer of its present state, because the one armed before is bound to a version that it leaves."""
+        age = instance_migration.age_seconds(connection, row["id"])
         runs_out = clock(self.old, self.new, subject, self.order.renamed, age)
         if runs_out is None:
             return []
-        timer = births.timer(row["id"], row["version"] + 1, runs_out.deadline)
+        timer = creation.timer(row["id"], row["version"] + 1, runs_out.deadline)
         if runs_out.kept:
-            for each in versions.unfinished(connection, row["id"]):
+            for each in instance_migration.unfinished(connection, row["id"]):
                 if each["origin"] == "timer" and each["bound_version"] == row["version"]:
                     timer["not_before"] = each["not_before"]
         return [timer]
 
     def _links(self, row: RowMapping) -> list[dict[str, Any]]:
-        """The links that only the new version declares, as its context names them."""
+        """The links that only the new version declares, from its context."""
         known = {link["role"] for link in self.old["links"]}
         birth = Birth(self.new, row["entity_id"], row["project_id"], row["created_by"], row["context"], row["id"])
-        return [link for link in births.links(birth) if link["role"] not in known]
+        return [link for link in creation.links(birth) if link["role"] not in known]
 
 
 def _stays(row: RowMapping, *why: str) -> Stays:

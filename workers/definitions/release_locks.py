@@ -1,4 +1,4 @@
-"""The locks of the definitions: one beside the shipped ones, one beside each module of a user's, `MODULE.lock`."""
+"""The lock files of definitions: one for the shipped ones, one beside each module of a user's, `MODULE.lock`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,26 +6,26 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import workflows
-from workflows.catalogue import WORKFLOWS
-from workflows.definition import Definition
-from workflows.errors import BadInput
-from workflows.export import canonical_checksum, checksum, recorded
-from workflows.lock import Key, misnumbered, read, written
-from workflows.lock import complaints as judged
+from interlock import workflows
+from interlock.workflows.catalogue import WORKFLOWS
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import BadInput
+from interlock.workflows.versioning.export import canonical_checksum, checksum, recorded
+from interlock.workflows.versioning.lock import Key, misnumbered, read, written
+from interlock.workflows.versioning.lock import complaints as judged
 
 SHIPPED = Path(workflows.__file__).parent / "definitions.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock's file, and the definitions that it is to hold."""
+    """A lock file, and the definitions that it is for."""
 
     path: Path
     definitions: tuple[Definition, ...]
 
     def forms(self) -> dict[Key, dict[str, Any]]:
-        """What it holds; nothing where there is no file yet. Raises `BadInput`: it is no lock."""
+        """The forms it holds; none if there is no file yet. Raises `BadInput` if it is not a lock file."""
         try:
             return read(self.path.read_text(encoding="utf-8"), str(self.path))
         except FileNotFoundError:
@@ -35,7 +35,7 @@ class Lock:
 
 
 def locks(modules: Sequence[str]) -> list[Lock]:
-    """The shipped definitions' lock and those of `modules`."""
+    """The lock of the shipped definitions, and those of `modules`."""
     found = [Lock(SHIPPED, tuple(WORKFLOWS.values()))]
     for name in modules:
         module = import_module(name)
@@ -44,20 +44,20 @@ def locks(modules: Sequence[str]) -> list[Lock]:
 
 
 def complaints(modules: Sequence[str]) -> list[str]:
-    """What was changed since it was released, of the shipped definitions and of each module that has a lock."""
+    """The changes to released versions, of the shipped definitions and of each module that has a lock."""
     present = [lock for lock in locks(modules) if lock.path.exists() or lock.path == SHIPPED]
-    return [says for lock in present for says in judged(lock.forms(), lock.definitions)]
+    return [message for lock in present for message in judged(lock.forms(), lock.definitions)]
 
 
 def lock(modules: Sequence[str], *, forget: bool = False) -> list[str]:
-    """Add the versions that are new to their locks; which those are, and which were taken out.
+    """Add the new versions to their locks. Returns those, and those taken out.
 
     Args:
         modules: a user's, beside the shipped ones.
         forget: take out the versions that are no longer in the code.
 
     Raises:
-        BadInput: a released version was changed, or a new one's number says too little; nothing is written.
+        BadInput: a released version was changed, or a new one's number is too low for its changes; nothing is written.
     """
     done: list[str] = []
     for each in locks(modules):

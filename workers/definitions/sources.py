@@ -1,6 +1,5 @@
-"""Definitions as forms to be compared: of the code, of a file, of a database; and what differs between two sources."""
+"""Definitions as forms, from the code, a file or a database; and the differences between two sources."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,20 +7,22 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from db import definitions
-from db.connect import transaction
-from workflows.catalogue import Catalogue
-from workflows.compare import Comparison, compare, numbers
-from workflows.errors import BadInput, UnknownWorkflow
-from workflows.export import recorded
-from workflows.lock import Key, read
+from interlock.db.connection import transaction
+from interlock.db.core import definitions
+from interlock.workflows.catalogue import Catalogue
+from interlock.workflows.errors import BadInput, UnknownWorkflow
+from interlock.workflows.input import limits
+from interlock.workflows.versioning.diff import Comparison, compare, numbers
+from interlock.workflows.versioning.export import recorded
+from interlock.workflows.versioning.export_schema import whole
+from interlock.workflows.versioning.lock import Key, read
 
 Forms = Mapping[Key, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two sources compared: version by version, and which versions only one of them has."""
+    """Two sources compared version by version, and the versions that only one of them has."""
 
     comparisons: tuple[Comparison, ...]
     gone: tuple[str, ...] = ()
@@ -29,7 +30,7 @@ class Difference:
 
     @property
     def right(self) -> bool:
-        """Has every changed definition a number that says so?"""
+        """Whether the version number of every changed definition matches its changes."""
         return all(each.right for each in self.comparisons)
 
 
@@ -39,7 +40,7 @@ def of_code(catalogue: Catalogue) -> Forms:
 
 
 def of_database(database: Engine) -> Forms:
-    """The definitions a database has recorded."""
+    """The definitions that a database has recorded."""
     with transaction(database) as connection:
         return {(row["type"], row["version"]): row["body"] for row in definitions.listed(connection)}
 
@@ -57,22 +58,16 @@ def of_file(path: Path) -> Forms:
     if not text.lstrip().startswith("["):
         return read(text, str(path))
     try:
-        return {(form["type"], form["version"]): _whole(form) for form in json.loads(text)}
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{path} is not what `interlock definitions export` writes: {error!r}") from error
-
-
-def _whole(form: dict[str, Any]) -> dict[str, Any]:
-    if {"type", "version", "initial", "states", "transitions"} - form.keys():
-        raise KeyError("type, version, initial, states or transitions")
-    return form
+        return {(form["type"], form["version"]): form for form in map(whole, limits.read(text))}
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"{path} is not what `interlock definitions export` writes: {error}") from error
 
 
 def two(old: Forms, new: Forms, type_: str, older: str, newer: str) -> Difference:
-    """Compare one version of a type, as `old` has it, with another, as `new` has it.
+    """Compare one version of a type, from `old`, with another, from `new`.
 
     Raises:
-        UnknownWorkflow: one of them is not there.
+        UnknownWorkflow: one of them is missing.
         BadInput: the first is newer than the second.
     """
     if numbers(older) > numbers(newer):

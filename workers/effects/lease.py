@@ -1,4 +1,4 @@
-"""A lease held for as long as its effect works: renewed when a third of it has passed."""
+"""Keeps an effect's lease for as long as the effect works: renews it when a third of its time has passed."""
 
 import threading
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ import structlog
 from sqlalchemy import RowMapping
 from sqlalchemy.exc import DBAPIError
 
-from db import effects
-from db.connect import retryable, transaction
-from workers.runtime import Runtime
-from workflows.errors import StaleLease
+from interlock.db.connection import retryable, transaction
+from interlock.db.core import effects
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import StaleLease
 
 log = structlog.get_logger()
 
-RENEWALS = 3  # in the time of one lease: two may be missed
+RENEWALS = 3  # renewals during one lease: two of them may fail
 
 
 class Lease:
-    """The lease of one claimed effect, seen from the worker that has it."""
+    """The lease of one claimed effect, as its worker renews it."""
 
     def __init__(self, runtime: Runtime, claimed: RowMapping) -> None:
         self._runtime = runtime
@@ -31,14 +31,14 @@ class Lease:
 
     @property
     def pause_seconds(self) -> float:
-        """How long to leave it alone between two renewals."""
+        """The time between two renewals."""
         return self._seconds / RENEWALS
 
     def tick(self) -> None:
-        """Renew it if that is due; cheap enough to be called every second. A database that is away is waited for.
+        """Renew the lease if it is due; cheap enough to be called every second. Waits for an unreachable database.
 
         Raises:
-            StaleLease: it is lost, or nobody can tell for longer than it lasts: stop, and report nothing.
+            StaleLease: the lease is lost, or could not be renewed for longer than it lasts: stop, and report nothing.
         """
         if monotonic() - self._renewed < self.pause_seconds:
             return
@@ -56,9 +56,9 @@ class Lease:
 
 @contextmanager
 def kept(runtime: Runtime, claimed: RowMapping) -> Iterator[None]:
-    """Renew a lease from a thread, for work that has no ticks of its own, such as git's.
+    """Renew a lease from a thread, for work without ticks of its own, such as git's.
 
-    One that is lost is not renewed again; the work goes on, which is harmless, and its report is refused.
+    A lost lease is not renewed again. The work goes on, which is harmless: its report is refused.
     """
     lease, done = Lease(runtime, claimed), threading.Event()
     keeper = threading.Thread(

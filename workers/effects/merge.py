@@ -1,4 +1,4 @@
-"""How a workstream ends: merged into the base branch, or archived with what it left (SSOT 1.3.7, rules 4 and 5)."""
+"""The end of a workstream: it is merged into the base branch, or its work is archived (WORKSTREAM-4, WORKSTREAM-5)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,38 +8,44 @@ from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, RowMapping
 
-from db import effects, patches, requests, workplaces
-from db.connect import transaction
-from workers.lease import kept
-from workers.orchestration import workplace
-from workers.orchestration.patches import COMMITTER
-from workers.orchestration.workplace import Workplace
-from workers.repository import branches, records, worktree
-from workers.repository.archive import REASON, Archived, archive
-from workers.repository.merging import Merged, merge
-from workers.repository.outcomes import Conflict, Refusal
-from workers.repository.worktree import Worktree
-from workers.runtime import Runtime
-from workers.told import Told
-from workflows.errors import InterlockError
+from interlock.db.connection import transaction
+from interlock.db.core import effects, requests
+from interlock.db.orchestration import patches, workspaces
+from interlock.workers.effects import workspace
+from interlock.workers.effects.lease import kept
+from interlock.workers.effects.outcome import Told
+from interlock.workers.effects.patches import COMMITTER
+from interlock.workers.effects.workspace import Workplace
+from interlock.workers.git import branches, state_files, worktree
+from interlock.workers.git import tampering as watching
+from interlock.workers.git.archive import REASON, Archived, archive
+from interlock.workers.git.merge import Merged, merge
+from interlock.workers.git.policy import Checked
+from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.worktree import Worktree
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import InterlockError
+from interlock.workflows.output.suggestions import offered
+
+LOOK = "Look at what it runs there and remove what you do not know; then `{}` does it again"
 
 
 class NotReadyToLand(InterlockError):
-    """The workstream cannot be merged as things stand; the message says what is in the way and what to do. It is tried
-    again, and fails once its attempts are used up."""
+    """The workstream cannot be merged yet; the message says why, and what to do. The merge is tried again, and fails
+    once its attempts are used up."""
 
 
 class StillAtWork(InterlockError):
-    """Workers are still at work in a worktree that is to be archived. It is tried again; on the last attempt it is
-    archived all the same."""
+    """Workers still use a worktree that is to be archived. Archiving is tried again; on the last attempt it is done
+    in any case."""
 
 
 def intent(connection: Connection, workstream_id: UUID, version: int) -> dict[str, Any]:
-    """The row, for `effects.intend`, that has a workstream land: the same id for the same entry of `validating`.
+    """The row, for `effects.intend`, that lands a workstream. The id is the same for the same entry of `validating`.
 
-    Of one repository's merges only one runs at a time.
+    Only one merge per repository runs at a time.
     """
-    row = workplaces.of_workstream(connection, workstream_id)
+    row = workspaces.of_workstream(connection, workstream_id)
     repository = row["repository"]
     return {
         "id": uuid5(workstream_id, f"land_workstream:{version}"),
@@ -57,15 +63,15 @@ def land_workstream(runtime: Runtime, claimed: RowMapping) -> Told | Mapping[str
     """Effect: merge a validated workstream into its base branch, and close its worktree.
 
     Returns:
-        `validation_passed` with the merge's commit, also where there is nothing to merge; `validation_failed` for a
-        conflict, with the files, or once the attempts are used up.
+        `validation_passed` with the merge's commit, or without one if there is nothing to merge; `validation_failed`
+        with the files for a conflict or a policy violation, or when the attempts are used up.
 
     Raises:
         NotReadyToLand, BranchMoves, GitFault, RepositoryBusy: it is tried again.
     """
     place = _place(runtime, claimed)
     if place.state != "validating":
-        return {"left_alone": place.state}  # cancelled meanwhile: only what completes is merged
+        return {"left_alone": place.state}  # cancelled meanwhile: only a workstream that completes is merged
     if place.repository is None:
         return Told("validation_passed", {"merged": False})
     try:
@@ -81,19 +87,27 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
     with transaction(runtime.database) as connection:
         if pending := patches.uncommitted(connection, place.id):
             raise NotReadyToLand(f"patches of {place.name} are not committed yet: {', '.join(pending[:5])}")
+        policy = place.policy.for_patches(len(patches.committed(connection, workstream=place.id)))
     tree = place.worktree()
     if isinstance(tree, Refusal):
         raise NotReadyToLand(str(tree))
+    if tampering := watching.tampering(tree.repository, place.path):
+        run = place.name.partition("/")[0]
+        return Told("validation_failed", {"reason": f"{tampering}. {LOOK.format(offered('run', 'resume', run))}"})
     message = f"Merge workstream {place.name}"
     outcome = merge(
         tree,
         message,
         identity=COMMITTER,
+        policy=policy,
         lock_seconds=place.patience_seconds,
         moving=lambda sha: _completing(runtime, claimed, place, sha),
     )
     if isinstance(outcome, Conflict):
         return Told("validation_failed", {"reason": str(outcome), "files": list(outcome.files)})
+    if isinstance(outcome, Checked):
+        files = sorted({each.file for each in outcome.reasons if each.file})
+        return Told("validation_failed", {"reason": f"its branch may not land: {outcome}", "files": files})
     if isinstance(outcome, Merged):
         worktree.close(tree, lock_seconds=place.patience_seconds)
         return Told("validation_passed", _says(outcome.sha))
@@ -104,19 +118,19 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
 
 @contextmanager
 def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, sha: str) -> Iterator[None]:
-    """A transaction in which the workstream completes, committed once its branch has moved.
+    """A transaction in which the workstream completes, committed once its base branch has moved.
 
-    Only what completes is merged (SSOT 1.3.7, 5): a cancel comes before both or after both. The effect's report then
-    finds its trigger told.
+    Only a workstream that completes is merged (WORKSTREAM-5), so a cancel takes effect before both or after both. The
+    effect's own report then finds its trigger already fired.
     """
-    telling = effects.telling(claimed, "validation_passed", says=_says(sha))
+    telling = effects.telling(claimed, "validation_passed", metadata=_says(sha))
     with transaction(runtime.database) as connection:
         requests.accept(connection, [telling])
-        done = runtime.applier.round(connection, requests.lane_of(place.id), only=place.id)
+        done = runtime.applier.round(connection, requests.partition_of(place.id), only=place.id)
         told = requests.by_ids(connection, [telling["request_id"]])[telling["request_id"]]
         if told["status"] != "applied":
             reason = (told["result"] or {}).get("message", told["status"])
-            raise NotReadyToLand(f"{place.name} does not complete, so it was not merged: {reason}")
+            raise NotReadyToLand(f"{place.name} cannot complete, so it was not merged: {reason}")
         yield
     runtime.publish(done)
 
@@ -126,39 +140,39 @@ def _says(sha: str) -> Mapping[str, Any]:
 
 
 def _has_nothing(tree: Worktree) -> bool:
-    """Whether no worktree of it was ever opened: then no branch of it is there, and its base branch is."""
+    """Whether the workstream never opened a worktree: it has no branch, while its base branch exists."""
     git = tree.repository.git()
     return branches.tip(git, tree.branch) is None and branches.tip(git, tree.base_branch) is not None
 
 
 def archive_workstream(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
-    """Effect: keep what a failed, cancelled or skipped workstream left, and why; then remove its worktree and branch.
+    """Effect: archive a failed, cancelled or skipped workstream's work and reason; remove its worktree and branch.
 
     Returns:
-        Where it is kept; of a cancelled or skipped one that left nothing: nothing is written.
+        Where the archive is. Nothing is written for a cancelled or skipped workstream that left nothing.
 
     Raises:
         StillAtWork, GitFault, RepositoryBusy: it is tried again.
     """
     place = _place(runtime, claimed)
     with transaction(runtime.database) as connection:
-        at_work = workplaces.at_work(connection, place.id)
-        reason = dict(workplaces.remains(connection, place.id))
+        at_work = workspaces.at_work(connection, place.id)
+        reason = dict(workspaces.remains(connection, place.id))
     if at_work and claimed["attempts"] < runtime.settings.max_attempts:
-        raise StillAtWork(f"{at_work} still at work in {place.path}")
+        raise StillAtWork(f"{at_work} still running in {place.path}")
     with kept(runtime, claimed):
         archived = _archived(place, reason)
     if archived is None and place.state in ("cancelled", "skipped"):
         return {"archive": None}
     if archived is None:
         place.archive.mkdir(parents=True, exist_ok=True)
-        records.write(place.archive / REASON, {"reason": reason, "branch": place.branch})
+        state_files.write(place.archive / REASON, {"reason": reason, "branch": place.branch})
         return {"archive": str(place.archive)}
     return {"archive": str(place.archive), "ref": archived.ref, "sha": archived.sha}
 
 
 def _archived(place: Workplace, reason: Mapping[str, Any]) -> Archived | None:
-    """Where its branch and files are kept; None where there are none."""
+    """The archive of the workstream's branch and files; None if there are none."""
     tree = None if place.repository is None else place.worktree()
     if tree is None or isinstance(tree, Refusal):
         return None
@@ -168,4 +182,4 @@ def _archived(place: Workplace, reason: Mapping[str, Any]) -> Archived | None:
 
 def _place(runtime: Runtime, claimed: RowMapping) -> Workplace:
     with transaction(runtime.database) as connection:
-        return workplace.of_workstream(connection, claimed["workflow_id"], runtime.settings)
+        return workspace.of_workstream(connection, claimed["workflow_id"], runtime.settings)

@@ -1,14 +1,17 @@
-"""The effect `notice`: tell people, over whatever apprise reaches (webhooks, chat, mail)."""
+"""The effect `notice`: notifies people through any service that apprise supports (webhooks, chat, mail)."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import RowMapping
 
-from workflows.errors import InterlockError
+from interlock.workflows.errors import InterlockError
+from interlock.workflows.output.escaping import shown, shown_lines
+from interlock.workflows.output.suggestions import offered
+from interlock.workflows.output.urls import shown_url
 
 if TYPE_CHECKING:  # effects are registered where the runtime is used, not where it is made
-    from workers.runtime import Runtime
+    from interlock.workers.runtime import Runtime
 
 WEBHOOKS = ("json://", "jsons://", "form://", "forms://", "xml://", "xmls://")
 
@@ -20,11 +23,11 @@ class NoticeNotSent(InterlockError):
 def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
     """Send one notice to every URL of INTERLOCK_NOTIFY_URLS.
 
-    Webhooks get the headers `Interlock-Effect` and `Interlock-Token`: the same id twice is the same notice, and a
+    Webhooks get the headers `Interlock-Effect` and `Interlock-Token`. The same effect id twice is the same notice; a
     lower token comes from a worker that has lost its lease.
 
     Returns:
-        How many targets took it (none configured: 0).
+        How many targets took it; 0 if none is configured.
 
     Raises:
         NoticeNotSent: a target refused or could not be reached.
@@ -36,18 +39,20 @@ def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
 
 
 def tell(urls: Iterable[str], *, title: str, body: str) -> None:
-    """Send words to every target.
+    """Send a message to every target.
 
     Raises:
-        NoticeNotSent: a target refused or could not be reached; those before it have been told.
+        NoticeNotSent: a target refused or could not be reached. Targets before it have got the message.
     """
-    from apprise import Apprise  # noqa: PLC0415 - it reads in a hundred services, and most processes tell nobody
+    from apprise import Apprise, NotifyFormat  # noqa: PLC0415 - it reads in a hundred services, and most processes tell nobody
 
     for url in urls:
         told = Apprise()
-        told.add(url)
-        if not told.notify(title=title, body=body):
-            raise NoticeNotSent(f"notice not taken by {url.split('?')[0]}")
+        if not told.add(url):
+            raise NoticeNotSent(f"INTERLOCK_NOTIFY_URLS: {shown_url(url)} is not a URL that apprise supports")
+        # Declared as plain text, so that apprise escapes whatever a service's own format would read as markup.
+        if not told.notify(title=shown(title), body=shown_lines(body), body_format=NotifyFormat.TEXT):
+            raise NoticeNotSent(f"{shown_url(url)} did not accept the notice")
 
 
 def _with_token(url: str, effect: RowMapping) -> str:
@@ -62,12 +67,11 @@ def _title(payload: dict[str, Any]) -> str:
 
 
 def _body(payload: dict[str, Any]) -> str:
-    if "says" in payload:
-        return str(payload["says"])
+    if "message" in payload:
+        return str(payload["message"])
     context = payload["context"]
     if payload["type"] == "approval" and "subject" in context:
-        return (
-            f"{context['requested_by']} asks to {context['trigger']} {context['subject']}. Decide with: "
-            f"interlock fire approval/{payload['entity_id']} approve --by YOU (or reject)"
-        )
+        decide = offered("fire", f"approval/{payload['entity_id']}", "approve", by="YOU")
+        asks = f"{context['requested_by']} asks to {context['trigger']} {context['subject']}"
+        return f"{asks}. Decide with: {decide} (or reject)"
     return f"{payload['trigger']} by {payload['by']}"

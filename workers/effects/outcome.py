@@ -1,4 +1,4 @@
-"""An outcome that an effect chose itself."""
+"""An outcome for which an effect chooses the trigger itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Tell the instance `trigger`, with this metadata; `result` is kept with the effect."""
+    """Fire `trigger` on the instance, with this metadata; `result` is stored with the effect."""
 
     trigger: str
     metadata: Mapping[str, Any] = field(default_factory=dict)

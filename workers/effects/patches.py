@@ -1,7 +1,7 @@
-"""A patch's way through the ledger: submitted by its task, then checked, applied and committed by effects (SSOT 2.2).
+"""A patch in the patch ledger: submitted by its task, then checked, applied and committed by effects (PATCH-1).
 
-Each effect looks at the worktree and brings it to the end asked for, so running it again after a crash is harmless. Of
-one workstream's effects only one runs at a time (`exclusive`).
+Each effect reads the worktree's state and goes on from there, so running it again after a crash is harmless. Only one
+effect of a workstream runs at a time (`exclusive`).
 """
 
 from collections.abc import Mapping
@@ -10,91 +10,106 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import instances, overrides, patches, plans
-from db.connect import transaction
-from workers import births
-from workers.births import Birth
-from workers.lease import kept
-from workers.orchestration import workplace
-from workers.orchestration.material import named
-from workers.orchestration.tenancy import clear, restore_after
-from workers.orchestration.workplace import Workplace
-from workers.repository.applying import Applied, Committed, apply, commit
-from workers.repository.checking import Checked, check
-from workers.repository.git import Identity
-from workers.repository.outcomes import Conflict, Refusal
-from workers.repository.staging import TRIES
-from workers.repository.worktree import Worktree
-from workers.runtime import Runtime
-from workers.told import Told
-from workflows.errors import BadInput, InterlockError, Refused
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.operations import overrides
+from interlock.db.orchestration import commands, patches, plans, workspaces
+from interlock.db.orchestration.commands import CommandRow, Made
+from interlock.workers.effects import workspace
+from interlock.workers.effects.lease import kept
+from interlock.workers.effects.outcome import Told
+from interlock.workers.effects.plan_files import named
+from interlock.workers.effects.workspace import Workplace
+from interlock.workers.effects.worktree_owner import clear, restore_after
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.git.apply import Applied, Committed, apply, commit
+from interlock.workers.git.command import Identity
+from interlock.workers.git.policy import Checked, check
+from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.trial_index import TRIES
+from interlock.workers.git.worktree import Worktree
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput, InterlockError, Refused
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import FreeText, door
+from interlock.workflows.input.names import likeness
+from interlock.workflows.output.suggestions import offered
 
 COMMITTER = Identity()
+NOT_TOLD = "neither a plan nor an operator asked for this patch to land, nor does it mend one that a plan asked for"
 
 
 class NotOver(Refused):
-    """A patch is mended by a new one, once it was set aside, in a workstream that goes on; nothing was written."""
+    """Only a patch that was set aside can be replaced, in a workstream that has not ended; nothing was written."""
 
 
 class PatchLost(InterlockError):
-    """A patch that was verified is no longer in its worktree, and does not fit there any more; the message says why.
-    Mend the worktree that it names: it is tried again, and quarantined once its attempts are used up."""
+    """A verified patch is no longer in its worktree and does not apply there any more; the message says why.
+    Repair the worktree that it names: the commit is tried again; after the last attempt, the patch is quarantined."""
 
 
 def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
-    """Put the patch of a task into the ledger. Again, as after a crash: the same entry, until nothing comes of it.
+    """Put a task's patch into the ledger. A repeated call returns the same entry, unless that was set aside.
 
     Args:
         runtime: whose database.
-        task: its `task_id`; the task's context names the patch.
+        task: its `task_id`; a plan or an operator named the patch that it lands.
 
     Returns:
         The ledger entry's id.
 
     Raises:
-        BadInput: the task has no patch.
+        BadInput: neither a plan nor an operator gave the task a patch.
     """
     with transaction(runtime.database) as connection:
         found = patches.of_task(connection, task["task_id"])
         alive = [each for each in found["ledgers"] if each["state"] not in patches.OVER]
         if alive:
             return UUID(alive[-1]["id"])
-        delivered = births.deliver(connection, [birth := _birth(runtime, found)])
-    runtime.hints.effects(delivered.effects_due)
-    return birth.id if birth.id in delivered.new else submit(runtime, task)  # another was quicker
+        row = commands.of(connection, task["task_id"])
+        delivered = creation.deliver(connection, [birth := _birth(runtime, found, row)])
+    runtime.wakeups.effects(delivered.effects_due)
+    return birth.id if birth.id in delivered.new else submit(runtime, task)  # another caller was first
 
 
-def create(runtime: Runtime, based_on: str, text: str | None, *, by: str, workstream: str | None = None) -> RowMapping:
-    """Put a mended patch into the ledger, linked by `retry_of` to the one it is based on (SSOT 2.5.4).
+@door
+def create(
+    runtime: Runtime, based_on: str, text: FreeText | None, *, by: str, workstream: str | None = None
+) -> RowMapping:
+    """Put a corrected patch into the ledger, linked by `retry_of` to the entry it replaces (PATCH-13).
 
     Args:
         runtime: whose database.
         based_on: the ledger entry that was set aside, by name or id.
-        text: the mended diff; None: as it was, to be tried once more.
+        text: the corrected diff; None: the old diff, to be tried once more.
         by: who made it.
-        workstream: where it is to land; None: where the old one was to.
+        workstream: where it is to land; None: the workstream of the old entry.
 
     Returns:
-        The new entry's instance; the scheduler has it checked, applied, tested and committed.
+        The new entry's instance. The scheduler has it checked, applied, tested and committed.
 
     Raises:
-        NotOver: the old one may still be committed, or the workstream has ended.
+        NotOver: the old patch may still be committed, or the workstream has ended.
         BadInput: the text is empty or too large.
         UnknownInstance, AmbiguousInstance: no such entry or workstream, or several.
     """
+    names.name("by", by)
     with transaction(runtime.database) as connection:
         old = patches.find(connection, based_on)
         if old["state"] not in patches.OVER:
-            raise NotOver(f"{old['entity_id']} is {old['state']}; a new patch is made of one that was set aside")
+            raise NotOver(
+                f"{old['entity_id']} is {old['state']}; only one that is {' or '.join(patches.OVER)} can be replaced"
+            )
         home = instances.find(connection, workstream or str(old["workstream_id"]))
-        if home["workflow_type"] != "workstream" or home["current_state"] in workplace.ENDED:
+        if home["workflow_type"] != "workstream" or home["current_state"] in workspace.ENDED:
             raise NotOver(
                 f"{home['entity_id']} is {home['current_state']}: name a workstream that has not ended (--workstream), "
-                f"or run the plan again (interlock run resume {old['run']})"
+                f"or run the plan again ({offered('run', 'resume', old['run'])})"
             )
         patch = named([("", text if text is not None else old["body"])])
         plans.keep_patches(connection, patch.texts, created_by=by)
-        base = old["entity_id"].partition("~")[0][:90]
+        base = likeness(old["entity_id"].partition("~")[0][:90])
         birth = Birth(
             definition=runtime.catalogue.get("patch_ledger"),
             entity_id=overrides.free_name(connection, old["project_id"], "patch_ledger", base),
@@ -108,38 +123,44 @@ def create(runtime: Runtime, based_on: str, text: str | None, *, by: str, workst
                 "retry_of": str(old["ledger_id"]),
             },
         )
-        delivered = births.deliver(connection, [birth])
+        delivered = creation.deliver(connection, [birth])
+        row = CommandRow("patch", patch_id=patch.of_task[""], message=birth.context["message"])
+        commands.keep(
+            connection, workspaces.of_workstream(connection, home["id"])["run_id"], {birth.id: row}, Made("mended", by)
+        )
         made = instances.find(connection, str(birth.id))
-    runtime.hints.effects(delivered.effects_due)
+    runtime.wakeups.effects(delivered.effects_due)
     return made
 
 
-def _birth(runtime: Runtime, task: RowMapping) -> Birth:
+def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
     context, before = task["context"], task["ledgers"]
-    if not context.get("patch_id"):
-        raise BadInput(f"task {task['entity_id']} has no patch: its context has no patch_id")
-    says = {
-        "patch_id": context["patch_id"],
+    if row is None or row.kind != "patch":
+        raise BadInput(f"task {task['entity_id']} has no patch: neither a plan nor an operator gave it one")
+    metadata = {
+        "patch_id": row.patch_id,
         "workstream_id": str(task["workstream_id"]),
         "task_id": str(task["task_id"]),
         "run_id": str(task["run_id"]),
-        "message": context.get("message") or task["entity_id"],
+        "message": row.message or task["entity_id"],
         "gates": task["gates"],
     }
-    says |= {"phase_id": context["phase_id"]} if "phase_id" in context else {}
-    says |= {"retry_of": before[-1]["id"]} if before else {}
+    metadata |= {"phase_id": context["phase_id"]} if "phase_id" in context else {}
+    metadata |= {"retry_of": before[-1]["id"]} if before else {}
     return Birth(
         definition=runtime.catalogue.get("patch_ledger"),
-        entity_id=f"{task['entity_id'][:90]}^{len(before) + 1}",
+        entity_id=f"{likeness(task['entity_id'][:90])}^{len(before) + 1}",
         project_id=task["project_id"],
         created_by="crew",
-        context=says,
+        context=metadata,
     )
 
 
 def validate_patch(runtime: Runtime, claimed: RowMapping) -> Told:
-    """Effect: is it a diff, does it stay in scope, is it allowed (SSOT 2.2.4, created → validated)?"""
+    """Effect: check that the patch is a valid diff, stays in scope and is allowed by the policy (PATCH-1)."""
     entry, place = _looked_up(runtime, claimed)
+    if entry["told_by"] is None:
+        return Told("validation_failed", {"reason": NOT_TOLD})
     if place.repository is None:
         return Told("validation_failed", {"reason": "the plan has no repository for a patch to land in"})
     found = check(entry["body"], place.policy)
@@ -151,14 +172,15 @@ def validate_patch(runtime: Runtime, claimed: RowMapping) -> Told:
 
 
 def apply_patch(runtime: Runtime, claimed: RowMapping) -> Told:
-    """Effect: `git apply` in the workstream's worktree; each further try may go about it in one way more.
+    """Effect: `git apply` in the workstream's worktree. Each further attempt may use one more way of applying.
 
     Raises:
         WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
-    if place.ended or place.repository is None:
-        return Told("apply_failed", {"reason": f"workstream {place.name} is {place.state}", "files": []})
+    if entry["told_by"] is None or place.ended or place.repository is None:
+        reason = f"workstream {place.name} is {place.state}" if entry["told_by"] else NOT_TOLD
+        return Told("apply_failed", {"reason": reason, "files": []})
     tried = entry["apply_retries"] + 1
     with kept(runtime, claimed):
         outcome = _applied(runtime, place, entry, tried)
@@ -186,23 +208,25 @@ def _applied(
 
 
 def commit_patch(runtime: Runtime, claimed: RowMapping) -> Told:
-    """Effect: commit the verified patch to its workstream's branch, then put the worktree back (SSOT 2.2.4).
+    """Effect: commit the verified patch to its workstream's branch, then restore the worktree (PATCH-17).
 
     Returns:
-        `commit_succeeded` with the commit; `commit_failed` where its workstream has ended meanwhile.
+        `commit_succeeded` with the commit; `commit_failed` if its workstream has ended meanwhile.
 
     Raises:
         PatchLost, WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
-    if place.ended:  # its branch is gone, or goes: nothing that is committed there lands any more
+    if entry["told_by"] is None:
+        return Told("commit_failed", {"reason": NOT_TOLD})
+    if place.ended:  # its branch is removed, or will be: a commit there would not land any more
         return Told("commit_failed", {"reason": f"workstream {place.name} is {place.state}"})
     with kept(runtime, claimed):
         opened = place.opened()
         if isinstance(opened, Refusal):
             raise PatchLost(str(opened))
         done = _committed(opened, entry)
-        if isinstance(done, Refusal):  # somebody removed the worktree: once more, from the same commit
+        if isinstance(done, Refusal):  # somebody removed the worktree: apply the patch again, to the same commit
             found = _applied(runtime, place, entry, len(TRIES))
             done = _committed(opened, entry) if isinstance(found, Applied) else Refusal(str(found), "")
         if isinstance(done, Refusal):
@@ -218,7 +242,7 @@ def _committed(opened: Worktree, entry: RowMapping) -> Committed | Refusal:
 
 
 def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
-    """Effect: take a patch that was given up out of the worktree, unless it is gone or another's by now."""
+    """Effect: remove an abandoned patch from the worktree, unless it is gone or another patch is there by now."""
     _, place = _looked_up(runtime, claimed)
     if place.repository is None or not place.path.is_dir():
         return {"restored": False}
@@ -230,4 +254,4 @@ def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]
 def _looked_up(runtime: Runtime, claimed: RowMapping) -> tuple[RowMapping, Workplace]:
     with transaction(runtime.database) as connection:
         entry = patches.entry(connection, claimed["workflow_id"])
-        return entry, workplace.of_workstream(connection, entry["workstream_id"], runtime.settings)
+        return entry, workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)

@@ -1,62 +1,77 @@
-"""What a plan needs beside itself, looked at before anything is written: its repository, and its patches' texts."""
+"""Checks a plan's repository, sandbox and patch files before anything is written."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from workers.repository import branches, place
-from workers.repository.checking import PatchPolicy
-from workers.repository.outcomes import Refusal
-from workflows.errors import BadInput
-from workflows.plan.plan import Plan
-from workflows.plan.work import Patch
+from interlock.workers.git import branches, repository
+from interlock.workers.git.policy import PatchPolicy
+from interlock.workers.git.results import Refusal
+from interlock.workers.isolation.boundary import check_reads, secrets
+from interlock.workers.settings import Settings
+from interlock.workflows.errors import BadInput
+from interlock.workflows.plan.plan import Plan
+from interlock.workflows.plan.tasks import Patch
 
 PATCH_BYTES = PatchPolicy().max_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """The patches of a plan: which task lands which, and each one's text."""
+    """The patches of a plan: the patch id of each task, and the text of each patch."""
 
     of_task: dict[str, str]
     texts: dict[str, str]
 
 
 def require_repository(plan: Plan, directory: Path) -> None:
-    """Look whether the plan's repository, if it has one, can be worked in.
+    """Check that the plan's repository, if it has one, can be used.
 
     Raises:
-        BadInput: it is missing, bare, no repository, or has no such base branch; says what to do.
+        BadInput: it is missing, bare, not a repository, or lacks the base branch; the message says what to do.
     """
     if plan.repository is None:
         return
     path, base = directory / plan.repository.path, plan.repository.base_branch
-    found = place.find(path)
+    found = repository.find(path)
     if isinstance(found, Refusal):
         raise BadInput(f"repository.path: {found}")
     if found.git().run("check-ref-format", f"refs/heads/{base}", accept=(0, 1)).status:
-        raise BadInput(f"repository.base_branch: {base!r} is no name for a branch")
+        raise BadInput(f"repository.base_branch: {base!r} is not a valid branch name")
     if branches.tip(found.git(), base) is None:
         raise BadInput(f"repository.base_branch: {path} has no branch {base!r} with a commit")
+
+
+def require_sandbox(plan: Plan, directory: Path, settings: Settings) -> None:
+    """Check that the plan's commands may have the sandbox options that they ask for.
+
+    Raises:
+        BadInput: a command turns the sandbox off, or asks to read a path that is missing or Interlock's own.
+    """
+    for name, each in {**plan.tasks(), **plan.gates()}.items():
+        if each.sandbox == "off" and settings.sandbox != "off":
+            raise BadInput(f"{name}: sandbox: a plan cannot switch it off; INTERLOCK_SANDBOX is {settings.sandbox}")
+        if each.reads:
+            check_reads([directory / path for path in each.reads], secrets(settings))
 
 
 def patches(plan: Plan, directory: Path) -> Patches:
     """Read the patches that a plan's tasks land; the same text has the same id.
 
     Args:
-        plan: tasks named in full.
+        plan: with full task names.
         directory: the plan's; files must lie in it.
 
     Raises:
-        BadInput: a file lies elsewhere, cannot be read, is empty, too large or no text.
+        BadInput: a file is outside the directory, unreadable, empty, too large or not text.
     """
     found = {name: _text(name, task.patch, directory) for name, task in plan.tasks().items() if task.patch}
     return named(found.items())
 
 
 def named(found: Iterable[tuple[str, str]]) -> Patches:
-    """Patches by task and text, with their ids."""
+    """Patches from pairs of task and text, with their ids."""
     of_task, texts = {}, {}
     for task, text in found:
         patch_id = f"patch-{sha256(text.encode()).hexdigest()[:32]}"
@@ -84,7 +99,7 @@ def _content(where: str, directory: Path, file: str) -> bytes:
     try:
         path, root = (directory / file).resolve(), directory.resolve()
         if not path.is_relative_to(root):
-            raise BadInput(f"{where} lies outside of the plan's folder {root}")
+            raise BadInput(f"{where} is outside the plan's folder {root}")
         if not path.is_file():
             raise BadInput(f"{where} is not a file in {root}")
         with path.open("rb") as opened:

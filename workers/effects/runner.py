@@ -1,9 +1,9 @@
-"""Run effects: claim under a lease, act outside any transaction, report under the lease's fencing token.
+"""Runs effects: claims each under a lease, acts outside any transaction, reports under the lease's fencing token.
 
-An effect may run more than once (its worker can die after acting and before reporting), so each carries its id and its
-token to the other side. What never happens is a report by a worker whose lease has passed on.
+An effect may run more than once, because its worker can die between acting and reporting. So each effect passes its id
+and its token to the other side. A report by a worker that has lost the lease is always refused.
 
-An effect returns a mapping, and its definition says which trigger tells that; or `Told`, and so chooses the trigger.
+An effect returns either a mapping, and its definition names the trigger to fire, or a `Told`, which names the trigger.
 """
 
 import os
@@ -19,40 +19,45 @@ from sqlalchemy import RowMapping
 from sqlalchemy.exc import DBAPIError
 from uuid_utils.compat import uuid7
 
-from db import effects, metrics, requests
-from db.connect import retryable, transaction
-from workers import notice
-from workers.logs import about
-from workers.orchestration import gates, landing, patches
-from workers.runtime import Runtime
-from workers.told import Told
-from workers.tracing import current, tracing
-from workflows.errors import StaleLease
+from interlock.db.connection import retryable, transaction
+from interlock.db.core import counters, effects, requests
+from interlock.workers.effects import gates, merge, notification, patches
+from interlock.workers.effects.outcome import Told
+from interlock.workers.git.lock import RepositoryBusy
+from interlock.workers.runtime import Runtime
+from interlock.workers.telemetry.logs import about
+from interlock.workers.telemetry.tracing import current, tracing
+from interlock.workflows.errors import StaleLease
+from interlock.workflows.input import limits
+from interlock.workflows.input.limits import Unreadable
+from interlock.workflows.output.urls import without_users
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 REPORT_PAUSE_SECONDS = 0.5
+BUSY_SECONDS = 3600.0  # since the effect was requested
+BUSY_PAUSE_SECONDS = 5.0
 
 Perform = Callable[[Runtime, RowMapping], Mapping[str, Any] | Told]
 
 EFFECTS: Mapping[str, Perform] = {
-    "notice": notice.send,
+    "notice": notification.send,
     "run_gate": gates.run_gate,
     "validate_patch": patches.validate_patch,
     "apply_patch": patches.apply_patch,
     "commit_patch": patches.commit_patch,
     "restore_worktree": patches.restore_worktree,
-    "land_workstream": landing.land_workstream,
-    "archive_workstream": landing.archive_workstream,
+    "land_workstream": merge.land_workstream,
+    "archive_workstream": merge.archive_workstream,
 }
 
 
 def run(runtime: Runtime, effect_id: UUID) -> None:
-    """Run one effect, if it is due, nobody else's and its key is free; its outcome is recorded and told.
+    """Run one effect if it is due, unclaimed and its exclusive key is free; record its outcome, and fire its trigger.
 
     Raises:
-        DBAPIError: the database went away; the lease runs out and the effect is run again.
+        DBAPIError: the database became unreachable; the lease expires and the effect is run again.
     """
     with transaction(runtime.database) as connection:
         claimed = effects.claim(
@@ -66,12 +71,15 @@ def run(runtime: Runtime, effect_id: UUID) -> None:
 
 
 def _perform(runtime: Runtime, claimed: RowMapping) -> None:
+    if isinstance(payload := claimed["payload"], Unreadable):  # a retry would fail too
+        _report(runtime, claimed, "dead", claimed["failed_trigger"], error=f"payload cannot be read: {payload.why}")
+        return
     try:
-        outcome = EFFECTS[claimed["name"]](runtime, claimed)
+        outcome = _within_bounds(EFFECTS[claimed["name"]](runtime, claimed))
     except StaleLease as stale:
         _say_stale(claimed, stale)
     except Exception as error:
-        log.warning("effect_failed", name=claimed["name"], error=str(error))
+        log.warning("effect_failed", name=claimed["name"], error=without_users(str(error)))
         if at_work := tracing():
             at_work.failed(error)
         _report_failure(runtime, claimed, error)
@@ -80,21 +88,33 @@ def _perform(runtime: Runtime, claimed: RowMapping) -> None:
         _report_done(runtime, claimed, outcome)
 
 
+def _within_bounds(outcome: Mapping[str, Any] | Told) -> Mapping[str, Any] | Told:
+    """The outcome, if it is small enough to store. Raises `BadInput` otherwise, and the effect fails."""
+    told = (outcome.result, outcome.metadata) if isinstance(outcome, Told) else (outcome,)
+    for each in told:
+        limits.checked("what the effect tells", each, limits.LIMIT_BYTES)
+    return outcome
+
+
 def _report_done(runtime: Runtime, claimed: RowMapping, outcome: Mapping[str, Any] | Told) -> None:
     if isinstance(outcome, Told):
         kept = {"told": outcome.trigger} | dict(outcome.result or {})
-        _report(runtime, claimed, "done", outcome.trigger, result=kept, says=outcome.metadata)
+        _report(runtime, claimed, "done", outcome.trigger, result=kept, metadata=outcome.metadata)
     else:
         _report(runtime, claimed, "done", claimed["done_trigger"], result=outcome)
 
 
 def _report_failure(runtime: Runtime, claimed: RowMapping, error: Exception) -> None:
-    says = f"{type(error).__name__}: {error}"[:2000]
+    metadata = without_users(f"{type(error).__name__}: {error}")[:2000]
+    if isinstance(error, RepositoryBusy) and claimed["age_seconds"] < BUSY_SECONDS:
+        # It only waited for others in the repository, so this does not count as an attempt.
+        _report(runtime, claimed, "pending", None, error=metadata, delay_seconds=BUSY_PAUSE_SECONDS, uncounted=True)
+        return
     delay = runtime.retry_policy.delay_seconds(claimed["attempts"])
     if delay is None:
-        _report(runtime, claimed, "dead", claimed["failed_trigger"], error=says)
+        _report(runtime, claimed, "dead", claimed["failed_trigger"], error=metadata)
     else:
-        _report(runtime, claimed, "pending", None, error=says, delay_seconds=delay)
+        _report(runtime, claimed, "pending", None, error=metadata, delay_seconds=delay)
 
 
 def _report(
@@ -105,16 +125,25 @@ def _report(
     *,
     result: Mapping[str, Any] | None = None,
     error: str | None = None,
-    says: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     delay_seconds: float = 0.0,
+    uncounted: bool = False,
 ) -> None:
     def settle() -> tuple[Iterable[RowMapping], Iterable[RowMapping]]:
         with transaction(runtime.database) as connection:
-            effects.finish(connection, claimed, status=status, result=result, error=error, delay_seconds=delay_seconds)
+            effects.finish(
+                connection,
+                claimed,
+                status=status,
+                result=result,
+                error=error,
+                delay_seconds=delay_seconds,
+                uncounted=uncounted,
+            )
             if status == "pending":
-                metrics.note(connection, {(metrics.RETRIES, ("effect", claimed["name"])): 1})
+                counters.note(connection, {(counters.RETRIES, ("effect", claimed["name"])): 1})
             telling = (
-                [effects.telling(claimed, trigger, result=result, error=error, says=says, trace=current())]
+                [effects.telling(claimed, trigger, result=result, error=error, metadata=metadata, trace=current())]
                 if trigger
                 else []
             )
@@ -126,14 +155,14 @@ def _report(
     except StaleLease as stale:
         _say_stale(claimed, stale)
         return
-    runtime.hints.effects(waiting)
-    runtime.hints.lanes(
+    runtime.wakeups.effects(waiting)
+    runtime.wakeups.partitions(
         dict(row) | {"workflow_type": claimed["name"], "entity_id": "", "triggered_by": "effect"} for row in told
     )
 
 
 def _persistently(settle: Callable[[], T], seconds: float) -> T:
-    """What took hours is not done again because the database was away for a moment when it was to be told."""
+    """Retry a report for a while, so that a brief database outage does not cause hours of work to be repeated."""
     until = monotonic() + seconds
     while True:
         try:

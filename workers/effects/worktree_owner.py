@@ -1,34 +1,35 @@
-"""Whose patch is in a worktree: one at a time, and what a patch that was given up left there is cleared away."""
+"""Gives a worktree to one patch at a time, and removes the remains of abandoned patches."""
 
 from uuid import UUID
 
-from db import patches
-from db.connect import transaction
-from workers.repository import records, worktree
-from workers.repository.worktree import MARK, NotAWorktree, Worktree
-from workers.runtime import Runtime
-from workflows.errors import InterlockError
+from interlock.db.connection import transaction
+from interlock.db.orchestration import patches
+from interlock.workers.git import state_files, worktree
+from interlock.workers.git.git_directories import MARK
+from interlock.workers.git.worktree import NotAWorktree, Worktree
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import InterlockError
 
 AT_WORK = ("queued", "applied", "verified")
 
 
 class WorktreeTaken(InterlockError):
-    """Another patch is applied in the worktree and not committed yet. This one is tried again; if it goes on, look at
-    the ledger entry that the message names."""
+    """Another patch is applied in the worktree and not committed yet. This one is tried again; if that goes on, look
+    at the ledger entry that the message names."""
 
 
 def tenant(where: Worktree) -> UUID | None:
-    """The ledger entry whose patch is applied in a worktree and not committed. Raises `NotAWorktree`."""
-    with worktree.hold(where) as (git, directory):
-        mark = records.read(directory / MARK)
-        return UUID(mark["ledger_id"]) if mark and mark["head"] == git.line("rev-parse", "HEAD") else None
+    """The ledger entry whose patch is applied but not committed in a worktree. Raises `NotAWorktree`."""
+    with worktree.hold(where) as desk:
+        mark = state_files.read(desk.own / MARK)
+        return UUID(mark["ledger_id"]) if mark and mark["head"] == desk.tip else None
 
 
 def clear(runtime: Runtime, where: Worktree, ledger_id: UUID) -> None:
-    """Make a worktree free for a patch: what one that was given up left there goes.
+    """Make a worktree free for a patch: remove the remains of an abandoned one.
 
     Raises:
-        WorktreeTaken: the one in it is not done with.
+        WorktreeTaken: another patch is still in use there.
     """
     if (other := tenant(where)) in (None, ledger_id):
         return
@@ -40,7 +41,7 @@ def clear(runtime: Runtime, where: Worktree, ledger_id: UUID) -> None:
 
 
 def restore_after(where: Worktree, ledger_id: UUID, *, mine: bool = False) -> bool:
-    """Put a worktree back, if nobody else's patch is in it (with `mine`: only if this one is); whether it was done."""
+    """Restore a worktree unless another patch is in it (with `mine`: only if this patch is); whether it was done."""
     try:
         found = tenant(where)
     except NotAWorktree:

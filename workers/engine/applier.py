@@ -1,6 +1,6 @@
-"""The one function that changes state: lock, decide, write, commit.
+"""The only function that changes state: lock the instances, decide, write, commit.
 
-Tasks, sweeps, the CLI and effects all reach state through `apply_lane`; PostgreSQL refuses anything else.
+Tasks, sweeps, the CLI and effects all change state through `apply_partition`. PostgreSQL refuses any other write.
 """
 
 import random
@@ -12,39 +12,40 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine, RowMapping
 
-from db import rounds
-from db.connect import retryable, transaction
-from db.rounds import Due
-from workers.deprecations import Deprecations
-from workers.ledger import Ledger
-from workers.logs import about, ids
-from workers.standing import Standing, take
-from workers.tracing import tracing
-from workflows.backoff import full_jitter
-from workflows.catalogue import Catalogue
-from workflows.decide import decide
-from workflows.errors import UnknownWorkflow
-from workflows.outcomes import Applied, Failed, Waiting
+from interlock.db.connection import retryable, transaction
+from interlock.db.core import rounds
+from interlock.db.core.rounds import Due
+from interlock.workers.engine.deprecations import Deprecations
+from interlock.workers.engine.locked_instance import LockedInstance, take
+from interlock.workers.engine.round_writes import Ledger
+from interlock.workers.telemetry.logs import about, ids
+from interlock.workers.telemetry.tracing import tracing
+from interlock.workflows.backoff import full_jitter
+from interlock.workflows.catalogue import Catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.errors import UnknownWorkflow
+from interlock.workflows.input.limits import Unreadable
+from interlock.workflows.outcomes import Applied, Failed, Waiting
 
 if TYPE_CHECKING:
-    from workers.spans import Applying
+    from interlock.workers.telemetry.spans import Applying
 
 log = structlog.get_logger()
 
-NAMED = 20  # requests that the line about a round names
-BATCH = 500  # requests of one commit: past this, a bigger batch gains nothing and holds its locks longer
+NAMED = 20  # requests that the log line of a round lists
+BATCH = 500  # requests in one commit: a bigger batch gains nothing and holds its locks longer
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and after how many seconds, a failing request is tried again."""
+    """How many attempts a failing request has, and how many seconds lie between them."""
 
     max_attempts: int = 8
     base_seconds: float = 0.5
     cap_seconds: float = 600.0
 
     def delay_seconds(self, attempts: int) -> float | None:
-        """The wait before the next attempt after `attempts` failed ones; None when they are used up."""
+        """The seconds to wait after `attempts` failed attempts; None when no attempt is left."""
         if attempts >= self.max_attempts:
             return None
         chance = random.random()  # noqa: S311 - jitter, not a secret
@@ -53,15 +54,15 @@ class RetryPolicy:
 
 @dataclass(slots=True)
 class Round:
-    """What committed rounds did: how many requests they took and which, the moves to announce, what they woke.
+    """What committed rounds did: the requests they took, the moves to announce, and the requests and effects now due.
 
-    `left`: requests whose guards read what this round changed were left for the next one.
+    `left`: some requests were left for the next round, because their guards read data that this round changed.
     """
 
     taken: int = 0
     requests: set[str] = field(default_factory=set)
     left: bool = False
-    moves: list[tuple[Standing, str]] = field(default_factory=list)
+    moves: list[tuple[LockedInstance, str]] = field(default_factory=list)
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
     settled: list[dict[str, Any]] = field(default_factory=list)
@@ -70,11 +71,11 @@ class Round:
 
     @property
     def runs(self) -> set[str]:
-        """The runs whose scheduler has something to look at."""
-        return {run for standing, _ in self.moves if (run := standing.run_id)}
+        """The runs whose scheduler should run, because one of their instances moved."""
+        return {run for locked, _ in self.moves if (run := locked.run_id)}
 
     def log(self) -> None:
-        """Say in the log what was applied, once it is committed: a line for each round."""
+        """Log what was applied, one line for each round. Call it after the commit."""
         for line in self.lines:
             log.info("applied", **line)
 
@@ -89,9 +90,17 @@ class Round:
         return self
 
 
-def _line(lane: int, due: Sequence[Due], ledger: Ledger) -> dict[str, Any]:
+def _unreadable(request: Due) -> str | None:
+    """Why a request cannot be decided: its data or its instance's context is unreadable. None for any other request."""
+    for name in ("metadata", "context"):
+        if isinstance(found := request[name], Unreadable):
+            return f"{name} cannot be read: {found.why}"
+    return None
+
+
+def _line(partition: int, due: Sequence[Due], ledger: Ledger) -> dict[str, Any]:
     return {
-        "lane": lane,
+        "partition": partition,
         "requests": len(due),
         "moves": len(ledger.events),
         "failed": len(ledger.failures),
@@ -101,59 +110,59 @@ def _line(lane: int, due: Sequence[Due], ledger: Ledger) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Applier:
-    """What applying takes: the database, the definitions this process knows, and when to give up."""
+    """Applies triggers, with the database, the definitions known to this process and the retry policy."""
 
     database: Engine
     catalogue: Catalogue
     policy: RetryPolicy = RetryPolicy()
     deprecations: Deprecations = field(default_factory=Deprecations)
 
-    def apply_lane(self, lane: int, *, limit: int = BATCH) -> Round:
-        """Apply what is due in a lane, oldest first, in one commit.
+    def apply_partition(self, partition: int, *, limit: int = BATCH) -> Round:
+        """Apply the due requests of a partition, oldest first, in one commit.
 
         Args:
-            lane: which share of the instances; its lock makes this the only decider for them.
-            limit: at most so many requests.
+            partition: the partition's number. Its lock keeps every other process from deciding for these instances.
+            limit: the most requests to apply.
 
         Returns:
             What was done; `taken` is 0 when nothing was due.
 
         Raises:
-            DBAPIError: the infrastructure failed; nothing was written, and the same call may be made again.
+            DBAPIError: the infrastructure failed. Nothing was written; the same call may be made again.
         """
         try:
-            return self._alone(lane, limit)
+            return self._alone(partition, limit)
         except Exception as error:
             if retryable(error):
                 raise
-            # One request that cannot be written must not hold up its whole lane.
-            log.exception("round_failed", lane=lane)
-            return self._one_by_one(lane, limit)
+            # One request that cannot be written must not hold up its whole partition.
+            log.exception("round_failed", partition=partition)
+            return self._one_by_one(partition, limit)
 
-    def round(self, connection: Connection, lane: int, *, limit: int = BATCH, only: UUID | None = None) -> Round:
-        """Apply what is due in a lane in the caller's transaction, whose commit it is then a part of.
+    def round(self, connection: Connection, partition: int, *, limit: int = BATCH, only: UUID | None = None) -> Round:
+        """Apply the due requests of a partition within the caller's transaction.
 
         Args:
-            connection: the transaction; the lane's lock is held until it ends.
-            lane, limit: see `apply_lane`.
-            only: the requests of one instance.
+            connection: the transaction; it holds the partition's lock until it ends.
+            partition, limit: see `apply_partition`.
+            only: apply only the requests of this instance.
 
         Raises:
-            DBAPIError: PostgreSQL refuses something, or the infrastructure failed; the transaction is lost.
+            DBAPIError: PostgreSQL refused a write, or the infrastructure failed. The transaction must be rolled back.
         """
-        due = rounds.gather(connection, lane, limit=limit, only=only)
+        due = rounds.gather(connection, partition, limit=limit, only=only)
         if not due:
             return Round()
-        standings = take(connection, self.catalogue, due)
+        locked_instances = take(connection, self.catalogue, due)
         spans = at_work.applying(due) if (at_work := tracing()) else None
         ledger = Ledger(traces=spans.traces) if spans else Ledger()
         for request in due:
             with about(request):
-                self._judge(ledger, standings[request["workflow_id"]], request)
+                self._judge(ledger, locked_instances[request["workflow_id"]], request)
         self.deprecations.refresh(connection)
-        self.deprecations.tell(connection, lane, ledger.events, ledger.settled)
+        self.deprecations.tell(connection, partition, ledger.events, ledger.settled)
         ledger.write(connection)
-        left = any(standing.halted and standing.id not in ledger.failures for standing in standings.values())
+        left = any(locked.halted and locked.id not in ledger.failures for locked in locked_instances.values())
         return Round(
             taken=len(due),
             requests={request["request_id"] for request in due},
@@ -163,54 +172,73 @@ class Applier:
             effects_due=ledger.effects_due,
             settled=ledger.settled,
             spans=spans,
-            lines=[_line(lane, due, ledger)],
+            lines=[_line(partition, due, ledger)],
         )
 
-    def _alone(self, lane: int, limit: int, only: UUID | None = None) -> Round:
+    def _alone(self, partition: int, limit: int, only: UUID | None = None) -> Round:
         with transaction(self.database) as connection:
-            done = self.round(connection, lane, limit=limit, only=only)
+            done = self.round(connection, partition, limit=limit, only=only)
         if done.spans:
             done.spans.end(done.settled)
         return done
 
-    def _judge(self, ledger: Ledger, standing: Standing, request: Due) -> None:
-        standing.halted |= standing.is_stale(request["trigger"])
-        if standing.halted:
+    def _judge(self, ledger: Ledger, locked: LockedInstance, request: Due) -> None:
+        if message := _unreadable(request):  # a retry would fail too, so the request is dead and those behind it go on
+            ledger.enter_unreadable(request, message)
+            return
+        locked.halted |= locked.is_stale(request["trigger"])
+        if locked.halted:
             return  # a request in retry, or left for the next round, holds up those behind it: they stay pending
         try:
-            outcome = decide(standing.definition, standing.case(request))
+            outcome = decide(locked.definition, locked.case(request))
         except Exception as error:
             log.exception("guard_failed", trigger=request["trigger"])
-            standing.halted = True
+            locked.halted = True
             self._fail(ledger, request, error)
             return
         if isinstance(outcome, Applied):
-            ledger.enter_applied(standing, request, outcome)
+            ledger.enter_applied(locked, request, outcome)
         elif isinstance(outcome, Waiting):
-            ledger.enter_waiting(standing, request, outcome)
+            ledger.enter_waiting(locked, request, outcome)
         else:
             ledger.enter_refused(request, outcome)
 
-    def _one_by_one(self, lane: int, limit: int) -> Round:
+    def _one_by_one(self, partition: int, limit: int) -> Round:
         with transaction(self.database) as connection:
-            due = rounds.gather(connection, lane, limit=limit)
+            due = rounds.gather(connection, partition, limit=limit)
         done = Round()
-        for instance_id in (row["workflow_id"] for row in due):  # one request at a time: the fault is its own
-            try:
-                done += self._alone(lane, 1, instance_id)
-            except UnknownWorkflow as error:  # a newer process knows it: leave the request to that one
-                log.warning("definition_unknown", instance=str(instance_id), error=str(error))
-            except Exception as error:
-                if retryable(error):
-                    raise
-                self._fail_first(lane, instance_id, error)
-                done.taken += 1
+        for instance_id in (row["workflow_id"] for row in due):  # one by one, so only the faulty request fails
+            done += self.apply_first(partition, instance_id)
         return done
 
-    def _fail_first(self, lane: int, instance_id: UUID, error: Exception) -> None:
+    def apply_first(self, partition: int, instance_id: UUID) -> Round:
+        """Apply the oldest due request of an instance. If it cannot be written, the request fails by itself.
+
+        Raises:
+            DBAPIError: the infrastructure failed; nothing was written.
+        """
+        try:
+            return self._alone(partition, 1, instance_id)
+        except UnknownWorkflow as error:  # leave it to a process of a newer release, which knows it
+            log.warning("definition_unknown", instance=str(instance_id), error=str(error))
+            return Round()
+        except Exception as error:
+            if retryable(error):
+                raise
+            failed = error
+        try:
+            self._fail_first(partition, instance_id, failed)
+        except Exception as error:  # the failure cannot be written either: the partition's other requests go on
+            if retryable(error):
+                raise
+            log.exception("failure_not_recorded", instance=str(instance_id))
+            return Round()
+        return Round(taken=1)
+
+    def _fail_first(self, partition: int, instance_id: UUID, error: Exception) -> None:
         with transaction(self.database) as connection:
             ledger = Ledger()
-            for request in rounds.gather(connection, lane, limit=1, only=instance_id):
+            for request in rounds.gather(connection, partition, limit=1, only=instance_id):
                 self._fail(ledger, request, error)
             ledger.write(connection)
 

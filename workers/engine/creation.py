@@ -1,4 +1,4 @@
-"""How instances come to be: the row, its links, the deadline of its first state and the effects of its birth."""
+"""Creates instances: the row, its links, the deadline of the initial state, and the effects of creation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,49 +8,51 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, instances, requests
-from workflows.definition import Deadline, Definition, Effect
+from interlock.db.core import effects, instances, requests
+from interlock.workflows.definition import Deadline, Definition, Effect
+from interlock.workflows.input.arguments import FreeObject, record
 
-PART = 1_000  # births of one statement
+PART = 1_000  # instances per statement
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """An instance to be created under a definition, in its initial state."""
+    """An instance to be created in the initial state of its definition."""
 
     definition: Definition
     entity_id: str
     project_id: UUID
     created_by: str
-    context: Mapping[str, Any]
+    context: FreeObject
     id: UUID = field(default_factory=uuid7)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What a delivery wrote: the ids that are new, and the effects that can run once it commits."""
+    """What `deliver` wrote: the ids of the new instances, and the effects that can run after the commit."""
 
     new: set[UUID]
     effects_due: Sequence[RowMapping]
 
 
 def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
-    """Create instances; those whose type and entity exist in the project already stay as they are.
+    """Create instances. If the project already has an instance of that type and entity id, it is left unchanged.
 
     Args:
         connection: the caller's transaction; everything is written in it.
-        births: any number, a thousand a statement; each may be linked to any other.
+        births: any number, written 1,000 per statement. They may link to each other.
 
     Raises:
         UnknownInstance: a context names a link target that does not exist.
     """
     new = {each for part in _parts(births) for each in instances.create(connection, [_row(birth) for birth in part])}
     born = [birth for birth in births if birth.id in new]
-    for part in _parts(born):  # once all are there, so that each may name any other
+    for part in _parts(born):  # after all rows exist, so that any of them can be a link target
         instances.link(connection, [link for birth in part for link in links(birth)])
     requests.accept(connection, [timer(birth.id, 0, deadline) for birth in born if (deadline := _deadline(birth))])
     wanted = [
-        intent(effect, workflow_id=birth.id, version=0, says=_says(birth))
+        intent(effect, workflow_id=birth.id, version=0, metadata=_says(birth))
         for birth in born
         for effect in birth.definition.birth_effects
     ]
@@ -62,7 +64,7 @@ def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
 
 
 def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | None = None) -> dict[str, Any]:
-    """The request that fires a state's deadline, bound to this entry of the state; `trace` is its cause's."""
+    """The request that fires a state's deadline, unless the instance leaves the state. `trace`: the cause's trace."""
     request_id = f"{instance_id}:{version}:{deadline.trigger}"
     return {
         "request_id": request_id,
@@ -78,27 +80,27 @@ def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | N
 
 
 def intent(
-    effect: Effect, *, workflow_id: UUID, version: int, says: Mapping[str, Any], trace: str | None = None
+    effect: Effect, *, workflow_id: UUID, version: int, metadata: Mapping[str, Any], trace: str | None = None
 ) -> dict[str, Any]:
-    """The row of an effect to be run after the commit; `says` is what it is told of the move that asked for it."""
+    """The row of an effect to run after the commit. `metadata`, its payload, describes the move that caused it."""
     return {
         "id": uuid7(),
         "workflow_id": workflow_id,
         "version": version,
         "name": effect.name,
-        "payload": says,
+        "payload": metadata,
         "done_trigger": effect.done,
         "failed_trigger": effect.failed,
-        "exclusive": _key(effect, workflow_id, says),
+        "exclusive": _key(effect, workflow_id, metadata),
         "trace": trace,
     }
 
 
-def _key(effect: Effect, workflow_id: UUID, says: Mapping[str, Any]) -> str | None:
-    """What no two running effects may share: the value of a field of the context, or the instance's own id."""
+def _key(effect: Effect, workflow_id: UUID, metadata: Mapping[str, Any]) -> str | None:
+    """The key that only one running effect may hold: a field of the context, or the instance's own id."""
     if effect.exclusive is None or effect.exclusive == "id":
         return effect.exclusive and str(workflow_id)
-    return str(says["context"][effect.exclusive])
+    return str(metadata["context"][effect.exclusive])
 
 
 def _row(birth: Birth) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def links(birth: Birth) -> list[dict[str, Any]]:
 
 
 def _targets(named: object) -> list[object]:
-    """A context names one instance, or a list of them, or none."""
+    """The link targets in a context field, which holds one instance, a list of instances, or nothing."""
     if isinstance(named, list):
         return named
     return [named] if named else []

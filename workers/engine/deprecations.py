@@ -1,4 +1,4 @@
-"""Whoever uses what is deprecated is told: in the log, in the request's result, and by a count (SSOT 9.1.3)."""
+"""Reports each use of a deprecated path: in the log, in the request's result, and in a counter (VERSION-3)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,24 +9,24 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from db import deprecations
+from interlock.db.core import deprecations
 
 REFRESH_SECONDS = 10.0
 
 log = structlog.get_logger()
 
-Path = tuple[str, str]  # kind (version, state, trigger) and name
+Path = tuple[str, str]  # kind (version, state or trigger) and name
 
 
 @dataclass(slots=True)
 class Deprecations:
-    """What is deprecated, as this process saw it last. Where nothing is, it costs a look every ten seconds."""
+    """The deprecations, as this process last read them. Where there are none, the cost is a query every ten seconds."""
 
     known: dict[tuple[str, str], dict[Path, Mapping[str, Any]]] = field(default_factory=dict)
     until: float = 0.0
 
     def refresh(self, connection: Connection) -> None:
-        """Look again, unless that was done within ten seconds."""
+        """Read the deprecations again if the last reading is ten seconds old."""
         if monotonic() < self.until:
             return
         known: dict[tuple[str, str], dict[Path, Mapping[str, Any]]] = {}
@@ -35,22 +35,22 @@ class Deprecations:
         self.known, self.until = known, monotonic() + REFRESH_SECONDS
 
     def met(self, type_: str, version: str, trigger: str, dest: str) -> Iterator[Mapping[str, Any]]:
-        """The deprecations that a move uses."""
+        """The deprecations that apply to a move."""
         if paths := self.known.get((type_, version)):
             for path in (("version", ""), ("trigger", trigger), ("state", dest)):
                 if path in paths:
                     yield paths[path]
 
     def tell(
-        self, connection: Connection, lane: int, events: list[dict[str, Any]], settled: list[dict[str, Any]]
+        self, connection: Connection, partition: int, events: list[dict[str, Any]], settled: list[dict[str, Any]]
     ) -> None:
-        """Tell those whose moves use what is deprecated, and count it in this transaction.
+        """Report the moves that use a deprecated path, and count them in this transaction.
 
         Args:
-            connection: the round's.
-            lane: the round's.
-            events: its moves.
-            settled: its requests; the result of each such move gets the field `deprecated`.
+            connection: the round's transaction.
+            partition: the round's partition.
+            events: the round's moves.
+            settled: the round's requests. A move that uses a deprecated path gets `deprecated` in its result.
         """
         if not self.known:
             return
@@ -61,15 +61,20 @@ class Deprecations:
                 event["workflow_type"], event["definition_version"], event["trigger"], event["to_state"]
             ):
                 uses[each["id"]] += 1
-                results[event["id"]].setdefault("deprecated", []).append(says(each))
-                log.warning("deprecated", says=says(each), request_id=event["request_id"], by=event["triggered_by"])
-        deprecations.count(connection, lane, uses)
+                results[event["id"]].setdefault("deprecated", []).append(deprecation_warning(each))
+                log.warning(
+                    "deprecated",
+                    message=deprecation_warning(each),
+                    request_id=event["request_id"],
+                    by=event["triggered_by"],
+                )
+        deprecations.count(connection, partition, uses)
 
 
-def says(row: Mapping[str, Any]) -> str:
-    """One deprecation in words."""
+def deprecation_warning(row: Mapping[str, Any]) -> str:
+    """The text of one deprecation."""
     what = f"{row['kind']} {row['name']} of {row['type']} {row['version']}"
     if row["kind"] == "version":
         what = f"{row['type']} {row['version']}"
-    told = f"{what} is deprecated and goes after {row['remove_after']:%Y-%m-%d}: {row['reason']}"
+    told = f"{what} is deprecated and will be removed after {row['remove_after']:%Y-%m-%d}: {row['reason']}"
     return f"{told}. {row['guide']}" if row["guide"] else told

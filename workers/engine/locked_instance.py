@@ -1,4 +1,4 @@
-"""Where each instance of a round stands: as locked, then as each move of the round leaves it."""
+"""The instances of a round: their state when they were locked, updated by each move of the round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,16 +7,17 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from db import instances, operators, requests, typed
-from db.rounds import Due
-from workflows.case import Case, Linked, Override
-from workflows.catalogue import Catalogue
-from workflows.definition import Definition
+from interlock.db.core import guard_rows, instances, requests
+from interlock.db.core.rounds import Due
+from interlock.db.operations import operators
+from interlock.workflows.catalogue import Catalogue
+from interlock.workflows.definition import Definition
+from interlock.workflows.guard_context import Case, Linked, Override
 
 
 @dataclass(slots=True)
-class Standing:
-    """One instance during a round. `seen` is the version it was locked at; `halted`, that its requests must wait."""
+class LockedInstance:
+    """An instance locked for a round. `seen`: its version when locked. `halted`: its further requests must wait."""
 
     id: UUID
     type: str
@@ -36,20 +37,20 @@ class Standing:
 
     @property
     def run_id(self) -> str | None:
-        """The run it belongs to, if any."""
+        """The run that the instance belongs to, if any."""
         return str(self.id) if self.type == "run" else self.context.get("run_id")
 
     def is_stale(self, trigger: str) -> bool:
-        """Has a move of this round outdated the typed row that this trigger's guards read?"""
+        """Whether a move of this round made the typed row out of date that this trigger's guards read."""
         return self.version != self.seen and "row" in self.definition.needs.get(trigger, ())
 
     @property
     def typed(self) -> str:
-        """Where its typed row is to be found."""
+        """The type under which the instance's typed row is stored."""
         return "lineage" if self.definition.version.startswith("0.") else self.type
 
     def case(self, request: Due) -> Case:
-        """The question a request puts to this instance, with all that its guards may look at."""
+        """The case to decide for a request: the instance, the request, and all facts that guards may read."""
         return Case(
             state=self.state,
             version=self.version,
@@ -70,17 +71,17 @@ class Standing:
         return Override(str(request["metadata"]["override"].get("to")), by in self.operators)
 
 
-def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> dict[UUID, Standing]:
-    """The instances that requests are meant for, each once, with the facts that deciding will take.
+def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> dict[UUID, LockedInstance]:
+    """The instances that requests address, each once, with the facts that deciding needs.
 
     Raises:
-        UnknownWorkflow: an instance's definition is not known to this process.
+        UnknownWorkflow: this process does not know an instance's definition.
     """
     approvals = catalogue.get("approval")
-    standings: dict[UUID, Standing] = {}
+    locked_instances: dict[UUID, LockedInstance] = {}
     for row in due:
-        if row["workflow_id"] not in standings:
-            standings[row["workflow_id"]] = Standing(
+        if row["workflow_id"] not in locked_instances:
+            locked_instances[row["workflow_id"]] = LockedInstance(
                 id=row["workflow_id"],
                 type=row["workflow_type"],
                 entity_id=row["entity_id"],
@@ -92,35 +93,35 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
                 version=row["version"],
                 context=row["context"],
             )
-    _look_up(connection, standings, due)
-    return standings
+    _look_up(connection, locked_instances, due)
+    return locked_instances
 
 
-def _look_up(connection: Connection, standings: Mapping[UUID, Standing], due: Sequence[Due]) -> None:
-    # Most triggers need nothing but the instance; only the others cost a query.
+def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInstance], due: Sequence[Due]) -> None:
+    # Most triggers need no facts but the instance itself; only the others cost a query.
     wanted: dict[str, set[UUID]] = {"linked": set(), "votes": set(), "row": set()}
     for request in due:
         instance_id = request["workflow_id"]
-        for fact in standings[instance_id].definition.needs.get(request["trigger"], ()):
+        for fact in locked_instances[instance_id].definition.needs.get(request["trigger"], ()):
             wanted[fact].add(instance_id)
     for row in instances.linked(connection, list(wanted["linked"])):
-        roles = standings[row["workflow_id"]].linked
+        roles = locked_instances[row["workflow_id"]].linked
         other = Linked(row["workflow_type"], row["entity_id"], row["current_state"])
         roles[row["role"]] = (*roles.get(row["role"], ()), other)
     for row in requests.waiting(connection, wanted["votes"]) if wanted["votes"] else ():
-        standings[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])
-    for instance_id, columns in typed.rows(connection, _by_type(standings, wanted["row"])).items():
-        standings[instance_id].row = dict(columns)
+        locked_instances[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])
+    for instance_id, columns in guard_rows.rows(connection, _by_type(locked_instances, wanted["row"])).items():
+        locked_instances[instance_id].row = dict(columns)
     overrides = [request for request in due if request["origin"] == "override"]
     if not overrides:
         return
     allowed = operators.among_them(connection, {each["triggered_by"] for each in overrides})
     for request in overrides:
-        standings[request["workflow_id"]].operators = allowed
+        locked_instances[request["workflow_id"]].operators = allowed
 
 
-def _by_type(standings: Mapping[UUID, Standing], ids: set[UUID]) -> dict[str, list[UUID]]:
+def _by_type(locked_instances: Mapping[UUID, LockedInstance], ids: set[UUID]) -> dict[str, list[UUID]]:
     by_type: dict[str, list[UUID]] = {}
     for instance_id in ids:
-        by_type.setdefault(standings[instance_id].typed, []).append(instance_id)
+        by_type.setdefault(locked_instances[instance_id].typed, []).append(instance_id)
     return by_type

@@ -1,4 +1,4 @@
-"""What one round of deciding leads to, gathered as rows and written in one transaction."""
+"""The rows that a round's outcomes lead to, collected and then written in one transaction."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,58 +9,59 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, instances, metrics, requests, rounds
-from db.rounds import Due
-from workers import births
-from workers.births import intent, timer
-from workers.standing import Standing
-from workflows.definition import ApprovalPoint
-from workflows.errors import InterlockError
-from workflows.outcomes import Applied, Failed, Rejected, Superseded, Waiting
+from interlock.db.core import counters, effects, instances, requests, rounds
+from interlock.db.core.rounds import Due
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import intent, timer
+from interlock.workers.engine.locked_instance import LockedInstance
+from interlock.workflows.definition import ApprovalPoint
+from interlock.workflows.errors import InterlockError
+from interlock.workflows.input.names import likeness
+from interlock.workflows.outcomes import Applied, Failed, Rejected, Superseded, Waiting
 
 
 class LostRace(InterlockError):
-    """Rows changed under the lane's lock, by something that went around the engine. The round is undone and retried."""
+    """Rows changed under the partition's lock, by a write outside the engine. The round is rolled back and retried."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The rows of a round. `enter_*` adds one outcome's; `write` writes them all."""
+    """The rows of a round. Each `enter_*` method adds the rows of one outcome; `write` writes all of them."""
 
-    moved: dict[UUID, Standing] = field(default_factory=dict)
-    announced: list[tuple[Standing, str]] = field(default_factory=list)
+    moved: dict[UUID, LockedInstance] = field(default_factory=dict)
+    announced: list[tuple[LockedInstance, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     settled: list[dict[str, Any]] = field(default_factory=list)
     timers: list[dict[str, Any]] = field(default_factory=list)
     follow_ups: list[dict[str, Any]] = field(default_factory=list)
     wanted_effects: list[dict[str, Any]] = field(default_factory=list)
-    approvals: list[births.Birth] = field(default_factory=list)
+    approvals: list[creation.Birth] = field(default_factory=list)
     released: list[dict[str, Any]] = field(default_factory=list)
     closed: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[UUID, str] = field(default_factory=dict)
-    happened: Counter[metrics.Series] = field(default_factory=Counter)
+    happened: Counter[counters.Series] = field(default_factory=Counter)
     traces: Mapping[int, str] = field(default_factory=dict)
     woken: list[RowMapping] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
 
-    def enter_applied(self, standing: Standing, request: Due, outcome: Applied) -> None:
-        """One move: its event, the request's response, and everything the transition says should follow."""
-        move, source = outcome.transition, standing.state
-        standing.state, standing.version = outcome.dest, standing.version + 1
-        self.moved[standing.id] = standing
-        self.announced.append((standing, outcome.dest))
+    def enter_applied(self, locked: LockedInstance, request: Due, outcome: Applied) -> None:
+        """Add a move: its event, the request's result, and the follow-ups, effects, deadline and releases it causes."""
+        move, source = outcome.transition, locked.state
+        locked.state, locked.version = outcome.dest, locked.version + 1
+        self.moved[locked.id] = locked
+        self.announced.append((locked, outcome.dest))
         event_id, trace = str(uuid7()), self.traces.get(request["seq"])
-        result: dict[str, Any] = {"from": source, "to": outcome.dest, "seq": standing.version, "event_id": event_id}
+        result: dict[str, Any] = {"from": source, "to": outcome.dest, "seq": locked.version, "event_id": event_id}
         if outcome.passed_over is not None:
             result["passed_over"] = list(outcome.passed_over)
         self._settle(request, "applied", result)
         self.events.append(
             {
                 "id": event_id,
-                "workflow_id": standing.id,
-                "seq": standing.version,
-                "workflow_type": standing.type,
-                "definition_version": standing.definition.version,
+                "workflow_id": locked.id,
+                "seq": locked.version,
+                "workflow_type": locked.type,
+                "definition_version": locked.definition.version,
                 "from_state": source,
                 "to_state": outcome.dest,
                 "trigger": move.trigger,
@@ -73,7 +74,7 @@ class Ledger:
         self.follow_ups += (
             {
                 "event_id": event_id,
-                "workflow_id": standing.id,
+                "workflow_id": locked.id,
                 "role": follow_up.role,
                 "trigger": follow_up.trigger,
                 "triggered_by": request["triggered_by"],
@@ -84,84 +85,90 @@ class Ledger:
         self.wanted_effects += (
             intent(
                 effect,
-                workflow_id=standing.id,
-                version=standing.version,
-                says={
-                    "type": standing.type,
-                    "entity_id": standing.entity_id,
-                    "state": standing.state,
+                workflow_id=locked.id,
+                version=locked.version,
+                metadata={
+                    "type": locked.type,
+                    "entity_id": locked.entity_id,
+                    "state": locked.state,
                     "trigger": move.trigger,
                     "by": request["triggered_by"],
-                    "context": standing.context,
+                    "context": locked.context,
                 },
                 trace=trace,
             )
             for effect in move.effects
         )
         if outcome.deadline:
-            self.timers.append(timer(standing.id, standing.version, outcome.deadline, trace=trace))
-        if source in standing.definition.voting_states:
-            self.closed.append({"workflow_id": standing.id, "trigger": move.trigger, "result": result})
+            self.timers.append(timer(locked.id, locked.version, outcome.deadline, trace=trace))
+        if source in locked.definition.voting_states:
+            self.closed.append({"workflow_id": locked.id, "trigger": move.trigger, "result": result})
         if move.settles:
             reason = {
                 "code": "approval",
-                "message": f"the approval {standing.entity_id!r} was {outcome.dest}",
+                "message": f"the approval {locked.entity_id!r} was {outcome.dest}",
             }
-            self.released.append({"approval_id": standing.id, "granted": move.settles == "granted", "reason": reason})
+            self.released.append({"approval_id": locked.id, "granted": move.settles == "granted", "reason": reason})
 
     def enter_refused(self, request: Due, outcome: Rejected | Superseded) -> None:
-        """No move; the request records why."""
+        """Add a rejected or superseded request: no move; the request records the reason."""
         if isinstance(outcome, Rejected):
-            self.happened[metrics.FAILED_TRANSITIONS, (request["workflow_type"], outcome.reason["code"])] += 1
+            self.happened[counters.FAILED_TRANSITIONS, (request["workflow_type"], outcome.reason["code"])] += 1
         self._settle(request, "rejected" if isinstance(outcome, Rejected) else "superseded", outcome.reason)
 
-    def enter_waiting(self, standing: Standing, request: Due, outcome: Waiting) -> None:
-        """Hold the request; where it waits for an approval, that approval is born in this commit."""
-        standing.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
+    def enter_waiting(self, locked: LockedInstance, request: Due, outcome: Waiting) -> None:
+        """Add a waiting request. If it waits for an approval, create that approval in the same commit."""
+        locked.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
         if outcome.approval is None:
             self._settle(request, "waiting", outcome.reason)
             return
-        approval = _approval(standing, request, outcome.approval)
+        approval = _approval(locked, request, outcome.approval)
         self.approvals.append(approval)
         name = f"approval/{approval.entity_id}"
         reason = dict(outcome.reason) | {"approval": name, "message": f"{outcome.reason['message']}: {name}"}
         self._settle(request, "waiting", reason, held_by=approval.id)
 
     def enter_failed(self, request: Due, outcome: Failed, delay_seconds: float | None) -> None:
-        """A fault: try again after the delay, or (None: out of attempts) leave it dead for an operator to redrive."""
+        """Add a fault: retry after `delay_seconds`; if None, the request is dead until an operator redrives it."""
         self.failures[request["workflow_id"]] = outcome.error
         status = "dead" if delay_seconds is None else "scheduled"
         if status == "dead":
-            self.happened[metrics.FAILED_TRANSITIONS, (request["workflow_type"], "dead")] += 1
+            self.happened[counters.FAILED_TRANSITIONS, (request["workflow_type"], "dead")] += 1
         else:
-            self.happened[metrics.RETRIES, ("request", request["workflow_type"])] += 1
+            self.happened[counters.RETRIES, ("request", request["workflow_type"])] += 1
         self._settle(request, status, None, error=outcome.error, delay_seconds=delay_seconds)
 
+    def enter_unreadable(self, request: Due, error: str) -> None:
+        """Add a request whose data cannot be read. It is dead at once, since a retry would fail too."""
+        self.failures[request["workflow_id"]] = error
+        self.happened[counters.FAILED_TRANSITIONS, (request["workflow_type"], "dead")] += 1
+        self._settle(request, "dead", {"code": requests.UNREADABLE, "message": error}, error=error)
+
     def write(self, connection: Connection) -> None:
-        """Write the round. Everything or nothing: the caller's transaction decides.
+        """Write all rows of the round, in the caller's transaction.
 
         Raises:
-            LostRace: a row was not as it was when the lane was locked.
+            LostRace: a row changed after the partition was locked.
         """
         moves = [
             {"id": each.id, "seen": each.seen, "version": each.version, "state": each.state}
             for each in self.moved.values()
         ]
-        self.effects_due += births.deliver(connection, self.approvals).effects_due
+        self.effects_due += creation.deliver(connection, self.approvals).effects_due
         written = rounds.write(connection, moves=moves, events=self.events, settled=self.settled)
         if written != rounds.Written(len(moves), len(self.events), len(self.settled)):
-            raise LostRace(f"something went around the engine: {written}")
+            raise LostRace(f"rows changed while the engine had their partition locked; written: {written}")
         requests.close_votes(connection, self.closed)
         requests.accept(connection, self.timers)
         self.woken += requests.follow_up(connection, self.follow_ups)
         self.woken += self._let_go(requests.release(connection, self.released))
         self.effects_due += effects.intend(connection, self.wanted_effects)
         instances.note_failure(connection, self.failures)
-        metrics.note(connection, self.happened)
+        counters.note(connection, self.happened)
 
     def _let_go(self, released: Sequence[RowMapping]) -> Sequence[RowMapping]:
         refused = (each["workflow_type"] for each in released if each["status"] == "rejected")
-        self.happened.update((metrics.FAILED_TRANSITIONS, (type_, "approval")) for type_ in refused)
+        self.happened.update((counters.FAILED_TRANSITIONS, (type_, "approval")) for type_ in refused)
         return released
 
     def _settle(
@@ -187,23 +194,23 @@ class Ledger:
 
 
 def _told(request: Due, outcome: Applied) -> Mapping[str, Any]:
-    """What the event says: what the request said, and of an override also what it did not ask."""
+    """The event's metadata: the request's, and for an override also the guards that were passed over."""
     said: Mapping[str, Any] = request["metadata"]
     if outcome.passed_over is None:
         return said
     return {**said, "override": {**said["override"], "passed_over": list(outcome.passed_over)}}
 
 
-def _approval(standing: Standing, request: Due, point: ApprovalPoint) -> births.Birth:
-    author = standing.context.get("author", request["triggered_by"])
-    return births.Birth(
-        definition=standing.approvals,
-        entity_id=f"{standing.entity_id[:60]}:{request['trigger'][:24]}:{request['seq']}",
-        project_id=standing.project_id,
+def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> creation.Birth:
+    author = locked.context.get("author", request["triggered_by"])
+    return creation.Birth(
+        definition=locked.approvals,
+        entity_id=f"{likeness(locked.entity_id[:60])}:{request['trigger'][:24]}:{request['seq']}",
+        project_id=locked.project_id,
         created_by=request["triggered_by"],
         context={
-            "subject": f"{standing.type}/{standing.entity_id}",
-            "subject_id": str(standing.id),
+            "subject": f"{locked.type}/{locked.entity_id}",
+            "subject_id": str(locked.id),
             "trigger": request["trigger"],
             "request_id": request["request_id"],
             "requested_by": request["triggered_by"],

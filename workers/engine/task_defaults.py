@@ -1,19 +1,19 @@
-"""The terms that a task's creator left out, filled in at its birth, so that its own context says them."""
+"""Fills in a new task's missing retry limit and timeout, so that its own context holds them."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from workers.settings import Settings
-from workflows.definition import Definition
+from interlock.workers.settings import Settings
+from interlock.workflows.definition import Definition
 
 
 def with_terms(settings: Settings, definition: Definition, context: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A task's context with its retries and its timeout, in seconds; any other as it is (SSOT 6.3, ruling 7).
+    """A task's context with its retry limit and its timeout in seconds; the context of other types unchanged (TASK-8).
 
     Args:
-        settings: of whoever creates it. Changing them later changes no task that is there.
-        definition: what is to be born. Tasks of the older lineage (0.x) have terms of their own.
-        context: as the plan or the creator gave it.
+        settings: the creating process's. Changing them later does not change existing tasks.
+        definition: of the instance to be created. Tasks of the legacy lineage (0.x) have their own defaults.
+        context: from the plan or the creator.
     """
     if definition.type != "task" or definition.version.startswith("0."):
         return context

@@ -1,7 +1,6 @@
-"""What a caller asks for, checked and turned into rows: triggers to fire and instances to create."""
+"""Checks the triggers that a caller fires, and the data that comes with them, and turns them into rows."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,16 +10,15 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from workflows.errors import BadInput
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import limits, names
+from interlock.workflows.input.arguments import FreeObject, FreeText, record
 
-RESERVED = ("operator", "override")  # in metadata: what overrides say, and nobody else
-NAME_LIMIT = 100
-REQUEST_ID_LIMIT = 200
+RESERVED = ("operator", "override")  # metadata keys that only overrides may set
 LONGEST = timedelta(days=36_525)
-UNKEPT = re.compile("[\x00\ud800-\udfff]")  # what PostgreSQL's text cannot hold
-ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Firing:
     """A trigger to fire.
@@ -29,75 +27,60 @@ class Firing:
         ref: the instance: its UUID, `TYPE/ENTITY_ID`, or an entity id that only one instance has.
         trigger: one of its definition's triggers.
         by: who fires it: an agent, a user or `system`.
-        request_id: makes firing it again harmless; a new UUIDv7 unless given.
+        request_id: the idempotency key: firing the same request again has no effect. Default: a new UUIDv7.
         data: kept in the event's metadata.
-        after: not before this instant, or not before so long from acceptance.
+        after: do not apply before this instant, or before this much time has passed since acceptance.
     """
 
     ref: str | UUID
     trigger: str
-    by: str
-    request_id: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)
+    by: FreeText
+    request_id: FreeText = ""
+    data: FreeObject = field(default_factory=dict)
     after: datetime | timedelta | None = None
 
 
 def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any]:
-    """The `trigger_requests` row of a firing, with the fingerprint that tells its repetition from another request.
+    """The `trigger_requests` row of a firing. Its fingerprint tells a repetition from a different request.
 
     Raises:
-        BadInput: a name is empty or too long, or the data is not a JSON object of acceptable size.
+        BadInput: a name or the reason is not valid, or the data is not a JSON object of acceptable size.
     """
     request_id = firing.request_id or str(uuid7())
-    if reserved := [key for key in RESERVED if key in firing.data]:
-        raise BadInput(f"data.{reserved[0]} is what overrides say (`interlock override --help`); use another name")
+    metadata = checked("data", firing.data, limit_bytes)
+    if reserved := [key for key in RESERVED if key in metadata]:
+        raise BadInput(f"data.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name")
+    if isinstance(said := metadata.get("reason"), str) and said:
+        names.words("data.reason", said)
     body = {
         "workflow_id": str(workflow_id),
-        "trigger": named("trigger", firing.trigger),
-        "triggered_by": named("by", firing.by),
-        "metadata": checked("data", firing.data, limit_bytes),
+        "trigger": names.name("trigger", firing.trigger),
+        "triggered_by": names.name("by", firing.by),
+        "metadata": metadata,
         **_time(firing.after),
     }
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    try:
+        canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    except TypeError as error:  # keys of different types cannot be sorted
+        raise BadInput(f"data has keys that are not text: {error}") from error
     return body | {
-        "request_id": named("request_id", request_id, REQUEST_ID_LIMIT),
+        "request_id": names.name("request_id", request_id, names.REQUEST_ID_LIMIT),
         "fingerprint": sha256(canonical.encode()).hexdigest(),
         "origin": "agent",
     }
 
 
-def named(what: str, value: str, limit: int = NAME_LIMIT) -> str:
-    """`value`, if it can be a name.
-
-    Raises:
-        BadInput: it is empty, longer than `limit` characters, or holds a NUL.
-    """
-    if not value or len(value) > limit or UNKEPT.search(value):
-        raise BadInput(f"{what} must be 1 to {limit} characters without NUL; got {value[:40]!r} ({len(value)} long)")
-    return value
-
-
 def checked(what: str, value: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
-    """`value` as a plain dict that PostgreSQL can keep as jsonb.
+    """`value` as a plain dict that PostgreSQL can store as jsonb.
 
     Raises:
-        BadInput: it is no JSON object, holds what JSON cannot say (NaN, NUL, a lone surrogate), or is too large.
+        BadInput: it is not a JSON object, or exceeds `workflows.input.limits`.
     """
     if not isinstance(value, Mapping):
         raise BadInput(f"{what} must be a JSON object, not {type(value).__name__}")
     if not value:
         return {}
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        size = len(text.encode())
-    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
-        raise BadInput(f"{what} cannot be written as JSON: {error}") from error
-    if size > limit_bytes:
-        raise BadInput(
-            f"{what} is {size:,} bytes as JSON; the limit is {limit_bytes:,} (INTERLOCK_CONTEXT_LIMIT_BYTES)"
-        )
-    if ESCAPED_NUL.search(text):
-        raise BadInput(f"{what} holds a NUL character, which PostgreSQL cannot keep")
+    limits.checked(what, value, limit_bytes)
     return dict(value)
 
 
@@ -113,4 +96,4 @@ def _time(after: datetime | timedelta | None) -> dict[str, Any]:
     try:
         return {"not_before": after.astimezone(UTC).isoformat()}
     except OverflowError as error:
-        raise BadInput(f"{after.isoformat()} is past the end of time: {error}") from error
+        raise BadInput(f"{after.isoformat()} is beyond the largest date: {error}") from error

@@ -1,5 +1,5 @@
-"""Running commands: `command` says what, `run` does it, `finished` tells how it ended.
+"""Runs commands: `command` describes one, `run` runs it, `result` describes how it ended.
 
-A command runs below a process of its own, the warden (`warden`, `launch`, `tree`), which ends the command's whole tree
-when its time is up, when it is cancelled, and when the process that asked for it dies.
+A command runs below a process of its own, the shim (`shim`, `launch`). The shim ends the command's whole process tree
+when the time limit is reached, when it is cancelled, and when the process that started it dies.
 """

@@ -1,49 +1,78 @@
-"""A command as it is asked for: what to run, where, with which environment, and how much it may use."""
+"""A command to run: the program, its directory, its environment and its limits."""
 
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pwd import getpwuid
+from uuid import uuid4
 
-from workers.execution.order import Order
-from workflows.errors import BadInput
+from interlock.workers.execution.shim_protocol import Order
+from interlock.workers.sandbox.sandbox import HOME, Sandbox, confinement
+from interlock.workers.system.users import Account
+from interlock.workflows.errors import BadInput
 
-# What a command gets of our own environment; everything else must be named in `env`.
+# The variables that a command inherits from us; all others must be named in `env`.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+OURS = ("HOME", "TMPDIR")  # those whose directories another user, or a sandbox, cannot use
+NOWHERE = {"HOME": "/nonexistent"}  # as system users have it
+PRIVATE = {"HOME": HOME, "TMPDIR": "/tmp"}  # noqa: S108 - a sandbox's own
+MARK = "INTERLOCK_COMMAND"  # in the environment of all processes of a command: its owner, and its id
+LIMITS = ("memory_bytes", "cpu_seconds", "open_files", "file_bytes", "processes", "tree_bytes", "disk_bytes")
 
 
 @dataclass(frozen=True)
 class Command:
-    """One program with its arguments, or one shell line. Raises `BadInput` where it contradicts itself.
+    """One program with its arguments, or one shell line. Raises `BadInput` if it contradicts itself.
 
     Attributes:
         argv: the program and its arguments; with `shell`, one element: a line for `/bin/sh -c`.
-        cwd: where it runs; a program named with a slash is found from here. Missing: it is refused (exit code 126).
-        env: its whole environment, together with what it inherits (`INHERITED`); these win.
-        timeout_seconds: from its start to SIGTERM; None: it may run for ever.
+        cwd: where it runs; a relative program path with a slash starts here. If missing: refused (exit code 126).
+        env: variables beside those it inherits (`INHERITED`), over which these win, and `MARK`.
+        timeout_seconds: from its start to SIGTERM; None: no time limit.
         grace_seconds: from SIGTERM to SIGKILL.
-        output_limit_bytes: how much of each, stdout and stderr, is kept: half from the beginning, half from the end.
+        output_limit_bytes: how much is kept of stdout and of stderr: half from the beginning, half from the end.
         memory_bytes: what each of its processes may allocate (RLIMIT_DATA on Linux, which does not count address space
             merely reserved, as Go, Java and Node.js do; RLIMIT_AS elsewhere). Not a limit on all of them together.
-        cpu_seconds: what each of its processes may compute (RLIMIT_CPU: SIGXCPU, a second later SIGKILL).
+        cpu_seconds: CPU time of each of its processes (RLIMIT_CPU: SIGXCPU, a second later SIGKILL).
         open_files: file descriptors each of its processes may have (RLIMIT_NOFILE).
-        nice: added to the niceness we run at.
+        nice: added to our own niceness.
+        file_bytes: the longest file that it may write (RLIMIT_FSIZE: SIGXFSZ).
+        processes: how many processes and threads it may have at once (RLIMIT_NPROC: more cannot be started). Without a
+            sandbox, how many more than its user has when it begins.
+        tree_bytes: memory that all its processes may use together; it is ended beyond. Checked four times a second, on
+            Linux only, as is the next one.
+        disk_bytes: what it may write below `writes`; it is ended beyond.
+        writes: the directories that it may change; if empty: `cwd`.
+        account: the user that it runs as; None: ours. Needs root's rights.
+        sandbox: what it sees; None: everything that its user may see.
+        mark: its owner: with an id of its own, the value of `MARK`.
+        secrets: values that are masked in its output.
 
-    A limit above the one that we are under ourselves becomes that one. Core dumps are off; stdin is empty.
+    A limit above our own is lowered to ours. Core dumps are off; stdin is empty.
     """
 
     argv: tuple[str, ...]
     cwd: Path
     shell: bool = False
-    env: Mapping[str, str] = field(default_factory=dict)
-    timeout_seconds: float | None = 1800.0  # SSOT 6: tasks.timeout_sec
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout_seconds: float | None = 1800.0  # TASK-8
     grace_seconds: float = 5.0
     output_limit_bytes: int = 1 << 20
     memory_bytes: int | None = None
     cpu_seconds: float | None = None
     open_files: int | None = None
     nice: int = 0
+    file_bytes: int | None = None
+    processes: int | None = None
+    tree_bytes: int | None = None
+    disk_bytes: int | None = None
+    writes: tuple[Path, ...] = ()
+    account: Account | None = None
+    sandbox: Sandbox | None = None
+    mark: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         words = isinstance(self.argv, tuple) and all(isinstance(word, str) for word in self.argv)
@@ -51,7 +80,7 @@ class Command:
             raise BadInput(f"argv: expected a tuple of strings that begins with the program, got {self.argv!r}")
         if self.shell and len(self.argv) != 1:
             raise BadInput(f"argv: with shell=True expected one line, got {len(self.argv)} words")
-        for name in ("timeout_seconds", "memory_bytes", "cpu_seconds", "open_files"):
+        for name in ("timeout_seconds", *LIMITS):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise BadInput(f"{name}: expected a positive number or None, got {value}")
         for name in ("grace_seconds", "output_limit_bytes", "nice"):
@@ -62,11 +91,14 @@ class Command:
 def environment(command: Command) -> dict[str, str]:
     """Every variable the command will see."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return {**inherited, **command.env}
+    if command.sandbox or command.account:
+        inherited = {name: value for name, value in inherited.items() if name not in OURS}
+        inherited |= PRIVATE if command.sandbox else NOWHERE
+    return {**inherited, **command.env, MARK: f"{command.mark}/{uuid4().hex}"}
 
 
 def order(command: Command) -> Order:
-    """The command as its warden needs it. Raises `BadInput` where a word or variable cannot be encoded."""
+    """The command in the form that its shim needs. Raises `BadInput` if a word or variable cannot be encoded."""
     argv = ("/bin/sh", "-c", *command.argv) if command.shell else command.argv
     return Order(
         argv=[_encoded(word) for word in argv],
@@ -79,7 +111,25 @@ def order(command: Command) -> Order:
         cpu_seconds=None if command.cpu_seconds is None else math.ceil(command.cpu_seconds),
         open_files=command.open_files,
         nice=command.nice,
+        file_bytes=command.file_bytes,
+        processes=command.processes,
+        tree_bytes=command.tree_bytes,
+        disk_bytes=command.disk_bytes,
+        writes=[_encoded(str(each.absolute())) for each in command.writes or (command.cwd,)],
+        mark=_encoded(MARK),
+        account=(command.account.uid, command.account.gid) if command.account else None,
+        sandbox=confinement(command.sandbox, command.cwd.resolve(), _user(command)) if command.sandbox else None,
     )
+
+
+def _user(command: Command) -> tuple[str, int, int]:
+    if command.account:
+        return command.account.name, command.account.uid, command.account.gid
+    try:
+        name = getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in containers that run under a bare uid
+        name = "user"
+    return name, os.getuid(), os.getgid()
 
 
 def _encoded(word: str) -> bytes:

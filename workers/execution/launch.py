@@ -1,4 +1,4 @@
-"""The step from the warden to the command: fork, put on its limits, exec."""
+"""The step from the shim to the command: fork, set limits, change the user, exec the command or its sandbox."""
 
 import errno
 import math
@@ -8,54 +8,84 @@ import signal
 import warnings  # noqa: F401 - execvpe imports it, and under its limits the command may open no file
 from io import BytesIO
 
-from workers.execution import tree
-from workers.execution.order import Order, packed, unpacked
+from interlock.workers.execution import confine
+from interlock.workers.execution.shim_protocol import Order, packed, unpacked
+from interlock.workers.system import process_tree
 
-CANNOT_RUN, NOT_FOUND = 126, 127  # as POSIX shells say it (sh, 2.8.2)
-_ADDRESS_SPACE = resource.RLIMIT_DATA if tree.LINUX else resource.RLIMIT_AS  # macOS takes it and ignores it
+CANNOT_RUN, NOT_FOUND = 126, 127  # as POSIX shells define them (sh, 2.8.2)
+UNWELCOME = b"1000"  # proc(5), oom_score_adj: when memory runs out, a command is killed before any server
+_ADDRESS_SPACE = resource.RLIMIT_DATA if process_tree.LINUX else resource.RLIMIT_AS  # macOS accepts it and ignores it
 
 
-def launch(order: Order) -> tuple[int, tuple[int, str] | None]:
+def launch(order: Order) -> tuple[int, tuple[int, str] | None, int | None]:
     """Start the command as our child.
 
     Returns:
-        Its pid, and if it could not run the exit code (126, 127) and why; the pid then only has to be reaped.
+        Its pid. If it could not run, also the exit code (126, 127) and why; then only reap the pid. In a sandbox,
+        also the descriptor for `begun`: only after its end is it known whether the command was started there.
     """
-    told, tell = os.pipe()  # closed by the exec itself: end of file without a word means that the command runs
-    warden = os.getpid()
+    told, tell = os.pipe()  # the exec closes it: end of file without data means that the command runs
+    status, status_end = os.pipe()
+    release_end, release = os.pipe()
+    shim = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(order, warden, tell)
-    os.close(tell)
+        _become(order, shim, tell, status_end, release_end)
+    for end in (tell, status_end, release_end):
+        os.close(end)
     with open(told, "rb") as answer:
         said = answer.read()
-    return pid, unpacked(BytesIO(said)) if said else None
+    if order.sandbox and not said:
+        _let_in(order, status, release)
+    os.close(release)
+    return pid, unpacked(BytesIO(said)) if said else None, status if order.sandbox else None
 
 
-def _become(order: Order, warden: int, tell: int) -> None:
-    """Be the command; never returns, not even for want of memory: there must not be two wardens."""
+def begun(status: int) -> bool:
+    """Whether a sandboxed command that has ended was ever started: only then does bubblewrap report its exit code."""
+    os.set_blocking(status, False)
     try:
-        os.write(tell, packed(_attempt(order, warden)))
+        return b'"exit-code"' in os.read(status, 4096)
+    except BlockingIOError:
+        return False
+
+
+def _let_in(order: Order, status: int, release: int) -> None:
+    """Set the limit on processes, and let the command begin.
+
+    The kernel counts a user's processes per user namespace only if the limit is set inside that namespace.
+    """
+    said = os.read(status, 4096).partition(b'"child-pid": ')[2]  # empty: bubblewrap has failed
+    if said and order.processes is not None:
+        pid = int(said[: len(said) - len(said.lstrip(b"0123456789"))])
+        highest = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        limit = order.processes if highest == resource.RLIM_INFINITY else min(order.processes, highest)
+        confine.as_account(order.account, lambda: resource.prlimit(pid, resource.RLIMIT_NPROC, (limit, limit)))
+    if said:
+        os.write(release, b"1")
+
+
+def _become(order: Order, shim: int, tell: int, status: int, release: int) -> None:
+    """Become the command. Never returns, not even when memory runs out: there must not be two shims."""
+    try:
+        os.write(tell, packed(_attempt(order, shim, status, release)))
     finally:
         os._exit(CANNOT_RUN)
 
 
-def _attempt(order: Order, warden: int) -> tuple[int, str]:
+def _attempt(order: Order, shim: int, status: int, release: int) -> tuple[int, str]:
     try:
-        _detach(warden)
+        _detach()
         _limit(order)
-        return _execute(order)
-    except Exception as fault:  # a NUL in a word, a niceness we may not have
+        return _execute(order, shim, status, release)
+    except Exception as fault:  # such as a NUL in a word, or a niceness we may not have
         return CANNOT_RUN, f"{type(fault).__name__}: {fault}"
 
 
-def _detach(warden: int) -> None:
+def _detach() -> None:
     os.setsid()
-    tree.die_with_parent()
-    if os.getppid() != warden:  # it died before we asked to die with it
-        os._exit(CANNOT_RUN)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_DFL)  # Celery ignores some and Python others: that would pass through exec
+        signal.signal(number, signal.SIG_DFL)  # Celery ignores some and Python others, and exec would pass that on
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
@@ -65,10 +95,20 @@ def _limit(order: Order) -> None:
     _bound(resource.RLIMIT_NOFILE, order.open_files)
     _bound(resource.RLIMIT_CPU, order.cpu_seconds, margin=1)
     _bound(_ADDRESS_SPACE, order.memory_bytes)
+    _bound(resource.RLIMIT_FSIZE, order.file_bytes)
+    if order.sandbox is None and order.processes is not None:
+        owner = order.account[0] if order.account else os.getuid()
+        _bound(resource.RLIMIT_NPROC, order.processes + process_tree.threads_of(owner))
+    process_tree.set_dumpable(True)  # or the next file would belong to root
+    try:
+        with open("/proc/self/oom_score_adj", "wb") as score:
+            score.write(UNWELCOME)
+    except OSError:  # not Linux, or a read-only /proc
+        pass
 
 
 def _bound(which: int, value: int | None, margin: int = 0) -> None:
-    """Lower a limit; `margin` is from the soft one, which warns, to the hard one."""
+    """Lower a limit. `margin`: from the soft limit, which warns, to the hard one."""
     if value is None:
         return
     highest = resource.getrlimit(which)[1]
@@ -76,8 +116,15 @@ def _bound(which: int, value: int | None, margin: int = 0) -> None:
     resource.setrlimit(which, (int(min(value, ceiling)), int(min(value + margin, ceiling))))
 
 
-def _execute(order: Order) -> tuple[int, str]:
-    """Become the program; comes back only when refused, with the exit code and why."""
+def _execute(order: Order, shim: int, status: int, release: int) -> tuple[int, str]:
+    """Become the program, or its sandbox. Returns only if refused, with the exit code and the reason."""
+    if order.sandbox:
+        program, words = confine.sandboxed(order, status, release)
+        os.chdir("/")
+        _be(order, shim)
+        # Its variables are passed as arguments: bubblewrap, outside the sandbox, must not load what LD_PRELOAD names.
+        os.execve(program, words, {order.mark: order.env[order.mark]})  # noqa: S606 - no shell
+    _be(order, shim)
     try:
         os.chdir(order.cwd)
     except OSError as refused:
@@ -87,10 +134,19 @@ def _execute(order: Order) -> tuple[int, str]:
     except OSError as refused:
         missing = refused.errno in {errno.ENOENT, errno.ENOTDIR}
         code = NOT_FOUND if missing else CANNOT_RUN
-        return code, f"{_shown(order.argv[0])}: {refused.strerror}{_hint(order, missing)}"
+        return code, f"{_shown(order.argv[0])}: {refused.strerror}{_wakeup(order, missing)}"
 
 
-def _hint(order: Order, missing: bool) -> str:
+def _be(order: Order, shim: int) -> None:
+    """Become the command's user, then ask to die with the shim: a change of user would cancel that request."""
+    if order.account:
+        confine.drop(order.account)
+    process_tree.die_with_parent()
+    if os.getppid() != shim:  # the shim died before the request
+        os._exit(CANNOT_RUN)
+
+
+def _wakeup(order: Order, missing: bool) -> str:
     if missing and b"/" in order.argv[0] and os.path.exists(order.argv[0]):
         return " (the program that its first line names)"
     return ""

@@ -1,4 +1,4 @@
-"""A command while it runs, seen from the process that asked: its warden, its output, its end."""
+"""A running command, seen from the process that started it: its shim, its output, its end."""
 
 import os
 import selectors
@@ -12,42 +12,48 @@ from io import BytesIO
 from pathlib import Path
 from signal import SIGKILL
 
-from workers.execution.capture import Capture
-from workers.execution.command import Command, order
-from workers.execution.ears import CANCEL
-from workers.execution.finished import Finished, finished
-from workers.execution.order import packed, unpacked
-from workflows.errors import InterlockError
+from interlock.workers.execution.command import MARK, Command, order
+from interlock.workers.execution.output import Capture
+from interlock.workers.execution.result import Finished, finished
+from interlock.workers.execution.shim_events import CANCEL
+from interlock.workers.execution.shim_protocol import packed, unpacked
+from interlock.workers.system.process_privacy import SUPERVISED, marked
+from interlock.workflows.errors import InterlockError
 
 _CHUNK_BYTES = 1 << 16
-_DRAIN_CHUNKS = 16  # the most that a pipe holds, unless root made it larger
-_ROOT = Path(__file__).parents[2]
+_DRAIN_CHUNKS = 16  # the most that a pipe holds, unless root enlarged it
+SHIMS = ("LD_LIBRARY_PATH", SUPERVISED)  # of our environment; the rest holds secrets, and the shim needs none
+_ROOT = Path(__file__).parents[3]
 _BARE = ("-I", "-S", "-X", "utf8")  # no site-packages, nothing of the user's: starts in half the time
-# Ours comes last on the path, so that it hides nothing of the standard library.
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from workers.execution.warden import main; main(int(sys.argv[2]))"
+# Our directory is last on the path, so that it hides nothing of the standard library.
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]); from interlock.workers.execution.shim import main; main(sys.argv[2:])"
+)
 
 
-class WardenLost(InterlockError):
-    """The process that watched a command died (out of memory? killed?), so how the command ended is not known.
+class ShimLost(InterlockError):
+    """A command's shim died (out of memory? killed?), so how the command ended is not known.
 
-    The command and its process group were killed. Try again; if it repeats, look for the kernel's OOM messages.
+    The command was killed, with all processes that have its mark. Try again; if it repeats, look for the kernel's OOM
+    messages.
     """
 
 
 class Running:
-    """One command with its warden and what both have said so far."""
+    """One command with its shim, and the output of both so far."""
 
-    def __init__(self, control: socket.socket, outputs: dict[int, Capture]) -> None:
+    def __init__(self, control: socket.socket, outputs: dict[int, Capture], mark: str) -> None:
         self.ended = False
         self._control = control
         self._outputs = outputs
+        self._mark = mark
         self._said = bytearray()
         self._selector = selectors.DefaultSelector()
         for stream in (control.fileno(), *outputs):
             self._selector.register(stream, selectors.EVENT_READ)
 
     def tend(self, seconds: float) -> None:
-        """Take in what is said, for `seconds` or until the command has ended."""
+        """Read output for `seconds`, or until the command has ended."""
         until = time.monotonic() + seconds
         while not self.ended and (left := until - time.monotonic()) > 0:
             for ready, _ in self._selector.select(left):
@@ -59,36 +65,41 @@ class Running:
             self._outputs[stream].take(said)
         else:
             self._said += said
-            self.ended = not said  # the warden's end, and it is the last to go
+            self.ended = not said  # the shim has ended, and it ends last
         if not said:
             self._selector.unregister(stream)
 
     def cancel(self) -> None:
-        """Have the tree ended: SIGTERM, the grace, SIGKILL."""
+        """End the process tree: SIGTERM, then SIGKILL after the grace period."""
         with suppress(ConnectionError):  # it is ending already
             self._control.send(CANCEL)
 
     def finished(self) -> Finished:
-        """How it ended. Raises `WardenLost`."""
+        """How it ended. Raises `ShimLost`."""
         reports = BytesIO(self._said)
         started = unpacked(reports) if self._said else {}
         try:
             report = unpacked(reports)
         except EOFError:
-            raise WardenLost(f"the warden of the command died before it did{self._bury(started.get('pid'))}") from None
+            raise ShimLost(
+                f"the process that watches the command died before the command ended{self._bury(started.get('pid'))}"
+            ) from None
         self._drain()
         return finished(started["refusal"], report, *self._outputs.values())
 
     def _bury(self, leader: int | None) -> str:
-        """Kill what a dead warden left; what it had to say, if anything."""
+        """Kill the processes that a dead shim left. Returns its output, if there is any."""
         if leader is not None:
             with suppress(ProcessLookupError):
                 os.killpg(leader, SIGKILL)
+        from interlock.workers.execution.orphans import end_marked  # noqa: PLC0415 - the client alone has no psutil
+
+        end_marked(MARK, self._mark)
         self._drain()
         return "".join(f": {said}" for capture in self._outputs.values() if (said := capture.text().strip()))
 
     def _drain(self) -> None:
-        """Take what lies in the pipes. Nobody writes any more, unless it could not be killed."""
+        """Read what is left in the pipes. Nobody writes any more, except a process that could not be killed."""
         for stream in self._outputs.keys() & self._selector.get_map().keys():
             os.set_blocking(stream, False)
             with suppress(BlockingIOError, KeyError):  # empty; at its end
@@ -96,7 +107,7 @@ class Running:
                     self._take(stream)
 
     def close(self) -> None:
-        """Let go of the warden; it kills what still runs."""
+        """Close the connection to the shim, which then kills all that still runs."""
         self._selector.close()
         self._control.close()
 
@@ -104,44 +115,50 @@ class Running:
 def _read(stream: int) -> bytes:
     try:
         return os.read(stream, _CHUNK_BYTES)
-    except ConnectionResetError:  # the warden ended before it read all our cancels; what it said we have
+    except ConnectionResetError:  # the shim ended before it read all our cancels; we have its reports
         return b""
 
 
 @contextmanager
-def running(command: Command) -> Iterator[Running]:
-    """Start a command; leaving the context ends it, and comes back when its tree is gone.
+def running(command: Command, keep: tuple[int, ...] = ()) -> Iterator[Running]:
+    """Start a command. Leaving the context ends it, and returns when its process tree is gone.
+
+    The shim keeps the descriptors `keep`, which hold locks, open until then.
 
     Raises:
-        BadInput: a word or variable of it cannot be encoded.
+        BadInput: a word or variable of the command cannot be encoded.
         OSError: this machine has no process or file descriptor left.
     """
-    told = packed(vars(order(command)))
+    asked = order(command)
+    told, mark = packed(vars(asked)), os.fsdecode(asked.env[MARK.encode()])
     with ExitStack() as closing:
         ours, theirs = socket.socketpair()
         closing.enter_context(ours)
         with theirs:
-            warden = closing.enter_context(_spawn(theirs.fileno()))
+            shim = closing.enter_context(_spawn(theirs.fileno(), keep))
         limit = command.output_limit_bytes
-        begun = Running(ours, {end.fileno(): Capture(limit) for end in (warden.stdout, warden.stderr) if end})
-        closing.callback(begun.close)  # entered last: the warden must hear of it before it is waited for
-        _instruct(warden, told)
+        captures = {end.fileno(): Capture(limit, command.secrets) for end in (shim.stdout, shim.stderr) if end}
+        begun = Running(ours, captures, mark)
+        closing.callback(begun.close)  # entered last, so that the shim is told to end before we wait for it
+        _instruct(shim, told)
         yield begun
 
 
-def _spawn(control: int) -> "subprocess.Popen[bytes]":
-    """Start a warden. Its stdout and stderr are the command's; its session of its own spares it our Ctrl-C."""
+def _spawn(control: int, keep: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+    """Start a shim. Its stdout and stderr are the command's; in a session of its own it does not get our Ctrl-C."""
+    mark = marked(os.environ[SUPERVISED]) if SUPERVISED in os.environ else ()
     return subprocess.Popen(
-        [sys.executable, *_BARE, "-c", _PROGRAM, str(_ROOT), str(control)],
+        [sys.executable, *_BARE, *mark, "-c", _PROGRAM, str(_ROOT), *map(str, (control, *keep))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        pass_fds=(control,),
+        env={name: os.environ[name] for name in SHIMS if name in os.environ},
+        pass_fds=(control, *keep),
         start_new_session=True,
     )
 
 
-def _instruct(warden: "subprocess.Popen[bytes]", told: bytes) -> None:
-    assert warden.stdin
-    with suppress(BrokenPipeError), warden.stdin:  # one that is dead already is found out by its silence
-        warden.stdin.write(told)
+def _instruct(shim: "subprocess.Popen[bytes]", told: bytes) -> None:
+    assert shim.stdin
+    with suppress(BrokenPipeError), shim.stdin:  # if the shim is dead already, its missing report shows that
+        shim.stdin.write(told)

@@ -1,11 +1,11 @@
-"""Run one command to its end."""
+"""Runs one command to its end."""
 
 import time
 from collections.abc import Callable
 
-from workers.execution.command import Command
-from workers.execution.finished import Finished
-from workers.execution.running import running
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.process import running
+from interlock.workers.execution.result import Finished
 
 
 def run(
@@ -14,25 +14,27 @@ def run(
     on_tick: Callable[[], object] | None = None,
     cancelled: Callable[[], bool] | None = None,
     tick_seconds: float = 1.0,
+    keep: tuple[int, ...] = (),
 ) -> Finished:
     """Run `command` and wait for the end of everything it started.
 
-    Whatever becomes of it is a value: not found, refused, failed, timed out, killed. If this call is left by an
-    exception (out of `on_tick`, or Celery's time limit) or its process dies, the tree is killed at once.
+    Every way the command can end is a value: not found, refused, failed, timed out, killed. If an exception leaves this
+    call (from `on_tick`, or Celery's time limit), or its process dies, the process tree is killed at once.
 
     Args:
         command: what to run.
-        on_tick: called in this thread about every `tick_seconds`: heartbeats, renewing a lease. While it takes its
-            time, output waits; the command's own time limit does not depend on it.
-        cancelled: asked as often; once it says yes, the tree gets SIGTERM, and SIGKILL after the grace.
+        on_tick: called in this thread about every `tick_seconds`, for heartbeats or renewing a lease. Output waits
+            while it runs; the command's own time limit does not depend on it.
+        cancelled: called as often; once it returns True, the tree gets SIGTERM, and SIGKILL after the grace period.
         tick_seconds: the time between ticks.
+        keep: descriptors, of locks, that the shim holds open until the tree is gone, even if this process dies.
 
     Raises:
         BadInput: a word or variable of the command cannot be encoded.
-        WardenLost: the process watching the command was killed; the command is killed, its outcome unknown.
+        ShimLost: the shim was killed; the command is killed, its outcome unknown.
         OSError: this machine has no process or file descriptor left.
     """
-    with running(command) as begun:
+    with running(command, keep) as begun:
         next_tick = time.monotonic() + tick_seconds
         while not begun.ended:
             begun.tend(next_tick - time.monotonic())

@@ -1,8 +1,8 @@
-"""The warden: a process that runs one command and outlives all of the command's tree.
+"""The shim: a process that runs one command and outlives all of the command's process tree.
 
-A program, started for each command. The asking process could not do it: it may have threads (no safe fork), children
-of its own (it must not adopt and reap others), and may be killed. When that happens the tree is killed at once, without
-SIGTERM: what it did may be running elsewhere soon.
+It is a program of its own, started for each command. The process that asks for a command cannot do this itself: it may
+have threads (so it cannot fork safely), it has other children (which it must not adopt and reap), and it may be killed.
+If it is killed, the tree is killed at once, without SIGTERM, because the same work may soon run elsewhere.
 """
 
 import os
@@ -12,20 +12,21 @@ import sys
 import time
 from io import BytesIO
 
-from workers.execution import tree
-from workers.execution.ears import Ears, Heard
-from workers.execution.launch import launch
-from workers.execution.order import Order, packed, unpacked
+from interlock.workers.execution.launch import begun, launch
+from interlock.workers.execution.shim_events import Ears, Heard
+from interlock.workers.execution.shim_protocol import Order, packed, unpacked
+from interlock.workers.execution.usage import LOOK_SECONDS, Watch
+from interlock.workers.system import process_tree
 
-LINGER_SECONDS = 0.5  # for what the command did not wait for, as `tee` behind a shell
-KILL_AGAIN_SECONDS = 0.02  # for what was born while we killed
+LINGER_SECONDS = 0.5  # for processes that the command did not wait for, such as `tee` behind a shell
+KILL_AGAIN_SECONDS = 0.02  # for processes born while others were killed
 UNKILLABLE_SECONDS = 10.0
 NEVER = float("inf")
 RUNNING, LINGERING, TERMINATING, KILLING = range(4)
 
 
-class Warden:
-    """One command under watch, from its start to the end of its tree. Deadlines are monotonic seconds."""
+class Shim:
+    """Watches one command from its start to the end of its process tree. Deadlines are monotonic seconds."""
 
     def __init__(self, order: Order, ears: Ears) -> None:
         self._order = order
@@ -35,25 +36,29 @@ class Warden:
         self._status: int | None = None
         self._timed_out = self._cancelled = False
         self._left_behind = self._survivors = 0
+        self._excess: str | None = None
 
     def start(self) -> dict[str, object]:
-        """Start the command. Returns the first report: its pid, and why it was refused if it was."""
+        """Start the command. Returns the first report: its pid, and the reason if it was refused."""
         self._started_at, self._began = time.time(), time.monotonic()
         self._due_in(self._order.timeout_seconds)
-        self._pid, refusal = launch(self._order)
+        self._watch = Watch(self._order)
+        self._look_at = self._began + LOOK_SECONDS
+        self._pid, refusal, self._told = launch(self._order)
         return {"pid": self._pid, "refusal": refusal}
 
     def watch(self) -> dict[str, object]:
-        """Wait for the end of the tree, and bring it about when time is up. Returns the last report."""
+        """Wait for the end of the tree, and end it when its time limit is reached. Returns the last report."""
         while self._lives() and not self._survivors:
             if self._stage == RUNNING and self._status is not None:
                 self._stage = LINGERING
                 self._due_in(LINGER_SECONDS)
-            self._heed(self._ears.hear(self._seconds_left()))
+            self._heed(self._ears.hear(min(self._seconds_left(), self._seconds_to_look())))
+            self._look()
         return self._report()
 
     def _lives(self) -> bool:
-        """Reap what ended; whether anything is left of the tree."""
+        """Reap ended processes; whether any process of the tree is left."""
         try:
             while reaped := os.waitpid(-1, os.WNOHANG):
                 if reaped[0] == 0:
@@ -62,7 +67,7 @@ class Warden:
                     self._status = reaped[1]
         except ChildProcessError:
             pass
-        return tree.outlives(self._pid)
+        return process_tree.outlives(self._pid)
 
     def _heed(self, heard: Heard) -> None:
         if heard is Heard.ALONE:
@@ -85,15 +90,28 @@ class Warden:
     def _terminate(self) -> int:
         self._stage = TERMINATING
         self._due_in(self._order.grace_seconds)
-        return tree.signal_all(self._pid, signal.SIGTERM, signal.SIGCONT)  # what is stopped hears nothing else
+        asked = (signal.SIGTERM, signal.SIGCONT)  # a stopped process handles no other signal before SIGCONT
+        return process_tree.signal_all(self._pid, *asked, spare_leader=self._told is not None)
 
     def _kill(self) -> None:
         now = time.monotonic()
         if self._stage != KILLING:
             self._stage, self._give_up_at = KILLING, now + UNKILLABLE_SECONDS
         self._due_in(KILL_AGAIN_SECONDS)
-        left = tree.signal_all(self._pid, signal.SIGKILL)
+        left = process_tree.signal_all(self._pid, signal.SIGKILL)
         self._survivors = left if now > self._give_up_at else 0
+
+    def _look(self) -> None:
+        """Kill a command that exceeds its limits, at once: it would use more during a grace period."""
+        if self._stage == KILLING or self._seconds_to_look() > 0:
+            return
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        if excess := self._watch.excess():
+            self._excess = excess
+            self._kill()
+
+    def _seconds_to_look(self) -> float:
+        return NEVER if self._stage == KILLING else max(0.0, self._look_at - time.monotonic())
 
     def _due_in(self, seconds: float | None) -> None:
         self._deadline = NEVER if seconds is None else time.monotonic() + seconds
@@ -105,6 +123,9 @@ class Warden:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {
             "status": self._status,
+            "begun": self._begun(),
+            "in_sandbox": self._told is not None,
+            "limit": self._excess or self._limit(used.ru_utime + used.ru_stime),
             "timed_out": self._timed_out,
             "cancelled": self._cancelled,
             "left_behind": self._left_behind,
@@ -112,25 +133,49 @@ class Warden:
             "started_at": self._started_at,
             "seconds": time.monotonic() - self._began,
             "cpu_seconds": used.ru_utime + used.ru_stime,
-            "max_rss_bytes": used.ru_maxrss * (1024 if tree.LINUX else 1),  # getrusage(2): kilobytes; macOS: bytes
+            "max_rss_bytes": used.ru_maxrss
+            * (1024 if process_tree.LINUX else 1),  # getrusage(2): kilobytes; macOS: bytes
         }
 
+    def _limit(self, cpu_seconds: float) -> str | None:
+        """Which of the kernel's limits it reached, as far as its end shows that."""
+        if not self._status:
+            return None
+        asked, code = self._order, os.waitstatus_to_exitcode(self._status)
+        ended_by = -code if code < 0 else code - 128
+        if ended_by == signal.SIGXFSZ:
+            return f"a file reached its limit of {asked.file_bytes} bytes"
+        computed = asked.cpu_seconds is not None and cpu_seconds >= asked.cpu_seconds
+        if ended_by == signal.SIGXCPU or (ended_by == signal.SIGKILL and computed):
+            return f"it used its {asked.cpu_seconds} s of processor time"
+        return f"it had all its {asked.processes} processes" if self._watch.reached_processes else None
 
-def main(control: int) -> None:
-    """Be the warden of the command whose order comes on stdin; `control` is our end of the socket."""
-    os.set_inheritable(control, False)
+    def _begun(self) -> bool:
+        """Whether the command ran: in a sandbox, that it cannot may turn out only after bubblewrap has started."""
+        if self._told is None or self._status is None or not os.WIFEXITED(self._status):
+            return True
+        return begun(self._told)
+
+
+def main(descriptors: list[str]) -> None:
+    """Run the shim of the command whose order comes on stdin. The first descriptor is our end of the control socket;
+    the others are only kept open."""
+    process_tree.set_dumpable(False)
+    control, *_ = kept = list(map(int, descriptors))
+    for each in kept:
+        os.set_inheritable(each, False)
     order = Order(**unpacked(BytesIO(sys.stdin.buffer.read())))
     ears = Ears(control, order.asking)
-    tree.adopt_orphans()
-    warden = Warden(order, ears)
-    started = warden.start()
+    process_tree.adopt_orphans()
+    shim = Shim(order, ears)
+    started = shim.start()
     _tell(control, started)
-    _tell(control, warden.watch())
-    os._exit(0)  # an interpreter's long goodbye would only keep the caller waiting
+    _tell(control, shim.watch())
+    os._exit(0)  # the interpreter's own shutdown would only keep the caller waiting
 
 
 def _tell(control: int, report: dict[str, object]) -> None:
     try:
         os.write(control, packed(report))
-    except (BrokenPipeError, ConnectionResetError):  # nobody listens any more; `Ears` hears that too
+    except (BrokenPipeError, ConnectionResetError):  # nobody reads any more; `Ears` notices that, too
         return

@@ -1,4 +1,4 @@
-"""What the warden waits for: orders, signals, and the end of the process that asked."""
+"""The events that the shim waits for: a cancel, signals, and the end of the process that asked."""
 
 import os
 import select
@@ -11,17 +11,17 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Heard(Enum):
-    """What there was to hear."""
+    """An event."""
 
     NOTHING = 0  # the time is up, or a child ended
     CANCEL = 1
-    ALONE = 2  # nobody is there any more to whom an outcome could be told
+    ALONE = 2  # the process that asked is gone, so nobody reads the outcome
 
 
 class Ears:
-    """The control socket, this process's signals, and the pidfd of the asking process, in one poll.
+    """One poll of the control socket, this process's signals, and the pidfd of the asking process.
 
-    That process's end also ends the socket, unless a fork of it holds a copy: hence the pidfd, where there is one.
+    The end of that process also closes the socket, unless a fork of it holds a copy; hence the pidfd, where available.
     """
 
     def __init__(self, control: int, asking: int) -> None:
@@ -34,7 +34,7 @@ class Ears:
                 self._poll.register(ear, select.POLLIN)
 
     def hear(self, seconds: float) -> Heard:
-        """Wait until something happens, or `seconds` have passed, or a long while."""
+        """Wait for an event, for at most `seconds` or an hour."""
         ready = {ear for ear, _ in self._poll.poll(min(seconds, _LONGEST_SECONDS) * 1000)}
         said = self._said() if self._control in ready else None
         if self._asking in ready or said == b"":
@@ -47,11 +47,11 @@ class Ears:
     def _said(self) -> bytes:
         try:
             return os.read(self._control, 1)
-        except ConnectionResetError:  # gone before our first report was read
+        except ConnectionResetError:  # the other end was closed before our first report was read
             return b""
 
     def _forget(self) -> None:
-        """Listen to signals alone: who is gone would be heard again and again."""
+        """Wait for signals only from now on: the end of the process that asked would be reported again and again."""
         for ear in (self._control, self._asking):
             if ear is not None:
                 self._poll.unregister(ear)
@@ -63,13 +63,13 @@ def _woken_by_signals() -> int:
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     for number in _SIGNALS:
-        signal.signal(number, lambda *_: None)  # a default would end us; ignored ones do not wake
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # nor do those that whoever started us had blocked
+        signal.signal(number, lambda *_: None)  # a default action would end us, and ignored signals do not wake us
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # nor do signals that our parent had blocked
     return woken
 
 
 def _pidfd(pid: int) -> int | None:
-    """Its pidfd; None where there is none (not Linux, or older than 5.3), or it is gone, as the socket tells."""
+    """The pidfd of a process; None if unavailable (not Linux, or older than 5.3) or if the process is gone."""
     try:
         opened = os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Put a patch into its worktree, and commit it once its tests have passed (SSOT 2.2.4: queued → … → committed)."""
+"""Puts a patch into its worktree, and commits it once its tests have passed (PATCH-3, PATCH-8)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -6,24 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.repository import records, trailers, worktree
-from workers.repository.checking import Checked, PatchPolicy, check
-from workers.repository.git import Git, Identity
-from workers.repository.lock import LOCK_SECONDS
-from workers.repository.outcomes import Conflict, Refusal
-from workers.repository.patch import encode
-from workers.repository.staging import TRIES, Staged, Try, links, stage
-from workers.repository.worktree import MARK, Worktree
+from interlock.workers.git import state_files, trailers, worktree
+from interlock.workers.git.command import Identity
+from interlock.workers.git.git_directories import MARK, Desk
+from interlock.workers.git.lock import LOCK_SECONDS
+from interlock.workers.git.patch import encode
+from interlock.workers.git.policy import Checked, PatchPolicy, check
+from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.trial_index import TRIES, Staged, Try, links, stage
+from interlock.workers.git.worktree import Worktree
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The patch is in the worktree; `way` is the try that did it, `already` if an earlier call did."""
+    """The patch is in the worktree. `way`: the try that succeeded, or `already` if an earlier call applied it."""
 
     way: str
     paths: tuple[str, ...]
     sha: str | None = None
-    """The commit it is in, if it had come that far."""
+    """The patch's commit, if an earlier call has committed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +44,18 @@ def apply(
     tries: Sequence[Try] = TRIES,
     lock_seconds: float = LOCK_SECONDS,
 ) -> Applied | Conflict | Checked | Refusal:
-    """Apply a patch to a worktree and its index, all of it or nothing.
+    """Apply a patch to a worktree and its index, completely or not at all.
 
-    It is tried in an index of its own first, in up to three ways; only what fits is then written, in one step that git
-    takes back by itself when a file is in the way.
+    It is first tried in a separate index, in up to three ways. Only a patch that fits is written, in one step that git
+    undoes by itself if a file is in the way.
 
     Args:
-        where: the workstream's worktree, with no uncommitted change of its own.
+        where: the workstream's worktree, without uncommitted changes of its own.
         patch_text: the diff.
-        ledger_id: the patch's ledger entry, by which a retry knows what it did before.
+        ledger_id: the patch's ledger entry, by which a retry recognizes its earlier work.
         policy: what the patch may do.
         tries: which ways to try, in turn.
-        lock_seconds: how long to wait for others at work there.
+        lock_seconds: how long to wait for others that use the worktree.
 
     Returns:
         `Applied`; `Conflict`, naming the files; `Checked` if the policy forbids it; `Refusal` if other work is in
@@ -64,29 +65,30 @@ def apply(
         NotAWorktree, RepositoryBusy, GitFault: see there; try again.
     """
     policy = policy or PatchPolicy()
-    with worktree.hold(where, timeout_seconds=lock_seconds) as (git, directory):
-        if sha := trailers.find(git, trailers.PATCH, ledger_id, "HEAD"):  # all of it: it may be merged by now
+    with worktree.hold(where, timeout_seconds=lock_seconds) as held:
+        if isinstance(desk := held.taken(), Refusal):
+            return desk
+        if sha := trailers.find(desk.ours, trailers.PATCH, ledger_id, desk.tip):  # it may be merged by now
             return Applied("already", (), sha)
-        mark = _Mark(directory / MARK, git.line("rev-parse", "HEAD"), ledger_id, encode(patch_text))
+        mark = _Mark(desk.own / MARK, desk.tip, ledger_id, encode(patch_text))
         if (begun := mark.read()) is not None:
-            return _resume(git, mark, begun)
-        if changed := git.records("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no"):
+            return _resume(desk, mark, begun)
+        if changed := desk.changed():
             return Refusal(
-                f"{where.path} has changes that no patch made: {', '.join(each[3:] for each in changed[:5])}",
+                f"{where.path} has changes that no patch made: {', '.join(changed[:5])}",
                 "Commit them, or restore the worktree",
             )
-        checked = check(patch_text, policy, links=links(git))
+        checked = check(patch_text, policy, links=links(desk.ours, desk.tip))
         if not checked.passed:
             return checked
         touched = [path for each in checked.changes for path in each.paths]
-        private = git.given(GIT_INDEX_FILE=str(directory / "interlock-index"))
-        staged = stage(private, mark.patch, touched, policy, tries)
-        return _enter(git, mark, staged) if isinstance(staged, Staged) else staged
+        staged = stage(desk.private, desk.tip, mark.patch, touched, policy=policy, tries=tries)
+        return _enter(desk, mark, staged) if isinstance(staged, Staged) else staged
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The note, beside the worktree's index, of the patch that is in it and not committed yet."""
+    """The record, beside the worktree's index, of the patch that is applied there and not committed yet."""
 
     path: Path
     head: str
@@ -94,11 +96,11 @@ class _Mark:
     patch: bytes
 
     def read(self) -> dict[str, Any] | None:
-        found = records.read(self.path)
-        return found if found and found["head"] == self.head else None  # else it has been committed since
+        found = state_files.read(self.path)
+        return found if found and found["head"] == self.head else None  # otherwise it has been committed since
 
     def write(self, staged: Staged) -> None:
-        records.write(
+        state_files.write(
             self.path,
             {
                 "ledger_id": self.ledger_id,
@@ -115,26 +117,28 @@ class _Mark:
         return hashlib.sha256(self.patch).hexdigest()
 
 
-def _resume(git: Git, mark: _Mark, begun: Mapping[str, Any]) -> Applied | Refusal:
+def _resume(desk: Desk, mark: _Mark, begun: Mapping[str, Any]) -> Applied | Refusal:
     if (begun["ledger_id"], begun["digest"]) != (mark.ledger_id, mark.digest):
         return Refusal(
-            f"the patch of {begun['ledger_id']} is applied in {git.directory} and not committed",
+            f"the patch of {begun['ledger_id']} is applied in {desk.path} and not committed",
             "Commit it, or restore the worktree",
         )
-    # What stood there was clean before the mark was made: whatever is there now, that killed attempt or its tests made.
-    git.run("read-tree", "--reset", "-u", begun["tree"])
+    # The worktree was clean when the mark was made, so any changes come from the killed attempt or its tests.
+    desk.hand_over(begun["tree"])
+    desk.enter("read-tree", "--reset", "-u", begun["tree"])
     return Applied("already", tuple(begun["paths"]))
 
 
-def _enter(git: Git, mark: _Mark, staged: Staged) -> Applied | Conflict:
-    git.run("update-index", "-q", "--refresh", accept=(0, 1))
-    # Asked first without writing: what would be overwritten is a conflict, and must not be taken for our own leftovers.
-    said = git.run("read-tree", "-m", "-u", "--dry-run", "HEAD", staged.tree, accept=None)
+def _enter(desk: Desk, mark: _Mark, staged: Staged) -> Applied | Conflict:
+    desk.hand_over(staged.tree)
+    desk.at_files("update-index", "-q", "--refresh", accept=(0, 1))
+    # Dry run first: a file that would be overwritten is a conflict, and must not be taken for our own leftovers.
+    said = desk.at_files("read-tree", "-m", "-u", "--dry-run", desk.tip, staged.tree, accept=None)
     if said.status != 0:
         in_the_way = tuple(path for path in staged.paths if f"'{path}'" in said.err)
         return Conflict(in_the_way, said.words)
     mark.write(staged)
-    git.run("read-tree", "-m", "-u", "HEAD", staged.tree)
+    desk.enter("read-tree", "-m", "-u", desk.tip, staged.tree)
     return Applied(staged.way, staged.paths)
 
 
@@ -147,33 +151,37 @@ def commit(
     also: Mapping[str, str] | None = None,
     lock_seconds: float = LOCK_SECONDS,
 ) -> Committed | Refusal:
-    """Commit the applied patch, exactly as it was verified: what tests changed meanwhile is not in it.
+    """Commit the applied patch exactly as it was verified, without later changes by tests.
 
-    The commit carries `Interlock-Patch: <ledger id>`; a retry finds it by that and makes no second one. Restore the
-    worktree afterwards if its tests write to files that git knows.
+    The commit has the trailer `Interlock-Patch: <ledger id>`, by which a retry finds it, and makes no other. Restore
+    the worktree afterwards if its tests write to tracked files.
 
     Args:
         where: the workstream's worktree.
-        ledger_id: the patch's ledger entry, the one it was applied under.
-        message: the commit's words.
+        ledger_id: the ledger entry that the patch was applied under.
+        message: the commit message.
         identity: its author and committer.
         also: more trailers.
-        lock_seconds: how long to wait for others at work there.
+        lock_seconds: how long to wait for others that use the worktree.
 
     Raises:
         NotAWorktree, RepositoryBusy, GitFault: see there; try again.
         BadInput: a trailer is not one line.
     """
-    with worktree.hold(where, identity, lock_seconds) as (git, directory):
-        begun, head = records.read(directory / MARK), git.line("rev-parse", "HEAD")
+    with worktree.hold(where, identity, lock_seconds) as held:
+        if isinstance(desk := held.taken(), Refusal):
+            return desk
+        mark, head, git = desk.own / MARK, desk.tip, desk.ours
+        begun = state_files.read(mark)
         if begun and begun["ledger_id"] == ledger_id and begun["head"] == head:
             words = trailers.message(message, {**(also or {}), trailers.PATCH: ledger_id})
             sha = git.run("commit-tree", begun["tree"], "-p", head, "-F", "-", given=words).out.decode().strip()
-            # Tests may have left other things in the index; the branch must not move while they are there.
-            git.run("read-tree", "--reset", begun["tree"])
+            # Tests may have left other changes in the index; they must be gone before the branch moves.
+            desk.enter("read-tree", "--reset", begun["tree"])
             git.run("update-ref", "-m", f"interlock: patch {ledger_id}", f"refs/heads/{where.branch}", sha, head)
-            (directory / MARK).unlink()
+            desk.standing_at(sha)
+            mark.unlink()
             return Committed(sha)
-        if found := trailers.find(git, trailers.PATCH, ledger_id, "HEAD"):
+        if found := trailers.find(git, trailers.PATCH, ledger_id, head):
             return Committed(found, already=True)
         return Refusal(f"no patch of {ledger_id} is applied in {where.path}", "Apply it first")

@@ -1,23 +1,26 @@
-"""Find the commit that broke something: bisection in a worktree of its own, which is gone afterwards (SSOT 2.5.4)."""
+"""Finds the commit that broke something, by bisection in a temporary worktree (PATCH-14)."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from math import log2
 from pathlib import Path
 
-from workers.repository import branches, place
-from workers.repository.git import Git, Identity
-from workers.repository.outcomes import Refusal
-from workers.repository.worktree import temporary
+from interlock.workers.git import branches
+from interlock.workers.git import repository as place
+from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.git_directories import Desk
+from interlock.workers.git.results import Refusal
+from interlock.workers.git.worktree import temporary
+from interlock.workers.isolation.apart import OURSELVES, Apart
 
-FLAKY = "It cannot be told who broke it: let the gate say the same each time, as by trying what fails three times"
+FLAKY = "Make the gate deterministic, or let it retry a failing test (three times, say): a flaky one proves nothing"
 Trial = Callable[[Path], bool | None]
-"""Whether a tree is good; None where that cannot be told of it."""
+"""Whether a tree is good; None if it cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """The first commit whose tree is bad, or one of `among`, of which it cannot be told; and how many were tried."""
+    """The first bad commit, or one of `among`, which could not be judged; `tried`: the number of tried trees."""
 
     sha: str
     subject: str
@@ -33,22 +36,24 @@ def find(
     *,
     scratch: Path,
     name: str = "regression",
+    apart: Apart = OURSELVES,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Broke | Refusal:
-    """Bisect from before the oldest of some commits to a branch's tip; what it comes to is looked at twice.
+    """Bisect from before the oldest of some commits to a branch's tip. The result is tried twice.
 
     Args:
         repository: the user's checkout, or any worktree of it; neither is touched.
-        branch: at whose tip the tree is bad.
-        commits: on that branch; the tree before the first of them is good.
-        trial: looks at a tree.
-        scratch: where the worktree may stand.
-        name: of the worktree: two searches of one name wait for each other.
-        progress: told how many trees were tried, and how many it will be at most, about.
+        branch: its tip's tree is bad.
+        commits: commits on that branch; the tree before the first of them is good.
+        trial: judges a tree.
+        scratch: the parent directory of the worktree.
+        name: of the worktree: two searches with one name wait for each other.
+        apart: who trials run as, and the sandbox for our git there.
+        progress: called with how many trees were tried, and about how many it will be at most.
 
     Returns:
-        The commit; or a refusal where none of the commits is on the branch, its tip is good, it was bad before, or
-        `trial` says now this, now that of the same tree.
+        The commit; or a refusal if none of the commits is on the branch, its tip is good, it was bad before, or `trial`
+        judges the same tree differently.
 
     Raises:
         RepositoryBusy, GitFault: try again.
@@ -60,13 +65,13 @@ def find(
     if (tip := branches.tip(git, branch)) is None:
         return Refusal(f"there is no branch {branch}", "Name another workstream or run")
     if (good := _before(git, tip, commits)) is None:
-        return Refusal(f"none of its patches is on {branch}", "Nothing of it landed there")
-    with temporary(found, tip, scratch / name, Identity()) as there:
+        return Refusal(f"{branch} contains none of its patches", "Name a workstream or run that was merged there")
+    with temporary(found, tip, scratch / name, Identity(), apart) as there:
         return _Search(git, there, trial, progress).between(good, tip)
 
 
 def _before(git: Git, tip: str, commits: Collection[str]) -> str | None:
-    """The commit before the oldest of these that the branch has."""
+    """The parent of the oldest of these commits that the branch has."""
     for sha in git.run("rev-list", "--topo-order", "--reverse", tip).out.decode().split():
         if sha in commits:
             said = git.run("rev-parse", "--verify", "--quiet", f"{sha}^", accept=(0, 1, 128))
@@ -77,7 +82,7 @@ def _before(git: Git, tip: str, commits: Collection[str]) -> str | None:
 @dataclass(slots=True)
 class _Search:
     git: Git
-    there: Git
+    there: Desk
     trial: Trial
     progress: Callable[[int, int], None]
     tried: int = 0
@@ -85,13 +90,15 @@ class _Search:
     skipped: set[str] = field(default_factory=set)
 
     def between(self, good: str, bad: str) -> Broke | Refusal:
-        """The first bad commit after `good`, up to `bad`, once both are what they are said to be."""
+        """The first bad commit after `good`, up to `bad`, after checking that these two are good and bad."""
         left = len(self.git.run("rev-list", bad, f"^{good}").out.decode().split())
         total = 4 + max(0, int(log2(left)) + 1 if left > 1 else 0)
         if self._looks(bad, total) is not False:
-            return Refusal(f"the gate does not fail at {bad[:12]}", "Nothing is broken there, or it cannot be told")
+            return Refusal(f"the gate does not fail at {bad[:12]}, the newest commit", "Name a gate that fails there")
         if self._looks(good, total) is not True:
-            return Refusal(f"the gate does not pass at {good[:12]}", "It was broken before the first of these patches")
+            return Refusal(
+                f"the gate does not pass at {good[:12]}", "It failed before the first of these patches already"
+            )
         self.goods.append(good)
         while (middle := next(self._middles(bad), None)) is not None:
             match self._looks(middle, total):
@@ -102,7 +109,7 @@ class _Search:
                 case None:
                     self.skipped.add(middle)
         if self._looks(bad, total) is not False or self._looks(self.goods[-1], total) is not True:
-            return Refusal(f"the gate says now this, now that of the same tree ({bad[:12]})", FLAKY)
+            return Refusal(f"the gate passes and fails on the same commit ({bad[:12]})", FLAKY)
         self.progress(total, total)
         among = tuple(each for each in self._left(bad) if each in self.skipped)
         subject = self.git.line("log", "-1", "--format=%s", bad, "--")
@@ -110,13 +117,15 @@ class _Search:
 
     def _looks(self, sha: str, total: int) -> bool | None:
         self.progress(min(self.tried, total), total)
-        self.there.run("checkout", "--quiet", "--force", "--detach", sha)
-        self.there.run("clean", "-ffdxq")
+        self.there = self.there.standing_at(sha)
+        self.there.mend()
+        self.there.enter("read-tree", "--reset", "-u", sha)
+        self.there.at_files("clean", "-ffdxq")
         self.tried += 1
-        return self.trial(self.there.directory)
+        return self.trial(self.there.path)
 
     def _middles(self, bad: str) -> Iterator[str]:
-        """Commits to try next, that which halves the rest first."""
+        """Commits to try next, the one that halves the rest first."""
         return (each for each in self._left(bad) if each != bad and each not in self.skipped)
 
     def _left(self, bad: str) -> list[str]:

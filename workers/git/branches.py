@@ -1,18 +1,18 @@
-"""Branches: where one stands, where it is checked out, and how to move it under its user's feet without a stumble."""
+"""Branches: their tips, where they are checked out, and how to move one without harm to the user's checkout."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.repository import records
-from workers.repository.git import Git
-from workers.repository.outcomes import Refusal
+from interlock.workers.git import state_files
+from interlock.workers.git.command import Git
+from interlock.workers.git.results import Refusal
 
 MOVING = "interlock-moving.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """One working tree of a repository, as `git worktree list` knows it."""
+    """One working tree of a repository, as `git worktree list` shows it."""
 
     path: Path
     ref: str | None
@@ -30,19 +30,20 @@ class Moved:
 
 
 def tip(git: Git, branch: str) -> str | None:
-    """The commit a local branch points to, or None where there is no such branch."""
+    """The commit that a local branch points to; None if there is no such branch."""
     said = git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", accept=(0, 1))
     return said.out.decode().strip() or None
 
 
 def contains(git: Git, descendant: str, ancestor: str) -> bool:
-    """Whether `ancestor` is reached from `descendant`."""
+    """Whether `ancestor` is reachable from `descendant`."""
     return git.run("merge-base", "--is-ancestor", ancestor, descendant, accept=(0, 1)).status == 0
 
 
 def checkouts(git: Git) -> list[Checkout]:
     """Every working tree of the repository, the user's own first."""
-    blocks = git.run("worktree", "list", "--porcelain", "-z").out.decode(errors="surrogateescape").split("\0\0")
+    told = git.at(git.directory).run("worktree", "list", "--porcelain", "-z").out
+    blocks = told.decode(errors="surrogateescape").split("\0\0")
     return [_checkout(block, linked=place > 0) for place, block in enumerate(blocks) if block.strip("\0")]
 
 
@@ -52,10 +53,10 @@ def _checkout(block: str, *, linked: bool) -> Checkout:
 
 
 def move(git: Git, branch: str, new: str, old: str) -> Moved | Refusal | None:
-    """Move a branch forward from `old` to `new`, and its checkout with it where it has one. Hold the repository's lock.
+    """Move a branch forward from `old` to `new`, with its checkout if it has one. Hold the repository's lock.
 
-    A branch that is nowhere checked out is one compare-and-swap. One that is, is fast-forwarded there, if that checkout
-    is clean; a crash half-way is noticed and undone by the next call, never the user's own edits.
+    A branch that is not checked out is moved by a compare-and-swap. One that is checked out is fast-forwarded there, if
+    that checkout is clean. The next call detects and undoes a half-done fast-forward, but never the user's own edits.
 
     Args:
         git: at the repository's common directory.
@@ -90,30 +91,30 @@ def _swap(git: Git, branch: str, new: str, old: str) -> Moved | None:
         return None
     if now := _elsewhere(git, branch, old):
         return now
-    git.run("update-ref", "-m", "interlock", f"refs/heads/{branch}", new, old)  # fails again, in git's own words
+    git.run("update-ref", "-m", "interlock", f"refs/heads/{branch}", new, old)  # raises, with git's own words
     return None
 
 
 def _forward(git: Git, path: Path, branch: str, new: str, old: str) -> Moved | Refusal | None:
     there = git.at(path)
     intent = git.directory / MOVING
-    if (begun := records.read(intent)) is not None:
+    if (begun := state_files.read(intent)) is not None:
         if begun["path"] == str(path) and begun["old"] == old:
             _take_back(there, str(begun["new"]), old)
         intent.unlink()
     if changed := _changed(there):
         return _dirty(branch, path, changed)
-    records.write(intent, {"path": str(path), "branch": branch, "old": old, "new": new})
+    state_files.write(intent, {"path": str(path), "branch": branch, "old": old, "new": new})
     said = there.run("merge", "--ff-only", "--no-autostash", "--no-stat", "--quiet", new, accept=None)
     now = tip(git, branch)
     intent.unlink()
     if now == new:
         return None
-    return Refusal(f"{path} would not take the merge: {said.words}", "Mend that there; it is tried again")
+    return Refusal(f"git cannot merge in {path}: {said.words}", "Correct that there; the merge will be retried")
 
 
 def _changed(git: Git) -> dict[str, str]:
-    """Tracked files with changes, staged or not; untracked files are in nobody's way until a merge brings one."""
+    """Tracked files with changes, staged or not. Untracked files are in the way only if a merge adds them."""
     found = git.records("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
     return {entry[3:]: entry[:2] for entry in found}
 
@@ -127,9 +128,9 @@ def _dirty(branch: str, path: Path, changed: dict[str, str]) -> Refusal:
 
 
 def _take_back(there: Git, new: str, old: str) -> None:
-    """Undo a fast-forward that was killed half-way, if every changed file is one it was writing."""
+    """Undo a fast-forward that was killed half-way, if every changed file is one that it was writing."""
     written = there.records("diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new)
-    # Its new files are untracked yet: git would take them for the user's and refuse to write them again.
+    # Its new files are still untracked: git would take them for the user's and refuse to overwrite them.
     if all(_ours(there, each, new, old) for each in {*_changed(there), *written}):
         there.run("read-tree", "--reset", "-u", new)
         there.run("read-tree", "--reset", "-u", old)
@@ -142,5 +143,5 @@ def _ours(there: Git, path: str, new: str, old: str) -> bool:
     content = file.read_bytes()
     wanted = there.run("cat-file", "blob", f"{new}:{path}", accept=(0, 128))
     before = there.run("cat-file", "blob", f"{old}:{path}", accept=(0, 128))
-    # A killed git leaves a file begun and not ended.
+    # A killed git leaves an incomplete file.
     return (wanted.status == 0 and wanted.out.startswith(content)) or (before.status == 0 and before.out == content)

@@ -1,7 +1,7 @@
-"""Run the git command line: our own arguments, our own environment, a time limit, and an answer that fits in memory.
+"""Runs the git command line with our own arguments and environment, a time limit, and a limit on the output.
 
-The command line rather than a binding: `git apply`, `worktree` and `bundle` exist nowhere else complete (pygit2 has no
-three-way apply, GitPython runs the same commands), and what git refuses here it would refuse to the user as well.
+The command line rather than a binding: no binding has all of `git apply`, `worktree` and `bundle` (pygit2 has no
+three-way apply, GitPython runs the same commands), and git refuses here what it would refuse to the user as well.
 """
 
 import contextlib
@@ -11,43 +11,60 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Any
 
-from workflows.errors import InterlockError
+from interlock.workers.execution.process import ShimLost
+from interlock.workers.isolation.apart import OURSELVES, Apart
+from interlock.workers.system.users import spawn_options
+from interlock.workflows.errors import InterlockError
 
 TIMEOUT_SECONDS = 300.0
 ANSWER_BYTES = 64 * 1024 * 1024
 WORDS = 4_000
 STALE_LOCK_SECONDS = 60.0
+STRAINED = re.compile(
+    r"^fatal: Out of memory|: (?:No space left on device|Disk quota exceeded|Cannot allocate memory|Input/output error"
+    r"|Too many open files|Resource temporarily unavailable)$",
+    re.MULTILINE,
+)
 LOCKED = re.compile(r"Unable to create '(?P<path>[^']+\.lock)': File exists")
 
 SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
-    "core.protectHFS": "true",  # names that some file system would take for .git are refused on every system
+    "core.protectHFS": "true",  # names that some file system takes for .git are refused on every system
     "core.protectNTFS": "true",
     "core.filesRefLockTimeout": "2000",
     "core.packedRefsTimeout": "2000",
     "commit.gpgSign": "false",
-    "gc.auto": "0",  # it would outlive us, in the background, with our lock in its hands
+    "gc.auto": "0",  # it would outlive us in the background, and keep our lock
     "maintenance.auto": "false",
     "protocol.allow": "never",
     "submodule.recurse": "false",
+    "diff.ignoreSubmodules": "all",  # looking into a submodule runs git there, with that repository's configuration
+    "status.submoduleSummary": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.sshCommand": "false",
+    "log.showSignature": "false",  # it would run the program that the repository names as gpg
+    "gpg.program": "/bin/false",
+    "merge.verifySignatures": "false",
+    "credential.helper": "",
 }
 
 
 class GitFault(InterlockError):
-    """Git failed where nobody expected it; the message has its own words. Mend what they name, then let it be tried
-    again: nothing was half done that a retry would not finish."""
+    """Git failed unexpectedly; the message holds its own words. Repair what they name, then try again: a retry
+    completes anything that was half done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who stands in a commit as its author and committer."""
+    """The author and committer of a commit."""
 
     name: str = "Interlock"
     email: str = "interlock@localhost"
@@ -55,7 +72,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What git answered: its exit status, what it printed, and its complaints."""
+    """Git's answer: its exit status, its output, and its error messages."""
 
     status: int
     out: bytes
@@ -63,7 +80,7 @@ class Said:
 
     @property
     def words(self) -> str:
-        """All it said, as far as a reason needs it."""
+        """Its messages, shortened for use as a reason."""
         return (self.err.strip() or self.out.decode(errors="replace").strip())[:WORDS]
 
 
@@ -71,7 +88,9 @@ class Said:
 class Git:
     """Git in one directory.
 
-    `keep` are the descriptors of locks we hold. Git inherits them: should we die, the lock lasts until git is done too.
+    `keep`: descriptors of locks we hold. Git inherits them, so that if we die the lock lasts until git has ended.
+    `extra`: more environment variables. `apart`: who it runs as and, for files that commands may change meanwhile, its
+    sandbox.
     """
 
     directory: Path
@@ -79,73 +98,112 @@ class Git:
     keep: tuple[int, ...] = ()
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     timeout_seconds: float = TIMEOUT_SECONDS
+    apart: Apart = OURSELVES
 
-    def run(self, *arguments: str, given: bytes = b"", accept: tuple[int, ...] | None = (0,)) -> Said:
+    def run(self, *arguments: str, given: bytes | Path = b"", accept: tuple[int, ...] | None = (0,)) -> Said:
         """Run one command.
 
         Args:
             arguments: the subcommand and its arguments, never through a shell.
-            given: what it reads from standard input.
+            given: its standard input, as bytes or as a file.
             accept: the exit statuses that are answers (None: all); others are faults.
 
         Raises:
-            GitFault: another status, no git at all, out of time (seconds), or an answer over `ANSWER_BYTES`.
+            GitFault: another status, git is missing, was killed, ran out of time, disk or memory, or printed more
+                than `ANSWER_BYTES`.
         """
         said = self._once(arguments, given)
-        if said.status != 0 and self.keep and _cleared(said):
+        if said.status != 0 and self.keep and self.apart.account is None and _cleared(said):
             said = self._once(arguments, given)
-        if accept is not None and said.status not in accept:
+        failed = said.status == -signal.SIGKILL or (said.status != 0 and STRAINED.search(said.err))
+        if failed or (accept is not None and said.status not in accept):
             raise GitFault(f"git {arguments[0]} in {self.directory} ended with {said.status}: {said.words}")
         return said
 
     def line(self, *arguments: str) -> str:
-        """The one line a command prints."""
+        """The one line that a command prints."""
         return os.fsdecode(self.run(*arguments).out).removesuffix("\n")
 
     def records(self, *arguments: str) -> tuple[str, ...]:
-        """What a command prints with `-z`: strings between NULs."""
+        """The strings between NULs that a command prints with `-z`."""
         return split(self.run(*arguments).out)
 
     def at(self, directory: Path) -> "Git":
-        """The same git in another directory."""
-        return replace(self, directory=directory)
+        """Git in a checkout of the user's, under the configuration found there; with the same locks."""
+        return Git(directory, self.identity, self.keep, timeout_seconds=self.timeout_seconds)
 
     def holding(self, lock: int) -> "Git":
         """The same git, with one more lock to keep."""
         return replace(self, keep=(*self.keep, lock))
 
     def given(self, **environment: str) -> "Git":
-        """The same git with more in its environment."""
+        """The same git, with more environment variables."""
         return replace(self, extra=MappingProxyType(dict(self.extra) | environment))
 
-    def _once(self, arguments: tuple[str, ...], given: bytes) -> Said:
-        with tempfile.TemporaryFile() as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            feed.write(given)
-            feed.seek(0)
+    def _once(self, arguments: tuple[str, ...], given: bytes | Path) -> Said:
+        if self.apart.bubblewrap:
+            assert not given
+            return self._in_sandbox(arguments)
+        with _fed(given) as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             status = self._wait(self._start(arguments, feed, out, err), arguments[0])
             if out.seek(0, os.SEEK_END) > ANSWER_BYTES:
-                raise GitFault(f"git {arguments[0]} in {self.directory} printed more than {ANSWER_BYTES} bytes")
+                raise self._too_long(arguments[0])
             out.seek(0)
             err.seek(0)
             return Said(status, out.read(), err.read(WORDS * 4).decode(errors="replace"))
 
+    def _in_sandbox(self, arguments: tuple[str, ...]) -> Said:
+        try:
+            ended = self.apart.run(
+                self._words(arguments),
+                self.directory,
+                self._environment(),
+                timeout_seconds=self.timeout_seconds,
+                output_limit_bytes=ANSWER_BYTES,
+                keep=self.keep,
+            )
+        except (ShimLost, OSError) as error:
+            raise GitFault(f"git {arguments[0]} in {self.directory}: {error}") from error
+        if not ended.started:
+            raise self._cannot_run(arguments[0], ended.reason)
+        if ended.timed_out:
+            raise self._too_slow(arguments[0])
+        if ended.stdout_truncated_bytes:
+            raise self._too_long(arguments[0])
+        status = ended.exit_code if ended.signal is None else -ended.signal
+        return Said(status, ended.stdout.encode(), ended.stderr[: WORDS * 4])
+
+    def _words(self, arguments: tuple[str, ...]) -> list[str]:
+        return ["git", *(word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")), *arguments]
+
+    def _cannot_run(self, command: str, why: object) -> GitFault:
+        return GitFault(f"git {command} cannot be run in {self.directory}: {why}")
+
+    def _too_slow(self, command: str) -> GitFault:
+        return GitFault(f"git {command} in {self.directory} took longer than {self.timeout_seconds:g} s")
+
+    def _too_long(self, command: str) -> GitFault:
+        return GitFault(f"git {command} in {self.directory} printed more than {ANSWER_BYTES} bytes")
+
     def _start(
         self, arguments: tuple[str, ...], feed: IO[bytes], out: IO[bytes], err: IO[bytes]
     ) -> "subprocess.Popen[bytes]":
-        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        dropped: dict[str, Any] = spawn_options(self.apart.account)
         try:
             return subprocess.Popen(
-                ["git", *settings, *arguments],
+                self._words(arguments),
                 cwd=self.directory,
                 env=self._environment(),
                 stdin=feed,
                 stdout=out,
                 stderr=err,
                 pass_fds=self.keep,
+                umask=self._umask(),
                 process_group=0,  # so that a time limit ends git's own children too
+                **dropped,
             )
         except OSError as error:
-            raise GitFault(f"git {arguments[0]} cannot be run in {self.directory}: {error}") from error
+            raise self._cannot_run(arguments[0], error) from error
 
     def _wait(self, process: "subprocess.Popen[bytes]", command: str) -> int:
         try:
@@ -155,13 +213,15 @@ class Git:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(interrupted, subprocess.TimeoutExpired):
-                raise GitFault(
-                    f"git {command} in {self.directory} took longer than {self.timeout_seconds:g} s"
-                ) from None
+                raise self._too_slow(command) from None
             raise
 
+    def _umask(self) -> int:
+        """A umask that makes git's files as open to others as the directory it works in, whatever our own umask."""
+        return ~self.directory.stat().st_mode & 0o077
+
     def _environment(self) -> dict[str, str]:
-        # Nothing of the caller's but the way to programs: GIT_DIR, a pager or a credential helper would change answers.
+        # Only PATH is the caller's: GIT_DIR, a pager or a credential helper would change answers.
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "LC_ALL": "C.UTF-8",
@@ -174,7 +234,7 @@ class Git:
             "GIT_ASKPASS": "/bin/false",
             "GIT_EDITOR": "/bin/true",
             "GIT_PAGER": "cat",
-            "GIT_OPTIONAL_LOCKS": "0",  # looking at the user's checkout must not write its index
+            "GIT_OPTIONAL_LOCKS": "0",  # a read-only command in the user's checkout must not write its index
             "GIT_AUTHOR_NAME": self.identity.name,
             "GIT_AUTHOR_EMAIL": self.identity.email,
             "GIT_COMMITTER_NAME": self.identity.name,
@@ -183,15 +243,28 @@ class Git:
         }
 
 
+@contextlib.contextmanager
+def _fed(given: bytes | Path) -> Iterator[IO[bytes]]:
+    if isinstance(given, Path):
+        with given.open("rb") as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as feed:
+        feed.write(given)
+        feed.seek(0)
+        yield feed
+
+
 def split(answer: bytes) -> tuple[str, ...]:
     """The strings between NULs, without the empty ones."""
     return tuple(os.fsdecode(each) for each in answer.split(b"\0") if each)
 
 
 def _cleared(said: Said) -> bool:
-    """Whether git stumbled over a lock file that somebody killed left behind, now removed.
+    """Whether git failed because of a stale lock file of a killed process, which is now removed.
 
-    Git holds its lock files for milliseconds. A young one may be the user's own git at work: a fault, to be retried.
+    Git holds its lock files for milliseconds. A recent one may belong to the user's own git: that is a fault, to be
+    retried.
     """
     if (found := LOCKED.search(said.err)) is None:
         return False

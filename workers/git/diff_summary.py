@@ -1,4 +1,4 @@
-"""What a patch changes, file by file: the same shape whether read from its text or from what git staged."""
+"""A patch's changes, file by file, in the same form whether read from its text or from what git staged."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ PLAIN = frozenset({0o100644, 0o100755})
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file's change. Paths are as git reads them: unquoted, `/` between parts, relative to the tree's top."""
+    """One file's change. Paths are as git reads them: unquoted, `/` between parts, relative to the tree's root."""
 
     old: str
     """Its path before; the same as `new` unless renamed or copied."""
     new: str
     old_mode: int | None = None
     new_mode: int | None = None
-    """The modes as far as known; None for a traditional diff, or a side that does not exist."""
+    """The file modes; None in a traditional diff, and on a side where the file does not exist."""
     added: int = 0
     deleted: int = 0
     binary: bool = False
     without_content: bool = False
-    """A binary change that does not bring its bytes (`Binary files differ`)."""
+    """A binary change without the file's bytes (`Binary files differ`)."""
     written: tuple[str, ...] = ()
     """The lines it adds."""
 
@@ -33,11 +33,11 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a patch is refused: the file, the rule, and the sentence for people."""
+    """Why a patch is refused: the file, the rule, and a sentence for people."""
 
     file: str
     rule: str
-    says: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.says} ({self.rule})" if self.file else f"{self.says} ({self.rule})"
+        return f"{self.file}: {self.text} ({self.rule})" if self.file else f"{self.text} ({self.rule})"

@@ -1,4 +1,4 @@
-"""Paths that no patch may touch, whatever its policy says."""
+"""Paths that no patch may touch, whatever its policy."""
 
 import posixpath
 from collections.abc import Collection
@@ -24,7 +24,7 @@ def outside(path: str) -> str | None:
 
 
 def own(path: str) -> str | None:
-    """Which part of a path is git's or Interlock's own on some file system: at any depth, in any case; or None."""
+    """The part of a path, at any depth, that some file system reads as git's or Interlock's own; or None."""
     for part in path.split("/"):
         plain = part.translate(IGNORED_BY_HFS).split(":")[0].rstrip(TRAILING).casefold()
         if plain in OWN or plain == SHORT:
@@ -33,7 +33,7 @@ def own(path: str) -> str | None:
 
 
 def special(path: str) -> str:
-    """The name git might take a file for, in any spelling of it."""
+    """The file name as git might interpret it on any file system, whatever its spelling."""
     return posixpath.basename(path).translate(IGNORED_BY_HFS).split(":")[0].rstrip(TRAILING).casefold()
 
 
@@ -46,7 +46,7 @@ def above(path: str, links: Collection[str]) -> str | None:
 def leaves(link: str, target: str) -> bool:
     """Whether a symbolic link could point out of its tree, or into git's own directory.
 
-    A `..` behind a name counts: the name may be a link to somewhere higher.
+    A `..` after a name counts, because that name may be a link to a directory higher up.
     """
     parts = [part for part in target.split("/") if part not in ("", ".")]
     climbs = next((place for place, part in enumerate(parts) if part != ".."), len(parts))

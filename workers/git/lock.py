@@ -1,4 +1,4 @@
-"""One at a time, across processes and across hosts that share the file system: a flock that dies with its holders."""
+"""A lock across processes, and across hosts that share the file system: a flock that ends with its holders."""
 
 import contextlib
 import fcntl
@@ -8,29 +8,29 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflows.errors import InterlockError
+from interlock.workflows.errors import InterlockError
 
 LOCK_SECONDS = 120.0
 POLL_SECONDS = 0.02
 
 
 class RepositoryBusy(InterlockError):
-    """Another process worked in the repository for longer than we wait; the message names it. Try again later, or look
-    at what that process is doing."""
+    """Another process used the repository for longer than we wait; the message names it. Try again later, or look at
+    what that process is doing."""
 
 
 @contextlib.contextmanager
 def held(path: Path, timeout_seconds: float = LOCK_SECONDS, *, vanish: bool = False) -> Iterator[int]:
-    """Hold the lock on `path` while the block runs; yields its descriptor, to be inherited by what works under it.
+    """Hold the lock on `path` while the block runs; yields its descriptor, to be inherited by child processes.
 
     Args:
-        path: the lock's file, made where missing.
+        path: the lock's file, created if missing.
         timeout_seconds: how long to wait for the holder, in seconds.
-        vanish: remove the file at the end, for locks of things that are gone then too.
+        vanish: remove the file at the end, for locks of things that are removed then, too.
 
     Raises:
         RepositoryBusy: not free in time; names the holder's pid and host.
-        FileNotFoundError: the directory it stands in is gone.
+        FileNotFoundError: the lock file's directory is gone.
     """
     handle = _taken(path, time.monotonic() + timeout_seconds)
     try:
@@ -53,7 +53,7 @@ def _taken(path: Path, deadline: float) -> int:
             raise
         if os.fstat(handle).st_nlink:
             return handle
-        os.close(handle)  # whoever had it removed it: another file stands, or nothing does, under that name now
+        os.close(handle)  # the last holder removed the file: under that name there is a new file now, or none
 
 
 def _wait(handle: int, path: Path, deadline: float) -> None:
@@ -63,7 +63,9 @@ def _wait(handle: int, path: Path, deadline: float) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 holder = os.pread(handle, 200, 0).decode(errors="replace")
-                raise RepositoryBusy(f"{path} is held by {holder or 'a process that did not sign it'}") from None
+                raise RepositoryBusy(
+                    f"the lock {path} is held by {holder or 'a process that left no name'}; try again"
+                ) from None
             time.sleep(POLL_SECONDS)
         else:
             return

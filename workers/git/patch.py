@@ -1,7 +1,7 @@
-"""Read a patch as git will: git itself tells the paths, `unidiff` the lines and modes, and the two must agree.
+"""Reads a patch as git will: paths from git itself, lines and modes from `unidiff`; the two must agree.
 
-A parser of our own that read one path where `git apply` reads another would be a hole in the scope check. So the paths
-are the ones `git apply` prints, forward and in reverse, which are both sides of every file.
+If our own parser read another path than `git apply`, the scope check would have a hole. So the paths are those that
+`git apply` prints, forward and in reverse, which gives both sides of every file.
 """
 
 import re
@@ -10,24 +10,24 @@ from pathlib import Path
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchedFile, PatchSet
 
-from workers.repository.changes import FileChange, Reason
-from workers.repository.git import Git, Said, split
+from interlock.workers.git.command import Git, Said, split
+from interlock.workers.git.diff_summary import FileChange, Reason
 
 MODES = re.compile(rb"^ (?:create mode (\d{6})|delete mode (\d{6})|mode change (\d{6}) => (\d{6}))", re.MULTILINE)
 ANYWHERE = Path("/")  # `git apply --numstat` reads no repository
 
 
 def encode(patch_text: str) -> bytes:
-    """The patch's bytes; text that was no UTF-8 comes decoded with `surrogateescape`."""
+    """The patch's bytes. Text that was not UTF-8 is expected to be decoded with `surrogateescape`."""
     return patch_text.encode(errors="surrogateescape")
 
 
 def read(patch_text: str, *, max_bytes: int) -> tuple[FileChange, ...] | Reason:
-    """Every file's change, in the patch's order; or why it is no patch.
+    """Every file's change, in the patch's order; or why it is not a patch.
 
     Args:
-        patch_text: a unified diff, git's or a plain one; line ends as they are.
-        max_bytes: the largest that is looked at.
+        patch_text: a unified diff, git's or a plain one, with its original line ends.
+        max_bytes: larger patches are refused unread.
     """
     if not patch_text.strip():
         return Reason("", "empty", "The patch is empty")
@@ -44,13 +44,14 @@ def _read(patch_text: str, patch: bytes) -> tuple[FileChange, ...] | Reason:
     git = Git(ANYWHERE)
     forward = git.run("apply", "--numstat", "--summary", "-z", "-", given=patch, accept=None)
     if forward.status != 0:
-        return Reason("", "diff", f"Git does not take it for a diff: {forward.words}")
-    backward = git.run("apply", "--reverse", "--numstat", "-z", "-", given=patch)
+        return Reason("", "diff", f"Git cannot read it as a diff: {forward.words}")
+    backward = git.run("apply", "--reverse", "--numstat", "-z", "-", given=patch, accept=None)
+    if backward.status != 0:
+        return Reason("", "diff", f"Git cannot reverse it: {backward.words}")
     try:
-        files = PatchSet(patch_text)
-    except UnidiffParseError as error:
+        return _agreed(PatchSet(patch_text), forward, backward)
+    except (UnidiffParseError, ValueError) as error:  # ValueError: a mode that is not an octal number
         return Reason("", "diff", f"It is not a well-formed diff: {error}")
-    return _agreed(files, forward, backward)
 
 
 def _agreed(files: PatchSet, forward: Said, backward: Said) -> tuple[FileChange, ...] | Reason:
@@ -58,16 +59,16 @@ def _agreed(files: PatchSet, forward: Said, backward: Said) -> tuple[FileChange,
     after, before = _counted(table), _counted(backward.out)[::-1]
     counts = [("-", "-") if each.is_binary_file else (str(each.added), str(each.removed)) for each in files]
     if not counts == [each[:2] for each in after] == [(each[1], each[0]) for each in before]:
-        return Reason("", "diff", "Git and a strict reader see different files in it")
+        return Reason("", "diff", "Git and a strict parser read different files from it")
     found = tuple(_change(file, old[2], new[2]) for file, old, new in zip(files, before, after, strict=True))
     known = {mode for each in found for mode in (each.old_mode, each.new_mode)}
     if not {int(mode, 8) for modes in MODES.findall(summary) for mode in modes if mode} <= known:
-        return Reason("", "diff", "Git and a strict reader see different modes in it")
+        return Reason("", "diff", "Git and a strict parser read different file modes from it")
     return found
 
 
 def _parted(answer: bytes) -> tuple[bytes, bytes, bytes]:
-    """The table of counts ends with a NUL; the summary after it has lines."""
+    """The table of counts, which ends with a NUL, and the summary after it, which has lines."""
     return answer.rpartition(b"\0")
 
 

@@ -1,26 +1,33 @@
-"""Format, scope and constraints: what a patch must pass before it is queued (SSOT 2.2.4), and again when staged."""
+"""Checks a patch's format, scope and constraints: before it is queued (PATCH-1), and again when it is staged."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pathspec import GitIgnoreSpec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from workers.repository import patch, paths
-from workers.repository.changes import LINK, PLAIN, SUBMODULE, FileChange, Reason
+from interlock.workers.git import forbidden_paths as paths
+from interlock.workers.git import patch
+from interlock.workers.git.diff_summary import LINK, PLAIN, SUBMODULE, FileChange, Reason
 
 ACTING_ATTRIBUTE = re.compile(r"(?:^|\s)(?:filter|diff|merge|working-tree-encoding|ident)\b")
+PROTECTED = (
+    "is protected: it judges changes, or runs where people work. `protected_changes: allow` under the plan's "
+    "`repository` lets such a change land"
+)
+SIGN = re.compile(r"([\\*?\[\]!# ])")  # characters with a meaning in a line of .gitignore
+BACKSLASH = r"\\\1"
 Globs = tuple[Annotated[str, Field(min_length=1)], ...]
 
 
 class PatchPolicy(BaseModel):
     """What a patch may do.
 
-    Globs are read as a line of `.gitignore` is, from the tree's top: `src/` is a folder of that name at any depth and
-    all below it, `src/**` only the one at the top, `*.py` any such file at any depth, `/setup.py` only that one.
-    Letters count in their case. `.git` and `.interlock` are forbidden at every depth, in every spelling, too.
+    Globs are read like lines of `.gitignore`, from the tree's root: `src/` is any directory of that name with all
+    its content, at any depth, `src/**` only the one at the root, `*.py` any such file at any depth, `/setup.py` only
+    the one at the root. Case counts. `.git` and `.interlock` are always forbidden, at every depth, in every spelling.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,20 +38,42 @@ class PatchPolicy(BaseModel):
     max_files: int = Field(default=200, ge=1)
     max_changed_lines: int = Field(default=10_000, ge=1)
     allow_binary: bool = False
+    protected_paths: Globs = ()
+    """Files that gates judge with, such as tests: while a gate runs, they are those of the base branch."""
+    run_by_gates: tuple[str, ...] = ()
+    """Paths of the files that gates run; they are protected too."""
+    protected_changes: Literal["refuse", "allow"] = "refuse"
+    """Whether a patch may change protected paths."""
 
-    @field_validator("allowed_paths", "forbidden_paths")
+    @property
+    def protected(self) -> GitIgnoreSpec:
+        """All protected paths."""
+        run = [f"/{SIGN.sub(BACKSLASH, path)}" for path in self.run_by_gates]
+        return GitIgnoreSpec.from_lines([*self.protected_paths, *run])
+
+    def for_patches(self, patches: int) -> "PatchPolicy":
+        """The policy for a branch that holds several patches: as many files and lines as the patches, and one change
+        beside them (commits made by commands), may have together."""
+        return self.model_copy(
+            update={
+                "max_files": self.max_files * (patches + 1),
+                "max_changed_lines": self.max_changed_lines * (patches + 1),
+            }
+        )
+
+    @field_validator("allowed_paths", "forbidden_paths", "protected_paths")
     @classmethod
     def _plain(cls, globs: Globs) -> Globs:
         for glob in globs:
             if glob.startswith(("!", "#")) or not glob.strip():
-                raise ValueError(f"{glob!r} is not a glob: it would be read as an exception, a comment or nothing")
+                raise ValueError(f"{glob!r} is not a glob: it is blank, or begins with `!` or `#`")
             GitIgnoreSpec.from_lines([glob])
         return globs
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The three verdicts on a patch, and why not. One that was not reached is false."""
+    """The three verdicts on a patch, and the reasons against it. A verdict that was not reached is false."""
 
     format: bool
     scope: bool
@@ -54,7 +83,7 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """All three hold."""
+        """Whether all three verdicts are positive."""
         return self.format and self.scope and self.constraints
 
     def __str__(self) -> str:
@@ -67,7 +96,7 @@ def check(patch_text: str, policy: PatchPolicy | None = None, *, links: Collecti
     Args:
         patch_text: the diff.
         policy: what it may do.
-        links: the symbolic links of the tree it is meant for (`applying.links`), through which no path may go.
+        links: the symbolic links of the tree it is meant for (`trial_index.links`), through which no path may go.
     """
     policy = policy or PatchPolicy()
     changes = patch.read(patch_text, max_bytes=policy.max_bytes)
@@ -95,6 +124,7 @@ def _form(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason
 
 def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
     allowed, forbidden = map(GitIgnoreSpec.from_lines, (policy.allowed_paths, policy.forbidden_paths))
+    protected = policy.protected if policy.protected_changes == "refuse" else GitIgnoreSpec(())
     for path in _touched(changes):
         if paths.own(path):
             yield Reason(path, "forbidden_paths", f"Attempted to modify {path}")
@@ -102,6 +132,8 @@ def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reaso
             yield Reason(path, "allowed_paths", f"is outside of {', '.join(policy.allowed_paths)}")
         elif forbidden.match_file(path):
             yield Reason(path, "forbidden_paths", f"is under {', '.join(policy.forbidden_paths)}")
+        elif protected.match_file(path):
+            yield Reason(path, "protected", PROTECTED)
 
 
 def _touched(changes: Sequence[FileChange]) -> list[str]:

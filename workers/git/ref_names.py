@@ -1,4 +1,4 @@
-"""Names for branches and refs, made of names that people gave to runs and workstreams."""
+"""Names of branches and refs, made from the names of runs and workstreams."""
 
 import hashlib
 import re
@@ -13,14 +13,14 @@ def branch_name(run: str, workstream: str) -> str:
 
 
 def archive_prefix(branch: str) -> str:
-    """Under which ref a workstream's branch is archived."""
+    """The ref under which a workstream's branch is archived."""
     return f"refs/interlock/archive/{branch.removeprefix('interlock/')}"
 
 
 def safe(name: str) -> str:
-    """The name where git, a shell and every file system take it as it is; else a likeness with part of its hash.
+    """The name itself if git, a shell and every file system accept it; else a similar name with part of its hash.
 
-    Two names that differ, if only in case, never become one.
+    Two different names, even if they differ only in case, never give the same result.
     """
     kept = UNSAFE.sub("-", name).strip("-")[:LONGEST]
     if kept == name and kept == kept.lower():

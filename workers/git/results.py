@@ -1,11 +1,11 @@
-"""What may become of work on a repository, short of success: values, for the caller to tell its machine."""
+"""The outcomes of work on a repository, short of success, as values for the caller."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Nothing was done, because it could not be done well; `remedy` is for whoever reads it."""
+    """Nothing was done, because a precondition was missing; `remedy` says what to do."""
 
     reason: str
     remedy: str
@@ -16,10 +16,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The two sides do not fit together; nothing was changed."""
+    """The two sides conflict; nothing was changed."""
 
     files: tuple[str, ...]
-    says: str
+    message: str
 
     def __str__(self) -> str:
-        return f"conflict in {', '.join(self.files) or 'no named file'}: {self.says}"
+        return f"conflict in {', '.join(self.files) or 'no named file'}: {self.message}"

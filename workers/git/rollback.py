@@ -1,37 +1,41 @@
-"""Roll a committed patch back by its plan: tried beside the branch first, and the branch moves only if all of it held.
+"""Rolls a committed patch back by its plan: it is tried beside the branch, which moves only if all of it succeeded.
 
-A plan that fails leaves the repository as it was: refs, HEAD, index and files. What a test suite or a notice is, the
-caller says.
+A plan that fails leaves the repository as it was: refs, HEAD, index and files. The caller provides the means to run
+tests and to send notices.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from workers.repository import branches, place, reverting
-from workers.repository.branches import Moved
-from workers.repository.git import Git, Identity
-from workers.repository.naming import safe
-from workers.repository.outcomes import Refusal
-from workers.repository.plan import CompensationPlan, Notify, RunTests
-from workers.repository.reverting import Verdict
-from workers.repository.worktree import temporary
+from interlock.workers.git import branches
+from interlock.workers.git import repository as place
+from interlock.workers.git import revert as reverting
+from interlock.workers.git.branches import Moved
+from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.git_directories import Desk
+from interlock.workers.git.ref_names import safe
+from interlock.workers.git.results import Refusal
+from interlock.workers.git.revert import Verdict
+from interlock.workers.git.rollback_plan import CompensationPlan, Notify, RunTests
+from interlock.workers.git.worktree import temporary
+from interlock.workers.isolation.apart import OURSELVES, Apart
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the caller lends: each runs one thing and tells whether it succeeded. An exception is a fault."""
+    """The caller's functions: each runs one check or action and returns its verdict. An exception is a fault."""
 
     run_tests: Callable[[Path, str], Verdict]
-    """A test suite by name, in a working tree."""
+    """Runs a test suite, by its name, in a working tree."""
     run_gate: Callable[[Path, str], Verdict]
-    """A gate by type (LINT, UNIT, …), in a working tree."""
+    """Runs a gate, by its type (LINT, UNIT, …), in a working tree."""
     notify: Callable[[Notify], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class ActionOutcome:
-    """What became of one action or validation."""
+    """The outcome of one action or validation."""
 
     action: str
     required: bool
@@ -40,7 +44,7 @@ class ActionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Compensation:
-    """What became of a plan. `sha` is the branch's new tip, when it moved (`already`: in an earlier call)."""
+    """The outcome of a plan. `sha`: the branch's new tip, if it moved (`already`: in an earlier call)."""
 
     success: bool
     actions: tuple[ActionOutcome, ...]
@@ -58,12 +62,13 @@ def compensate(
     branch: str,
     scratch: Path,
     identity: Identity,
+    apart: Apart = OURSELVES,
 ) -> Compensation | Refusal:
     """Carry out a plan.
 
-    Reverts, tests, gates and required notices come first, in a temporary worktree; then the branch moves, by
-    compare-and-swap; then the other notices go out, which cannot change anything any more. A retry finds the reverts
-    by their trailers (`Interlock-Revert: <ledger id>`) and only sends those again.
+    Reverts, tests, gates and required notices come first, in a temporary worktree. Then the branch moves, by
+    compare-and-swap. Then the other notices are sent, whose failure changes nothing. A retry finds the reverts by their
+    trailers (`Interlock-Revert: <ledger id>`) and only sends these notices again.
 
     Args:
         repository: the user's checkout, or any worktree of it.
@@ -71,8 +76,9 @@ def compensate(
         ledger_id: the ledger entry rolled back.
         means: how tests, gates and notices are run.
         branch: the branch the patch is on; the plan's reverts must name the same.
-        scratch: where the temporary worktree may stand.
+        scratch: the parent directory of the temporary worktree.
         identity: author and committer of the reverts.
+        apart: who tests and gates run as, and the sandbox for our git there.
 
     Raises:
         RepositoryBusy, GitFault: see there; try again.
@@ -86,13 +92,14 @@ def compensate(
     work = _Rollback(git, plan, ledger_id, means, branch, old)
     if plan.reverts and (sha := reverting.found(git, plan.reverts, ledger_id, old)):
         return Compensation(True, work.tell(), sha=sha, already=True)
-    with temporary(found, old, scratch / f"compensation-{safe(ledger_id)}", identity) as there:
-        tried = work.attempt(there)
-    if not tried.success:
-        return tried
-    if tried.sha and (error := work.land(tried.sha)):
-        return Compensation(False, tried.actions, error)
-    return replace(tried, actions=tried.actions + work.tell())
+    reverted, sha, error = work.revert()
+    if error:
+        return Compensation(False, reverted, error)
+    with temporary(found, sha, scratch / f"compensation-{safe(ledger_id)}", identity, apart) as there:
+        proved, error = work.prove(there)
+    if error or (sha != old and (error := work.land(sha))):
+        return Compensation(False, reverted + proved, error)
+    return Compensation(True, reverted + proved + work.tell(), sha=sha if sha != old else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +111,25 @@ class _Rollback:
     branch: str
     old: str
 
-    def attempt(self, there: Git) -> Compensation:
-        """Everything that may still fail, in a worktree of its own."""
-        reverted, error = _until_failure(self._reverts(there))
-        if error:
-            return Compensation(False, reverted, error)
-        head = there.line("rev-parse", "HEAD")  # now: what a test suite may commit there is not to land
-        proved, error = _until_failure(self._proofs(there, head))
-        return Compensation(not error, reverted + proved, error, sha=head if head != self.old and not error else None)
+    def revert(self) -> tuple[tuple[ActionOutcome, ...], str, str | None]:
+        """All reverts, each on the one before; the last commit made; and the error, if any."""
+        sha, done = self.old, list[ActionOutcome]()
+        for action in self.plan.reverts:
+            made = reverting.revert(self.git, sha, action.commit_sha, self.ledger_id)
+            if isinstance(made, reverting.Reverted):
+                sha, made = made.sha, Verdict(True, made.sha)
+            done.append(ActionOutcome(f"git_revert {action.commit_sha}", action.required, made))
+            if action.required and not made.success:
+                break
+        _, error = _until_failure(iter(done))
+        return tuple(done), sha, error
+
+    def prove(self, there: Desk) -> tuple[tuple[ActionOutcome, ...], str | None]:
+        """Run the steps that may still fail, in a temporary worktree; commits made there are dropped."""
+        return _until_failure(self._proofs(there))
 
     def land(self, sha: str) -> str | None:
-        """Move the branch; why not, if it could not be."""
+        """Move the branch; the reason if that was not possible."""
         with place.hold(place.Repository(self.git.directory), self.git.identity) as git:
             stopped = branches.move(git, self.branch, sha, self.old)
         if isinstance(stopped, Moved):
@@ -125,20 +140,15 @@ class _Rollback:
         """Send the notices that nothing depends on."""
         return tuple(self._notify(each) for each in self._notices(required=False))
 
-    def _reverts(self, there: Git) -> Iterator[ActionOutcome]:
-        for action in self.plan.reverts:
-            verdict = reverting.revert(there, action.commit_sha, self.ledger_id)
-            yield ActionOutcome(f"git_revert {action.commit_sha}", action.required, verdict)
-
-    def _proofs(self, there: Git, head: str) -> Iterator[ActionOutcome]:
+    def _proofs(self, there: Desk) -> Iterator[ActionOutcome]:
         for action in self.plan.actions:
             if isinstance(action, RunTests):
-                verdict = self.means.run_tests(there.directory, action.test_suite)
+                verdict = self.means.run_tests(there.path, action.test_suite)
                 yield ActionOutcome(f"run_tests {action.test_suite}", action.required, verdict)
         for gate in self.plan.validation.required_gates:
-            yield ActionOutcome(f"gate {gate}", True, self.means.run_gate(there.directory, gate))
+            yield ActionOutcome(f"gate {gate}", True, self.means.run_gate(there.path, gate))
         if self.plan.validation.verify_clean_state:
-            yield ActionOutcome("verify_clean_state", True, reverting.clean(there, head))
+            yield ActionOutcome("verify_clean_state", True, reverting.clean(there))
         for notice in self._notices(required=True):
             yield self._notify(notice)
 
@@ -150,10 +160,10 @@ class _Rollback:
 
 
 def _until_failure(steps: Iterator[ActionOutcome]) -> tuple[tuple[ActionOutcome, ...], str | None]:
-    """Take the steps, up to the first required one that fails; and what to say then."""
+    """Take the steps, up to the first required one that fails; and the error of that one."""
     done: list[ActionOutcome] = []
     for outcome in steps:
         done.append(outcome)
         if outcome.required and not outcome.verdict.success:
-            return tuple(done), f"Required action failed: {outcome.action}: {outcome.verdict.says}"
+            return tuple(done), f"Required action failed: {outcome.action}: {outcome.verdict.message}"
     return tuple(done), None

@@ -1,4 +1,4 @@
-"""The compensation plan of a rollback, as SSOT 2.5.3 writes it."""
+"""The compensation plan of a rollback (PATCH-12)."""
 
 from typing import Annotated, Literal
 
@@ -9,13 +9,13 @@ Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 
 
 class Part(BaseModel):
-    """What is written in a plan is all there is to it."""
+    """A part of a plan; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class GitRevert(Part):
-    """Take back one commit. Required unless the plan says otherwise: without it nothing is rolled back."""
+    """Revert one commit. Required unless the plan says otherwise: if it fails, nothing is rolled back."""
 
     action: Literal["git_revert"]
     commit_sha: Annotated[str, Field(pattern=SHA)]
@@ -34,7 +34,7 @@ class RunTests(Part):
 
 
 class Notify(Part):
-    """Tell people."""
+    """Notify people."""
 
     action: Literal["notify"]
     channels: Annotated[tuple[Word, ...], Field(min_length=1)]
@@ -46,7 +46,7 @@ Action = Annotated[GitRevert | RunTests | Notify, Field(discriminator="action")]
 
 
 class Validation(Part):
-    """What must hold at the end."""
+    """The conditions at the end."""
 
     required_gates: tuple[Word, ...] = ()
     verify_clean_state: bool = False
@@ -55,9 +55,9 @@ class Validation(Part):
 class CompensationPlan(Part):
     """How a committed patch is rolled back.
 
-    `git_revert` reverts by the actions; with `manual_fix` people have mended the branch (`commit_sha`: by that commit,
-    SSOT 5.3.2) and the plan only proves it; with `skip` there is nothing to take back. All reverts are on one branch:
-    two could not move in one step.
+    `git_revert` reverts by the actions. With `manual_fix`, people repaired the branch (`commit_sha`: by that commit,
+    PATCH-12) and the plan only verifies it. With `skip`, there is nothing to revert. All reverts must be on one branch,
+    because two branches could not move in one step.
     """
 
     compensation_type: Literal["git_revert", "manual_fix", "skip"]
@@ -68,9 +68,9 @@ class CompensationPlan(Part):
     @model_validator(mode="after")
     def _consistent(self) -> "CompensationPlan":
         if bool(self.reverts) != (self.compensation_type == "git_revert"):
-            raise ValueError("actions: git_revert belongs to compensation_type git_revert, and to no other")
+            raise ValueError("actions: git_revert is only for compensation_type git_revert")
         if self.commit_sha and self.compensation_type != "manual_fix":
-            raise ValueError("commit_sha: the commit of a manual_fix; what is to be reverted is said by actions")
+            raise ValueError("commit_sha: is only for a manual_fix; name the commits to revert in actions")
         if len({each.branch for each in self.reverts}) > 1:
             raise ValueError("actions: every git_revert must be on the same branch")
         return self

@@ -1,4 +1,4 @@
-"""Small JSON files that are there whole or not at all: what was begun, so that a retry can tell its own leftovers."""
+"""Small JSON files written whole or not at all: they record work begun, so that a retry recognizes its leftovers."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
-    """Put a record down, in one step and for good."""
+    """Write a record atomically and durably."""
     begun = path.with_name(f"{path.name}.new")
     with begun.open("w", encoding="utf-8") as file:
         json.dump(record, file, indent=2, sort_keys=True, default=str)
@@ -19,7 +19,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The record, or None where there is none."""
+    """The record, or None if there is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

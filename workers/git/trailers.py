@@ -1,10 +1,10 @@
-"""Trailers: what a commit says about itself, so that a retry finds it instead of making it twice."""
+"""Trailers: metadata in a commit message, by which a retry finds the commit instead of making it twice."""
 
 import re
 from collections.abc import Mapping
 
-from workers.repository.git import Git
-from workflows.errors import BadInput
+from interlock.workers.git.command import Git
+from interlock.workflows.errors import BadInput
 
 PATCH = "Interlock-Patch"
 WORKSTREAM = "Interlock-Workstream"
@@ -14,10 +14,10 @@ KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*\Z")
 
 
 def message(words: str, trailers: Mapping[str, str]) -> bytes:
-    """A commit message that ends with its trailers, in a paragraph of their own: what stands above cannot pose as one.
+    """A commit message that ends with its trailers, in a paragraph of their own: the text above cannot fake one.
 
     Raises:
-        BadInput: a trailer that would not stay on its line, or a message with a NUL.
+        BadInput: a trailer that is not a single line, or a message with a NUL.
     """
     lines = []
     for key, value in trailers.items():
@@ -30,7 +30,7 @@ def message(words: str, trailers: Mapping[str, str]) -> bytes:
 
 
 def find(git: Git, key: str, value: str, *revisions: str) -> str | None:
-    """The sha of the newest commit in `revisions` (as `git log` takes them) that carries this trailer, or None."""
+    """The sha of the newest commit in `revisions` (as `git log` takes them) that has this trailer, or None."""
     answer = git.line(
         "log",
         f"--format=%H %(trailers:key={key},valueonly,separator=%x2C)",

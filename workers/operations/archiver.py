@@ -1,4 +1,4 @@
-"""Move what ended long ago into the archive: whole runs, whole webs of links, nothing that a live instance names."""
+"""Moves what ended long ago into the archive: whole runs, whole groups of linked instances, if none of them is live."""
 
 import time
 from collections import Counter
@@ -11,14 +11,14 @@ import structlog
 from sqlalchemy import Engine, RowMapping
 from sqlalchemy.exc import DBAPIError
 
-from db import archive
-from db.archive import Moved
-from db.connect import retryable, transaction
-from workers.settings import Settings
-from workflows.errors import BadInput
+from interlock.db.connection import retryable, transaction
+from interlock.db.core import archive
+from interlock.db.core.archive import Moved
+from interlock.workers.settings import Settings
+from interlock.workflows.errors import BadInput
 
 PAGE = 500  # seeds looked at together
-PACK = 500  # instances moved in one commit, where they do not belong together anyway
+PACK = 500  # instances moved in one commit; a group that belongs together may be larger
 
 log = structlog.get_logger()
 
@@ -27,14 +27,14 @@ Unit = list[UUID]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be archived: ended `older_than` ago, with request ids that need not be kept any more."""
+    """What may be archived: ended `older_than` ago, and with request ids older than `keys_kept`."""
 
     older_than: timedelta
     keys_kept: timedelta
 
 
 def rules_of(chosen: Settings, older_than_days: float | None = None) -> Rules | None:
-    """The rules as set, or for those that ended so many days ago; None where archiving is off.
+    """The rules of the settings, or for instances that ended so many days ago; None if archiving is off.
 
     Raises:
         BadInput: request ids are kept longer than that, and a request id goes with its instance.
@@ -42,15 +42,15 @@ def rules_of(chosen: Settings, older_than_days: float | None = None) -> Rules | 
     days = chosen.archive_after_days or None if older_than_days is None else older_than_days
     if older_than_days is not None and older_than_days < chosen.keep_finished_days:
         raise BadInput(
-            f"--older-than {older_than_days:g}: request ids are kept {chosen.keep_finished_days:g} days, and would "
-            "go with their instances. Say at least that, or lower INTERLOCK_KEEP_FINISHED_DAYS."
+            f"--older-than {older_than_days:g}: request ids are kept {chosen.keep_finished_days:g} days, and archiving "
+            "an instance deletes its ids. Give at least that many, or lower INTERLOCK_KEEP_FINISHED_DAYS."
         )
     return Rules(timedelta(days=days), timedelta(days=chosen.keep_finished_days)) if days is not None else None
 
 
 @dataclass(slots=True)
 class Done:
-    """What a pass moved, and what it held back (why -> how many instances); `after`: where it stopped, or None."""
+    """What a pass moved, and what it held back (reason -> instances). `after`: where it stopped, or None at the end."""
 
     instances: int = 0
     events: int = 0
@@ -68,20 +68,20 @@ def archive_ended(
     dry_run: bool = False,
     progress: Callable[[Done], None] = lambda _: None,
 ) -> Done:
-    """Pass over what has ended and move what may be moved, a commit for each few hundred instances.
+    """Look at all that has ended and move what may be moved, in one commit for each few hundred instances.
 
-    Killed at any point it has moved whole units or nothing of them.
+    If it is killed, each unit has been moved as a whole or not at all.
 
     Args:
-        database: where it is.
+        database: where the instances are.
         rules: what may be moved.
-        after: go on behind this instance.
-        budget_seconds: stop after so long; `after` of the answer says where.
-        dry_run: do all of it, and undo it: what would be moved and what held back.
-        progress: told now and then.
+        after: continue behind this instance.
+        budget_seconds: stop after this time; `after` of the result says where.
+        dry_run: do everything and roll it back, to see what would be moved and what held back.
+        progress: called now and then.
 
     Raises:
-        DBAPIError: the database is away; what was moved so far stays moved.
+        DBAPIError: the database is unreachable; what was moved so far stays moved.
     """
     done, until = Done(after=after), time.monotonic() + budget_seconds
     while time.monotonic() < until:
@@ -99,7 +99,7 @@ def archive_ended(
 
 
 def _movable(near: Sequence[RowMapping], done: Done) -> list[Unit]:
-    """The units not looked at yet all of whose instances ended long ago."""
+    """The units not seen yet, all of whose instances ended long ago."""
     ended = {row["id"]: row["ended"] for row in near}
     fresh = [unit for unit in _units(near) if min(unit) not in done.seen]
     done.seen |= {min(unit) for unit in fresh if len(unit) > 1}  # one alone does not come again: seeds go forward
@@ -110,7 +110,7 @@ def _movable(near: Sequence[RowMapping], done: Done) -> list[Unit]:
 
 
 def _units(near: Sequence[RowMapping]) -> list[Unit]:
-    """Those that are joined, however far, together (union-find, paths halved)."""
+    """Groups of instances joined directly or indirectly (union-find with path halving)."""
     above = {row["id"]: row["id"] for row in near}
 
     def top(one: UUID) -> UUID:
@@ -146,7 +146,7 @@ def _move(database: Engine, rules: Rules, pack: list[Unit], done: Done, *, dry_r
         done.events += moved.events
     elif len(pack) == 1:
         done.held[moved.held] += len(pack[0])
-    else:  # one of them holds back the others: each for itself
+    else:  # one unit holds back the others: try each by itself
         for unit in pack:
             _move(database, rules, [unit], done, dry_run=dry_run)
 

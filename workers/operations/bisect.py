@@ -1,4 +1,4 @@
-"""Which patch of a run or workstream broke it: bisection over what they committed, by a gate's command (SSOT 2.5.4)."""
+"""Finds the patch that broke a run or workstream, by bisecting its commits with a gate's command (PATCH-14)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,31 +7,35 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import instances, patches, plans
-from db.connect import transaction
-from workers.execution.finished import Finished
-from workers.execution.run import run
-from workers.orchestration import workplace
-from workers.orchestration.commands import command_of
-from workers.orchestration.workplace import Workplace
-from workers.repository import branches, place, regression
-from workers.repository.naming import safe
-from workers.repository.outcomes import Refusal
-from workers.repository.regression import Broke
-from workers.runtime import Runtime
-from workflows.errors import Refused
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.orchestration import patches, plans
+from interlock.db.orchestration.commands import CommandRow
+from interlock.workers.effects import workspace
+from interlock.workers.effects.gate_command import command_of
+from interlock.workers.effects.workspace import Workplace
+from interlock.workers.execution.result import Finished
+from interlock.workers.execution.run import run
+from interlock.workers.git import bisect, branches, repository
+from interlock.workers.git.bisect import Broke
+from interlock.workers.git.ref_names import safe
+from interlock.workers.git.results import Refusal
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import Refused
+from interlock.workflows.input.arguments import door
 
-CANNOT_TELL = (125, 126, 127)  # as `git bisect run` has 125: this tree says nothing; nor does a gate that is not there
-LAST_WORDS = 500  # characters of what the gate printed
+CANNOT_TELL = (125, 126, 127)  # 125 as in `git bisect run`: cannot tell; nor can a gate that cannot be run
+LAST_WORDS = 500  # characters of the gate's output
 
 
 class NothingToFind(Refused):
-    """There is no committed patch to look for, or the gate does not fail after them and pass before."""
+    """There is no committed patch to look for, the gate does not fail after them and pass before, or it changed what
+    the repository runs; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """What broke it. `entry`: the ledger entry of the commit; None where it is no patch's."""
+    """The commit that broke it. `entry`: its ledger entry; None if the commit is not a patch's."""
 
     commit_sha: str
     subject: str
@@ -42,6 +46,7 @@ class Regression:
     among: tuple[str, ...]
 
 
+@door
 def find_regression(
     runtime: Runtime,
     gate: str,
@@ -51,34 +56,40 @@ def find_regression(
     timeout_seconds: float = 1800.0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Regression:
-    """Bisect, in a worktree of its own that is gone afterwards.
+    """Bisect in a temporary worktree.
 
     Args:
         runtime: whose database and settings.
         gate: a shell line; exit code 0: good, 125 (or 126, 127: it cannot be run): cannot tell, any other: bad.
         run_ref, workstream_ref: whose patches; one of them.
         timeout_seconds: of each try; one that takes longer is bad.
-        progress: told how many trees were tried, and of how many, about.
+        progress: called with how many trees were tried, and about how many there will be.
 
     Raises:
-        NothingToFind: see there; the message says which, and what the gate printed last.
+        NothingToFind: see there; the message includes the gate's last output.
         UnknownInstance, AmbiguousInstance: no such run or workstream, or several.
         RepositoryBusy, GitFault: try again.
     """
     entries, where = _looked_up(runtime, run_ref, workstream_ref)
     by_commit = {str(each["commit_sha"]): each for each in entries}
     ends: list[Finished] = []
+    wanted = CommandRow("shell", (gate,), timeout_sec=timeout_seconds)
 
     def passes(tree: Path) -> bool | None:
-        ends[:] = [ended := run(command_of({"command": gate, "shell": True, "timeout_sec": timeout_seconds}, tree))]
+        command = command_of(wanted, tree, runtime.settings, workspace.view_of(tree, where, {}))
+        with where.compared() as changed:
+            ends[:] = [ended := run(command)]
+        if changed:
+            raise NothingToFind(f"while the gate ran, {where.checkout} changed: {', '.join(changed[:20])}")
         return None if ended.exit_code in CANNOT_TELL and not ended.timed_out else ended.succeeded([0])
 
-    broke = regression.find(
+    broke = bisect.find(
         where.checkout,
         _branch(where, list(by_commit)),
         by_commit,
         passes,
-        scratch=runtime.settings.worktrees_directory,
+        scratch=workspace.worktrees(runtime.settings, where.account),
+        apart=where.apart,
         name=f"regression-{safe(workstream_ref or str(run_ref))}",
         progress=progress,
     )
@@ -96,15 +107,15 @@ def _looked_up(runtime: Runtime, run_ref: str | None, workstream_ref: str | None
         entries = list(patches.committed(connection, **wanted))
         if not entries:
             raise NothingToFind(f"{workstream_ref or run_ref} has no committed patch")
-        where = workplace.of_workstream(connection, entries[0]["workstream_id"], runtime.settings)
+        where = workspace.of_workstream(connection, entries[0]["workstream_id"], runtime.settings)
     if where.repository is None:
         raise NothingToFind(f"the plan of {where.name} has no repository")
     return entries, where
 
 
 def _branch(where: Workplace, commits: list[str]) -> str:
-    """The base branch, once any of these landed there; before, the workstream's own."""
-    found = place.find(where.checkout)
+    """The base branch if any of these commits landed there; otherwise the workstream's own."""
+    found = repository.find(where.checkout)
     if isinstance(found, Refusal):
         raise NothingToFind(str(found))
     git = found.git()
@@ -114,7 +125,7 @@ def _branch(where: Workplace, commits: list[str]) -> str:
 
 
 def _last_words(ends: Sequence[Finished]) -> str:
-    """How the gate ended last, and what it printed: a command that is mistyped looks like a broken tree."""
+    """How the gate ended last, with its output, because a mistyped command looks like a broken tree."""
     if not ends:
         return ""
     printed = (ends[-1].stderr.strip() or ends[-1].stdout.strip())[-LAST_WORDS:]

@@ -1,10 +1,10 @@
-"""What Interlock tells Prometheus: each metric's name, labels and meaning, and the collector that reads them.
+"""Interlock's Prometheus metrics: the name, labels and help text of each, and the collector that reads them.
 
-Names without the prefix are the SSOT's (7.3.1). No label is an entity's id: the number of series is bounded by the
-definitions, the lanes, the sweeps and the operators.
+Names without the prefix `interlock_` come from METRIC-1. No label is an entity's id: the number of series is bounded by
+the definitions, the partitions, the sweeps and the operators.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from time import perf_counter
@@ -12,30 +12,29 @@ from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from sqlalchemy import Connection, RowMapping
 
-from beat.schedule import OVERDUE_PERIODS, OVERDUE_SECONDS, SCHEDULE
-from db import metrics
-from db.connect import transaction
-from workers.auditing import exports
-from workers.journal import Journal
-from workers.relay import Destination
-from workers.runtime import Runtime
-from workers.stream import STREAM
-from workers.stuck.look import thresholds
-from workflows.catalogue import Catalogue
+from interlock.beat.schedule import OVERDUE_PERIODS, OVERDUE_SECONDS, SCHEDULE
+from interlock.db.connection import transaction
+from interlock.db.core import counters
+from interlock.db.operations.metrics import snapshot
+from interlock.workers.audit import exports
+from interlock.workers.operations.stuck.detector import thresholds
+from interlock.workers.relay.journal import Journal
+from interlock.workers.relay.redis_stream import STREAM
+from interlock.workers.runtime import Runtime
+from interlock.workflows.catalogue import Catalogue
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One metric: what Prometheus calls it, what its labels are, and what an operator reads about it."""
+    """One metric: its name and labels in Prometheus, and its help text for operators."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
-    says: str
+    help: str
 
 
 METRICS = (
@@ -43,11 +42,9 @@ METRICS = (
         "state_transitions_total",
         "counter",
         ("entity_type", "from_state", "to_state"),
-        "moves, counted from history; every move that a definition has begins at 0",
+        "moves, counted from history; every move of a definition begins at 0",
     ),
-    Declared(
-        "entity_state", "gauge", ("entity_type", "state"), "instances that stand in a state (archived ones are not)"
-    ),
+    Declared("entity_state", "gauge", ("entity_type", "state"), "instances in a state, without archived ones"),
     Declared(
         "state_transition_duration_seconds",
         "histogram",
@@ -58,50 +55,61 @@ METRICS = (
         "manual_state_overrides_total",
         "counter",
         ("entity_type", "operator"),
-        "overrides, by who made them; each once, however many moves it takes",
+        "overrides, by operator; each counts once, however many moves it takes",
     ),
     Declared(
-        metrics.FAILED_TRANSITIONS,
+        counters.FAILED_TRANSITIONS,
         "counter",
         ("entity_type", "reason"),
         "triggers that did not move their instance: refused (`no_such_transition`, `guard`, `approval`, …) or dead",
     ),
     Declared(
-        metrics.RETRIES, "counter", ("kind", "name"), "attempts that failed and will be made again: requests, effects"
+        counters.RETRIES, "counter", ("kind", "name"), "attempts that failed and will be made again: requests, effects"
     ),
-    Declared(metrics.IDEMPOTENCY_HITS, "counter", (), "triggers answered from the record: their request_id was known"),
-    Declared(metrics.LEASE_EXPIRIES, "counter", ("effect",), "leases that ran out: their worker went silent"),
+    Declared(
+        counters.IDEMPOTENCY_HITS, "counter", (), "triggers answered from the record because their request_id was known"
+    ),
+    Declared(counters.LEASE_EXPIRIES, "counter", ("effect",), "leases that ran out because their worker went silent"),
     Declared(
         "interlock_requests",
         "gauge",
         ("status",),
         "triggers: pending, scheduled, retrying (of the scheduled), waiting (held) and dead",
     ),
-    Declared("interlock_pending_requests", "gauge", ("lane",), "triggers that are due, by lane"),
+    Declared("interlock_pending_requests", "gauge", ("partition",), "due triggers, by partition"),
+    Declared(
+        "interlock_partition_stuck_seconds",
+        "gauge",
+        ("partition",),
+        "how long a partition has been stalled at its oldest trigger; 0 if it is not stalled",
+    ),
     Declared(
         "interlock_queue_age_seconds",
         "gauge",
         ("status",),
-        "age of the oldest: pending, overdue (scheduled, and its time has passed), retrying, waiting, effect (due)",
+        "age of the oldest: pending, overdue (its scheduled time has passed), retrying or waiting trigger; due effect",
     ),
     Declared(
         "interlock_oldest_pending_request_seconds",
         "gauge",
         (),
-        "how long the oldest trigger that is due has waited to be applied",
+        "how long the oldest due trigger has waited to be applied",
     ),
     Declared("interlock_effects", "gauge", ("status",), "effects: due, leased (running), dead"),
-    Declared("interlock_expired_leases", "gauge", (), "leases that ran out and have not been taken back"),
+    Declared("interlock_expired_leases", "gauge", (), "leases that ran out and were not taken back yet"),
     Declared(
         "interlock_relay_lag_seconds",
         "gauge",
         ("destination",),
-        "age of the oldest event that a destination of the relay has not got",
+        "age of the oldest event that a destination of the relay has not received",
     ),
+    Declared("interlock_audit_export_lag_seconds", "gauge", (), "age of the oldest event that is in no audit export"),
     Declared(
-        "interlock_audit_export_lag_seconds", "gauge", (), "age of the oldest event that no export of the audit has"
+        "interlock_sweep_lag_seconds",
+        "gauge",
+        ("sweep",),
+        "how late a sweep is: time since its last run, less its period",
     ),
-    Declared("interlock_sweep_lag_seconds", "gauge", ("sweep",), "how late a sweep is: its age less its period"),
     Declared("interlock_sweep_run_seconds", "gauge", ("sweep",), "how long a sweep's last run took"),
     Declared("interlock_beat_alive", "gauge", (), "1 while every sweep runs, 0 when one is overdue"),
     Declared("interlock_breakers_open", "gauge", ("tool",), "open circuit breakers of a tool, over all projects"),
@@ -109,49 +117,42 @@ METRICS = (
         "interlock_stuck_entities",
         "gauge",
         ("entity_type", "state"),
-        "what `interlock stuck` shows, as last swept",
+        "instances that `interlock stuck` shows, as of the last sweep",
     ),
     Declared(
         "interlock_stuck_overrun",
         "gauge",
         ("entity_type", "state"),
-        "how many times longer than expected the longest stuck one has stood there",
+        "time of the longest-stuck instance in the state, as a multiple of the expected time",
     ),
     Declared(
         "interlock_deprecated_uses_total",
         "counter",
         ("entity_type", "version", "kind", "name"),
-        "moves that used what is deprecated: a version, a state or a trigger",
+        "moves that used a deprecated version, state or trigger",
     ),
-    Declared("interlock_workers", "gauge", ("state",), "workers by state, but those shut down"),
+    Declared("interlock_workers", "gauge", ("state",), "workers by state, without those shut down"),
     Declared(
-        "interlock_build_info", "gauge", ("version", "schema", "postgresql"), "always 1; what runs here, as labels"
+        "interlock_build_info",
+        "gauge",
+        ("version", "schema", "postgresql"),
+        "always 1; the running versions, as labels",
     ),
-    Declared("interlock_scrape_seconds", "gauge", (), "how long reading all this took"),
+    Declared("interlock_scrape_seconds", "gauge", (), "how long the scrape took"),
 )
 
-Samples = Mapping[metrics.Series, float]
+Samples = Mapping[counters.Series, float]
 
 
-class Counters(Destination):
-    """The relay's destination that counts: exactly once, since it writes through the cursor's own transaction."""
-
-    name = metrics.CURSOR
-
-    def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
-        """Add a batch of events to the counters."""
-        metrics.count(connection, [event["id"] for event in events])
-
-
-def read(runtime: Runtime) -> dict[metrics.Series, float]:
-    """Every series as it stands, all of one moment.
+def read(runtime: Runtime) -> dict[counters.Series, float]:
+    """The current value of every series, all from one snapshot.
 
     Raises:
-        DBAPIError: the database is away.
+        DBAPIError: the database is unreachable.
     """
     began = perf_counter()
     with transaction(runtime.database) as connection:
-        found = metrics.snapshot(
+        found = snapshot(
             connection,
             version=version("interlock"),
             sweeps={sweep.name: sweep.every_seconds for sweep in SCHEDULE},
@@ -170,21 +171,21 @@ def read(runtime: Runtime) -> dict[metrics.Series, float]:
 
 def _destinations(runtime: Runtime) -> list[str]:
     stream = [STREAM] if runtime.redis is not None else []
-    return [metrics.CURSOR, *stream, *([Journal.name] if runtime.settings.journal else [])]
+    return [counters.CURSOR, *stream, *([Journal.name] if runtime.settings.journal else [])]
 
 
-def _zeros(catalogue: Catalogue) -> Iterator[metrics.Series]:
-    """What has not happened yet, so that its first time is an increase."""
-    yield metrics.IDEMPOTENCY_HITS, ()
+def _zeros(catalogue: Catalogue) -> Iterator[counters.Series]:
+    """Counters of what has not happened yet, at 0, so that the first event is an increase."""
+    yield counters.IDEMPOTENCY_HITS, ()
     for each in catalogue:
-        yield metrics.RETRIES, ("request", each.type)
+        yield counters.RETRIES, ("request", each.type)
         for effect in (*each.birth_effects, *(effect for move in each.transitions for effect in move.effects)):
-            yield metrics.RETRIES, ("effect", effect.name)
-            yield metrics.LEASE_EXPIRIES, (effect.name,)
+            yield counters.RETRIES, ("effect", effect.name)
+            yield counters.LEASE_EXPIRIES, (effect.name,)
 
 
 class Reader(Collector):
-    """Gives Prometheus's own library what `read` reads, at each scrape."""
+    """Collector for prometheus_client: calls `read` at each scrape."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -194,18 +195,18 @@ class Reader(Collector):
         yield from families(read(self._runtime))
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not read."""
+        """Nothing, because registering must not read the database."""
         return ()
 
 
 def families(samples: Samples) -> Iterator[Metric]:
-    """Samples as the metrics that are declared, in that order."""
+    """The samples as declared metrics, in the order of their declaration."""
     for each in METRICS:
         if each.kind == "histogram":
             yield _histogram(each, samples)
             continue
         family = (CounterMetricFamily if each.kind == "counter" else GaugeMetricFamily)(
-            each.name, each.says, labels=each.labels
+            each.name, each.help, labels=each.labels
         )
         for (name, labels), value in sorted(samples.items()):
             if name == each.name:
@@ -214,12 +215,12 @@ def families(samples: Samples) -> Iterator[Metric]:
 
 
 def _histogram(declared: Declared, samples: Samples) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(declared.name, declared.says, labels=declared.labels)
+    family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
     sums = {labels: value for (name, labels), value in samples.items() if name == f"{declared.name}_sum"}
     buckets = {labels: value for (name, labels), value in samples.items() if name == f"{declared.name}_bucket"}
     for labels in sorted(sums):
         total, cumulative = 0.0, []
-        for bound in metrics.BOUND_NAMES:
+        for bound in counters.BOUND_NAMES:
             total += buckets.get((*labels, bound), 0.0)
             cumulative.append((bound, total))
         family.add_metric(labels, cumulative, sums[labels])

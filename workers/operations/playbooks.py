@@ -1,10 +1,9 @@
-"""Playbooks as commands (SSOT 5.3): they look, say what they saw, and change one thing at a time, when told to.
+"""Playbooks as commands (RECOVER-17): they inspect, report, and propose one change at a time.
 
-A playbook is a generator of steps. Whoever walks it carries out a `Change` before asking for the next step, or stops
-there: what follows would rest on it.
+A playbook is a generator of steps. The caller performs a `Change` before it asks for the next step, or stops: later
+steps rely on the change.
 """
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,41 +11,46 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from db import instances, patches, requests, stuck
-from db.connect import transaction
-from db.requests import LANES
-from workers.client import Client
-from workers.doctor import examine
-from workers.lanes import Drain
-from workers.orchestration.rollback import compensation_plan, override_roll_back
-from workers.orchestration.scheduler import schedule
-from workers.overrides.operation import Done, Order, require_operator
-from workers.overrides.others import reset_breaker, validate_workstream
-from workers.overrides.tasks import fail_task
-from workers.runtime import Runtime
-from workflows.errors import Refused
+from interlock.db.connection import transaction
+from interlock.db.core import instances, requests
+from interlock.db.core.requests import PARTITIONS
+from interlock.db.operations import stuck
+from interlock.db.orchestration import patches
+from interlock.workers.client.client import Client
+from interlock.workers.client.partition_drainer import Drain
+from interlock.workers.operations.doctor import examine
+from interlock.workers.operations.rollback import compensation_plan, override_roll_back
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.overrides.circuit_breakers import reset_breaker
+from interlock.workers.overrides.tasks import fail_task
+from interlock.workers.overrides.transaction import Done, Order, require_operator
+from interlock.workers.overrides.workstreams_and_patches import validate_workstream
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import Refused
+from interlock.workflows.input.arguments import door
+from interlock.workflows.output.suggestions import offered
 
 ENDED = ("completed", "failed", "cancelled")
 VERSION_SECONDS = 60.0
 
 
 class NothingToRecover(Refused):
-    """It does not stand where this playbook helps; the message says what would. Nothing was changed."""
+    """This playbook does not help in the present state; the message says what would. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen."""
+    """A step that reports what was found."""
 
-    says: str
+    message: str
     lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be changed, the command that does the same, and how: `perform` tells what was done."""
+    """A step that changes something: its description, the equivalent command, and `perform`, which reports its work."""
 
-    says: str
+    message: str
     command: str
     perform: Callable[[], Sequence[str]]
 
@@ -55,8 +59,9 @@ Step = Look | Change
 Playbook = Callable[[Runtime, str, Order], Iterator[Step]]
 
 
+@door
 def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
-    """Give up the tasks of a workstream that run for too long, then let it be validated, or go on (SSOT 5.3.1)."""
+    """Give up a workstream's tasks that run for too long; then have it validated, or let it go on (RECOVER-11)."""
     _require_operator(runtime, order)
     workstream = _find(runtime, ref, "workstream")
     if workstream["current_state"] in (*ENDED, "skipped"):
@@ -73,7 +78,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
     for task in late:
         yield Change(
             f"give up {task['entity_id']}, which has run for {task['seconds']:.0f} s",
-            f"interlock override fail-task {task['task_id']} --reason WHY",
+            offered("override", "fail-task", task["task_id"], reason="WHY"),
             partial(_give_up, runtime, str(task["task_id"]), order),
         )
     workstream, tasks = _find(runtime, ref, "workstream"), _tasks(runtime, workstream)
@@ -82,7 +87,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
     if tasks and not open_ and workstream["current_state"] in ("executing", "paused"):
         yield Change(
             "all its tasks have ended: let it be validated",
-            f"interlock override validate-workstream {workstream['id']} --reason WHY",
+            offered("override", "validate-workstream", workstream["id"], reason="WHY"),
             lambda: _told(runtime, validate_workstream(runtime, str(workstream["id"]), order)),
         )
     elif workstream["current_state"] == "paused" or (order.dry_run and late):
@@ -91,8 +96,9 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
         yield Look(f"nothing of it is stuck: {len(open_)} tasks have not ended", [_line(each) for each in open_])
 
 
+@door
 def emergency_rollback(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
-    """Take a committed patch back, by its compensation plan, and look whether all is well (SSOT 5.3.2, 2.5.4)."""
+    """Roll back a committed patch by its compensation plan, then run all checks of `doctor` (RECOVER-12)."""
     _require_operator(runtime, order)
     found = _find(runtime, ref, "patch_ledger")
     with transaction(runtime.database) as connection:
@@ -104,23 +110,24 @@ def emergency_rollback(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
     yield Look("its compensation plan", [each.model_dump_json() for each in plan.actions])
     yield Change(
         "take it back",
-        f"interlock override rollback-patch {found['id']} --reason WHY",
+        offered("override", "rollback-patch", found["id"], reason="WHY"),
         lambda: _told(runtime, override_roll_back(runtime, str(found["id"]), order, plan)),
     )
-    wrong = [f"{each.check}: {each.says}" for each in examine(runtime) if each.level == "fail"]
+    wrong = [f"{each.check}: {each.message}" for each in examine(runtime) if each.level == "fail"]
     yield Look("doctor finds nothing wrong" if not wrong else "doctor finds", wrong)
 
 
+@door
 def reset_circuit_breaker(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
-    """See that a tool works, then close its breaker (SSOT 5.3.3)."""
+    """Check that a tool works, if a setting says how, then close its breaker (RECOVER-13)."""
     _require_operator(runtime, order)
     found = _find(runtime, ref, "circuit_breaker")
     tool = str(found["context"]["tool_id"])
     yield Look(f"the breaker of {tool} is {found['current_state']}")
-    yield Look(f"{tool} works", [_version(tool)])
+    yield _checked(runtime, tool, order)
     yield Change(
         "close it",
-        f"interlock override reset-breaker {found['id']} --reason WHY",
+        offered("override", "reset-breaker", found["id"], reason="WHY"),
         lambda: _told(runtime, reset_breaker(runtime, found["id"], order)),
     )
 
@@ -139,16 +146,12 @@ def _require_operator(runtime: Runtime, order: Order) -> None:
 
 def _find(runtime: Runtime, ref: str, type_: str) -> Mapping[Any, Any]:
     with transaction(runtime.database) as connection:
-        if "/" not in ref and not _is_uuid(ref):
+        if "/" not in ref and instances.as_uuid(ref) is None:
             ref = f"{type_}/{ref}"
         found = instances.find(connection, ref)
     if found["workflow_type"] != type_:
         raise NothingToRecover(f"{ref} is a {found['workflow_type']}, not a {type_}")
     return found
-
-
-def _is_uuid(text: str) -> bool:
-    return len(text) == 36 and text.count("-") == 4
 
 
 def _tasks(runtime: Runtime, workstream: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
@@ -165,18 +168,18 @@ def _line(task: Mapping[Any, Any]) -> str:
     return f"{task['entity_id']} {task['state']}{held}"
 
 
-def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, says: str, order: Order) -> Change:
+def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: str, order: Order) -> Change:
     def perform() -> Sequence[str]:
         if order.dry_run:
             return [f"{trigger} would be fired"]
         receipt = Client(runtime).fire(instance["id"], trigger, by=order.by, data={"reason": order.reason})
-        Drain(runtime).lane(requests.lane_of(instance["id"]))
+        Drain(runtime).partition(requests.partition_of(instance["id"]))
         (settled,) = Client(runtime).wait([receipt.request_id])
         if settled.status != "applied":
             raise NothingToRecover(f"{trigger} was {settled.status}: {(settled.result or {}).get('message')}")
         return [f"{trigger}: {(settled.result or {})['from']} → {(settled.result or {})['to']}"]
 
-    return Change(says, f"interlock fire {instance['id']} {trigger} --by {order.by}", perform)
+    return Change(message, offered("fire", instance["id"], trigger, by=order.by), perform)
 
 
 def _give_up(runtime: Runtime, task: str, order: Order) -> Sequence[str]:
@@ -184,12 +187,12 @@ def _give_up(runtime: Runtime, task: str, order: Order) -> Sequence[str]:
 
 
 def _told(runtime: Runtime, done: Done) -> Sequence[str]:
-    """What an override did; its run is brought up to date at once, not at the next hint."""
+    """What an override did. Its run is scheduled at once, without waiting for the next wake-up."""
     if not done.dry_run:
         for run_id in {each for move in done.moves if (each := _run_of(runtime, move.id))}:
             schedule(runtime, run_id)
-        for lane in range(LANES):
-            Drain(runtime).lane(lane)
+        for partition in range(PARTITIONS):
+            Drain(runtime).partition(partition)
     moves = [f"{each.instance}: {each.from_state} → {each.to_state} ({each.trigger})" for each in done.moves]
     return [*moves, *done.notes]
 
@@ -200,12 +203,28 @@ def _run_of(runtime: Runtime, instance_id: Any) -> Any:
     return UUID(context["run_id"]) if context.get("run_id") else None
 
 
-def _version(tool: str) -> str:
-    program = shutil.which(tool)
+def _checked(runtime: Runtime, tool: str, order: Order) -> Look:
+    """Check a tool with the program that the installation names for it; the breaker's name is never executed."""
+    program = runtime.settings.programs_of_tools.get(tool)
     if program is None:
-        raise NothingToRecover(f"{tool} is not to be found on this machine: see to that first")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)
+        return Look(f"INTERLOCK_TOOL_CHECKS names no program that checks {tool}: see for yourself that it works")
+    if order.dry_run:
+        return Look(f"{program} --version would be run")
+    return Look(f"{tool} works", [_version(tool, program)])
+
+
+def _version(tool: str, program: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        raise NothingToRecover(
+            f"{tool} is not available on this machine ({fault}): install or repair it first"
+        ) from fault
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
-        raise NothingToRecover(f"{tool} --version ended with code {done.returncode} ({said[0]}): it is still unhealthy")
-    return (done.stdout or done.stderr).strip().splitlines()[0]
+        raise NothingToRecover(
+            f"{program} --version ended with code {done.returncode} ({said[0]}): {tool} is still unhealthy"
+        )
+    return ((done.stdout or done.stderr).strip().splitlines() or [""])[0]

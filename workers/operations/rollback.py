@@ -1,7 +1,7 @@
-"""Take a committed patch back: the compensation first, and once all of it held the ledger's `roll_back` (SSOT 2.5).
+"""Rolls a committed patch back: first the compensation and, if all of it succeeded, the ledger's `roll_back` (PATCH-6).
 
-A required action that fails leaves repository and ledger as they were. A crash between the two is completed by asking
-again: the reverts are found by their trailers.
+If a required action fails, repository and ledger stay as they were. After a crash between the two, a repeated call
+completes the rollback: it finds the reverts by their trailers.
 """
 
 from collections.abc import Mapping
@@ -12,20 +12,25 @@ from uuid import UUID
 from pydantic import ValidationError
 from sqlalchemy import RowMapping
 
-from db import instances, patches
-from db.connect import transaction
-from workers.orchestration import workplace
-from workers.orchestration.means import means_of
-from workers.orchestration.patches import COMMITTER
-from workers.orchestration.workplace import Workplace
-from workers.overrides.operation import Done, Move, Order, operating, require_operator
-from workers.repository import branches, place, reverting
-from workers.repository.compensation import Compensation, compensate
-from workers.repository.outcomes import Refusal
-from workers.repository.place import Repository
-from workers.repository.plan import CompensationPlan
-from workers.runtime import Runtime
-from workflows.errors import BadInput, InterlockError, Refused
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.orchestration import patches
+from interlock.workers.effects import workspace
+from interlock.workers.effects.patches import COMMITTER
+from interlock.workers.effects.workspace import Workplace
+from interlock.workers.git import branches, repository
+from interlock.workers.git import revert as reverting
+from interlock.workers.git.repository import Repository
+from interlock.workers.git.results import Refusal
+from interlock.workers.git.rollback import Compensation, compensate
+from interlock.workers.git.rollback_plan import CompensationPlan
+from interlock.workers.git.worktree import follow
+from interlock.workers.operations.rollback_checks import means_of
+from interlock.workers.overrides.transaction import Done, Move, Order, operating, require_operator
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput, InterlockError, Refused
+from interlock.workflows.input.arguments import door
+from interlock.workflows.output.suggestions import offered
 
 
 class CannotRollBack(Refused):
@@ -39,7 +44,7 @@ class CompensationFailed(InterlockError):
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """A patch that is rolled back, and what was done for it."""
+    """A rolled back patch, and what was done for it."""
 
     ledger_id: UUID
     entity_id: str
@@ -47,6 +52,7 @@ class RolledBack:
     moves: tuple[Move, ...] = field(default=(), compare=False)
 
 
+@door
 def roll_back(
     runtime: Runtime,
     ledger_ref: str | UUID,
@@ -56,22 +62,22 @@ def roll_back(
     reason: str,
     mended: str | None = None,
 ) -> RolledBack:
-    """Carry out a compensation plan, then say so in the ledger. A patch that is rolled back already is left alone.
+    """Carry out a compensation plan, then record it in the ledger. Does nothing if the patch is already rolled back.
 
     Args:
         runtime: whose database and settings.
         ledger_ref: the ledger entry, by name or id.
-        plan: what to do (SSOT 2.5.3); None: as `compensation_plan` says.
-        by: the operator who answers for it.
+        plan: what to do (PATCH-12); None: as `compensation_plan` says.
+        by: the operator responsible for it.
         reason: why.
-        mended: instead of a plan, the commit by which people took it back by hand (SSOT 5.3.2): the gates must pass.
+        mended: instead of a plan, the commit by which people undid the patch (RECOVER-12); the gates must pass.
 
     Raises:
-        CannotRollBack: it is not committed, the plan names another branch, or none of its required reverts, nor what
-            people made, takes this patch back; nothing was done.
-        BadInput: `mended` is no commit's name, or there is a plan too.
+        CannotRollBack: the patch is not committed, the plan names another branch, or neither a required revert of the
+            plan nor the people's commit undoes this patch; nothing was done.
+        BadInput: `mended` is not a commit's name, or a plan is given as well.
         CompensationFailed: a required action failed; nothing was changed.
-        NotAnOperator: `by` is none; nothing was done.
+        NotAnOperator: `by` is not an operator; nothing was done.
         UnknownInstance, AmbiguousInstance: no such entry, or several.
         RepositoryBusy, GitFault: try again.
     """
@@ -90,25 +96,31 @@ def roll_back(
         str(entry["ledger_id"]),
         means_of(runtime, entry),
         branch=_branch(plan, entry, where),
-        scratch=runtime.settings.worktrees_directory,
+        scratch=workspace.worktrees(runtime.settings, where.account),
         identity=COMMITTER,
+        apart=where.apart,
     )
     if isinstance(done, Refusal):
         raise CannotRollBack(str(done))
     if not done.success:
         raise CompensationFailed(f"{entry['entity_id']}: {done.error}")
-    says = {"plan": plan.model_dump(mode="json"), **_told(done)} | ({"sha": plan.commit_sha} if plan.commit_sha else {})
-    told = _fire(runtime, entry, says, order)
-    return RolledBack(entry["ledger_id"], entry["entity_id"], says, tuple(told.moves))
+    if not isinstance(tree := where.worktree(), Refusal):
+        follow(tree)
+    metadata = {"plan": plan.model_dump(mode="json"), **_told(done)} | (
+        {"sha": plan.commit_sha} if plan.commit_sha else {}
+    )
+    told = _fire(runtime, entry, metadata, order)
+    return RolledBack(entry["ledger_id"], entry["entity_id"], metadata, tuple(told.moves))
 
 
+@door
 def override_roll_back(
     runtime: Runtime, ref: str, order: Order, plan: CompensationPlan | None = None, mended: str | None = None
 ) -> Done:
-    """`roll_back` as an override tells of it; a dry run only names what would be done. Raises as `roll_back`."""
+    """`roll_back` with an override's result. A dry run only lists what would be done. Raises as `roll_back`."""
     if not order.dry_run:
         rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason, mended=mended)
-        notes = [f"{each['action']}: {each['says']}" for each in rolled.compensation["actions"]]
+        notes = [f"{each['action']}: {each['message']}" for each in rolled.compensation["actions"]]
         return Done(dry_run=False, moves=list(rolled.moves), notes=notes)
     entry, where = _found(runtime, ref)
     _require_committed(entry, where)
@@ -120,8 +132,9 @@ def override_roll_back(
     return done
 
 
+@door
 def compensation_plan(runtime: Runtime, ledger_ref: str | UUID) -> CompensationPlan:
-    """A plan to begin with: revert the commit where it is now, and let the gates that it passed pass again.
+    """A default plan: revert the commit on the branch it is on now, and require the gates that it passed to pass again.
 
     Raises:
         CannotRollBack: it is not committed.
@@ -138,7 +151,9 @@ def _planned(
     if mended is None:
         return plan or _generated(runtime, entry, where)
     if plan:
-        raise BadInput("a plan or a commit: the plan of what was mended by hand can name it (commit_sha)")
+        raise BadInput(
+            "give a plan or --commit-sha, not both: the plan of a manual fix can name the commit (commit_sha)"
+        )
     made = _generated(runtime, entry, where).model_dump(mode="json")
     notices = [each for each in made["actions"] if each["action"] != "git_revert"]
     try:
@@ -146,7 +161,7 @@ def _planned(
             made | {"compensation_type": "manual_fix", "commit_sha": mended, "actions": notices}
         )
     except ValidationError as error:
-        raise BadInput(f"--commit-sha {mended!r} is no commit's name: 7 to 64 hexadecimal digits") from error
+        raise BadInput(f"--commit-sha {mended!r} is not a commit id: 7 to 64 hexadecimal digits") from error
 
 
 def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> CompensationPlan:
@@ -172,9 +187,9 @@ def _found(runtime: Runtime, ledger_ref: str | UUID) -> tuple[RowMapping, Workpl
     with transaction(runtime.database) as connection:
         instance = instances.find(connection, str(ledger_ref))
         if instance["workflow_type"] != "patch_ledger":
-            raise CannotRollBack(f"{instance['entity_id']} is a {instance['workflow_type']}, no patch ledger entry")
+            raise CannotRollBack(f"{instance['entity_id']} is a {instance['workflow_type']}, not a patch")
         entry = patches.entry(connection, instance["id"])
-        return entry, workplace.of_workstream(connection, entry["workstream_id"], runtime.settings)
+        return entry, workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)
 
 
 def _require_committed(entry: RowMapping, where: Workplace) -> None:
@@ -185,19 +200,19 @@ def _require_committed(entry: RowMapping, where: Workplace) -> None:
 
 
 def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> None:
-    """Else the ledger would say of this patch what was done to another."""
+    """Require that the plan undoes this patch; otherwise the ledger would be wrong about it."""
     commit, git = entry["commit_sha"], _repository(where).git()
     branch = _branch(plan, entry, where)
     tip = branches.tip(git, branch)
     if plan.commit_sha and not (tip and reverting.mends(git, plan.commit_sha, commit, tip)):
         raise CannotRollBack(
-            f"{plan.commit_sha} did not take {entry['entity_id']} back: it is no commit of {branch} that came after "
-            f"{commit} and changes a file that that one changed"
+            f"{plan.commit_sha} does not undo {entry['entity_id']}: it must be a commit of {branch} that comes after "
+            f"{commit} and changes a file that {commit} changed"
         )
     if plan.reverts and not any(reverting.takes_back(git, each, commit) for each in plan.reverts if each.required):
         raise CannotRollBack(
-            f"no required git_revert of the plan takes {entry['entity_id']} back: it is commit {commit} "
-            f"(`interlock patch plan {entry['entity_id']}` makes a plan that does)"
+            f"no required git_revert of the plan reverts {entry['entity_id']}, which is commit {commit} "
+            f"({offered('patch', 'plan', entry['entity_id'])} makes a plan that does)"
         )
 
 
@@ -208,14 +223,14 @@ def _branch(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> str:
 
 
 def _carrying(entry: RowMapping, where: Workplace) -> str:
-    """The branch with the patch's commit: the base branch once its workstream has landed, its own before."""
+    """The branch with the patch's commit: the base branch if its workstream has landed, otherwise the workstream's."""
     git = _repository(where).git()
     base = branches.tip(git, where.base_branch)
     return where.base_branch if base and branches.contains(git, base, entry["commit_sha"]) else where.branch
 
 
 def _repository(where: Workplace) -> Repository:
-    found = place.find(where.checkout)
+    found = repository.find(where.checkout)
     if isinstance(found, Refusal):
         raise CannotRollBack(str(found))
     return found
@@ -227,10 +242,10 @@ def _told(done: Compensation) -> dict[str, Any]:
 
 
 def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: Order) -> Done:
-    """Tell the ledger, whose guards are asked: this leaves a terminal state (SSOT 8.2.3)."""
+    """Fire `roll_back` on the ledger entry. Its guards are checked, because it leaves a terminal state (POLICY-6)."""
     with operating(runtime, order) as operation:
         instance = operation.find(entry["ledger_id"])
-        if instance["current_state"] != "rolled_back":  # else another did the same meanwhile
-            says = {"authorized_by": order.by, "compensation": compensation}
-            operation.fire(operation.enter(entry["run_id"], instance), "roll_back", "rolled_back", says)
+        if instance["current_state"] != "rolled_back":  # otherwise another caller has done it meanwhile
+            metadata = {"authorized_by": order.by, "compensation": compensation}
+            operation.fire(operation.enter(entry["run_id"], instance), "roll_back", "rolled_back", metadata)
     return operation.done

@@ -1,40 +1,47 @@
-"""What a compensation plan's tests, gates and notices are here: the gates of the run, and INTERLOCK_NOTIFY_URLS."""
+"""Runs a compensation plan's tests and gates with the run's gates, and sends its notices to INTERLOCK_NOTIFY_URLS."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import patches
-from db.connect import transaction
-from workers import notice
-from workers.execution.run import run
-from workers.orchestration.commands import command_of
-from workers.repository.compensation import Means
-from workers.repository.plan import Notify
-from workers.repository.reverting import Verdict
-from workers.runtime import Runtime
-from workflows.errors import BadInput
-from workflows.orchestration.evidence import EXPECTED_EXIT_CODES
+from interlock.db.connection import transaction
+from interlock.db.orchestration import commands, patches
+from interlock.db.orchestration.commands import CommandRow
+from interlock.workers.effects import notification, workspace
+from interlock.workers.effects.gate_command import NO_COMMAND, command_of
+from interlock.workers.effects.workspace import Workplace
+from interlock.workers.execution.run import run
+from interlock.workers.execution.secrets import SecretNotHad
+from interlock.workers.git.revert import Verdict
+from interlock.workers.git.rollback import Means
+from interlock.workers.git.rollback_plan import Notify
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
 
-WORDS = 1_000  # of a failed command's output
+WORDS = 1_000  # characters of a failed command's output
 EVERYBODY = "all"
 SCHEMES = {"email": ("mailto", "mailtos"), "webhook": ("json", "jsons", "form", "forms", "xml", "xmls")}
 
 
 def means_of(runtime: Runtime, entry: RowMapping) -> Means:
-    """The means of rolling back one ledger entry: the gates of its run, its workstream's own where that has such."""
+    """The means to roll back one ledger entry: the gates of its workstream or, for types it lacks, of its run."""
     with transaction(runtime.database) as connection:
         gates = patches.gates_of_run(connection, entry["run_id"])
+        known = commands.of_many(connection, [each["id"] for each in gates])
+        place = workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)
     own = [each for each in gates if each["workstream_id"] == entry["workstream_id"]]
 
     def run_gate(tree: Path, gate_type: str) -> Verdict:
         found = _of_type(own, gate_type) or _of_type(gates, gate_type)
-        return _all(found, tree) if found else Verdict(False, f"the run has no gate of type {gate_type}")
+        if not found:
+            return Verdict(False, f"the run has no gate of type {gate_type}")
+        return _all(runtime, found, known, place, tree)
 
     def run_tests(tree: Path, suite: str) -> Verdict:
         found = [each for each in gates if suite in (each["name"], each["name"].rpartition("/")[2])]
-        return _all(found, tree) if found else run_gate(tree, suite)
+        return _all(runtime, found, known, place, tree) if found else run_gate(tree, suite)
 
     return Means(run_tests=run_tests, run_gate=run_gate, notify=_notify(runtime, entry))
 
@@ -43,21 +50,28 @@ def _of_type(gates: Sequence[RowMapping], gate_type: str) -> list[RowMapping]:
     return [each for each in gates if each["gate_type"] == gate_type]
 
 
-def _all(gates: Sequence[RowMapping], tree: Path) -> Verdict:
+def _all(
+    runtime: Runtime, gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path
+) -> Verdict:
     """Run gates' commands in a tree, up to the first that fails."""
     for each in gates:
-        if not (verdict := _one(each, tree)).success:
+        if not (verdict := _one(runtime, each, known.get(each["id"]), place, tree)).success:
             return verdict
     return Verdict(True, f"passed: {', '.join(each['name'] for each in gates)}")
 
 
-def _one(gate: RowMapping, tree: Path) -> Verdict:
-    context = gate["context"]
+def _one(runtime: Runtime, gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path) -> Verdict:
+    if row is None:
+        return Verdict(False, f"{gate['name']}: {NO_COMMAND}")
     try:
-        ended = run(command_of(context, tree))
-    except (BadInput, ValueError) as unfit:
+        command = command_of(row, tree, runtime.settings, workspace.view_of(tree, place, row.sandbox))
+    except (BadInput, SecretNotHad) as unfit:
         return Verdict(False, f"{gate['name']} cannot be run: {unfit}")
-    if ended.succeeded(context.get("expected_exit_codes", EXPECTED_EXIT_CODES)):
+    with place.compared() as changed:
+        ended = run(command)
+    if changed:
+        return Verdict(False, f"{gate['name']}: while it ran, {place.checkout} changed: {', '.join(changed[:20])}")
+    if ended.succeeded(row.expected_exit_codes):
         return Verdict(True, gate["name"])
     return Verdict(False, f"{gate['name']}: {ended.reason}: {(ended.stdout + ended.stderr)[-WORDS:]}")
 
@@ -69,8 +83,10 @@ def _notify(runtime: Runtime, entry: RowMapping) -> Callable[[Notify], Verdict]:
             return Verdict(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")
         to = f" (for {', '.join(wanted.recipients)})" if wanted.recipients else ""
         try:
-            notice.tell(urls, title=f"patch {entry['entity_id']} rolled back", body=f"commit {entry['commit_sha']}{to}")
-        except notice.NoticeNotSent as unheard:
+            notification.tell(
+                urls, title=f"patch {entry['entity_id']} rolled back", body=f"commit {entry['commit_sha']}{to}"
+            )
+        except notification.NoticeNotSent as unheard:
             return Verdict(False, str(unheard))
         return Verdict(True, f"told {len(urls)}")
 
@@ -78,5 +94,5 @@ def _notify(runtime: Runtime, entry: RowMapping) -> Callable[[Notify], Verdict]:
 
 
 def _serves(url: str, channel: str) -> bool:
-    """Whether a target is of a channel: `all`, an apprise scheme (`slack`), `email` or `webhook`."""
+    """Whether a target belongs to a channel: `all`, an apprise scheme (`slack`), `email` or `webhook`."""
     return channel == EVERYBODY or url.partition(":")[0] in (channel, *SCHEMES.get(channel, ()))

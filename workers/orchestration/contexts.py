@@ -1,5 +1,5 @@
-"""What each instance of a run knows from its birth: the plan's words under the names that definitions, tables and
-workers read. Instances are named by their UUIDs."""
+"""Builds the contexts of a run's instances: the plan's words under the names that definitions, tables and workers
+read. Builds their commands, too, which are stored separately. Instances are named by their UUIDs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from workers.orchestration.roster import Roster
-from workflows.plan.moments import Moments, moments
-from workflows.plan.plan import Plan, Workstream
-from workflows.plan.work import Gate, Task
+from interlock.db.orchestration.commands import CommandRow
+from interlock.workers.orchestration.run_naming import Roster
+from interlock.workflows.plan.gate_timing import Moments, moments
+from interlock.workflows.plan.plan import Plan, Workstream
+from interlock.workflows.plan.tasks import Gate, Task
 
-EXECUTE, AGENT = "interlock:execute", "interlock:agent"  # what a worker that runs commands, and an agent, offer
+EXECUTE, AGENT = "interlock:execute", "interlock:agent"  # of workers that run commands, and of agents
 Context = dict[str, Any]
 
 
@@ -21,11 +22,11 @@ class Contexts:
     """The contexts of a plan's instances.
 
     Attributes:
-        plan: settled; what it names is on the roster.
+        plan: settled; everything it names is on the roster.
         roster: the ids.
         patch_ids: task -> the patch it lands.
-        before: name -> the instance of an earlier run that this one is tried again for; of the run itself under "".
-        carried: workstream -> the completed one of an earlier run that it stands for.
+        before: name -> the instance of an earlier run that this one retries; that of the run itself under "".
+        carried: workstream -> the completed workstream of an earlier run that it stands for.
     """
 
     plan: Plan
@@ -49,11 +50,11 @@ class Contexts:
         return found
 
     def run(self, *, priority: int) -> Context:
-        """The run's."""
+        """The run's context."""
         return self._of("", self.plan.title) | {"name": self.roster.name, "plan": self.plan.name, "priority": priority}
 
     def workstream(self, workstream: Workstream) -> Context:
-        """A workstream's; gates that judge it as a whole are its own."""
+        """A workstream's context. Its `gates` are those that judge it as a whole."""
         final = [name for name in self._gates_of(workstream) if self.moments.of[name] == "final"]
         context = self._of(workstream.id, workstream.title) | {
             "run": self.roster.name,
@@ -70,7 +71,7 @@ class Contexts:
         return context
 
     def task(self, workstream: str, task: Task) -> Context:
-        """A task's: its work, its terms, what it waits for."""
+        """A task's context: its work, its terms, and what it waits for."""
         name = f"{workstream}/{task.id}"
         capability = AGENT if task.kind == "agent" else EXECUTE
         context = self._of(name, task.title) | {
@@ -84,15 +85,12 @@ class Contexts:
             "gates": _ids(self.roster.gates, self.moments.after.get(name, ())),
             "blocked_by_gates": _ids(self.roster.gates, self.blocking.get(name, ())),
         }
-        return (
-            context
-            | _process(task)
-            | _work(task, self.patch_ids.get(name))
-            | _given(max_retries=task.retries, tool=task.tool, affinity=list(task.affinity) or None)
-        )
+        agent = task.agent.model_dump(mode="json") if task.agent else None
+        terms = _given(agent=agent, max_retries=task.retries, tool=task.tool, affinity=list(task.affinity) or None)
+        return context | _terms(task) | terms
 
     def gate(self, workstream: str, gate: Gate) -> Context:
-        """A gate's: its command, and when it runs."""
+        """A gate's context: what it judges, and when it runs."""
         name = f"{workstream}/{gate.id}"
         context = self._of(name) | {
             "workstream_id": str(self.roster.workstreams[workstream]),
@@ -101,7 +99,16 @@ class Contexts:
             "reruns_left": gate.reruns,
             "depends_on": _ids(self.roster.gates, gate.depends_on),
         }
-        return context | _process(gate) | _command(gate)
+        return context | _terms(gate)
+
+    def commands(self) -> dict[UUID, CommandRow]:
+        """The commands and patches of the tasks and gates. Tasks of agents have none."""
+        tasks = {
+            self.roster.tasks[name]: _command(task, task.tool, self.patch_ids.get(name))
+            for name, task in self.plan.tasks().items()
+            if not task.agent
+        }
+        return tasks | {self.roster.gates[name]: _command(gate) for name, gate in self.plan.gates().items()}
 
     def _of(self, name: str, title: str | None = None) -> Context:
         context = {"run_id": str(self.roster.run), "phase_id": self.plan.phase_id, "name": name}
@@ -112,27 +119,26 @@ class Contexts:
         return (f"{workstream.id}/{gate.id}" for gate in workstream.gates)
 
 
-def _process(process: Task | Gate) -> Context:
-    return {
-        "expected_exit_codes": list(process.expected_exit_codes),
-        "env": dict(process.env),
-        "limits": process.limits.model_dump(exclude_none=True),
-        **_given(timeout_sec=process.timeout, cwd=process.cwd),
-    }
+def _terms(process: Task | Gate) -> Context:
+    return {"expected_exit_codes": list(process.expected_exit_codes), **_given(timeout_sec=process.timeout)}
 
 
-def _work(task: Task, patch_id: str | None) -> Context:
-    if task.agent:
-        return {"agent": task.agent.model_dump(mode="json")}
-    if task.patch:
-        return {"patch_id": patch_id, "message": task.patch.message or task.title or task.id}
-    return _command(task)
-
-
-def _command(process: Task | Gate) -> Context:
-    if process.shell is not None:
-        return {"command": process.shell, "shell": True}
-    return {"command": list(process.command or ()), "shell": False}
+def _command(process: Task | Gate, tool: str | None = None, patch_id: str | None = None) -> CommandRow:
+    if isinstance(process, Task) and process.patch:
+        message = process.patch.message or process.title or process.id
+        return CommandRow("patch", patch_id=patch_id, message=message, timeout_sec=process.timeout)
+    return CommandRow(
+        kind="command" if process.shell is None else "shell",
+        argv=tuple(process.command or ()) if process.shell is None else (process.shell,),
+        env=process.env,
+        env_from=process.env_from,
+        cwd=process.cwd,
+        limits=process.limits.model_dump(exclude_none=True),
+        sandbox=_given(mode=process.sandbox, reads=list(process.reads) or None, network=process.network or None),
+        timeout_sec=process.timeout,
+        expected_exit_codes=process.expected_exit_codes,
+        tool=tool,
+    )
 
 
 def _given(**fields: object) -> Context:

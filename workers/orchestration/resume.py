@@ -1,4 +1,4 @@
-"""An ended run is taken up again: a new run of its plan, which carries over what was completed."""
+"""Resumes an ended run: a new run of its plan, which carries over the completed workstreams."""
 
 from pathlib import Path
 from typing import Any
@@ -6,14 +6,15 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import plans
-from db.connect import transaction
-from workers.orchestration import material
-from workers.orchestration.material import Patches
-from workers.orchestration.submission import Run, Submission, deliver
-from workers.runtime import Runtime
-from workflows.errors import Refused
-from workflows.plan.plan import Plan
+from interlock.db.connection import transaction
+from interlock.db.orchestration import plans
+from interlock.workers.effects import plan_files
+from interlock.workers.effects.plan_files import Patches
+from interlock.workers.orchestration.submission import Run, Submission, deliver
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import Refused
+from interlock.workflows.input.arguments import door
+from interlock.workflows.plan.plan import Plan
 
 RESUMABLE = ("failed", "canceled")
 
@@ -22,11 +23,12 @@ class NothingToResume(Refused):
     """The run has not ended, has succeeded, or was created without a plan. Watch it, or run its plan anew."""
 
 
+@door
 def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) -> Run:
-    """Run again what a failed or canceled run did not complete, linked to it by `retry_of`.
+    """Run again what a failed or canceled run did not complete. The new run is linked to it by `retry_of`.
 
-    Workstreams that completed are carried over: they stand there skipped and empty, and nothing waits for them. One
-    that did not is done again as a whole: what its tasks changed lies in its archived branch, not in the base branch.
+    Completed workstreams are carried over: in the new run they are skipped and empty, and nothing waits for them. Any
+    other workstream is repeated as a whole, because its changes are in its archived branch, not in the base branch.
 
     Args:
         runtime: whose database.
@@ -35,22 +37,22 @@ def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) 
         run_name: of the new run; default: the plan's name with a suffix.
 
     Raises:
-        UnknownInstance, AmbiguousInstance: see `db.plans.find_run`.
+        UnknownInstance, AmbiguousInstance: see `db.orchestration.plans.find_run`.
         NothingToResume: see there.
         AlreadyExists, BadInput: as `submit`.
     """
     with transaction(runtime.database) as connection:
         found = _submitted(connection, ref, by)
-    material.require_repository(found.plan, found.directory)
+    plan_files.require_repository(found.plan, found.directory)
     return deliver(runtime, found, run_name)
 
 
 def _submitted(connection: Connection, ref: str, by: str) -> Submission:
-    """What the run was made of, with what it leads to."""
+    """The submission of the new run: the old run's plan, with the instances it retries or carries over."""
     run = plans.find_run(connection, ref)
     kept = plans.of_run(connection, run["id"])
     if kept is None:
-        raise NothingToResume(f"run {run['entity_id']} was created without a plan")
+        raise NothingToResume(f"run {run['entity_id']} was created without a plan, so it cannot be resumed")
     if run["current_state"] not in RESUMABLE:
         raise NothingToResume(
             f"run {run['entity_id']} is {run['current_state']}; only one that failed or was canceled can be resumed"

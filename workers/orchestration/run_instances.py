@@ -1,22 +1,24 @@
-"""The members of a run, ready to be born: each with its definition, name, id and context, checked."""
+"""The instances of a run, checked and ready to be created: each with its definition, name, id and context."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from uuid import UUID
 
-from workers import firing
-from workers.births import Birth
-from workers.breakers import configuration
-from workers.orchestration.contexts import Context, Contexts
-from workers.orchestration.terms import with_terms
-from workers.runtime import Runtime
-from workflows.errors import BadInput
+from interlock.db.orchestration.commands import CommandRow
+from interlock.workers.circuit_breakers import configuration
+from interlock.workers.engine import trigger_request
+from interlock.workers.engine.creation import Birth
+from interlock.workers.engine.task_defaults import with_terms
+from interlock.workers.orchestration.contexts import Context, Contexts
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
 
 
 def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> Iterator[Birth]:
-    """The run, its workstreams, gates and tasks. In this order PostgreSQL can write their rows: each has its owner's.
+    """The run, its workstreams, gates and tasks. Owners come first, as PostgreSQL's foreign keys need them.
 
     Raises:
-        BadInput: a context is too large, or holds what JSON or PostgreSQL cannot.
+        BadInput: a context is too large, or holds values that JSON or PostgreSQL cannot store.
     """
     plan, roster = contexts.plan, contexts.roster
 
@@ -38,8 +40,17 @@ def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> 
             yield born("task", roster.tasks[name], roster.entity_id(name), contexts.task(each.id, task))
 
 
+def commands(runtime: Runtime, contexts: Contexts, born: Sequence[Birth]) -> dict[UUID, CommandRow]:
+    """The commands of the instances, with the timeouts of their contexts. Raises as `members`."""
+    members, wanted = {birth.id: birth for birth in born}, contexts.commands()
+    limit = runtime.settings.context_limit_bytes
+    for each, row in wanted.items():
+        trigger_request.checked(f"what {members[each].entity_id} runs", asdict(row), limit)
+    return {each: replace(row, timeout_sec=members[each].context.get("timeout_sec")) for each, row in wanted.items()}
+
+
 def breakers(runtime: Runtime, contexts: Contexts, *, by: str) -> Iterator[Birth]:
-    """The circuit breakers of the plan's tools, in the same order for all: two submissions never wait in a circle."""
+    """The circuit breakers of the plan's tools, sorted by name: two submissions then cannot deadlock."""
     definition, project_id = runtime.catalogue.get("circuit_breaker"), contexts.plan.project_id
     for name, tool in sorted(contexts.plan.tools.items()):
         context = {"tool_id": name} | configuration(runtime.settings, tool.model_dump())
@@ -48,7 +59,7 @@ def breakers(runtime: Runtime, contexts: Contexts, *, by: str) -> Iterator[Birth
 
 def _checked(runtime: Runtime, birth: Birth) -> Birth:
     what = f"{birth.definition.type} {birth.entity_id}"
-    firing.checked(f"the context of {what}", birth.context, runtime.settings.context_limit_bytes)
+    trigger_request.checked(f"the context of {what}", birth.context, runtime.settings.context_limit_bytes)
     if wrong := birth.definition.wrong_fields(birth.context):
         raise BadInput(f"the context of {what}: {'; '.join(wrong)}")
     return birth

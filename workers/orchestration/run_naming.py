@@ -1,4 +1,4 @@
-"""Everything that a run will be, with its ids and names, before any of it exists."""
+"""Assigns the ids and names of a run and its parts before any of them exists."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from workflows.plan.plan import Plan
+from interlock.workflows.plan.plan import Plan
 
-LONGEST_ENTITY = 88  # of 100 characters: a gate that is run again gets the number of its try behind its name
+LONGEST_ENTITY = 88  # of 100 characters: the number of the attempt is appended to the name of a gate that is run again
 HEAD = 40
 SHORT = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The ids of a run and of all in it, by the plan's names in full."""
+    """The ids of a run and all its parts, by their full names in the plan."""
 
     run: UUID
     name: str
@@ -25,21 +25,21 @@ class Roster:
     gates: dict[str, UUID]
 
     def entity_id(self, name: str) -> str:
-        """What a workstream, task or gate of the run is called in its project: `RUN/workstream/task`."""
+        """The entity id, in its project, of a workstream, task or gate of the run: `RUN/workstream/task`."""
         return shortened(f"{self.name}/{name}")
 
 
 def enrol(plan: Plan, name: str | None = None) -> Roster:
-    """A roster for a run of a plan, called `name`, or after the plan with something that no other run has."""
+    """A roster for a run of a plan, with the given name, or the plan's name with a unique suffix."""
     run = uuid7()
     workstreams = _ids(each.id for each in plan.workstreams)
     return Roster(run, name or f"{plan.name}-{run.hex[-SHORT:]}", workstreams, _ids(plan.tasks()), _ids(plan.gates()))
 
 
 def shortened(path: str) -> str:
-    """A name of names, which no other has: as it is or, where it is long, its ends with its hash between.
+    """A unique name from a path: unchanged or, if it is long, its two ends with its hash between them.
 
-    `+` cannot stand in a plan's names, so nothing is mistaken for a shortened one.
+    Names in plans cannot contain `+`, so no other name looks like a shortened one.
     """
     if len(path) <= LONGEST_ENTITY:
         return path

@@ -1,4 +1,4 @@
-"""A run as somebody who watches it sees it: all of it at first, then what moved."""
+"""A view of a run for watching it: reads all of it at first, then only what moved."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from db import run_tree
-from db.connect import transaction
-from workers.runtime import Runtime
-from workflows.orchestration.owed import ENDED
+from interlock.db.connection import transaction
+from interlock.db.orchestration import run_tree
+from interlock.workers.runtime import Runtime
+from interlock.workflows.scheduling.next_trigger import ENDED
 
 Row = Mapping[str, Any]
 Rows = dict[UUID, Row]
@@ -18,9 +18,9 @@ Rows = dict[UUID, Row]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One move: of what, named as in the plan, from where to where, by which trigger, why.
+    """One move: its instance, named as in the plan, its states, trigger, actor and reason.
 
-    Where nothing moved, and it only says where the run stands, `was`, `trigger` and `by` are None.
+    In an event that only reports the run's present state, `was`, `trigger` and `by` are None.
     """
 
     at: datetime
@@ -35,7 +35,7 @@ class Event:
 
 @dataclass(slots=True)
 class View:
-    """A run and what is in it, as last read. Rows are those of `db/sql/tree_*.sql`, oldest first."""
+    """A run and its parts, as last read. Rows are those of `db/sql/tree_*.sql`, oldest first."""
 
     run: Row
     workstreams: Rows = field(default_factory=dict)
@@ -50,7 +50,7 @@ class View:
 
     @property
     def settled(self) -> bool:
-        """Whether, besides, nothing in it will move any more: a failed run still cancels what is left of it."""
+        """Whether the run has ended and nothing in it will move any more: a failed run cancels its other parts."""
         return self.ended and all(
             row["state"] in ENDED[kind]
             for kind, rows in (("workstream", self.workstreams), ("task", self.tasks))
@@ -59,7 +59,7 @@ class View:
 
     @property
     def standing(self) -> Event:
-        """Where the run stands."""
+        """The run's present state."""
         return Event(self.run["at"], "run", self.run["name"], None, self.run["state"], None, None, None)
 
     def tasks_of(self, workstream_id: UUID) -> list[Row]:
@@ -67,7 +67,7 @@ class View:
         return [row for row in self.tasks.values() if row["workstream_id"] == workstream_id]
 
     def gates_of(self, workstream_id: UUID) -> list[Row]:
-        """A workstream's gates, without those that were run again: their successors stand for them."""
+        """A workstream's gates. A gate that was run again is left out; its successor is included."""
         again = {row["retry_of"] for row in self.gates.values()}
         return [
             row for row in self.gates.values() if row["workstream_id"] == workstream_id and str(row["id"]) not in again
@@ -78,7 +78,7 @@ class View:
         return [row for row in self.patches.values() if row["task_id"] == task_id]
 
     def as_tree(self) -> dict[str, Any]:
-        """The whole as plain values: the run with its workstreams, each with its tasks, gates and patches."""
+        """The whole view as plain values: the run with its workstreams, each with its tasks, gates and patches."""
         return dict(self.run) | {
             "counts": {
                 "workstreams": Counter(row["state"] for row in self.workstreams.values()),
@@ -96,7 +96,7 @@ class View:
 
 
 class Watch:
-    """Looks at a run again and again; cheap enough to do so a few times a second."""
+    """Reads a run repeatedly; cheap enough to do so a few times a second."""
 
     def __init__(self, runtime: Runtime, run_id: UUID) -> None:
         self._runtime, self._run_id = runtime, run_id
@@ -109,7 +109,7 @@ class Watch:
         self._seen[run_id] = int(read.run["version"])
 
     def look(self) -> list[Event]:
-        """Read what moved; the moves, in the order they were committed.
+        """Read what moved since the last call; the moves, in the order of their commits.
 
         Raises:
             DBAPIError: the database does not answer; look again later.

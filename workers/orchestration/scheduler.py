@@ -1,7 +1,7 @@
-"""The scheduler: what moved in a run, who is concerned, what each is owed. It decides nothing itself and moves nothing.
+"""The scheduler: finds what moved in a run, which instances that concerns, and the triggers to fire on them.
 
-A pass takes the run's lock and its signals, counts, and accepts the triggers that pure functions name, all in one
-transaction; the engine applies them. The work is proportional to what moved, not to what the run holds.
+A pass takes the run's lock and its signals, updates counts, and accepts the triggers that pure functions name, all in
+one transaction; the engine applies them. The cost is proportional to what moved, not to the size of the run.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,33 +12,39 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, RowMapping
 
-from db import effects, instances, requests, scheduling
-from db.connect import transaction
-from workers import births
-from workers.orchestration import landing, signals
-from workers.orchestration.signals import Moved
-from workers.runtime import Runtime
-from workflows.definition import Definition
-from workflows.orchestration import owed
-from workflows.orchestration.owed import Facts, Owed
+from interlock.db.connection import transaction
+from interlock.db.core import effects, instances, requests
+from interlock.db.orchestration import commands, scheduling
+from interlock.workers.effects import merge
+from interlock.workers.engine import creation
+from interlock.workers.orchestration import signals
+from interlock.workers.orchestration.signals import Moved
+from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import Definition
+from interlock.workflows.input.names import likeness
+from interlock.workflows.scheduling import next_trigger
+from interlock.workflows.scheduling.next_trigger import Facts, Owed
 
 log = structlog.get_logger()
 
-BATCH = 5_000  # signals of one pass
+BATCH = 5_000  # signals per pass
 
 OWED: Mapping[str, Callable[[Facts], Owed | None]] = {
-    "task": owed.task,
-    "test_gate": owed.gate,
-    "patch_ledger": owed.patch,
-    "workstream": owed.workstream,
+    "task": next_trigger.task,
+    "test_gate": next_trigger.gate,
+    "patch_ledger": next_trigger.patch,
+    "workstream": next_trigger.workstream,
 }
 
 
 def schedule(runtime: Runtime, run_id: UUID) -> int:
-    """Bring a run up to date with its moves; how many signals were read. Anyone may call it, at any time.
+    """Fire the triggers that a run's recent moves make due. Any process may call it, at any time.
+
+    Returns:
+        How many signals were read.
 
     Raises:
-        DBAPIError: the infrastructure failed; the signals of the failed pass are still there.
+        DBAPIError: the infrastructure failed; the signals of the failed pass remain.
     """
     total, gate = 0, runtime.catalogue.get("test_gate")
     while True:
@@ -46,16 +52,16 @@ def schedule(runtime: Runtime, run_id: UUID) -> int:
             done = Pass(connection, run_id, gate)
             done.take()
         total += done.signals
-        runtime.hints.lanes(done.fired)
-        runtime.hints.effects(done.effects_due)
-        runtime.hints.work(done.queued)
+        runtime.wakeups.partitions(done.fired)
+        runtime.wakeups.effects(done.effects_due)
+        runtime.wakeups.work(done.queued)
         if done.signals < BATCH:
             return total
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass over a run, in the caller's transaction; afterwards, what to hint at once that is committed."""
+    """One pass over a run, in the caller's transaction. Afterwards it holds the wake-ups to send after the commit."""
 
     connection: Connection
     run_id: UUID
@@ -66,7 +72,7 @@ class Pass:
     effects_due: list[RowMapping] = field(default_factory=list)
 
     def take(self) -> None:
-        """Read what moved, count it, and fire what it makes due."""
+        """Read what moved, count it, and fire the triggers that it makes due."""
         scheduling.lock(self.connection, self.run_id)
         if not (found := scheduling.take_signals(self.connection, self.run_id, limit=BATCH)):
             return
@@ -86,29 +92,29 @@ class Pass:
             if (due := OWED[kind](facts)) and not self._carried_out(facts, due)
         ]
         facts = scheduling.run_facts(self.connection, self.run_id)
-        if facts and (due := owed.run(facts)):
+        if facts and (due := next_trigger.run(facts)):
             rows.append(_request("run", facts, due, moved.last))
         self._fire(rows)
         log.info("scheduled", run=str(self.run_id), signals=self.signals, fired=len(rows))
 
     def _settle_gates(self, moved: Moved) -> None:
-        """Which gates can never pass any more, and which newcomers name those that are in such a one's place."""
+        """Mark the gates that can never pass any more; let new instances name a gate's rerun in place of the gate."""
         born = set[UUID]().union(*moved.born.values())
         scheduling.relink_born(self.connection, born)
         found = scheduling.find_gates(self.connection, moved.born["task"])
         failed = scheduling.facts(self.connection, "test_gate", moved.failed_gates)
         lost = scheduling.lose_gates(
             self.connection,
-            failed=[gate["id"] for gate in failed if owed.gate(gate) is None],
+            failed=[gate["id"] for gate in failed if next_trigger.gate(gate) is None],
             ended=moved.ended_workstreams,
             worked=moved.worked,
             moved=moved.looked_at["test_gate"] | found,
         )
         moved.judged |= lost
-        moved.ended |= dict.fromkeys(lost - found, False)  # who waited for one found was told before
+        moved.ended |= dict.fromkeys(lost - found, False)  # dependents of a gate in `found` were told before
 
     def _concerned(self, moved: Moved) -> dict[str, set[UUID]]:
-        """Kind -> what the moves may have made due for something."""
+        """Kind -> the instances on which the moves may have made a trigger due."""
         looked_at = moved.looked_at
         looked_at["task"] |= scheduling.release_tasks(self.connection, moved.ended)
         looked_at["workstream"] |= scheduling.release_workstreams(self.connection, moved.ended_workstreams)
@@ -117,38 +123,41 @@ class Pass:
         return {kind: looked_at[kind] for kind in OWED if looked_at[kind]}
 
     def _carried_out(self, facts: Facts, due: Owed) -> bool:
-        """Is what is owed no trigger? Then it is done here: a gate is run again (or not yet), changes land."""
+        """Do what is due here if it is not a trigger: rerun a gate, land a workstream, or hold. False for a trigger."""
         if due.trigger == "rerun":
             self._run_again(facts)
         elif due.trigger == "land":
-            wanted = landing.intent(self.connection, facts["id"], facts["version"])
+            wanted = merge.intent(self.connection, facts["id"], facts["version"])
             self.effects_due += effects.intend(self.connection, [wanted])
         else:
             return due.trigger == "hold"
         return True
 
     def _run_again(self, facts: Facts) -> None:
-        """A failed gate's successor: a new instance that is named wherever the old one was (ruling 1)."""
+        """Create a failed gate's successor, which replaces it in the links of all other instances (GATE-7)."""
         old = instances.find(self.connection, str(facts["id"]))
-        needs = scheduling.gates_needed(self.connection, old["id"])  # those run again meanwhile, not those first named
-        again = births.Birth(
+        needs = scheduling.gates_needed(self.connection, old["id"])  # with the reruns made since
+        again = creation.Birth(
             definition=self.gate,
-            entity_id=f"{old['entity_id'].partition('~')[0][:90]}~{facts['reruns_left']}",
+            entity_id=f"{likeness(old['entity_id'].partition('~')[0][:90])}~{facts['reruns_left']}",
             project_id=old["project_id"],
             created_by="scheduler",
             context=dict(old["context"])
             | {"reruns_left": facts["reruns_left"] - 1, "retry_of": str(old["id"]), "depends_on": needs},
         )
-        if births.deliver(self.connection, [again]).new:
+        if creation.deliver(self.connection, [again]).new:
+            commands.copy(self.connection, old["id"], again.id)
             scheduling.relink_gate(self.connection, old["id"], again.id)
 
     def _fire(self, rows: list[dict[str, Any]]) -> None:
-        accepted = requests.accept(self.connection, [{key: row[key] for key in row if key != "hint"} for row in rows])
-        self.fired = [dict(accepted[row["request_id"]]) | row["hint"] for row in rows if row["request_id"] in accepted]
+        accepted = requests.accept(self.connection, [{key: row[key] for key in row if key != "wakeup"} for row in rows])
+        self.fired = [
+            dict(accepted[row["request_id"]]) | row["wakeup"] for row in rows if row["request_id"] in accepted
+        ]
 
 
 def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:
-    # Bound to the version seen: what has moved on since supersedes it, and that move's signal asks anew.
+    # Bound to the version seen: if the instance has moved since, this is superseded and that move's signal asks again.
     request_id = f"{facts['id']}:{facts['version']}:{due.trigger}:{last}"
     return {
         "request_id": request_id,
@@ -158,8 +167,8 @@ def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:
         "triggered_by": "scheduler",
         "origin": "follow_up",
         "bound_version": facts["version"],
-        "metadata": ({"reason": due.reason} if due.reason else {}) | dict(due.says),
-        "hint": {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"},
+        "metadata": ({"reason": due.reason} if due.reason else {}) | dict(due.metadata),
+        "wakeup": {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"},
     }
 
 

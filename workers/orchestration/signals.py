@@ -1,4 +1,4 @@
-"""What a run's signals say: what to count, who is told, and what has to be looked at. Pure bookkeeping of one pass."""
+"""Interprets a run's signals: what to count, which instances wait for them, and which to look at. Pure functions."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,17 +8,17 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from workflows.orchestration.owed import ENDED, OPEN, RUN_COUNTS, TASK_COUNTS
+from interlock.workflows.scheduling.next_trigger import ENDED, OPEN, RUN_COUNTS, TASK_COUNTS
 
 Changes = dict[UUID, dict[str, int]]
 
 
 @dataclass(slots=True)
 class Moved:
-    """The moves of one pass, read once.
+    """The moves of one pass.
 
-    `born` and `looked_at` hold, by kind, what is new and whatever moved; the lists below them are the moves that
-    concern others (`touched.sql`).
+    `born` and `looked_at` hold, by kind, the new instances and all that moved; the fields below them are the moves that
+    concern other instances (`touched.sql`).
     """
 
     run_id: UUID
@@ -54,7 +54,7 @@ class Moved:
 
 
 def read(run_id: UUID, signals: Iterable[RowMapping]) -> Moved:
-    """Everything that one batch of signals says."""
+    """The moves that one batch of signals reports."""
     moved = Moved(run_id)
     for signal in signals:
         moved.last = signal["id"]
@@ -104,7 +104,7 @@ def _workstream(moved: Moved, signal: RowMapping) -> None:
     change = _count(moved.workstreams_counted, moved.run_id, RUN_COUNTS, signal)
     if state == "failed" and signal["critical"]:
         change["critical_failures"] += 1
-    if state in OPEN and signal["was"] != "ready":  # it became ready, or goes on after a pause
+    if state in OPEN and signal["was"] != "ready":  # it became ready, or resumes after a pause
         moved.opened.add(workstream_id)
     if state == "validating":
         moved.closing.add(workstream_id)

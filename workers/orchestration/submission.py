@@ -1,4 +1,4 @@
-"""A plan becomes a run: everything in it is born, and the run started, in one transaction or not at all."""
+"""Turns a plan into a run: creates all its instances and starts it, in one transaction."""
 
 import re
 from collections.abc import Mapping
@@ -9,23 +9,27 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from db import plans, requests
-from db.breakers import configure
-from db.connect import transaction
-from workers import births, firing
-from workers.firing import Firing
-from workers.orchestration import material
-from workers.orchestration.contexts import Contexts
-from workers.orchestration.material import Patches
-from workers.orchestration.members import breakers, members
-from workers.orchestration.roster import enrol
-from workers.runtime import Runtime
-from workflows.errors import AlreadyExists, BadInput
-from workflows.plan.plan import Plan
-from workflows.plan.quantities import IDENTIFIER
-from workflows.plan.rest import rest
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.orchestration import commands, plans
+from interlock.db.orchestration.breakers import configure
+from interlock.db.orchestration.commands import Made
+from interlock.workers.effects import plan_files
+from interlock.workers.effects.plan_files import Patches
+from interlock.workers.engine import creation, trigger_request
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.orchestration import run_instances
+from interlock.workers.orchestration.contexts import Contexts
+from interlock.workers.orchestration.run_naming import enrol
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import AlreadyExists, BadInput
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import door
+from interlock.workflows.input.limits import PLAN_BYTES
+from interlock.workflows.plan.field_types import IDENTIFIER
+from interlock.workflows.plan.plan import Plan
+from interlock.workflows.plan.remaining import rest
 
-PLAN_BYTES = 64 * 1024**2  # as JSON, every default written out
 PRIORITIES = range(-1_000, 1_001)
 
 
@@ -40,14 +44,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a run is made of.
+    """The material of a run.
 
     Attributes:
-        plan: settled, whole: it is kept with the run.
-        directory: what its paths are relative to.
+        plan: settled and complete; stored with the run.
+        directory: the base of its relative paths.
         by: who runs it.
         priority: among runs.
-        patches: their texts, unless they are kept already.
+        patches: their texts, unless they are stored already.
         before, carried: see `Contexts`.
     """
 
@@ -60,66 +64,70 @@ class Submission:
     carried: Mapping[str, UUID] = field(default_factory=dict)
 
 
+@door
 def submit(
     runtime: Runtime, plan: Plan, *, by: str, directory: Path, run_name: str | None = None, priority: int = 0
 ) -> Run:
-    """Make a run of a plan, and start it.
+    """Create a run of a plan, and start it.
 
     Args:
         runtime: whose database.
-        plan: as `read_plan` gives it.
+        plan: as `read_plan` returns it.
         by: who runs it.
-        directory: what the plan's paths are relative to.
+        directory: the base of the plan's relative paths.
         run_name: unique in the project; default: the plan's name with a suffix.
         priority: among runs, -1,000 to 1,000; higher goes first.
 
     Returns:
-        The run, accepted; its work begins when workers see it.
+        The accepted run; work begins when workers see it.
 
     Raises:
         AlreadyExists: the project has a run of that name.
-        BadInput: the repository, a patch, a name or a context will not do. Nothing was written.
+        BadInput: the repository, a patch, a name or a context is not valid. Nothing was written.
     """
     folder = directory.resolve()
     if priority not in PRIORITIES:
         raise BadInput(f"a run's priority is from {PRIORITIES[0]:,} to {PRIORITIES[-1]:,}; got {priority:,}")
-    material.require_repository(plan, folder)
-    return deliver(runtime, Submission(plan, folder, by, priority, material.patches(plan, folder)), run_name)
+    plan_files.require_repository(plan, folder)
+    plan_files.require_sandbox(plan, folder, runtime.settings)
+    return deliver(runtime, Submission(plan, folder, by, priority, plan_files.patches(plan, folder)), run_name)
 
 
 def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -> Run:
-    """Write everything of a submission whose material was looked at, and start the run. Raises as `submit`."""
+    """Write a submission whose files were checked, and start its run. Raises as `submit`."""
     due = rest(wanted.plan, wanted.carried.keys())
     roster = enrol(due, _run_name(run_name))
     contexts = Contexts(due, roster, wanted.patches.of_task, wanted.before, wanted.carried)
-    by, project_id = firing.named("by", wanted.by), due.project_id
-    body = firing.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
-    run = list(members(runtime, contexts, by=by, priority=wanted.priority))
-    tools = list(breakers(runtime, contexts, by=by))
+    by, project_id = names.name("by", wanted.by), due.project_id
+    body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
+    run = list(run_instances.members(runtime, contexts, by=by, priority=wanted.priority))
+    told = run_instances.commands(runtime, contexts, run)
+    tools = list(run_instances.breakers(runtime, contexts, by=by))
     with transaction(runtime.database) as connection:
-        births.deliver(connection, tools)
-        if len(births.deliver(connection, run).new) < len(run):
+        creation.deliver(connection, tools)
+        if len(creation.deliver(connection, run).new) < len(run):
             raise AlreadyExists(f"project {project_id} has a run named {roster.name} already; choose another name")
         plans.keep(connection, roster.run, body=body, directory=str(wanted.directory))
         plans.keep_patches(connection, wanted.patches.texts, created_by=by)
+        commands.keep(connection, roster.run, told, Made("plan", by))
         accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
-        for each in tools:  # those that the project had already; last, since whoever calls the tool waits for it
+        for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
             configure(connection, project_id, each.context)
-    runtime.hints.lanes(accepted)
+    runtime.wakeups.partitions(accepted)
     return Run(roster.run, roster.name, project_id)
 
 
 def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: int) -> list[dict[str, Any]]:
-    """Skip what is left out, and start the run: all pending before a scheduler can see any of it."""
+    """Skip the workstreams left out, and start the run. All are pending before a scheduler sees any of them."""
     roster = contexts.roster
     rows = []
     for each in contexts.plan.workstreams:
         if each.skip:
             reason = "completed in an earlier run" if each.id in contexts.carried else "the plan leaves it out"
             skip = Firing(roster.workstreams[each.id], "skip", by, data={"reason": reason})
-            hint = {"workflow_type": "workstream", "entity_id": roster.entity_id(each.id)}
-            rows.append(firing.row(skip, roster.workstreams[each.id], limit_bytes=limit_bytes) | hint)
-    start = firing.row(Firing(roster.run, "start", by), roster.run, limit_bytes=limit_bytes)
+            wakeup = {"workflow_type": "workstream", "entity_id": roster.entity_id(each.id)}
+            rows.append(trigger_request.row(skip, roster.workstreams[each.id], limit_bytes=limit_bytes) | wakeup)
+    start = trigger_request.row(Firing(roster.run, "start", by), roster.run, limit_bytes=limit_bytes)
     rows.append(start | {"workflow_type": "run", "entity_id": roster.name})
     accepted = requests.accept(connection, rows)
     return [row | dict(accepted[row["request_id"]]) for row in rows]
@@ -130,4 +138,6 @@ def _run_name(name: str | None) -> str | None:
         raise BadInput(
             f"a run's name is 1 to 60 letters, digits, '.', '_' and '-', beginning with a letter or digit; got {name!r}"
         )
+    if name is not None:
+        names.entity_id(name)
     return name

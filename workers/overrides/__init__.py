@@ -1,1 +1,1 @@
-"""Manual overrides: what operators may do whatever the guards say, and how it is told (SSOT 2.5.4, 5.2)."""
+"""Manual overrides: how operators move instances past guards, and how that is recorded (docs/spec/recovery.md)."""

@@ -1,4 +1,4 @@
-"""Who may override: granted by another operator, the first of a new database by whoever migrates it (SSOT 5.2.2)."""
+"""Operators, who may override. Operators grant it to others; migrating a new database makes the first (RECOVER-6)."""
 
 import os
 import pwd
@@ -7,11 +7,12 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine
 
-from db import operators
-from db.connect import transaction
-from workers.firing import named
-from workers.overrides.operation import NotAnOperator, require_operator
-from workflows.errors import Refused
+from interlock.db.connection import transaction
+from interlock.db.operations import operators
+from interlock.workers.overrides.transaction import NotAnOperator, require_operator
+from interlock.workflows.errors import Refused
+from interlock.workflows.input import names as naming
+from interlock.workflows.input.arguments import door
 
 
 class LastOperator(Refused):
@@ -19,7 +20,7 @@ class LastOperator(Refused):
 
 
 def os_user() -> str:
-    """The name of the user that this process runs as; its number where it has none, as in some containers."""
+    """The name of the user that this process runs as; `uid-N` if it has none, as in some containers."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -27,49 +28,49 @@ def os_user() -> str:
 
 
 def first(connection: Connection, names: Sequence[str]) -> list[str]:
-    """Make the first operators of a new database: who migrates it, and those named; nobody where there were any."""
+    """Make the migrating user, and those named, the first operators; nobody if the database ever had one."""
     operators.lock(connection)
     if operators.any_ever(connection):
         return []
-    return operators.grant(connection, [os_user(), *(named("operator", name) for name in names)], by=os_user())
+    return operators.grant(connection, [os_user(), *(naming.name("operator", name) for name in names)], by=os_user())
 
 
+@door
 def grant(database: Engine, names: Sequence[str], *, by: str, until: datetime | None = None) -> list[str]:
-    """Make people operators; those who were none.
+    """Make people operators. Returns those who were not operators before.
 
     Args:
         database: where.
         names: as they are given with `--by`.
-        by: an operator; anybody where there is none left.
-        until: when it ends by itself; None: when it is revoked.
+        by: an operator; anybody if there is no operator left.
+        until: when the grants end; None: when they are revoked.
 
     Raises:
-        NotAnOperator: `by` is none.
-        BadInput: a name will not do.
+        NotAnOperator: `by` is not an operator.
+        BadInput: a name is not valid.
     """
-    wanted = [named("operator", name) for name in names]
+    wanted = [naming.name("operator", name) for name in names]
     with transaction(database) as connection:
         operators.lock(connection)
         if operators.grants(connection):
-            require_operator(connection, named("by", by))
+            require_operator(connection, naming.name("by", by))
         return operators.grant(connection, wanted, by=by, until=until)
 
 
+@door
 def revoke(database: Engine, name: str, *, by: str) -> None:
-    """End what makes somebody an operator, at once.
+    """End an operator's grant at once.
 
     Raises:
-        NotAnOperator: `by`, or who is named, is none.
-        LastOperator: nobody would be left, or nobody for good.
+        NotAnOperator: `by`, or the person named, is not an operator.
+        LastOperator: no operator would be left, or none whose grant has no end.
     """
     with transaction(database) as connection:
         operators.lock(connection)
-        require_operator(connection, named("by", by))
+        require_operator(connection, naming.name("by", by))
         if not operators.among_them(connection, [name]):
-            raise NotAnOperator(f"{name!r} is no operator: there is nothing to revoke")
+            raise NotAnOperator(f"{name!r} is not an operator: there is nothing to revoke")
         lasting = {row["name"] for row in operators.grants(connection) if row["until"] is None}
         if lasting == {name}:
-            raise LastOperator(
-                f"{name!r} is the only operator whose grant has no end: `interlock operator grant` somebody else first"
-            )
+            raise LastOperator(f"{name!r} is the only operator whose grant never expires: grant another one first")
         operators.revoke(connection, name, by=by)

@@ -1,7 +1,7 @@
-"""Make an ended task anew, in its place: `reset-task`, and leaving out a step that failed (ruling 1, SSOT 5.2.1).
+"""Replaces an ended task by a new one: `reset-task`, and leaving out a failed step (RECOVER-4, RECOVER-10).
 
-A terminal state never changes: the new task is linked by `retry_of`. What the scheduler gave up because of the old one,
-tasks cancelled and gates that could never pass, is made anew with it.
+A terminal state never changes, so a new task is made and linked by `retry_of`. Tasks that were cancelled, and gates
+that were lost, because of the old task are replaced with it.
 """
 
 from collections import defaultdict
@@ -12,27 +12,35 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import instances, overrides, scheduling
-from workers import births
-from workers.births import Birth
-from workers.overrides import tasks
-from workers.overrides.goals import goal
-from workers.overrides.operation import CannotOverride, Done, Operation, Order, name_of, operating
-from workers.overrides.tasks import Seen, hold_and_let_go, leave_out, recount, require_of_a_run
-from workers.runtime import Runtime
-from workflows.orchestration import owed
+from interlock.db.core import instances
+from interlock.db.operations import overrides
+from interlock.db.orchestration import commands, scheduling
+from interlock.db.orchestration.commands import Made
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.overrides import tasks
+from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.tasks import Seen, hold_and_let_go, leave_out, recount, require_of_a_run
+from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
+from interlock.workers.runtime import Runtime
+from interlock.workflows.input.arguments import door
+from interlock.workflows.input.names import likeness
+from interlock.workflows.machines.orchestration.reserved_fields import without_command
+from interlock.workflows.output.suggestions import offered
+from interlock.workflows.scheduling import next_trigger
 
 SPENT = ("failed", "cancelled")
 
 
+@door
 def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: bool = False) -> Done:
-    """Try a task again from the beginning: a new task in its place; one that is still at work is cancelled first.
+    """Restart a task from the beginning, as a new task in its place. A task that has not ended is cancelled first.
 
     Args:
         runtime: whose database.
-        ref: the task; a step of seed 000 that failed is retried as its own machine has it.
+        ref: the task; a failed step of lineage 0.1.0 is retried by its own machine instead.
         order: the operator, and why.
-        clear_retry_count: the new one may retry as often as the first; else what was used up stays so.
+        clear_retry_count: give the new task all retries; otherwise, the retries used up stay used up.
 
     Raises:
         CannotOverride: it is completed, was reset before, or its workstream has ended; nothing was changed.
@@ -50,10 +58,12 @@ def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: b
     return operation.done
 
 
+@door
 def skip_step(runtime: Runtime, ref: str, order: Order) -> Done:
-    """Leave a step (a task) out: it is cancelled, and whatever waits for it goes on without it. Raises as `reset_task`.
+    """Leave a step (a task) out: it is cancelled, and its dependents go on without it. Raises as `reset_task`.
 
-    One that failed is made anew and left out at once. A step of seed 000 counts as done: its machine has no other way.
+    A failed task is replaced, and its replacement is left out at once. A step 0.1.0 moves to success: its machine has
+    no other way.
     """
     with operating(runtime, order) as operation:
         instance = operation.find(ref, "task", "step")
@@ -71,7 +81,7 @@ def skip_step(runtime: Runtime, ref: str, order: Order) -> Done:
 
 
 def _made_anew(operation: Operation, seen: Seen, *, keep_count: bool) -> RowMapping:
-    """The task in this one's place, just born."""
+    """The new task in this one's place."""
     _require_open(seen)
     again = Anew(operation, seen.around["run_id"])
     again.gather(seen.around["task_id"])
@@ -87,23 +97,23 @@ def _require_open(seen: Seen) -> None:
     tasks.require_no_patch(seen)
     if around["left_out"]:
         raise CannotOverride(
-            f"{name} was reset before: {around['retried_by']} is in its place"
+            f"{name} was reset before: {around['retried_by']} replaces it"
             if around["retried_by"]
-            else f"{name} was left out"
+            else f"{name} was skipped"
         )
     if around["state"] == "completed":
-        raise CannotOverride(f"{name} is completed, and others went on from there; run the plan again instead")
+        raise CannotOverride(f"{name} is completed, and other tasks have used its result; run the plan again instead")
     for what in ("workstream", "run"):
-        if around[f"{what}_state"] in owed.ENDED[what]:
+        if around[f"{what}_state"] in next_trigger.ENDED[what]:
             raise CannotOverride(
-                f"the {what} {around[what]} of {name} is {around[f'{what}_state']}; what is left of its run is done by "
-                f"`interlock run resume {around['run']}`"
+                f"the {what} {around[what]} of {name} is {around[f'{what}_state']}; run the rest of its run again with "
+                + offered("run", "resume", around["run"])
             )
 
 
 @dataclass(slots=True)
 class Anew:
-    """What is made anew together: a task, and all that was given up because of it."""
+    """A task, and all that was given up because of it, to be replaced together."""
 
     operation: Operation
     run_id: UUID
@@ -112,7 +122,7 @@ class Anew:
     made: dict[UUID, UUID] = field(default_factory=dict)
 
     def gather(self, task_id: UUID) -> None:
-        """Find what was lost because of a task, and what was lost because of that."""
+        """Find what was lost because of a task, directly and indirectly."""
         found, frontier = {task_id}, {task_id}
         while frontier:
             lost = overrides.lost_because(self.operation.connection, frontier)
@@ -124,7 +134,7 @@ class Anew:
         self._leave_the_hopeless(task_id)
 
     def _leave_the_hopeless(self, first: UUID) -> None:
-        """What also waits for something else that will never complete stays cancelled, and all that waits for it."""
+        """Leave out tasks that also depend on a task that will never complete, and all that depend on them."""
         waits = overrides.waits_of(self.operation.connection, self.olds)
         while dead := {
             link["source_id"]: link
@@ -134,7 +144,7 @@ class Anew:
             if first in dead:
                 name, state = dead[first]["name"], dead[first]["state"]
                 raise CannotOverride(
-                    f"{name_of(self.olds[first])} waits for {name}, which is {state}: reset that first"
+                    f"{name_of(self.olds[first])} waits for {name}, which is {state}: reset that task first"
                 )
             self.olds = {each: row for each, row in self.olds.items() if each not in dead}
 
@@ -143,7 +153,7 @@ class Anew:
         return link["kind"] == "task" and link["role"] == "depends_on" and link["state"] in SPENT
 
     def run_gates_again(self) -> None:
-        """A gate that failed for good gets another try: a new one that is named wherever the old one was."""
+        """Give each gate that failed for good another try: a new gate that replaces it in all links."""
         connection = self.operation.connection
         for old in instances.find_many(connection, sorted(self.gates)).values():
             if old["current_state"] == "FAILED":
@@ -153,7 +163,7 @@ class Anew:
                 scheduling.relink_gate(connection, old["id"], new.id)
 
     def make(self, first: UUID, *, keep_count: bool) -> None:
-        """Make the tasks, and put each in its old one's place."""
+        """Create the new tasks, and put each in its old one's place."""
         waits = self._waits()
         new = {
             old_id: self._birth(old, {"retry_count": self._count(old_id) if keep_count and old_id == first else 0})
@@ -186,7 +196,7 @@ class Anew:
         return waits
 
     def _in_order(self, waits: Mapping[UUID, Mapping[str, list[UUID]]]) -> Iterable[UUID]:
-        """What others depend on comes before them: births may only name what is there."""
+        """The old tasks, dependencies first, because a new instance may only link to existing ones."""
         done: dict[UUID, None] = {}
         while len(done) < len(self.olds):
             ready = [
@@ -203,19 +213,21 @@ class Anew:
         return int(around["retry_count"]) if around else 0
 
     def _birth(self, old: RowMapping, changed: Mapping[str, Any]) -> Birth:
-        base = old["entity_id"].partition("~")[0][:90]
+        base = likeness(old["entity_id"].partition("~")[0][:90])
         name = overrides.free_name(self.operation.connection, old["project_id"], old["workflow_type"], base)
         return Birth(
             definition=self.operation.runtime.catalogue.get(old["workflow_type"]),
             entity_id=name,
             project_id=old["project_id"],
             created_by=self.operation.order.by,
-            context={**old["context"], **changed, "retry_of": str(old["id"])},
+            context={**without_command(old["context"]), **changed, "retry_of": str(old["id"])},
         )
 
     def _deliver(self, birth: Birth, old: RowMapping) -> None:
-        delivered = births.deliver(self.operation.connection, [birth])
+        delivered = creation.deliver(self.operation.connection, [birth])
         if birth.id not in delivered.new:
             raise CannotOverride(f"{birth.entity_id} exists already; try again")
+        order = self.operation.order
+        commands.copy(self.operation.connection, old["id"], birth.id, Made("operator", order.by, order.reason))
         self.operation.done.made[birth.entity_id] = birth.id
         self.operation.done.notes.append(f"{birth.entity_id} takes the place of {name_of(old)}")

@@ -1,4 +1,4 @@
-"""A run's scheduler inside an override's transaction: up to date before it, and let go on after it to see the rest."""
+"""Runs a run's scheduler inside an override's transaction: before it, and after it to preview its consequences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,20 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import overrides
-from db.requests import lane_of
-from workers.engine import Applier
-from workers.orchestration.scheduler import BATCH, Pass
-from workers.runtime import Runtime
-from workflows.definition import Definition
+from interlock.db.core.requests import partition_of
+from interlock.db.operations import overrides
+from interlock.workers.engine.applier import Applier
+from interlock.workers.orchestration.scheduler import BATCH, Pass
+from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import Definition
 
-ROUNDS = 100  # what has not come to rest by then would fill pages
+ROUNDS = 100  # a preview ends after this many rounds, even if more would follow
 LINES = 200
 
 
 @dataclass(slots=True)
 class Follow:
-    """One run. `fired` and `effects_due` are what to hint at once the override is committed."""
+    """The scheduler of one run. `fired`, `effects_due`: for the wake-ups to send after the override's commit."""
 
     connection: Connection
     applier: Applier
@@ -30,7 +30,7 @@ class Follow:
     effects_due: list[RowMapping] = field(default_factory=list)
 
     def catch_up(self) -> set[UUID]:
-        """Let the scheduler read every move there was; the instances that it fired something on."""
+        """Let the scheduler process all signals. Returns the instances on which it fired triggers."""
         moved: set[UUID] = set()
         while True:
             done = Pass(self.connection, self.run_id, self.gate)
@@ -42,17 +42,17 @@ class Follow:
                 return moved
 
     def told(self) -> list[str]:
-        """Let engine and scheduler go on as far as they come alone; what that comes to, a line each."""
+        """Run engine and scheduler until nothing more follows by itself; the consequences, one per line."""
         for _ in range(ROUNDS):
             if not (moved := self.catch_up()):
                 break
             for instance_id in moved:
-                self.applier.round(self.connection, lane_of(instance_id), only=instance_id)
+                self.applier.round(self.connection, partition_of(instance_id), only=instance_id)
         lines = overrides.followed(self.connection, self.run_id)
         return lines[:LINES] + ([f"… and {len(lines) - LINES} more"] if len(lines) > LINES else [])
 
     def publish(self, runtime: Runtime) -> None:
-        """After the commit: hint at what became due."""
-        runtime.hints.lanes(self.fired)
-        runtime.hints.effects(self.effects_due)
-        runtime.hints.runs({str(self.run_id)})
+        """After the commit, send the wake-ups for what became due."""
+        runtime.wakeups.partitions(self.fired)
+        runtime.wakeups.effects(self.effects_due)
+        runtime.wakeups.runs({str(self.run_id)})

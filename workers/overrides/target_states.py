@@ -1,13 +1,13 @@
-"""Which state each override leads to, by type and lineage (SSOT 5.2)."""
+"""The target state of each override, by type and lineage (RECOVER-7)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from sqlalchemy import RowMapping
 
-from workers.overrides.operation import CannotOverride, name_of
+from interlock.workers.overrides.transaction import CannotOverride, name_of
 
-OLDEST = "0.1."  # seed 000's machines have names of their own for their states
+OLDEST = "0.1."  # the oldest machines (LEGACY-1) have other names for their states
 
 GOALS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ def goal(command: str, instance: RowMapping) -> str:
     """The state that an override takes an instance to.
 
     Raises:
-        CannotOverride: it is not for this type.
+        CannotOverride: the override does not apply to this type.
     """
     types, named = GOALS[command], instance["workflow_type"]
     oldest = f"{named} 0.1"
@@ -37,5 +37,5 @@ def goal(command: str, instance: RowMapping) -> str:
         return types[oldest]
     if named not in types:
         wanted = " or a ".join(name for name in types if " " not in name)
-        raise CannotOverride(f"{command} is for a {wanted}; {name_of(instance)} is none")
+        raise CannotOverride(f"{command} applies to a {wanted}; {name_of(instance)} is a {named}")
     return types[named]

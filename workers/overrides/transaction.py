@@ -1,8 +1,8 @@
-"""One override: its checks, its moves and what they change, all in one commit, or (a dry run) none of it.
+"""One override: its checks, its moves and their consequences, all in one commit; in a dry run, all rolled back.
 
-While it lasts nobody else decides: it holds every lane. So a dry run is the same thing, rolled back, and what it tells
-is what would have happened. The moves are the machine's own, made by the engine; only guards and approvals are passed
-over (`workflows.decide`), and PostgreSQL refuses whoever is no operator.
+It holds the locks of all partitions, so nobody else decides meanwhile. A dry run does the same work and rolls it back,
+so its report is what would have happened. The engine makes the moves, by the machine's own transitions; only guards and
+approvals are passed over (`workflows.decide`). PostgreSQL refuses the moves of anybody who is not an operator.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,48 +16,50 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError, OperationalError
 from uuid_utils.compat import uuid7
 
-from db import instances, operators, overrides, requests, rounds
-from db.requests import lane_of
-from workers.engine import Round
-from workers.firing import named
-from workers.overrides.follow import Follow
-from workers.runtime import Runtime
-from workflows.definition import Transition
-from workflows.errors import InterlockError, Refused
-from workflows.route import route
-
-REASON_LIMIT = 2_000
+from interlock.db.core import instances, requests, rounds
+from interlock.db.core.requests import partition_of
+from interlock.db.operations import operators, overrides
+from interlock.workers.engine.applier import Round
+from interlock.workers.overrides.scheduler_preview import Follow
+from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import Transition
+from interlock.workflows.errors import InterlockError, Refused
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import record
+from interlock.workflows.output.suggestions import offered
+from interlock.workflows.versioning.shortest_path import route
 
 
 class NotAnOperator(Refused):
-    """Only operators override. `interlock operator list` names them; one of them can say `operator grant NAME`."""
+    """Only operators override. `interlock operator list` names them; one of them can run `operator grant NAME`."""
 
 
 class CannotOverride(Refused):
-    """The machine has no such way, or something stands in it that an operator cannot pass over; nothing was changed."""
+    """The machine has no such transition, or an operator cannot pass over what prevents it; nothing was changed."""
 
 
 class StillDeciding(InterlockError):
-    """Others decide for longer than an override waits (a merge that lands, a very large round); nothing was changed.
-    Try again."""
+    """Others hold a partition for longer than an override waits (a merge that lands, a very large round); nothing was
+    changed. Try again."""
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who wants it, why, and whether only to see what would happen."""
+    """Who wants the override, why, and whether it is a dry run."""
 
     by: str
     reason: str
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        named("by", self.by)
-        named("reason", self.reason.strip(), REASON_LIMIT)
+        names.name("by", self.by)
+        names.reason("reason", self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move that was made (in a dry run: would be). `passed_over`: guards that were not asked, and `approval`."""
+    """One move that was made (in a dry run: would be). `passed_over`: the guards not checked, and `approval`."""
 
     instance: str
     id: UUID
@@ -69,13 +71,13 @@ class Move:
 
 @dataclass(slots=True)
 class Done:
-    """What an override came to.
+    """The result of an override.
 
     Attributes:
-        dry_run: nothing of it was kept.
+        dry_run: nothing was kept.
         moves: the operator's own, in order.
-        notes: what else was done with them (a link waived, a task made in another's place).
-        follows: what follows by itself, as far as nobody has to be waited for; only of a dry run.
+        notes: what else was changed (a link waived, a task replaced).
+        follows: the consequences that need no wait for anybody; only of a dry run.
         made: new instances, name -> id.
     """
 
@@ -88,7 +90,7 @@ class Done:
 
 @dataclass(slots=True)
 class Operation:
-    """An override that is going on, in its transaction."""
+    """An override in progress, in its transaction."""
 
     runtime: Runtime
     connection: Connection
@@ -101,17 +103,17 @@ class Operation:
         """The instance that a REF names, of one of the types.
 
         Raises:
-            UnknownInstance, AmbiguousInstance: none answers to it, or several do.
+            UnknownInstance, AmbiguousInstance: none, or several, match.
             CannotOverride: it is of another type.
         """
         found = instances.find(self.connection, str(ref))
         if types and found["workflow_type"] not in types:
-            raise CannotOverride(f"{name_of(found)} is no {' or '.join(types)}")
-        self._apply(found["id"])  # what was asked before is done before
+            raise CannotOverride(f"{name_of(found)} is not a {' or '.join(types)}")
+        self._apply(found["id"])  # requests accepted earlier are applied earlier
         return self.again(found)
 
     def enter(self, run_id: UUID, instance: RowMapping) -> RowMapping:
-        """Bring the scheduler of an instance's run up to date; the instance, as it then stands and is left alone."""
+        """Bring the scheduler of an instance's run up to date, and drop what it fired on this instance; returns it."""
         if run_id not in self.runs:
             gate = self.runtime.catalogue.get("test_gate")
             self.runs[run_id] = Follow(self.connection, self.runtime.applier, run_id, gate)
@@ -120,47 +122,47 @@ class Operation:
         return self.again(instance)
 
     def again(self, instance: RowMapping) -> RowMapping:
-        """An instance as it stands now."""
+        """An instance, read again."""
         return instances.find(self.connection, str(instance["id"]))
 
-    def walk(self, instance: RowMapping, to: str, says: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Take an instance to a state by the machine's shortest way.
+    def walk(self, instance: RowMapping, to: str, metadata: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Take an instance to a state by the machine's shortest path.
 
         Args:
-            instance: as it stands.
+            instance: as read.
             to: the state.
-            says: trigger -> what its event says beside operator and reason.
+            metadata: trigger -> its event's metadata beside operator and reason.
 
         Raises:
-            CannotOverride: there is no such way; the message says what would be legal.
+            CannotOverride: there is no path; the message names the legal triggers.
         """
         definition = self.runtime.catalogue.get(instance["workflow_type"], instance["definition_version"])
         state = instance["current_state"]
         way = route(definition, state, to)
         if not way:
-            legal = ", ".join(definition.legal(state)) or "nothing, it is finished"
-            there = "is" if way == () else f"has no way from {state} to"
+            legal = ", ".join(definition.legal(state)) or "nothing: it has ended"
+            there = "is" if way == () else f"cannot get from {state} to"
             raise CannotOverride(f"{name_of(instance)} {there} {to}{'' if way is None else ' already'}; legal: {legal}")
-        self.take(instance, way, says or {})
+        self.take(instance, way, metadata or {})
 
-    def fire(self, instance: RowMapping, trigger: str, to: str, says: Mapping[str, Any]) -> None:
-        """Fire one trigger that leads to a state, whether or not it leaves a terminal one.
+    def fire(self, instance: RowMapping, trigger: str, to: str, metadata: Mapping[str, Any]) -> None:
+        """Fire one trigger that leads to a state, even out of a terminal state.
 
         Raises:
-            CannotOverride: it does not, or its guards refuse (an exceptional move's are asked).
+            CannotOverride: it does not lead there, or its guards refuse (those of an exceptional move are checked).
         """
         definition = self.runtime.catalogue.get(instance["workflow_type"], instance["definition_version"])
         found = [move for move in definition.moves.get((trigger, instance["current_state"]), ()) if move.dest == to]
         if not found:
-            legal = ", ".join(definition.legal(instance["current_state"])) or "nothing, it is finished"
+            legal = ", ".join(definition.legal(instance["current_state"])) or "nothing: it has ended"
             raise CannotOverride(f"{name_of(instance)} is {instance['current_state']}; legal there: {legal}")
-        self.take(instance, found[:1], {trigger: says})
+        self.take(instance, found[:1], {trigger: metadata})
 
-    def take(self, instance: RowMapping, way: Sequence[Transition], says: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take an instance along a way, each move bound to the one before it."""
+    def take(self, instance: RowMapping, way: Sequence[Transition], metadata: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take an instance along a path; each request is bound to the version that the one before leaves."""
         request_ids = [str(uuid7()) for _ in way]
         rows = [
-            self._request(instance, move, request_id, instance["version"] + place, says.get(move.trigger, {}))
+            self._request(instance, move, request_id, instance["version"] + place, metadata.get(move.trigger, {}))
             for place, (move, request_id) in enumerate(zip(way, request_ids, strict=True))
         ]
         requests.accept(self.connection, rows)
@@ -168,7 +170,7 @@ class Operation:
         self._note(instance, request_ids)
 
     def _request(
-        self, instance: RowMapping, move: Transition, request_id: str, version: int, says: Mapping[str, Any]
+        self, instance: RowMapping, move: Transition, request_id: str, version: int, metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
         return {
             "request_id": request_id,
@@ -176,14 +178,21 @@ class Operation:
             "workflow_id": instance["id"],
             "trigger": move.trigger,
             "triggered_by": self.order.by,
-            "metadata": {**says, "operator": self.order.by, "reason": self.order.reason, "override": {"to": move.dest}},
+            "metadata": {
+                **metadata,
+                "operator": self.order.by,
+                "reason": self.order.reason,
+                "override": {"to": move.dest},
+            },
             "origin": "override",
             "bound_version": version,
         }
 
     def _apply(self, instance_id: UUID) -> None:
         try:
-            while (done := self.runtime.applier.round(self.connection, lane_of(instance_id), only=instance_id)).taken:
+            while (
+                done := self.runtime.applier.round(self.connection, partition_of(instance_id), only=instance_id)
+            ).taken:
                 self.rounds += done
         except IntegrityError as error:
             raise CannotOverride(f"the database refuses it: {str(error.orig).strip().splitlines()[0]}") from error
@@ -202,15 +211,15 @@ class Operation:
 
 @contextmanager
 def operating(runtime: Runtime, order: Order) -> Iterator[Operation]:
-    """One override in one transaction, committed at the end; of a dry run nothing is kept.
+    """One override in one transaction, committed at the end; a dry run is rolled back.
 
     Raises:
-        NotAnOperator: `order.by` is none; nothing was looked at.
+        NotAnOperator: `order.by` is not an operator; nothing was read.
         CannotOverride, StillDeciding: see there.
     """
     with runtime.database.connect() as connection, connection.begin() as transaction:
         require_operator(connection, order.by)
-        _hold_every_lane(connection)
+        _hold_every_partition(connection)
         operation = Operation(runtime, connection, order, Done(order.dry_run))
         yield operation
         if order.dry_run:
@@ -222,31 +231,31 @@ def operating(runtime: Runtime, order: Order) -> Iterator[Operation]:
             follow.publish(runtime)
 
 
-def _hold_every_lane(connection: Connection) -> None:
+def _hold_every_partition(connection: Connection) -> None:
     try:
-        for lane in range(requests.LANES):
-            rounds.lock(connection, lane)
+        for partition in range(requests.PARTITIONS):
+            rounds.lock(connection, partition)
     except OperationalError as error:
         if not isinstance(error.orig, LockNotAvailable):
             raise
         raise StillDeciding(
-            "others decide for longer than this waits (a merge that lands, a very large round); nothing was changed, "
-            "try again"
+            "other transactions held the partitions' locks for too long (a merge or a very large round); nothing was "
+            "changed, try again"
         ) from error
 
 
 def require_operator(connection: Connection, name: str) -> None:
-    """Raise `NotAnOperator` unless somebody is one now."""
+    """Raise `NotAnOperator` unless the person is an operator now."""
     if operators.among_them(connection, [name]):
         return
     if not operators.grants(connection):
-        raise NotAnOperator(f"nobody is an operator. `interlock operator grant {name}` makes {name!r} one")
+        raise NotAnOperator(f"nobody is an operator. `{offered('operator', 'grant', name)}` makes {name!r} one")
     raise NotAnOperator(
-        f"{name!r} is no operator. `interlock operator list` names them; one of them can say "
-        f"`interlock operator grant {name}`"
+        f"{name!r} is not an operator. `interlock operator list` shows who is; one of them can run "
+        f"`{offered('operator', 'grant', name)}`"
     )
 
 
 def name_of(instance: RowMapping) -> str:
-    """What people call an instance."""
+    """An instance's name for people."""
     return f"{instance['workflow_type']}/{instance['entity_id']}"

@@ -1,17 +1,19 @@
-"""Overrides of workstreams, patches and circuit breakers (SSOT 5.2.1, 5.3)."""
+"""Overrides of workstreams and patches (RECOVER-7)."""
 
 from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import breakers, overrides
-from workers.overrides.goals import goal
-from workers.overrides.operation import CannotOverride, Done, Operation, Order, name_of, operating
-from workers.runtime import Runtime
+from interlock.db.operations import overrides
+from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
+from interlock.workers.runtime import Runtime
+from interlock.workflows.input.arguments import door
 
 
+@door
 def fail_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
-    """Give a workstream up: its tasks are cancelled, what it left is archived (SSOT 5.2.1).
+    """Fail a workstream: its tasks are cancelled, and its work is archived (RECOVER-8).
 
     Raises:
         CannotOverride: it has ended; nothing was changed.
@@ -25,14 +27,15 @@ def fail_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
     return operation.done
 
 
+@door
 def validate_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
-    """Let a workstream whose tasks have all ended be validated, though not all of them completed (SSOT 5.3.1).
+    """Have a workstream validated whose tasks have all ended, even if not all of them completed (RECOVER-8).
 
-    Its gates at the end are run, and it lands. Pause a workstream that is to be looked at: one whose last task ends
-    without completing fails at once.
+    Its final gates run, and it lands. To inspect a workstream first, pause it: otherwise it fails as soon as its last
+    task ends without completing.
 
     Raises:
-        CannotOverride: it is validated already, has ended, or has tasks or patches that stand in the way.
+        CannotOverride: it is being validated, has ended, or has unended tasks or uncommitted patches.
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
     with operating(runtime, order) as operation:
@@ -44,8 +47,9 @@ def validate_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
     return operation.done
 
 
+@door
 def drop_patch(runtime: Runtime, ref: str, order: Order) -> Done:
-    """Discard a patch that is quarantined, or could not be applied (SSOT 2.5.4). Raises as `fail_workstream`."""
+    """Discard a patch that is quarantined, or could not be applied (PATCH-7). Raises as `fail_workstream`."""
     with operating(runtime, order) as operation:
         instance = operation.find(ref, "patch_ledger")
         if run := _run_of(instance["context"]):
@@ -54,25 +58,11 @@ def drop_patch(runtime: Runtime, ref: str, order: Order) -> Done:
     return operation.done
 
 
-def reset_breaker(runtime: Runtime, ref: str | UUID, order: Order) -> Done:
-    """Close a breaker (SSOT 5.3.3): by the machine's own way, so an open one is half-open for an instant.
-
-    One that is closed forgets its failures, which is no move. Raises as `fail_workstream`.
-    """
-    with operating(runtime, order) as operation:
-        instance = operation.find(ref, "circuit_breaker")
-        closed = goal("reset-breaker", instance)
-        if instance["current_state"] != closed:
-            operation.walk(instance, closed)
-        breakers.forget_failures(operation.connection, instance["id"])
-    return operation.done
-
-
 def _require_validatable(operation: Operation, workstream: RowMapping) -> None:
     name = name_of(workstream)
     if workstream["current_state"] in ("planned", "blocked"):
         raise CannotOverride(
-            f"{name} is {workstream['current_state']}: nothing was done in it yet that could be validated"
+            f"{name} is {workstream['current_state']}: no task of it has run, so there is nothing to validate"
         )
     found = overrides.workstream(operation.connection, workstream["id"])
     if found and found["unended"]:
@@ -81,13 +71,13 @@ def _require_validatable(operation: Operation, workstream: RowMapping) -> None:
         )
     if found and found["patches"]:
         raise CannotOverride(
-            f"patches of {name} are not committed ({', '.join(found['patches'][:5])}): it cannot land; "
-            "fail-workstream it, and run its plan again"
+            f"patches of {name} are not committed ({', '.join(found['patches'][:5])}): it cannot be merged; "
+            "end it with fail-workstream, and run its plan again"
         )
 
 
 def _run_of(context: dict[str, object]) -> UUID | None:
-    """The run whose scheduler has it; None of the older lineage."""
+    """The run whose scheduler manages the instance; None for the legacy lineage."""
     try:
         return UUID(str(context["run_id"]))
     except (KeyError, ValueError):

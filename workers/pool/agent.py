@@ -1,6 +1,6 @@
-"""External agents as workers: what Celery's processes do, for a program of your own.
+"""External agents as workers: lets a program of your own take tasks, as Celery's pool processes do.
 
-from workers.crew.agent import Agent
+from interlock import Agent
 
 with Agent("agent-7", capabilities=["python"]) as agent:
     while claim := agent.claim():
@@ -12,46 +12,50 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from db import crew, instances
-from db.connect import transaction
-from workers.crew import claims, member, report
-from workers.crew.claims import Claim, StaleClaim
-from workers.crew.member import Enlistment
-from workers.firing import checked
-from workers.runtime import Runtime
-from workers.runtime import runtime as process_runtime
-from workflows.errors import InterlockError, Refused
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.orchestration import claims as crew
+from interlock.workers.engine.trigger_request import checked
+from interlock.workers.pool import claims, registration, report
+from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.registration import Enlistment
+from interlock.workers.runtime import Runtime
+from interlock.workers.runtime import runtime as process_runtime
+from interlock.workflows.errors import InterlockError, Refused
+from interlock.workflows.input.arguments import FreeText, door
 
 
 class ShutDown(Refused):
     """The worker is shut down: it was silent for too long, or somebody asked for it. Register again to go on."""
 
 
+@door
 def heartbeat(name: str, runtime: Runtime | None = None) -> str:
-    """Say that a worker is alive, whoever it is: an agent, a process, or one of the execution engine (SSOT 2.1).
+    """Send a worker's heartbeat: for an agent, a process, or a worker of the execution engine (UET-1).
 
     Args:
         name: the name it registered under (a `uet_worker`'s entity id, or `uet_worker/ID`), or its UUID.
-        runtime: this process's, unless given.
+        runtime: default: this process's.
 
     Returns:
-        The state it is in.
+        The worker's state.
 
     Raises:
         UnknownInstance: no worker has that name.
         ShutDown: it is shut down or TERMINATED.
     """
     chosen = runtime or process_runtime()
-    worker_id = member.find_any(chosen, name)
-    alive = member.heartbeat(chosen, [worker_id])
+    worker_id = registration.find_any(chosen, name)
+    alive = registration.heartbeat(chosen, [worker_id])
     if not alive:
         raise ShutDown(f"worker {name!r} is shut down; register again")
     return str(alive[worker_id]["state"])
 
 
 class Agent:
-    """A worker that is no Celery process. It claims tasks of kind `agent` that fit it, and reports under its claims."""
+    """A worker that is not a Celery process. It claims fitting tasks of kind `agent`, and reports under its claims."""
 
+    @door
     def __init__(
         self,
         name: str,
@@ -61,31 +65,43 @@ class Agent:
         max_concurrent_tasks: int = 1,
         runtime: Runtime | None = None,
     ) -> None:
-        """Say who it is; `register`, or entering the `with` block, makes it known.
+        """Describe the worker. `register`, or entering the `with` block, registers it.
 
         Args:
-            name: unique among the workers that are alive.
-            capabilities: what it can do; `interlock:agent` comes with being one.
-            affinity: `{"workstreams": [names or ids]}` where it wants tasks of these only (SSOT 1.5.6).
+            name: unique among the living workers.
+            capabilities: what it can do; every agent also has `interlock:agent`.
+            affinity: `{"workstreams": [names or ids]}` to take tasks of these only (WORKER-3).
             max_concurrent_tasks: how many tasks it takes at once.
-            runtime: this process's, unless given.
+            runtime: default: this process's.
         """
         self.name = name
         self.id: UUID | None = None
         self._runtime = runtime or process_runtime()
         self._enlistment = Enlistment(
             name=name,
-            capabilities=tuple(dict.fromkeys([*capabilities, member.AGENT])),
+            capabilities=tuple(dict.fromkeys([*capabilities, registration.AGENT])),
             affinity=affinity or {},
             max_concurrent_tasks=max_concurrent_tasks,
             worker_type="agent",
         )
 
     @classmethod
+    @door
     def called(cls, name: str, runtime: Runtime | None = None) -> "Agent":
-        """The agent that registered under a name, or has that UUID. Raises `UnknownInstance`."""
+        """Find an agent that registered before.
+
+        Args:
+            name: the name it registered under, or its UUID.
+            runtime: default: this process's.
+
+        Returns:
+            The agent.
+
+        Raises:
+            UnknownInstance: no worker has that name.
+        """
         agent = cls(name, runtime=runtime)
-        agent.id = member.find(agent._runtime, name)["worker_id"]
+        agent.id = registration.find(agent._runtime, name)["worker_id"]
         return agent
 
     def __enter__(self) -> "Agent":
@@ -96,17 +112,24 @@ class Agent:
         self.leave()
 
     def register(self) -> UUID:
-        """Become a worker, idle and ready to claim; its id.
+        """Register as a worker, idle and ready to claim.
+
+        Returns:
+            The worker's id.
 
         Raises:
-            AlreadyExists: a worker of that name is alive.
-            BadInput: the name, capabilities or affinity are none.
+            AlreadyExists: a living worker has that name.
+            BadInput: the name, capabilities or affinity are not valid.
         """
-        self.id = member.enlist(self._runtime, self._enlistment)
+        self.id = registration.enlist(self._runtime, self._enlistment)
         return self.id
 
     def claim(self) -> Claim | None:
-        """Claim the next fitting task; it is running when this returns. None: nothing fits, or no room.
+        """Claim the next fitting task; it is running when this returns.
+
+        Returns:
+            The claim: the task's name (`task`), its `context`, and the `token` to report under. None: no task fits,
+            or the worker is full.
 
         Raises:
             ShutDown: this worker is shut down.
@@ -115,50 +138,73 @@ class Agent:
         return claims.take(self._runtime, self._known)
 
     def heartbeat(self) -> str:
-        """Say that it is alive; the state it is in.
+        """Send a heartbeat.
+
+        Returns:
+            The worker's state.
 
         Raises:
             ShutDown: this worker is shut down.
         """
-        alive = member.heartbeat(self._runtime, [self._known])
+        alive = registration.heartbeat(self._runtime, [self._known])
         if not alive:
             raise ShutDown(f"worker {self.name!r} is shut down; register again")
         return str(alive[self._known]["state"])
 
+    @door
     def holds(self, token: int) -> bool:
-        """Does a claim still count? If not, stop working on it."""
+        """Check whether a claim is still valid. If not, stop working on its task.
+
+        Args:
+            token: the claim's token.
+
+        Returns:
+            Whether it is valid.
+        """
         return claims.still_held(self._runtime, token)
 
+    @door
     def finish(
         self,
         token: int,
         *,
         exit_code: int | None = None,
-        error: str | None = None,
+        error: FreeText | None = None,
         output: Mapping[str, Any] | None = None,
     ) -> str:
-        """Report how a claimed task ended, once; again is harmless. The trigger that was fired.
+        """Report how a claimed task ended. Repeating the report is harmless.
 
         Args:
-            token: the claim's.
-            exit_code: 0, unless an error is given.
-            error: what went wrong: the task is tried again while it has retries left.
-            output: what there is to show for it; kept in the task's history.
+            token: the claim's token.
+            exit_code: default 0, unless an error is given.
+            error: what went wrong. The task is tried again while it has retries left.
+            output: the task's results; kept in its history.
+
+        Returns:
+            The trigger that was fired on the task.
 
         Raises:
-            StaleClaim: the claim no longer counts.
-            BadInput: the output is no JSON object of acceptable size.
+            StaleClaim: the claim is no longer valid.
+            BadInput: the output is not a JSON object of acceptable size.
         """
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
         told = report.of_agent(self._terms(token), exit_code=exit_code, error=error, output=shown)
         claims.finish(self._runtime, self._known, token, told)
         return told.trigger
 
+    @door
     def leave(self, *, wait_for_tasks: bool = False) -> int:
-        """Shut down: what it still holds is given back, or, if so asked, finished first; how many tasks that is."""
+        """Shut the worker down. Its tasks are given back to others.
+
+        Args:
+            wait_for_tasks: finish its tasks first, without claiming new ones.
+
+        Returns:
+            The number of tasks it still has to finish; 0 without `wait_for_tasks`.
+        """
         if wait_for_tasks:
-            return member.drain(self._runtime, self._known)
-        member.leave(self._runtime, self._known, "left")
+            return registration.drain(self._runtime, self._known)
+        registration.leave(self._runtime, self._known, "left")
         return 0
 
     @property
@@ -176,4 +222,4 @@ class Agent:
 
 
 class NotRegistered(InterlockError):
-    """The agent is no worker yet. Call `register`, or use it in a `with` block."""
+    """The agent is not registered yet. Call `register`, or use it in a `with` block."""

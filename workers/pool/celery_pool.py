@@ -1,7 +1,7 @@
-"""Celery's pool processes as members of the crew: each one of a node that consumes the queue `work` is a worker.
+"""Celery's pool processes as workers: each pool process of a node that consumes the queue `work` is a worker.
 
-What a node's processes share is made before the fork: a sign that tells them from those of any other node, and one byte
-that says whether the node is closing. Everything else begins in the process itself.
+A node's processes share what is made before the fork: an id that no other node has, and one byte that says whether the
+node is closing. Everything else is made in the process itself.
 """
 
 import mmap
@@ -16,38 +16,38 @@ import structlog
 from celery import signals
 from uuid_utils.compat import uuid7
 
-from beat import silence
-from db import roster
-from db.connect import transaction
-from workers.celery_settings import WORK
-from workers.crew import member, shift
-from workers.crew.member import Enlistment
-from workers.crew.pulse import Pulse
-from workers.runtime import Runtime, runtime
-from workers.settings import settings
+from interlock.beat import heartbeats
+from interlock.db.connection import transaction
+from interlock.db.orchestration import workers
+from interlock.workers.broker.config import WORK
+from interlock.workers.pool import registration, work_loop
+from interlock.workers.pool.heartbeat import Pulse
+from interlock.workers.pool.registration import Enlistment
+from interlock.workers.runtime import Runtime, runtime
+from interlock.workers.settings import settings
 
 log = structlog.get_logger()
 
-ENLIST_SECONDS = 10.0  # a process that PostgreSQL does not know by then leaves the task to others
+ENLIST_SECONDS = 10.0  # if registering takes longer, the process leaves the task to others
 
 
 @dataclass(slots=True)
 class Node:
-    """What the pool processes of one Celery node have in common."""
+    """The state that the pool processes of one Celery node share."""
 
     name: str
     sign: str
-    closing: mmap.mmap  # of one byte, shared by the processes
+    closing: mmap.mmap  # one byte, shared by the processes
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing more is to be taken."""
+        """Whether to take no more tasks."""
         return self.closing[0] != 0
 
 
 @dataclass(slots=True)
 class Place:
-    """This process's node, and its worker's pulse."""
+    """This process's node, and the heartbeat of its worker."""
 
     node: Node | None = None
     pulse: Pulse | None = None
@@ -57,7 +57,7 @@ here = Place()
 
 
 def connect() -> None:
-    """Have Celery's signals open and close this process's place in the crew."""
+    """Connect to Celery's signals, so that pool processes register as workers and leave."""
     signals.celeryd_after_setup.connect(_open_node)
     signals.worker_shutting_down.connect(_close_node)
     signals.worker_process_init.connect(_join)
@@ -65,11 +65,11 @@ def connect() -> None:
 
 
 def work() -> int:
-    """One shift of this process's worker; how many tasks it carried out."""
+    """Let this process's worker carry out tasks until none fits; how many they were."""
     if here.pulse is None:
         return 0
     worker_id = here.pulse.worker_id(ENLIST_SECONDS)
-    return shift.work(runtime(), worker_id, closing=_is_closing) if worker_id else 0
+    return work_loop.work(runtime(), worker_id, closing=_is_closing) if worker_id else 0
 
 
 def _is_closing() -> bool:
@@ -79,9 +79,9 @@ def _is_closing() -> bool:
 def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:
     if WORK in instance.app.amqp.queues.consume_from:
         here.node = Node(sender, uuid7().hex, mmap.mmap(-1, 1))
-        # A soft shutdown sleeps for so long, then kills: short where messages go back, longer where commands run.
+        # A soft shutdown waits this long, then kills: short for nodes of wake-ups, longer where commands run.
         conf.worker_soft_shutdown_timeout = settings().drain_seconds
-        # Celery sends `worker_shutting_down` only after that sleep, and nothing before it: hence the method itself.
+        # Celery sends `worker_shutting_down` only after that wait and no signal before it, hence this wrapper.
         instance.wait_for_soft_shutdown = partial(_closing_first, instance.wait_for_soft_shutdown)
 
 
@@ -101,7 +101,7 @@ def _join(**_: object) -> None:
     chosen = runtime()
     enlistment = Enlistment(
         name=f"{here.node.name[-70:]}/{os.getpid()}",
-        capabilities=(*chosen.settings.capabilities, member.EXECUTE),
+        capabilities=(*chosen.settings.capabilities, registration.EXECUTE),
         more={"node": here.node.sign, "pid": os.getpid(), "host": here.node.name.partition("@")[2]},
     )
     here.pulse = Pulse(chosen, enlistment, before=lambda: _bury(chosen))
@@ -109,13 +109,13 @@ def _join(**_: object) -> None:
 
 
 def _bury(chosen: Runtime) -> None:
-    """Relieve those of our node's processes that are no more: one that was killed made room for this one."""
+    """Retire the workers of our node's dead processes: this process replaces one that was killed."""
     alive = {child.pid for child in psutil.Process(os.getppid()).children()} - {os.getpid()}
     assert here.node is not None
     with transaction(chosen.database) as connection:
-        dead = [row for row in roster.of_node(connection, here.node.sign) if row["pid"] not in alive]
-        fired = silence.relieve(connection, dead, "was killed", certain=True) if dead else []
-    chosen.hints.lanes(fired)
+        dead = [row for row in workers.of_node(connection, here.node.sign) if row["pid"] not in alive]
+        fired = heartbeats.relieve(connection, dead, "was killed", certain=True) if dead else []
+    chosen.wakeups.partitions(fired)
 
 
 def _leave(**_: object) -> None:

@@ -1,7 +1,7 @@
-"""A worker's hold on a task: taken by a claim, kept while the claim counts, ended under its token.
+"""A worker's claim on a task: taken when the task starts, and ended under its token.
 
-The claim and the start of its task are one commit; so are its end and the report. A report under a claim that no longer
-counts (its task was cancelled, timed out, or given to another) is refused, and leaves nothing but the claim's end.
+The claim and the start of its task are one commit; so are its end and the report. If the claim no longer counts (its
+task was cancelled, timed out, or given to another worker), the report is refused and only the claim is ended.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,19 +13,21 @@ from uuid import UUID
 import structlog
 from sqlalchemy import RowMapping
 
-from beat.silence import told
-from db import crew, crew_requests, requests
-from db.connect import transaction
-from db.run import Rows
-from workers.client import NotSettled
-from workers.crew.report import Report
-from workers.crew.settling import settle
-from workers.runtime import Runtime
-from workflows.errors import Refused
+from interlock.beat.heartbeats import told
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.orchestration import claim_triggers, claims
+from interlock.db.orchestration.commands import CommandRow, row_of
+from interlock.db.statements import Rows
+from interlock.workers.client.apply_now import settle
+from interlock.workers.client.receipts import NotSettled
+from interlock.workers.pool.report import Report
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import Refused
 
 log = structlog.get_logger()
 
-TURNS = 3  # claims in a row whose start was refused: then something else is wrong, and a later hint tries again
+TURNS = 3  # refused starts in a row: after so many something else is wrong, and a later wake-up tries again
 
 
 class StaleClaim(Refused):
@@ -37,14 +39,15 @@ class StaleClaim(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A task that is running in its worker's hands.
+    """A task that a worker has claimed and that is running.
 
     Attributes:
-        token: goes with every report; it is what fences off whoever lost the task.
+        token: the fencing token, part of every report: a worker that lost the task is refused.
         worker_id, task_id, run_id, workstream_id, project_id: of its instances.
         task: the task's entity id.
         kind: command, shell, agent or patch.
-        context: the task's whole context: what to do, and under which terms.
+        context: the task's whole context: an agent's instructions, and its terms.
+        command: what a worker is to run or land; None if neither a plan nor an operator gave a command.
         timeout_seconds: how long it may run.
         retry_count: how often it was tried before.
     """
@@ -60,21 +63,22 @@ class Claim:
     context: Mapping[str, Any]
     timeout_seconds: float
     retry_count: int
+    command: CommandRow | None = None
 
 
 def take(runtime: Runtime, worker_id: UUID) -> Claim | None:
-    """Claim the next fitting task and start it; None where nothing fits, or the worker may take nothing.
+    """Claim the next fitting task and start it; None if no task fits, or the worker may take none.
 
     Raises:
         NotSettled: its start was accepted but could not be applied in 30 s; the claim is given back.
     """
     for _ in range(TURNS):
         with transaction(runtime.database) as connection:
-            task = crew.claim(connection, worker_id)
-            fired = told(requests.accept(connection, crew_requests.claimed(task) if task else []))
+            task = claims.claim(connection, worker_id)
+            fired = told(requests.accept(connection, claim_triggers.claimed(task) if task else []))
         if task is None:
             return None
-        runtime.hints.lanes(fired)
+        runtime.wakeups.partitions(fired)
         if _started(runtime, task):
             return _claim(task)
         let_go(runtime, worker_id, task["token"])
@@ -83,7 +87,7 @@ def take(runtime: Runtime, worker_id: UUID) -> Claim | None:
 
 def _started(runtime: Runtime, task: RowMapping) -> bool:
     try:
-        start = settle(runtime, crew_requests.start_id(task["token"]), task["task_id"])
+        start = settle(runtime, claim_triggers.start_id(task["token"]), task["task_id"])
     except NotSettled:
         give_back(runtime, task["worker_id"], task["token"], f"worker {task['worker']} could not start it in time")
         raise
@@ -93,7 +97,7 @@ def _started(runtime: Runtime, task: RowMapping) -> bool:
 
 
 def finish(runtime: Runtime, worker_id: UUID, token: int, report: Report) -> None:
-    """Report how a task ended, and let go of it. The same report again is harmless.
+    """Report how a task ended, and end the claim. Repeating the same report is harmless.
 
     Raises:
         StaleClaim: the claim no longer counts; it is ended all the same.
@@ -101,45 +105,45 @@ def finish(runtime: Runtime, worker_id: UUID, token: int, report: Report) -> Non
 
     def outcome(ended: RowMapping) -> Rows:
         counts = not ended["revoked"] and ended["current_state"] == "running"
-        return [crew_requests.report(ended, report.trigger, report.says)] if counts else []
+        return [claim_triggers.report(ended, report.trigger, report.metadata)] if counts else []
 
     if not _end(runtime, worker_id, token, outcome):
         raise StaleClaim(
-            f"claim {token} no longer counts: its task was cancelled, timed out or given to another worker. "
-            "The report was not taken; claim another task."
+            f"claim {token} is no longer valid: its task was cancelled, timed out or given to another worker. "
+            "The report was rejected; claim another task."
         )
 
 
 def let_go(runtime: Runtime, worker_id: UUID, token: int) -> None:
-    """End a claim without a report: its task moved on without this worker."""
+    """End a claim without a report, because its task moved on without this worker."""
     _end(runtime, worker_id, token, lambda _: [])
 
 
 def give_back(runtime: Runtime, worker_id: UUID, token: int, reason: str) -> None:
-    """End a claim and let its task be tried again, where it still counts."""
+    """End a claim and, if it still counts, let its task be tried again."""
 
     def back(ended: RowMapping) -> Rows:
-        return [] if ended["revoked"] else [crew_requests.given_back(ended, reason)]
+        return [] if ended["revoked"] else [claim_triggers.given_back(ended, reason)]
 
     _end(runtime, worker_id, token, back)
 
 
 def still_held(runtime: Runtime, token: int) -> bool:
-    """Does the claim still count?"""
+    """Whether the claim still counts."""
     with transaction(runtime.database) as connection:
-        return crew.is_held(connection, token)
+        return claims.is_held(connection, token)
 
 
 def _end(runtime: Runtime, worker_id: UUID, token: int, outcome: Callable[[RowMapping], Rows]) -> bool:
-    """End a claim, with the outcome it leads to; whether that was taken, now or before."""
+    """End a claim, and fire the triggers of `outcome`; whether a report was taken, now or before."""
     with transaction(runtime.database) as connection:
-        ended = crew.end(connection, worker_id, token)
+        ended = claims.end(connection, worker_id, token)
         if ended is None:
-            return crew.is_reported(connection, worker_id, token)
-        rows, freed = outcome(ended), crew_requests.freed(ended)
+            return claims.is_reported(connection, worker_id, token)
+        rows, freed = outcome(ended), claim_triggers.freed(ended)
         fired = told(requests.accept(connection, [*rows, *freed]))
-    runtime.hints.lanes(fired)
-    for each in freed:  # only an idle worker may claim: it should not have to wait until somebody applies this
+    runtime.wakeups.partitions(fired)
+    for each in freed:  # only an idle worker may claim, so apply this now instead of waiting for a node
         with suppress(NotSettled):
             settle(runtime, each["request_id"], worker_id)
     return bool(rows)
@@ -158,4 +162,5 @@ def _claim(task: RowMapping) -> Claim:
         context=task["context"],
         timeout_seconds=task["timeout_sec"],
         retry_count=task["retry_count"],
+        command=row_of(task["command"]) if task["command"] else None,
     )

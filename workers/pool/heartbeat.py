@@ -6,23 +6,23 @@ from uuid import UUID
 
 import structlog
 
-from db import roster
-from db.connect import transaction
-from workers.crew import member
-from workers.crew.member import Enlistment
-from workers.runtime import Runtime
+from interlock.db.connection import transaction
+from interlock.db.orchestration import workers
+from interlock.workers.pool import registration
+from interlock.workers.pool.registration import Enlistment
+from interlock.workers.runtime import Runtime
 
 log = structlog.get_logger()
 
-BEATS = 2  # in each heartbeat interval: one that is late is not yet missed
-AGAIN_SECONDS = 1.0  # after a fault: PostgreSQL may be starting
+BEATS = 2  # per heartbeat interval, so that one late heartbeat is not yet a missed one
+AGAIN_SECONDS = 1.0  # wait after a fault: PostgreSQL may be starting
 
 
 class Pulse:
-    """Enlists a worker and speaks for it until told to stop. Given up for dead it enlists anew, unless dismissed."""
+    """Registers a worker and sends its heartbeats. A worker declared dead registers again, unless it was drained."""
 
     def __init__(self, runtime: Runtime, enlistment: Enlistment, before: Callable[[], None] = lambda: None) -> None:
-        """Nothing is opened yet. `before` is called ahead of each enlisting."""
+        """Opens nothing. `before` is called ahead of each registration."""
         self._runtime = runtime
         self._enlistment = enlistment
         self._before = before
@@ -32,20 +32,20 @@ class Pulse:
         self._thread = Thread(target=self._go_on, name="interlock-pulse", daemon=True)
 
     def start(self) -> None:
-        """Begin; never before a fork, for the child would have no thread."""
+        """Start the thread. Call it only after a fork, because a child process would not have the thread."""
         self._thread.start()
 
     def worker_id(self, timeout_seconds: float) -> UUID | None:
-        """Who this process is in the crew; None where it is not enlisted in time, or was dismissed."""
+        """The worker's id; None if it was not registered in time, or was drained."""
         self._enlisted.wait(timeout_seconds)
         return self._worker_id
 
-    def stop(self, says: str) -> None:
-        """End it, and have its worker leave: `says` is why, as `worker NAME …` goes on."""
+    def stop(self, message: str) -> None:
+        """Stop the heartbeats and shut the worker down. `message` is the reason, as it follows `worker NAME …`."""
         self._ended.set()
         self._thread.join(AGAIN_SECONDS)
         if self._worker_id is not None:
-            member.leave(self._runtime, self._worker_id, says)
+            registration.leave(self._runtime, self._worker_id, message)
 
     def _go_on(self) -> None:
         pause = 0.0
@@ -53,22 +53,22 @@ class Pulse:
             try:
                 self.beat()
                 pause = self._runtime.settings.heartbeat_seconds / BEATS
-            except Exception as fault:  # whatever it is, the next beat may succeed; silence is noticed by others
+            except Exception as fault:  # whatever it is, the next heartbeat may succeed; others notice a silent worker
                 log.warning("heartbeat_failed", worker=self._enlistment.name, error=str(fault))
                 pause = min(AGAIN_SECONDS, self._runtime.settings.heartbeat_seconds / BEATS)
 
     def beat(self) -> None:
-        """One heartbeat: enlist if that is due, else say that the worker is alive."""
-        if self._worker_id is not None and not member.heartbeat(self._runtime, [self._worker_id]):
+        """Send one heartbeat, or register the worker if it is not registered."""
+        if self._worker_id is not None and not registration.heartbeat(self._runtime, [self._worker_id]):
             self._shut_down(self._worker_id)
         if self._worker_id is None and not self._dismissed:
             self._before()
-            self._worker_id = member.enlist(self._runtime, self._enlistment, replaces=True)
+            self._worker_id = registration.enlist(self._runtime, self._enlistment, replaces=True)
             self._enlisted.set()
 
     def _shut_down(self, worker_id: UUID) -> None:
         with transaction(self._runtime.database) as connection:
-            self._dismissed = roster.get(connection, [worker_id])[worker_id]["draining"]
+            self._dismissed = workers.get(connection, [worker_id])[worker_id]["draining"]
         log.warning("worker_shut_down", worker=self._enlistment.name, again=not self._dismissed)
         self._worker_id = None
         if not self._dismissed:

@@ -1,7 +1,7 @@
-"""A member of the crew: it enlists, is heard of, drains and leaves (SSOT 1.5).
+"""Registration of workers: they register, send heartbeats, drain and leave (docs/spec/worker.md).
 
-A name can have several lives, one after another: shut down is for ever (ruling 1), so who comes back is a new worker,
-called NAME#1, NAME#2, … in the roster. Affinity goes by the name without that.
+Shutting down is final (WORKER-11), so a worker that comes back under its name is a new worker. It is listed as NAME#1,
+NAME#2, …; affinity uses the name without that suffix.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,32 +13,35 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from beat.silence import told
-from db import crew, crew_requests, instances, requests, roster
-from db.connect import transaction
-from workers import births
-from workers.crew.settling import settle
-from workers.firing import named
-from workers.runtime import Runtime
-from workflows.errors import AlreadyExists, BadInput, UnknownInstance
+from interlock.beat.heartbeats import told
+from interlock.db.connection import transaction
+from interlock.db.core import instances, requests
+from interlock.db.orchestration import claim_triggers, claims, workers
+from interlock.workers.client.apply_now import settle
+from interlock.workers.engine import creation
+from interlock.workers.engine.trigger_request import checked
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import AlreadyExists, BadInput, UnknownInstance
+from interlock.workflows.input import names
+from interlock.workflows.input.arguments import door
 
 CREW = uuid5(NAMESPACE_URL, "interlock:crew")  # the project of all workers: they serve every project
-OWN = "interlock:"  # capabilities of this prefix are given by where a worker runs, not asked for
+OWN = "interlock:"  # capabilities with this prefix come from where a worker runs, and cannot be asked for
 EXECUTE, AGENT = "interlock:execute", "interlock:agent"
-NAME_LIMIT = 90  # what its lives are told apart by comes behind it
+NAME_LIMIT = 90  # leaves room for the suffix of a name that is used again
 
 
 @dataclass(frozen=True, slots=True)
 class Enlistment:
-    """What a worker says of itself.
+    """A worker's description of itself.
 
     Attributes:
-        name: unique among those alive.
+        name: unique among the living workers.
         capabilities: what it can do, e.g. `python`, `git`.
-        affinity: `{"workstreams": [names or ids]}`: the only ones it takes tasks of; empty, any (SSOT 1.5.6).
+        affinity: `{"workstreams": [names or ids]}`: it takes tasks of these only; empty: of any (WORKER-3).
         max_concurrent_tasks: how many it takes at once.
-        worker_type: what workstreams may ask for instead of a name.
-        more: anything else to keep with it.
+        worker_type: lets workstreams ask for a type instead of a name.
+        more: further fields of its context.
     """
 
     name: str
@@ -50,15 +53,15 @@ class Enlistment:
 
 
 def enlist(runtime: Runtime, wanted: Enlistment, *, replaces: bool = False) -> UUID:
-    """Register a worker and have it idle, ready to claim.
+    """Register a worker; it is then idle and ready to claim.
 
     Args:
-        wanted: what it says of itself.
-        replaces: who bore the name before is known to be gone, whatever the roster says.
+        wanted: its description.
+        replaces: the previous worker of that name is known to be gone, whatever its recorded state.
 
     Raises:
-        AlreadyExists: a worker of that name is alive.
-        BadInput: the name, the capabilities or the affinity are none.
+        AlreadyExists: a living worker has that name.
+        BadInput: the name, the capabilities or the affinity are not valid.
     """
     _check(wanted)
     definition = runtime.catalogue.get("worker")
@@ -69,93 +72,98 @@ def enlist(runtime: Runtime, wanted: Enlistment, *, replaces: bool = False) -> U
         "max_concurrent_tasks": wanted.max_concurrent_tasks,
         **wanted.more,
     }
+    checked("what a worker says of itself", context, runtime.settings.context_limit_bytes)
     if wrong := definition.wrong_fields(context):
         raise BadInput(f"worker {wanted.name!r}: {'; '.join(wrong)}")
     with transaction(runtime.database) as connection:
-        birth = births.Birth(definition, _life(connection, wanted.name, replaces), CREW, wanted.name, context)
-        if not births.deliver(connection, [birth]).new:
-            raise AlreadyExists(f"worker {wanted.name!r} is being registered by somebody else")
-        complete = crew_requests.request(f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=wanted.name)
+        birth = creation.Birth(definition, _life(connection, wanted.name, replaces), CREW, wanted.name, context)
+        if not creation.deliver(connection, [birth]).new:
+            raise AlreadyExists(f"worker {wanted.name!r} is being registered by another process; try again")
+        complete = claim_triggers.request(f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=wanted.name)
         requests.accept(connection, [complete])
     settle(runtime, complete["request_id"], birth.id)
     return birth.id
 
 
 def heartbeat(runtime: Runtime, worker_ids: Iterable[UUID]) -> dict[UUID, RowMapping]:
-    """Say that workers are alive, also those of the execution engine; (name, state, draining) of each.
+    """Record that workers are alive, including those of the execution engine; (name, state, draining) of each.
 
-    Who was given up for silent recovers. A worker that is shut down or TERMINATED has no answer: it holds nothing any
-    more, and may only enlist anew.
+    A worker declared unresponsive recovers. A worker that is shut down or TERMINATED is left out of the answer: it has
+    lost its tasks and may only register again.
     """
     ids = set(worker_ids)
     with transaction(runtime.database) as connection:
-        alive = {row["worker_id"]: row for row in roster.heartbeat(connection, ids)}
+        alive = {row["worker_id"]: row for row in workers.heartbeat(connection, ids)}
         if others := ids - alive.keys():
-            alive |= {row["worker_id"]: row for row in roster.heartbeat_uet(connection, others)}
+            alive |= {row["worker_id"]: row for row in workers.heartbeat_uet(connection, others)}
         back = [each for each, row in alive.items() if row["state"] == "unresponsive"]
         fired = told(requests.accept(connection, _recovered(connection, back) if back else []))
-    runtime.hints.lanes(fired)
+    runtime.wakeups.partitions(fired)
     return alive
 
 
 def drain(runtime: Runtime, worker_id: UUID) -> int:
-    """Let a worker take no more and shut it down once it holds nothing (ruling 6); how many tasks it still holds."""
+    """Let a worker take no more tasks, and shut it down once it has none (WORKER-10); how many it still has."""
     with transaction(runtime.database) as connection:
-        left = roster.drain(connection, worker_id)
+        left = workers.drain(connection, worker_id)
     if left == 0:
         leave(runtime, worker_id, "is shut down")
     return left
 
 
-def leave(runtime: Runtime, worker_id: UUID, says: str) -> None:
-    """Shut a worker down at once; what it still holds is given back, to be tried again by others.
+def leave(runtime: Runtime, worker_id: UUID, message: str) -> None:
+    """Shut a worker down at once. Its tasks are given back, to be tried again by others.
 
     Args:
         worker_id: the worker.
-        says: why, as `worker NAME …` goes on.
+        message: the reason, as it follows `worker NAME …`.
     """
     with transaction(runtime.database) as connection:
-        roster.drain(connection, worker_id)
-        found = roster.get(connection, [worker_id])[worker_id]
-        rows = [*_freed(connection, found, says), *(_parting(found, each) for each in PARTING.get(found["state"], ()))]
+        workers.drain(connection, worker_id)
+        found = workers.get(connection, [worker_id])[worker_id]
+        rows = [
+            *_freed(connection, found, message),
+            *(_parting(found, each) for each in PARTING.get(found["state"], ())),
+        ]
         fired = told(requests.accept(connection, rows))
-    runtime.hints.lanes(fired)
+    runtime.wakeups.partitions(fired)
 
 
-def drop(runtime: Runtime, worker_id: UUID, says: str) -> None:
-    """Give back whatever a worker holds that goes on otherwise: it does not work on it any more."""
+def drop(runtime: Runtime, worker_id: UUID, message: str) -> None:
+    """Give back all tasks of a worker that stays registered, because it no longer works on them."""
     with transaction(runtime.database) as connection:
-        found = roster.get(connection, [worker_id])[worker_id]
-        rows = _freed(connection, found, says)
+        found = workers.get(connection, [worker_id])[worker_id]
+        rows = _freed(connection, found, message)
         fired = told(requests.accept(connection, rows))
-    runtime.hints.lanes(fired)
+    runtime.wakeups.partitions(fired)
     for row in rows:
         if row["workflow_id"] == worker_id:  # only an idle worker may claim
             settle(runtime, row["request_id"], worker_id)
 
 
+@door
 def find(runtime: Runtime, name: str) -> RowMapping:
-    """The latest worker of a name, or the one of a UUID.
+    """The latest worker of a name, or the worker of a UUID.
 
     Raises:
         UnknownInstance: there is none.
     """
     with transaction(runtime.database) as connection:
-        found = roster.called(connection, name)
+        found = workers.called(connection, name)
     if found is None:
         raise _unknown(name)
     return found
 
 
 def find_any(runtime: Runtime, name: str) -> UUID:
-    """The latest worker of a name or a UUID, of the crew or else of the execution engine.
+    """The latest worker with a name or UUID; if there is none, the worker of the execution engine.
 
     Raises:
         UnknownInstance: there is none.
         AmbiguousInstance: several projects have a worker of the execution engine of that name.
     """
     with transaction(runtime.database) as connection:
-        if found := roster.called(connection, name):
+        if found := workers.called(connection, name):
             return UUID(str(found["worker_id"]))
         with suppress(UnknownInstance):
             instance = instances.find(connection, name)
@@ -168,31 +176,31 @@ def _unknown(name: str) -> UnknownInstance:
     return UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
 
 
-def _freed(connection: Connection, worker: RowMapping, says: str) -> list[dict[str, Any]]:
-    reason = f"worker {worker['name']} {says}"
-    given_back = [crew_requests.given_back(task, reason) for task in crew.held(connection, [worker["worker_id"]])]
-    crew.retire(connection, [worker["worker_id"]])
-    # One that had its hands full and goes on is idle again; one that leaves may leave from either.
+def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dict[str, Any]]:
+    reason = f"worker {worker['name']} {message}"
+    given_back = [claim_triggers.given_back(task, reason) for task in claims.held(connection, [worker["worker_id"]])]
+    claims.retire(connection, [worker["worker_id"]])
+    # A full worker that stays must become idle again; one that leaves can leave from either state.
     full = worker["current_load"] == worker["max_concurrent_tasks"] and not worker["draining"]
     return [*given_back, *([_parting(worker, "task_completed")] if full else [])]
 
 
 def _parting(worker: RowMapping, trigger: str) -> dict[str, Any]:
     request_id = f"{worker['worker_id']}:{trigger}:{uuid7()}"
-    return crew_requests.request(request_id, worker["worker_id"], trigger, by=worker["name"])
+    return claim_triggers.request(request_id, worker["worker_id"], trigger, by=worker["name"])
 
 
 def _recovered(connection: Connection, worker_ids: Iterable[UUID]) -> list[dict[str, Any]]:
     return [
-        crew_requests.request(
+        claim_triggers.request(
             f"{each}:{version}:recovered", each, "health_check_recovered", by="heartbeats", version=version
         )
-        for each, version in roster.versions(connection, worker_ids).items()
+        for each, version in workers.versions(connection, worker_ids).items()
     ]
 
 
 def _life(connection: Connection, name: str, replaces: bool) -> str:
-    latest = roster.called(connection, name)
+    latest = workers.called(connection, name)
     if latest is None:
         return name
     if latest["state"] != "shutdown" and not replaces:
@@ -204,12 +212,14 @@ def _life(connection: Connection, name: str, replaces: bool) -> str:
 
 
 def _check(wanted: Enlistment) -> None:
-    named("worker name", wanted.name, NAME_LIMIT)
+    names.name("worker name", wanted.name, NAME_LIMIT)
     if "#" in wanted.name:
-        raise BadInput(f"worker name {wanted.name!r} has a '#': that is kept for its later lives")
+        raise BadInput(
+            f"worker name {wanted.name!r} contains a '#', which is reserved for later registrations of a name"
+        )
 
 
-# What a worker's machine needs before it lets itself be shut down.
+# State -> the triggers that shut a worker down from there.
 PARTING: Mapping[str, tuple[str, ...]] = {
     "initializing": ("shutdown_requested",),
     "idle": ("shutdown_requested",),

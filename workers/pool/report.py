@@ -1,33 +1,34 @@
-"""How a task ended, as its worker tells it: the trigger to fire and the metadata that goes with it (SSOT 1.4.4)."""
+"""A worker's report on how a task ended: the trigger to fire, and its metadata (TASK-4)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.execution.finished import Finished
-from workers.firing import UNKEPT
-from workers.orchestration.commands import tail
-from workflows.orchestration.evidence import EXPECTED_EXIT_CODES
+from interlock.workers.effects.gate_command import tail
+from interlock.workers.execution.result import Finished
+from interlock.workflows.input.names import UNKEPT
+from interlock.workflows.machines.orchestration.metadata_guards import EXPECTED_EXIT_CODES
+from interlock.workflows.output.escaping import last_line
 
 ERROR_LIMIT = 2_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What to fire on a task, and what to say with it."""
+    """The trigger to fire on a task, and its metadata."""
 
     trigger: str
-    says: Mapping[str, Any]
+    metadata: Mapping[str, Any]
 
 
-def of_command(finished: Finished, context: Mapping[str, Any]) -> Report:
-    """The report of a command that ran, or could not.
+def of_command(finished: Finished, expected_exit_codes: Collection[int]) -> Report:
+    """The report of a command that ran, or could not be started.
 
     Args:
-        finished: its end.
-        context: its task's; `expected_exit_codes` there says what success is.
+        finished: how it ended.
+        expected_exit_codes: those that mean success.
     """
-    says = {
+    metadata = {
         "exit_code": finished.exit_code,
         "duration_seconds": round(finished.duration_seconds, 3),
         "stdout": tail(finished.stdout),
@@ -35,10 +36,12 @@ def of_command(finished: Finished, context: Mapping[str, Any]) -> Report:
         "cpu_seconds": round(finished.cpu_seconds, 3),
         "max_rss_bytes": finished.max_rss_bytes,
     }
-    if finished.succeeded(_expected(context)):
-        return Report("execution_completed", says)
+    if finished.succeeded(expected_exit_codes):
+        return Report("execution_completed", metadata)
     trigger = "timeout_exceeded" if finished.timed_out else "execution_failed"
-    return Report(trigger, says | {"error": finished.reason[:ERROR_LIMIT], "timeout_occurred": finished.timed_out})
+    last = last_line(finished.stderr) or last_line(finished.stdout) if finished.started else ""
+    error = ": ".join(filter(None, (finished.reason, last)))
+    return Report(trigger, metadata | {"error": error[:ERROR_LIMIT], "timeout_occurred": finished.timed_out})
 
 
 def of_agent(
@@ -48,16 +51,16 @@ def of_agent(
 
     Args:
         context: the task's.
-        exit_code: what it ended with; None counts as 0 unless there is an error.
-        error: what went wrong, if something did.
-        output: what it has to show for it: `stdout` and `stderr` are cut to their ends, anything else is kept.
+        exit_code: None counts as 0 unless there is an error.
+        error: what went wrong, if anything.
+        output: its results: texts, such as `stdout`, are cut to their ends; other values are kept.
     """
     code = 0 if exit_code is None and error is None else exit_code
     shown = {name: _tail(said) if isinstance(said, str) else said for name, said in (output or {}).items()}
-    says = shown | {"exit_code": code}
+    message = shown | {"exit_code": code}
     if error is None and code in _expected(context):
-        return Report("execution_completed", says)
-    return Report("execution_failed", says | {"error": UNKEPT.sub("�", error or f"exit code {code}")[:ERROR_LIMIT]})
+        return Report("execution_completed", message)
+    return Report("execution_failed", message | {"error": UNKEPT.sub("�", error or f"exit code {code}")[:ERROR_LIMIT]})
 
 
 def failure(error: str) -> Report:

@@ -1,34 +1,35 @@
-"""Carry out one claimed task, and say how it ended."""
+"""Carries out one claimed task, and reports how it ended."""
 
 from collections.abc import Callable, Mapping
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from db.connect import retryable, transaction
-from workers import breakers
-from workers.crew import claims, report
-from workers.crew.claims import Claim
-from workers.crew.report import Report
-from workers.execution.command import Command
-from workers.execution.run import run
-from workers.orchestration import patches, workplace
-from workers.orchestration.commands import command_of
-from workers.repository.outcomes import Refusal
-from workers.runtime import Runtime
-from workflows.errors import InterlockError
+from interlock.db.connection import retryable, transaction
+from interlock.db.orchestration.commands import CommandRow
+from interlock.workers import circuit_breakers
+from interlock.workers.effects import patches, workspace
+from interlock.workers.effects.gate_command import NO_COMMAND, TIMEOUT_SECONDS, command_of
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.run import run
+from interlock.workers.git.results import Refusal
+from interlock.workers.pool import claims, report
+from interlock.workers.pool.claims import Claim
+from interlock.workers.pool.report import Report
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import InterlockError
 
 log = structlog.get_logger()
 
 TICK_SECONDS = 1.0  # how soon a revoked claim stops its command
-TRIAL_GRACE_SECONDS = 30.0  # beyond a task's own time: until then a half-open breaker waits for this call
+TRIAL_GRACE_SECONDS = 30.0  # added to a task's own time limit: how long a half-open breaker waits for this call
 
 
 def carry_out(runtime: Runtime, claim: Claim) -> Report:
-    """Do what a task asks for; whatever becomes of it is a report.
+    """Carry out a task. Every way it can end becomes a report.
 
     Raises:
-        DBAPIError: PostgreSQL went away before it began; the task can be given back.
+        DBAPIError: PostgreSQL became unreachable before the task began; it can be given back.
     """
     try:
         return KINDS[claim.kind](runtime, claim)
@@ -38,32 +39,36 @@ def carry_out(runtime: Runtime, claim: Claim) -> Report:
 
 
 def _command(runtime: Runtime, claim: Claim) -> Report:
+    if (row := claim.command) is None:
+        return report.failure(NO_COMMAND)
     with transaction(runtime.database) as connection:
-        place = workplace.of_workstream(connection, claim.workstream_id, runtime.settings)
+        place = workspace.of_workstream(connection, claim.workstream_id, runtime.settings)
     directory = place.to_work_in()
     if isinstance(directory, Refusal):
         return report.failure(str(directory))
-    command = command_of(claim.context, directory)
-    return _guarded(runtime, claim, command) if claim.context.get("tool") else _ran(runtime, claim, command)
+    view = workspace.view_of(directory, place, row.sandbox)
+    command = command_of(row, directory, runtime.settings, view)
+    with place.watched(f"task {claim.task}"):
+        return _guarded(runtime, claim, row, row.tool, command) if row.tool else _ran(runtime, claim, row, command)
 
 
-def _guarded(runtime: Runtime, claim: Claim, command: Command) -> Report:
-    """Run it through its tool's breaker. One that was taken away tells nothing of the tool, unless its time was up."""
-    tool, seconds = claim.context["tool"], claim.timeout_seconds + TRIAL_GRACE_SECONDS
-    with breakers.calling(runtime, claim.project_id, tool, by="crew", lease_seconds=seconds) as call:
-        ended = _ran(runtime, claim, command)
+def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command: Command) -> Report:
+    """Run a command through its tool's breaker. A revoked call does not count against the tool, unless it timed out."""
+    seconds = (command.timeout_seconds or TIMEOUT_SECONDS) + TRIAL_GRACE_SECONDS
+    with circuit_breakers.calling(runtime, claim.project_id, tool, by="crew", lease_seconds=seconds) as call:
+        ended = _ran(runtime, claim, row, command)
         if ended.trigger == "execution_completed":
             return ended
-        if ended.says["timeout_occurred"] or claims.still_held(runtime, claim.token):
-            call.failed(str(ended.says["error"]))
+        if ended.metadata["timeout_occurred"] or claims.still_held(runtime, claim.token):
+            call.failed(str(ended.metadata["error"]))
         else:
             call.void()
         return ended
 
 
-def _ran(runtime: Runtime, claim: Claim, command: Command) -> Report:
+def _ran(runtime: Runtime, claim: Claim, row: CommandRow, command: Command) -> Report:
     ended = run(command, cancelled=_revoked(runtime, claim), tick_seconds=TICK_SECONDS)
-    return report.of_command(ended, claim.context)
+    return report.of_command(ended, row.expected_exit_codes)
 
 
 def _patch(runtime: Runtime, claim: Claim) -> Report:
@@ -78,7 +83,7 @@ def _revoked(runtime: Runtime, claim: Claim) -> Callable[[], bool]:
         except DBAPIError as error:
             if not retryable(error):
                 raise
-            return False  # nobody can take the task away while PostgreSQL is away
+            return False  # nobody can revoke the claim while PostgreSQL is unreachable
 
     return revoked
 

@@ -1,4 +1,4 @@
-"""A worker process's shift: claim, labour, finish, until nothing fits."""
+"""The work loop of a worker process: claim a task, carry it out, report, until no task fits."""
 
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -8,44 +8,45 @@ from uuid import UUID
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from db.connect import retryable
-from workers.crew import claims, labour, member
-from workers.crew.claims import Claim, StaleClaim
-from workers.runtime import Runtime
+from interlock.db.connection import retryable
+from interlock.workers.pool import claims, registration, task_execution
+from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.runtime import Runtime
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 
-TURN = 200  # tasks of one shift: then another message goes on, so that Celery can renew the process
-PATIENCE_SECONDS = 600.0  # what a finished task's report waits for PostgreSQL; by then others have given it up
+TURN = 200  # tasks per message: then another message continues, so that Celery can renew the process
+PATIENCE_SECONDS = 600.0  # how long a report waits for PostgreSQL; by then the worker counts as dead
 PAUSE_SECONDS = 0.5
 
 
 def work(runtime: Runtime, worker_id: UUID, *, closing: Callable[[], bool] = lambda: False) -> int:
-    """Carry out tasks until none fits this worker, or `closing` says to take no more; how many it were.
+    """Carry out tasks until none fits this worker, or `closing` says to take no more; how many they were.
 
     Args:
         runtime: this process's connections.
-        worker_id: who this process is; it works on nothing else.
+        worker_id: this process's worker; it works on nothing else.
         closing: asked before each claim.
 
     Raises:
-        DBAPIError: PostgreSQL is away; what was claimed is given back at the next shift, or for silence.
+        DBAPIError: PostgreSQL is unreachable. A claimed task is given back by the next call, or when the worker was
+            silent for too long.
     """
-    member.drop(runtime, worker_id, "lost hold of it")  # of an earlier shift that a fault ended
+    registration.drop(runtime, worker_id, "lost hold of it")  # tasks of an earlier call that a fault ended
     for done in range(TURN):
         claim = None if closing() else claims.take(runtime, worker_id)
         if claim is None:
             return done
         _carry_out(runtime, claim)
-    runtime.hints.work(1)
+    runtime.wakeups.work(1)
     return TURN
 
 
 def _carry_out(runtime: Runtime, claim: Claim) -> None:
     log.info("task_taken", task=claim.task, claim=claim.token, retry=claim.retry_count)
-    report = labour.carry_out(runtime, claim)
+    report = task_execution.carry_out(runtime, claim)
     try:
         _insist(lambda: claims.finish(runtime, claim.worker_id, claim.token, report))
     except StaleClaim as stale:
@@ -55,7 +56,7 @@ def _carry_out(runtime: Runtime, claim: Claim) -> None:
 
 
 def _insist(report: Callable[[], T]) -> T:
-    """The work is done: its report is worth waiting for PostgreSQL."""
+    """The work is done, so its report is retried until PostgreSQL is back."""
     until = monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -1,14 +1,14 @@
-"""Where the relay carries events to, composed from the settings."""
+"""The destinations of the relay, as the settings choose them."""
 
-from workers.journal import Journal
-from workers.metrics import Counters
-from workers.relay import Destination
-from workers.runtime import Runtime
-from workers.stream import Stream
+from interlock.workers.relay.counters import Counters
+from interlock.workers.relay.journal import Journal
+from interlock.workers.relay.redis_stream import Stream
+from interlock.workers.relay.relay import Destination
+from interlock.workers.runtime import Runtime
 
 
 def destinations(runtime: Runtime) -> list[Destination]:
-    """A process's destinations, each with what it needs; none of them has opened anything yet."""
+    """The destinations that the settings turn on. None of them has opened anything yet."""
     chosen: list[Destination] = [Counters()]
     if runtime.redis is not None:
         chosen.append(Stream(runtime.redis, maxlen=runtime.settings.stream_maxlen))
@@ -18,6 +18,6 @@ def destinations(runtime: Runtime) -> list[Destination]:
 
 
 def journal(runtime: Runtime) -> Journal:
-    """The journal as the settings have it, opened by whoever uses it."""
+    """The journal that the settings describe, not opened yet."""
     chosen = runtime.settings
     return Journal(chosen.state_directory, max_bytes=chosen.journal_bytes, daily=chosen.journal_daily)

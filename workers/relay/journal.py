@@ -1,38 +1,39 @@
-"""The journal `transitions.jsonl` (SSOT 7.2.1): every event once, in commit order, one canonical event a line.
+"""The journal `transitions.jsonl` (EVENT-5): every event once, in commit order, one canonical event a line.
 
-The file itself says where it stands: its last whole line is compared with the database's cursor, so that a process
-killed anywhere leaves neither a gap nor a repeat. What is full goes aside as `transitions.NNNNNN.DATE.jsonl`.
+The file itself records how far it got: its last whole line is compared with the database's cursor, so a process killed
+at any point leaves neither a gap nor a repetition. A full file is renamed to `transitions.NNNNNN.DATE.jsonl`.
 """
 
 import fcntl
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, RowMapping
 
-from db import history
-from workers.relay import Destination, Place
-from workers.tail import Tail, read_tail
-from workflows.errors import InterlockError
-from workflows.events import line, timestamp
+from interlock.db.core import history
+from interlock.workers.relay.journal_tail import Tail, ends_at, read_tail
+from interlock.workers.relay.relay import Destination, Place
+from interlock.workflows.audit.events import line, timestamp
+from interlock.workflows.errors import InterlockError
+from interlock.workflows.input.json_text import read
+from interlock.workflows.output.suggestions import offered
 
 ACTIVE, LOCK, PARTS = "transitions.jsonl", "transitions.lock", "transitions.*.*.jsonl"
 START: Place = (0, 0)
 
 
 class JournalFault(InterlockError):
-    """The journal cannot be continued where it lies. Nothing is lost: history is in PostgreSQL and carried later."""
+    """The journal file cannot be continued. Nothing is lost: history is in PostgreSQL and is carried over later."""
 
 
 class Journal(Destination):
-    """The journal as a destination of the relay; one writer at a time, by a lock that ends with its process.
+    """The journal as a destination of the relay. A file lock, freed when its process ends, allows one writer at a time.
 
     Args:
-        directory: where it lies; made if nothing was ever written, else it must be there.
-        max_bytes: a part that would grow beyond this is set aside first.
-        daily: a part holds the events of one day (UTC).
+        directory: where the journal is. Created if nothing was ever written; otherwise it must exist.
+        max_bytes: the file is set aside before an event would make it larger than this.
+        daily: a file holds the events of one day (UTC).
     """
 
     name = "journal"
@@ -44,11 +45,19 @@ class Journal(Destination):
         self._last: Tail | None = None
         self._size, self._day = 0, ""
 
+    def lost(self, connection: Connection) -> bool:
+        """Whether its last line is not that of its cursor's event: it is gone or torn, or a part was set aside."""
+        try:
+            with (self._directory / ACTIVE).open("rb") as file:
+                return not ends_at(file.fileno(), history.cursor_seen(connection, self.name))
+        except OSError:
+            return True
+
     def stands_at(self, connection: Connection, cursor: Place) -> Place:
-        """Where the last whole line stands; what was half written behind it is cut off.
+        """The place of the last whole line. A half-written line behind it is cut off.
 
         Raises:
-            JournalFault: the directory is gone, another process writes, or the file is another database's.
+            JournalFault: the directory is gone, another process writes, or the file belongs to another database.
         """
         if self._file is None:
             self._open(cursor)
@@ -59,14 +68,14 @@ class Journal(Destination):
             return START
         if tail.place != cursor and not history.has(connection, tail.place, tail.hash):
             raise JournalFault(
-                f"{self._directory / ACTIVE} ends with event {tail.event_id}, which this database has not: history"
-                " was cut or restored from a backup, or the file is another database's. `interlock audit verify` says"
-                f" which events are gone; then {set_aside(self._directory)}"
+                f"{self._directory / ACTIVE} ends with event {tail.event_id}, which this database does not have:"
+                " history was cut or restored from a backup, or the file is another database's."
+                f" `interlock audit verify` shows which events are gone; then {set_aside(self._directory)}"
             )
         return tail.place
 
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
-        """Append the events, a line each, and see them on the disk. Raises `OSError`, and `JournalFault` as above."""
+        """Append the events, one a line, and fsync. Raises `OSError`, and `JournalFault` as `stands_at` does."""
         waiting: list[bytes] = []
         for event in events:
             written = line(dict(event)).encode() + b"\n"
@@ -83,7 +92,7 @@ class Journal(Destination):
         self._last = Tail((last["xid"], last["position"]), bytes(last["hash"]).hex(), "")
 
     def close(self) -> None:
-        """Close the file, and let another process write."""
+        """Close the file and free the lock, so that another process may write."""
         for handle in (self._file, self._lock):
             if handle is not None:
                 os.close(handle)
@@ -94,15 +103,15 @@ class Journal(Destination):
             self._directory.mkdir(parents=True, exist_ok=True)
         if not self._directory.is_dir():
             raise JournalFault(
-                f"the journal's directory {self._directory} is gone. Bring it back (a mount?), or make it anew:"
-                " the journal is then written again from the beginning of history"
+                f"the journal's directory {self._directory} is gone. Mount or restore it, or create it"
+                " empty: the journal is then written again from the first event"
             )
         self._lock = os.open(self._directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise JournalFault(
-                f"another process writes {self._directory / ACTIVE}; it goes on when that one ends"
+                f"another process writes {self._directory / ACTIVE}; this one continues when that one ends"
             ) from None
         self._begin()
 
@@ -114,7 +123,7 @@ class Journal(Destination):
         self._day = _first_day(path) if self._size else ""
 
     def _settled(self, cursor: Place) -> Tail | None:
-        """The last whole line of the journal, after cutting what is not whole; None where there is none."""
+        """The last whole line of the journal, after cutting off what follows it; None if there is none."""
         assert self._file is not None
         tail, whole = read_tail(self._file, cursor)
         if whole != self._size:
@@ -138,8 +147,8 @@ class Journal(Destination):
         assert self._file is not None
         numbers = [_number(path) for path in parts(self._directory)]
         path = self._directory / f"transitions.{max(numbers, default=0) + 1:06}.{self._day}.jsonl"
-        os.fchmod(self._file, 0o440)
         os.rename(self._directory / ACTIVE, path)
+        os.fchmod(self._file, 0o440)  # after the rename: a read-only active file could not be opened again after a kill
         os.close(self._file)
         self._begin()
 
@@ -152,30 +161,32 @@ class Journal(Destination):
 
 
 def set_aside(directory: Path) -> str:
-    """What an operator types so that a journal that does not fit is kept, and another is written from history."""
+    """The command for an operator that moves a journal away that does not fit, so that it is rewritten from history."""
     lost = directory / "lost"
     return f"`mkdir {lost} && mv {directory}/transitions*.jsonl {lost}`: it is written anew from history"
 
 
 def parts(directory: Path) -> list[Path]:
-    """What was set aside, oldest first."""
+    """The files that were set aside, oldest first."""
     return sorted(directory.glob(PARTS), key=_number)
 
 
 def files(directory: Path) -> list[Path]:
-    """The whole journal in order, the part being written last."""
+    """All files of the journal in order, the active one last."""
     active = directory / ACTIVE
     return [*parts(directory), *([active] if active.exists() else [])]
 
 
 def last_of_parts(directory: Path) -> Tail | None:
-    """The last line that was set aside. Raises `JournalFault` where it cannot be read: it was whole when it was."""
+    """The last line that was set aside. Raises `JournalFault` if it is damaged, since whole files are set aside."""
     for path in reversed(parts(directory)):
         with path.open("rb") as part:
             tail, whole = read_tail(part.fileno(), START)
             size = os.fstat(part.fileno()).st_size
         if whole != size or tail is None:
-            raise JournalFault(f"{path} is damaged behind byte {whole}: `interlock audit validate {path}` says where")
+            raise JournalFault(
+                f"{path} is damaged after byte {whole}: {offered('audit', 'validate', path)} shows where"
+            )
         return tail
     return None
 
@@ -188,6 +199,6 @@ def _number(path: Path) -> int:
 def _first_day(path: Path) -> str:
     with path.open("rb") as opened:
         try:
-            return str(json.loads(opened.readline())["timestamp"])[:10]
+            return str(read(opened.readline())["timestamp"])[:10]
         except (ValueError, KeyError, TypeError):
             return ""

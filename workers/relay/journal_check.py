@@ -1,4 +1,4 @@
-"""What `doctor` says of the journal: can it be written, does it keep up, does it end where history says."""
+"""The journal check of `doctor`: is it writable, does it keep up, does it end with an event of history?"""
 
 import os
 import shutil
@@ -8,19 +8,19 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from db import history
-from workers.journal import ACTIVE, START, Journal, JournalFault, last_of_parts, set_aside
-from workers.tail import read_tail
+from interlock.db.core import history
+from interlock.workers.relay.journal import ACTIVE, START, Journal, JournalFault, last_of_parts, set_aside
+from interlock.workers.relay.journal_tail import read_tail
 
 LATE_SECONDS = 10.0
 ROOM_BYTES = 256 * 2**20
-ROOM = "free the disk, or move the journal (INTERLOCK_STATE); nothing is lost meanwhile"
+ROOM = "free disk space, or move the journal (INTERLOCK_STATE); no event is lost meanwhile"
 
-Trouble = tuple[Literal["ok", "warn", "fail"], str, str]  # level, what it is, what would help
+Trouble = tuple[Literal["ok", "warn", "fail"], str, str]  # level, description, remedy
 
 
 def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
-    """Look at the journal; nothing is changed.
+    """Check the journal without changing it.
 
     Raises:
         DBAPIError, OSError: PostgreSQL, or a file, cannot be read.
@@ -29,9 +29,13 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
     lag = history.lag_seconds(connection, Journal.name)
     if not directory.is_dir():
         if cursor == START:
-            yield "ok", f"{directory} is made with the first event", ""
+            yield "ok", f"{directory} will be created with the first event", ""
         else:
-            yield "fail", f"{directory} is gone; events wait for it in PostgreSQL", f"mount it, or mkdir {directory}"
+            yield (
+                "fail",
+                f"{directory} is gone; new events are kept in PostgreSQL until it is back",
+                f"mount it, or mkdir {directory}",
+            )
         return
     if not os.access(directory, os.W_OK | os.X_OK):
         yield "fail", f"{directory} cannot be written", f"chown or chmod it; {ROOM}"
@@ -39,15 +43,19 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
     if free < ROOM_BYTES:
         yield "fail" if lag > LATE_SECONDS else "warn", f"{free / 2**20:,.0f} MiB are left on {directory}", ROOM
     try:
-        says, cure = _ends(connection, directory), f"interlock audit verify; then {set_aside(directory)}"
+        message, cure = _ends(connection, directory), f"interlock audit verify; then {set_aside(directory)}"
     except JournalFault as fault:
-        says, cure = str(fault), "docs/audit.md, `The journal does not continue`"
-    if says:
-        yield "fail", says, cure
+        message, cure = str(fault), "docs/audit.md, `The journal does not continue`"
+    if message:
+        yield "fail", message, cure
     elif lag > LATE_SECONDS:
-        yield "warn", f"{lag:.1f} s behind", "is beat up? `relay_failed` in the log of the triggers' node says why"
+        yield (
+            "warn",
+            f"{lag:.1f} s behind history",
+            "is beat running? `relay_failed` in the log of the `triggers` node gives the reason",
+        )
     else:
-        yield "ok", f"{directory / ACTIVE}, {lag:.1f} s behind", ""
+        yield "ok", f"{directory / ACTIVE}, {lag:.1f} s behind history", ""
 
 
 def _ends(connection: Connection, directory: Path) -> str:

@@ -1,18 +1,18 @@
-"""Where a file of canonical events ends: its last whole line, and how many bytes are whole."""
+"""Finds the end of a file of canonical events: its last whole line, and how many bytes are whole."""
 
-import json
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workers.relay import Place
+from interlock.workers.relay.relay import Place
+from interlock.workflows.input.json_text import read
 
 CHUNK = 65_536
-FAR = 16 * 2**20  # further back than this nobody looks for the cursor's line: a batch is smaller
+FAR = 16 * 2**20  # how far back the cursor's line is looked for: a batch is smaller
 
 
 class Tail(NamedTuple):
-    """A line's event: its place in commit order, its hash (hex), its name."""
+    """The event of a line: its place in commit order, its hash (hex), its id."""
 
     place: Place
     hash: str
@@ -20,14 +20,14 @@ class Tail(NamedTuple):
 
 
 def read_tail(handle: int, cursor: Place) -> tuple[Tail | None, int]:
-    """The last whole event of a file, and the bytes up to its end.
+    """The last whole event of a file, and the number of bytes up to its end.
 
-    What stands up to the cursor was seen on the disk before the cursor moved; what is behind it may be torn, by a kill
-    or by the power: it counts as far as it reads as events in ascending order.
+    Lines up to the cursor were synced to disk before the cursor moved. Later lines may be torn, by a kill or a power
+    failure: they count as long as they are readable events in ascending order.
 
     Args:
-        handle: a file descriptor that can be read.
-        cursor: the place that the database knows it has.
+        handle: a readable file descriptor.
+        cursor: the place up to which the database knows that the file is complete.
     """
     size = os.fstat(handle).st_size
     reach = CHUNK
@@ -38,6 +38,14 @@ def read_tail(handle: int, cursor: Place) -> tuple[Tail | None, int]:
         if known is not None or start == 0 or (reach >= FAR and any(tail for tail, _ in found)):
             return _whole(found, start, known)
         reach *= 4
+
+
+def ends_at(handle: int, place: Place) -> bool:
+    """Whether a file's last line is whole, and that of the event in this place."""
+    block = os.pread(handle, CHUNK, max(0, os.fstat(handle).st_size - CHUNK))
+    text = block.removesuffix(b"\n")
+    last = _event(text[text.rfind(b"\n") + 1 :]) if text != block else None
+    return last is not None and last.place == place
 
 
 def _whole(found: list[tuple[Tail | None, int]], start: int, known: int | None) -> tuple[Tail | None, int]:
@@ -51,7 +59,7 @@ def _whole(found: list[tuple[Tail | None, int]], start: int, known: int | None) 
 
 
 def _lines(block: bytes, start: int) -> Iterator[tuple[Tail | None, int]]:
-    """Each line of a block, as an event or None, and where it ends; the first is left out where it may be a half."""
+    """Each line of a block as an event or None, and where it ends. A possibly incomplete first line is left out."""
     at = 0
     if start:
         at = block.find(b"\n") + 1 or len(block)
@@ -66,7 +74,7 @@ def _lines(block: bytes, start: int) -> Iterator[tuple[Tail | None, int]]:
 
 def _event(text: bytes) -> Tail | None:
     try:
-        event = json.loads(text)
+        event = read(text)
         place = event["context"]["xid"], event["context"]["position"]
         return Tail(place, event["hash"], event["event_id"]) if all(type(each) is int for each in place) else None
     except (ValueError, KeyError, TypeError):

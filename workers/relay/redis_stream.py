@@ -1,7 +1,7 @@
-"""The Redis stream `interlock:events`: a destination of the relay, capped.
+"""The Redis stream `interlock:events`: a destination of the relay, with a limited length.
 
-An entry's id is the event's place in commit order (`xid-position`), and Redis refuses an id that is not greater than
-the last: so an event that was added before a crash is not added again after it.
+An entry's id is the event's place in commit order (`xid-position`). Redis refuses an id that is not greater than the
+last, so an event that was added before a crash is not added twice.
 """
 
 import json
@@ -12,21 +12,21 @@ from redis import Redis
 from redis.exceptions import ResponseError
 from sqlalchemy import Connection, RowMapping
 
-from db import history
-from workers.relay import Destination
-from workflows.ids import event_name
+from interlock.db.core import history
+from interlock.workers.relay.relay import Destination
+from interlock.workflows.audit.ids import event_name
 
 STREAM = "interlock:events"
-EPOCH = 2**40  # more transactions than a server makes between a backup and its loss
+EPOCH = 2**40  # more transactions than a server makes between a backup and the loss of its data
 ALREADY_THERE = "The ID specified in XADD is equal or smaller"
 
 
 class Stream(Destination):
-    """Every event, in commit order, for whoever reads streams. Redis away: `RedisError`, and the cursor stays.
+    """Every event, in commit order, for readers of the stream. Without Redis, `RedisError` is raised; the cursor stays.
 
     Args:
-        redis: where the stream is.
-        maxlen: entries it keeps, about.
+        redis: the server of the stream.
+        maxlen: approximately how many entries it keeps.
     """
 
     name = STREAM
@@ -35,7 +35,7 @@ class Stream(Destination):
         self._redis, self._maxlen = redis, maxlen
 
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
-        """Add the events; those that are there already are left."""
+        """Add the events; those that are already there are skipped."""
         restored = history.epochs(connection)
         with self._redis.pipeline(transaction=False) as pipe:
             for event in events:
@@ -47,13 +47,13 @@ class Stream(Destination):
 
 
 def named(xid: int, restored: Sequence[int]) -> int:
-    """A transaction's number as entries are named: above all that was ever named before a backup was restored.
+    """A transaction id as entries use it: after a restored backup, above all ids used before the restore.
 
-    What was in the backup keeps its names, so that what the stream has of it already is not added again.
+    Events that the backup contains keep their ids, so those already in the stream are not added again.
 
     Args:
-        xid: the transaction's own.
-        restored: the first one after each restore.
+        xid: the transaction's own id.
+        restored: the first transaction id after each restore.
     """
     return xid + EPOCH * sum(first <= xid for first in restored)
 

@@ -1,8 +1,8 @@
-"""The durable relay: history, in true commit order, to every destination, each with a cursor of its own.
+"""The durable relay: carries history, in true commit order, to every destination. Each destination has its own cursor.
 
-A cursor is in PostgreSQL and moves in the same transaction that read the events: what a destination writes through that
-transaction it has exactly once; one that writes elsewhere (Redis, a file) gets a batch again that was written but not
-committed, and says itself where it truly stands.
+A cursor is in PostgreSQL and moves in the transaction that read the events. A destination that writes through that
+transaction gets each event exactly once. One that writes elsewhere (Redis, a file) may get a batch again that was
+written but not committed; it finds out by itself how far it got.
 """
 
 from abc import ABC, abstractmethod
@@ -13,57 +13,66 @@ from typing import ClassVar
 import structlog
 from sqlalchemy import Connection, Engine, RowMapping
 
-from db import history
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import history
 
 BATCH = 1_000
 
-Place = tuple[int, int]  # in commit order: transaction id, position
+Place = tuple[int, int]  # a place in commit order: transaction id, position
 
 log = structlog.get_logger()
 
 
 class Destination(ABC):
-    """Where events are carried to. A subclass has a `name`, which is its cursor's, and says how to `carry`."""
+    """A target of the relay. A subclass sets `name`, which is also its cursor's, and implements `carry`."""
 
     name: ClassVar[str]
 
+    def lost(self, connection: Connection) -> bool:
+        """Whether it may not stand where its cursor does, if it keeps its own account. A look that locks nothing."""
+        return False
+
     def stands_at(self, connection: Connection, cursor: Place) -> Place:
-        """Where it truly stands, given where its cursor does: for one that keeps its own account."""
+        """The last event that the destination really holds. Destinations with their own record override this."""
         return cursor
 
     @abstractmethod
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
-        """Take over a batch, in commit order, all of it or raise. Its cursor moves when `connection` commits.
+        """Write a whole batch, in commit order, or raise. The cursor moves when `connection` commits.
 
         Args:
-            connection: the transaction that holds the cursor; what is written through it is there exactly once.
+            connection: the transaction that holds the cursor; rows written through it are there exactly once.
             events: rows of `relay_batch.sql`, at least one.
         """
 
     def close(self) -> None:  # noqa: B027 - what opened nothing has nothing to give back
-        """Give back what it opened."""
+        """Close what it opened."""
 
 
 def relay(database: Engine, destinations: Sequence[Destination]) -> int:
-    """Carry over to each destination every event that has become visible since its last call.
+    """Carry to each destination every event that has become visible since its last call.
 
     Args:
         database: where history is.
         destinations: served one after the other; the failure of one does not hold up the others.
 
     Returns:
-        How many events went to the destination that got most.
+        The number of events carried to the destination that got the most.
 
     Raises:
-        Exception: what the first of those that failed raised; its cursor has not moved past what it confirmed.
+        Exception: the first error of a destination; its cursor has not moved past what it confirmed.
     """
     most, failures = 0, []
+    with transaction(database) as connection:  # a read without locks, because mostly there is nothing to do
+        behind = history.behind(connection, [destination.name for destination in destinations])
+        behind |= {each.name for each in destinations if each.name not in behind and each.lost(connection)}
     for destination in destinations:
+        if destination.name not in behind:
+            continue
         try:
             with closing(destination):
                 most = max(most, _serve(database, destination))
-        except Exception as error:  # whatever it is, the others are served first
+        except Exception as error:  # whatever it is, serve the others first
             log.warning("relay_failed", destination=destination.name, error=str(error))
             failures.append(error)
     if failures:
@@ -79,7 +88,7 @@ def _serve(database: Engine, destination: Destination) -> int:
             after = destination.stands_at(connection, cursor)
             events = history.batch(connection, after, limit=BATCH, archived=after < cursor)
             if not events:
-                if after > cursor:  # it was killed before its cursor moved
+                if after > cursor:  # the process was killed before the cursor moved
                     history.advance(connection, destination.name, after)
                 return carried
             destination.carry(connection, events)

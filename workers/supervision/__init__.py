@@ -1,1 +1,1 @@
-"""The hand of a supervisor: its workers, its jobs, and what is done about their errors (MVP, seed 002)."""
+"""A supervisor's actions on its workers and jobs, and its recovery from their errors (docs/spec/supervision.md)."""

@@ -1,4 +1,4 @@
-"""One action: fire its trigger, see it applied, and answer with what is on record. The same request_id acts once."""
+"""One action: fires its trigger, applies it, and returns the recorded response. The same request_id acts once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,29 +7,31 @@ from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
-from db import instances, requests
-from db.connect import transaction
-from workers.births import Birth
-from workers.client import SETTLED, Client, Receipt
-from workers.lanes import Drain
-from workflows.errors import IllegalTransition, InterlockError, RequestConflict, UnknownInstance
+from interlock.db.connection import transaction
+from interlock.db.core import instances, requests
+from interlock.workers.client.client import Client
+from interlock.workers.client.partition_drainer import Drain
+from interlock.workers.client.receipts import SETTLED, Receipt
+from interlock.workers.engine.creation import Birth
+from interlock.workflows.errors import IllegalTransition, InterlockError, RequestConflict, UnknownInstance
+from interlock.workflows.input.arguments import record
 
-SUPERVISOR = "supervisor"  # who acts where nobody is named
+SUPERVISOR = "supervisor"  # the actor if none is named
 WAIT_SECONDS = 30.0
 
 
 class ActionFailed(InterlockError):
-    """Applying it failed as often as it is tried. Mend the cause that the message names, then `interlock redrive`."""
+    """Applying the trigger failed until its attempts were used up. Fix the named cause, then `interlock redrive`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an action came to.
+    """The result of an action.
 
     Attributes:
-        subject: the worker or job, as it stands now.
-        request_id: under which the action is on record; None where nothing was put on record.
-        response: what was recorded then (`from`, `to`, `seq`, `event_id`): the same for every repetition.
+        subject: the worker or job, as it is now.
+        request_id: of the recorded request; None if nothing was recorded.
+        response: the recorded response (`from`, `to`, `seq`, `event_id`), the same for every repetition.
         replayed: this is a repetition.
     """
 
@@ -39,9 +41,10 @@ class Answer:
     replayed: bool = False
 
 
+@record
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who wants an action, why, and under which request_id (none: it is a new one each time)."""
+    """Who wants an action, why, and under which request_id; without one, each call is a new action."""
 
     by: str = SUPERVISOR
     reason: str | None = None
@@ -57,7 +60,7 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **dat
 
     Args:
         client: whose connections.
-        instance_id, trigger: what is fired where.
+        instance_id, trigger: the instance, and the trigger to fire.
         order: who, why, and the request_id.
         data: kept in the event's metadata beside the reason.
 
@@ -65,36 +68,36 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **dat
         The receipt of the applied trigger.
 
     Raises:
-        IllegalTransition: the machine refuses (409); so does every repetition of the same request_id.
-        RequestConflict: the request_id was used for something else.
+        IllegalTransition: the machine refuses (409); every repetition of the same request_id is refused, too.
+        RequestConflict: the request_id was used for another request.
         ActionFailed, NotSettled: it could not be applied, or not in time.
     """
     said = {name: value for name, value in {"reason": order.reason, **data}.items() if value is not None}
     receipt = client.fire(instance_id, trigger, by=order.by, request_id=order.request_id, data=said)
     replayed = receipt.replayed
     if receipt.status not in SETTLED:
-        Drain(client.runtime).lane(requests.lane_of(instance_id))
+        Drain(client.runtime).partition(requests.partition_of(instance_id))
         (receipt,) = client.wait([receipt.request_id], timeout_seconds=WAIT_SECONDS)
     return _applied(receipt, replayed)
 
 
 def born(client: Client, birth: Birth, order: Order) -> tuple[UUID, bool]:
-    """Create an instance that is named after its request_id; its id, and whether the same request made it before.
+    """Create an instance that is named after its request_id; its id, and whether the same request created it before.
 
     Raises:
-        RequestConflict: the request_id made another one.
+        RequestConflict: the request_id created another instance.
     """
     if not client.create_many([birth]):
         with transaction(client.runtime.database) as connection:
             made = instances.find(connection, f"{birth.definition.type}/{birth.entity_id}", birth.project_id)
         if (made["context"], made["created_by"]) != (dict(birth.context), birth.created_by):
-            raise RequestConflict(f"request_id {order.request_id!r} was used before with another body")
+            raise RequestConflict(f"request_id {order.request_id!r} was used before with another body; use a new one")
         return UUID(str(made["id"])), True
     return birth.id, False
 
 
 def entity_id(prefix: str, project_id: UUID, request_id: str) -> str:
-    """`w_…`, `j_…` (seed 002, section 2.5): of a project's request always the same, without one a new one."""
+    """`w_…`, `j_…` (SUPERVISED-4): always the same for a project's request_id; new each time without one."""
     if not request_id:
         return f"{prefix}_{token_hex(6)}"
     return f"{prefix}_{sha256(f'{project_id}:{request_id}'.encode()).hexdigest()[:24]}"
@@ -104,16 +107,18 @@ def identified(client: Client, type_: str, ref: str | UUID) -> UUID:
     """The id of the instance of a type that a REF names: an entity id, TYPE/ENTITY_ID or a UUID.
 
     Raises:
-        UnknownInstance, AmbiguousInstance: none, or several, of that type answer to it.
+        UnknownInstance, AmbiguousInstance: none, or several, of that type match.
     """
     with transaction(client.runtime.database) as connection:
         named = str(ref)
+        ways = [f"{type_}/{named}", named]
+        first, second = ways if instances.as_uuid(named) is None else reversed(ways)
         try:
-            found = instances.find(connection, f"{type_}/{named}")
+            found = instances.find(connection, first)
         except UnknownInstance:
-            found = instances.find(connection, named)
+            found = instances.find(connection, second)
     if found["workflow_type"] != type_:
-        raise UnknownInstance(f"{named!r} is no {type_} but a {found['workflow_type']}")
+        raise UnknownInstance(f"{named!r} is not a {type_} but a {found['workflow_type']}")
     return UUID(str(found["id"]))
 
 

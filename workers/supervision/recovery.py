@@ -1,4 +1,4 @@
-"""What is done about an error of a worker or a job, row by row of the MVP's tables 4.1 and 4.2."""
+"""Recovery from the errors of workers and jobs, row by row as in SUPERVISED-5 and JOB-7."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,22 +8,24 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from db import instances, requests, supervision
-from db.connect import transaction
-from workers.births import deliver
-from workers.client import Client
-from workers.supervision.acting import Order, entity_id
-from workers.supervision.jobs import TYPE as JOB
-from workers.supervision.jobs import Jobs
-from workers.supervision.supervisor import NOBODY, Supervisor
-from workers.supervision.supervisor import TYPE as WORKER
-from workflows.errors import BadInput, IllegalTransition
+from interlock.db.connection import transaction
+from interlock.db.core import instances, requests
+from interlock.db.orchestration import jobs as supervision
+from interlock.workers.client.client import Client
+from interlock.workers.engine.creation import deliver
+from interlock.workers.supervision.actions import Order, entity_id
+from interlock.workers.supervision.jobs import TYPE as JOB
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.supervised_workers import NOBODY, Supervisor
+from interlock.workers.supervision.supervised_workers import TYPE as WORKER
+from interlock.workflows.errors import BadInput, IllegalTransition
+from interlock.workflows.input.arguments import FreeText, door
 
-RETRIES = 3  # MVP, section 4.1
+RETRIES = 3  # SUPERVISED-5
 
 
 class WorkerError(StrEnum):
-    """What can go wrong with a worker (MVP, section 4.1)."""
+    """The kinds of errors of a worker (SUPERVISED-5)."""
 
     TRANSIENT_NETWORK = "transient_network"
     RESOURCE_EXHAUSTION = "resource_exhaustion"
@@ -32,7 +34,7 @@ class WorkerError(StrEnum):
 
 
 class JobError(StrEnum):
-    """What can go wrong with a job (MVP, section 4.2)."""
+    """The kinds of errors of a job (JOB-7)."""
 
     WORKER_CRASH = "worker_crash"
     VALIDATION = "validation"
@@ -46,9 +48,9 @@ class Recovery:
 
     Attributes:
         action: `retry`, `pause`, `fail`, `terminate`, `respawn`, `cancel` or `wait`.
-        subject: the worker or job, as it stands now.
-        attempt: which retry this is, from 1; 0 where nothing is retried.
-        replacement: the worker that took a crashed one's place.
+        subject: the worker or job, as it is now.
+        attempt: which retry this is, from 1; 0 if nothing is retried.
+        replacement: the worker that replaced a crashed one.
     """
 
     action: str
@@ -57,15 +59,16 @@ class Recovery:
     replacement: dict[str, Any] | None = None
 
 
+@door
 def recover_worker(
-    client: Client, ref: str | UUID, error_kind: WorkerError, order: Order = NOBODY, *, error: str | None = None
+    client: Client, ref: str | UUID, error_kind: WorkerError, order: Order = NOBODY, *, error: FreeText | None = None
 ) -> Recovery:
-    """Recover from a worker's error (MVP, section 4.1).
+    """Recover from a worker's error (SUPERVISED-5).
 
     | error | what is done | state |
     |---|---|---|
-    | transient network error | try again, three times since its last move; then it is unrecoverable | RUNNING |
-    | resource exhaustion | pause, give back what it holds | PAUSED |
+    | transient network error | retry, three times since its last move; then it is unrecoverable | RUNNING |
+    | resource exhaustion | pause, and release its resources | PAUSED |
     | unrecoverable error | mark failed; the error is kept in history | FAILED |
     | supervisor timeout | terminate | TERMINATED |
 
@@ -77,7 +80,7 @@ def recover_worker(
         error: what went wrong, kept with the event.
 
     Raises:
-        IllegalTransition: the worker does not stand where that can be done (409).
+        IllegalTransition: the worker's state does not allow it (409).
     """
     supervisor = Supervisor(client)
     match error_kind:
@@ -91,30 +94,31 @@ def recover_worker(
             return Recovery("terminate", dict(supervisor.terminate(ref, order).subject))
 
 
+@door
 def recover_job(
     client: Client,
     ref: str | UUID,
     error_kind: JobError,
     order: Order = NOBODY,
     *,
-    error: str | None = None,
+    error: FreeText | None = None,
     worker: str | UUID | None = None,
 ) -> Recovery:
-    """Recover from a job's error (MVP, section 4.2).
+    """Recover from a job's error (JOB-7).
 
     | error | what is done | state |
     |---|---|---|
     | worker crash | the crashed `worker` fails, a new one starts in its place | RUNNING |
-    | validation error | fail; a job that does not run yet has no way to FAILED, and is canceled | FAILED, CANCELED |
+    | validation error | fail; a job that does not run yet cannot fail, and is canceled | FAILED, CANCELED |
     | timeout | cancel | CANCELED |
-    | resource unavailable | wait: the sweep `jobs` asks again | PENDING |
+    | resource unavailable | wait: the sweep `jobs` tries again | PENDING |
 
     Args:
         client, ref, error_kind, order, error: as for `recover_worker`.
         worker: which one crashed.
 
     Raises:
-        IllegalTransition: the job does not stand where that can be done (409).
+        IllegalTransition: the job's state does not allow it (409).
     """
     jobs = Jobs(client)
     match error_kind:
@@ -130,28 +134,28 @@ def recover_job(
             return Recovery("wait", _standing(client, jobs.show(ref), JOB, "PENDING"))
 
 
-def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: str | None) -> Recovery:
+def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: FreeText | None) -> Recovery:
     client, worker = supervisor.client, supervisor.show(ref)
     attempt = _counted_before(worker, order.request_id)
     if attempt is None:
         attempt = _count_retry(client, _standing(client, worker, WORKER, "RUNNING")["id"], order.request_id)
     if attempt <= RETRIES:
         return Recovery("retry", supervisor.show(worker["id"]), attempt)
-    says = f"network error after {RETRIES} retries: {error or 'no more is known'}"
-    return Recovery("fail", dict(supervisor.fail(worker["id"], order, error=says).subject))
+    message = f"network error after {RETRIES} retries: {error or 'no more is known'}"
+    return Recovery("fail", dict(supervisor.fail(worker["id"], order, error=message).subject))
 
 
 def _counted_before(worker: Mapping[str, Any] | RowMapping, request_id: str) -> int | None:
-    """Which retry a request was that is repeated, wherever the worker stands by now."""
+    """The retry number of a repeated request, whatever the worker's state by now; None for a new request."""
     told: Mapping[str, int] = worker["metadata"].get("retries", {}).get("told", {})
     return told.get(request_id)
 
 
 def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
-    """Which retry since the worker's last move this is."""
+    """Count a retry; its number since the worker's last move."""
     with transaction(client.runtime.database) as connection:
         worker = supervision.worker(connection, worker_id, lock=True)
-        if (before := _counted_before(worker, request_id)) is not None:  # another process was quicker with it
+        if (before := _counted_before(worker, request_id)) is not None:  # another process counted it first
             return before
         counted = worker["metadata"].get("retries", {})
         count = 1 + (counted["count"] if counted.get("since") == worker["version"] else 0)
@@ -162,21 +166,21 @@ def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
 
 
 def _has_not_run(jobs: Jobs, ref: str | UUID, order: Order) -> bool:
-    """Whether a job has yet to run; of a repeated request, whether it had when it was first made."""
+    """Whether a job has not run yet; for a repeated request, whether it had not when the request was first made."""
     with transaction(jobs.client.runtime.database) as connection:
         made = requests.by_ids(connection, [order.request_id]).get(order.request_id) if order.request_id else None
     return made["trigger"] == "cancel" if made else jobs.show(ref)["status"] in ("SUBMITTED", "PENDING")
 
 
-def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Order, error: str | None) -> Recovery:
-    """Each step is harmless when it is repeated, so a supervisor that dies between two of them loses nothing."""
+def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Order, error: FreeText | None) -> Recovery:
+    """Replace a crashed worker. Each step may be repeated, so a supervisor may die between two steps."""
     client, job = jobs.client, jobs.show(ref)
     lost = next((each for each in job["workers"] if str(crashed) in (str(each["id"]), each["entity_id"])), None)
     if lost and job["status"] != "RUNNING" and (replacement := _replaced(job, lost)):
-        return Recovery("respawn", job, replacement=replacement)  # said before, and the job has ended since
+        return Recovery("respawn", job, replacement=replacement)  # reported before, and the job has ended since
     _standing(client, job, JOB, "RUNNING")
     if lost is None:
-        raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}: which of its own crashed?")
+        raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}; name the one of its own that crashed")
     supervisor = Supervisor(client)
     if lost["status"] == "RUNNING":
         supervisor.fail(lost["id"], order.derived("crash"), error=error)
@@ -198,7 +202,7 @@ def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:
 
 
 def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: Order) -> UUID:
-    """A new worker that is the job's from its birth: no other job can take it."""
+    """A new worker that belongs to the job from its creation, so that no other job can take it."""
     name = _name_in_place_of(job, lost)
     context = {"workspace_id": lost["workspace_id"]}
     birth = client.birth(WORKER, name, project_id=job["project_id"], context=context, by=order.by)
@@ -210,7 +214,7 @@ def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], orde
 
 
 def _standing(client: Client, found: dict[str, Any], type_: str, wanted: str) -> dict[str, Any]:
-    """What was found, if it stands where it is wanted. Raises `IllegalTransition`."""
+    """The row, if its state is the wanted one. Raises `IllegalTransition`."""
     state = found["status"]
     if state == wanted:
         return found

@@ -1,27 +1,32 @@
 """Structured logs: one JSON object a line in files, readable lines on a terminal.
 
-Whatever is logged while a request or an effect is at work says which (`about`): its id, its instance, its trace.
+Lines logged while a request or an effect is processed (`about`) have its id, its instance and its trace.
 """
 
 import logging
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
+from textwrap import indent
 from typing import Any
 
 import structlog
 from sqlalchemy import RowMapping
 
+from interlock.workflows.output.escaping import json_text, shown, shown_lines
+from interlock.workflows.output.urls import without_users
+
 Row = RowMapping | Mapping[str, Any]
 
-# A line for each message, several a second for ever, or two for each move, that say less than the engine's own.
+# These log each message, several a second, or two lines per move, with less content than the engine's own lines.
 CHATTY = ("celery.beat", "celery.app.trace", "celery.worker.strategy", "transitions")
+TELLING = ("apprise",)  # their lines may quote a target's URL; we log the errors ourselves
 
 _at_work: ContextVar[Row | None] = ContextVar("at_work", default=None)
 
 
 class about:
-    """While the block runs, every line says that it is about this row, of `trigger_requests` or of `effects`."""
+    """While the block runs, every line has the ids of this row, of `trigger_requests` or of `effects`."""
 
     __slots__ = ("_row", "_token")
 
@@ -36,7 +41,7 @@ class about:
 
 
 def ids(row: Row) -> dict[str, str]:
-    """What a row is called: `request_id` or `effect`, `instance`, and `trace_id` where it is traced."""
+    """A row's ids: `request_id` or `effect`, `instance`, and `trace_id` if it is traced."""
     known = {"request_id": row["request_id"]} if "request_id" in row else {"effect": str(row["id"])}
     known["instance"] = str(row["workflow_id"])
     if trace := row["trace"]:
@@ -49,19 +54,33 @@ def _identify(_logger: object, _method: str, event: dict[str, Any]) -> dict[str,
     return event if row is None else ids(row) | event
 
 
+def _without_secrets(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Removes the passwords from URLs in whatever was logged."""
+    return {name: without_users(each) if isinstance(each, str) else each for name, each in event.items()}
+
+
+def _visible(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """On a terminal, makes control characters visible, so that no text can hide or fake a line; indents tracebacks."""
+    return {
+        name: indent(shown_lines(each), "  ") if name == "exception" else shown(each) if isinstance(each, str) else each
+        for name, each in event.items()
+    }
+
+
+def _dumps(value: object, default: Any = None, **_: Any) -> str:
+    return json_text(value, default=default)
+
+
 def configure(level: int = logging.INFO) -> None:
-    """Send structlog and the standard library's loggers to standard error, in one form."""
+    """Send structlog and the standard library's loggers to standard error, in one format."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _identify,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer = (
-        structlog.dev.ConsoleRenderer()
-        if sys.stderr.isatty()
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
+    terminal = sys.stderr.isatty()
+    renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(_dumps)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -70,11 +89,14 @@ def configure(level: int = logging.INFO) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     final: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if not sys.stderr.isatty():
-        final.append(structlog.processors.format_exc_info)
+    final += [structlog.processors.format_exc_info, _without_secrets]
+    if terminal:
+        final.append(_visible)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
     for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    for telling in TELLING:
+        logging.getLogger(telling).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -1,4 +1,4 @@
-"""The spans: `interlock.accept`, `interlock.apply`, `interlock.effect`. Imported only where traces are wanted."""
+"""The spans `interlock.accept`, `interlock.apply` and `interlock.effect`. Imported only if traces are wanted."""
 
 import atexit
 import os
@@ -7,34 +7,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 from time import time_ns
-from typing import Any
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from sqlalchemy import RowMapping
 
-from db.rounds import Due
+from interlock.db.core.rounds import Due
+from interlock.workflows.output.escaping import shown
+from interlock.workflows.output.urls import without_users
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 W3C = TraceContextTextMapPropagator()
 CLOSE_SECONDS = 2.0
 BAD = ("rejected", "dead", "scheduled")
 
 
-def _our_own() -> TracerProvider:
+def _our_own() -> "TracerProvider":
+    # A program with a provider of its own needs none of these.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
     resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "interlock")})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # by itself it would wait half a minute
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # its own shutdown could take half a minute
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
 
 class Tracing:
-    """One process's spans, given to a provider: the program's own, or ours, which sends them over OTLP."""
+    """One process's spans, for a provider: the program's own, or ours, which sends them over OTLP."""
 
     def __init__(self, provider: trace.TracerProvider | None) -> None:
         self._ours = _our_own() if provider is None else None
@@ -43,7 +51,7 @@ class Tracing:
 
     @contextmanager
     def accepting(self, rows: Sequence[dict[str, Any]]) -> Iterator[None]:
-        """A span around the accepting of requests, below the caller's own; the rows get its traceparent."""
+        """A span around the acceptance of requests, below the caller's own; the rows get its traceparent."""
         with self._tracer.start_as_current_span("interlock.accept", kind=SpanKind.PRODUCER) as span:
             span.set_attribute("interlock.requests", len(rows))
             if len(rows) == 1:
@@ -54,13 +62,13 @@ class Tracing:
             yield
 
     def applying(self, due: Sequence[Due]) -> "Applying | None":
-        """Spans for the requests of a round that carry a trace, begun now; None where none does."""
+        """Spans, started now, for the requests of a round that have a trace; None if none has."""
         traced = [request for request in due if request["trace"]]
         return Applying({request["seq"]: self._apply(request, len(due)) for request in traced}) if traced else None
 
     def _apply(self, request: Due, together: int) -> Span:
         cause = _remote(request["trace"])
-        # A timer may fire days after what armed it: a trace of its own, linked to its cause.
+        # A timer may fire days after the move that armed it: it gets its own trace, linked to its cause.
         timer = request["origin"] == "timer"
         return self._tracer.start_span(
             "interlock.apply",
@@ -70,7 +78,7 @@ class Tracing:
             attributes={
                 **_about(request),
                 "interlock.entity_type": request["workflow_type"],
-                "interlock.entity_id": request["entity_id"],
+                "interlock.entity_id": shown(request["entity_id"]),
                 "interlock.origin": request["origin"],
                 "interlock.attempt": request["attempts"] + 1,
                 "interlock.batch": together,
@@ -79,7 +87,7 @@ class Tracing:
 
     @contextmanager
     def performing(self, effect: RowMapping) -> Iterator[None]:
-        """A span around the running of an effect, below the move that asked for it."""
+        """A span around the run of an effect, below the move that requested it."""
         if not effect["trace"]:
             yield
             return
@@ -96,17 +104,21 @@ class Tracing:
             yield
 
     def failed(self, error: BaseException) -> None:
-        """The span at work ends in this error."""
+        """Record an error on the current span."""
         span = trace.get_current_span()
-        span.record_exception(error)
-        span.set_status(StatusCode.ERROR, f"{type(error).__name__}: {error}"[:500])
+        told = {
+            "exception.message": without_users(str(error)),
+            "exception.stacktrace": without_users("".join(format_exception(error))),
+        }
+        span.record_exception(error, told)
+        span.set_status(StatusCode.ERROR, without_users(f"{type(error).__name__}: {error}")[:500])
 
     def current(self) -> str | None:
-        """The traceparent of the span at work."""
+        """The traceparent of the current span."""
         return _traceparent(trace.get_current_span())
 
     def close(self) -> None:
-        """Send what is still to be sent; where nobody takes it, nobody waits longer than `CLOSE_SECONDS` for that."""
+        """Send the remaining spans, waiting at most `CLOSE_SECONDS`."""
         ours, self._ours = self._ours, None
         if ours is not None:
             sending = Thread(target=ours.shutdown, name="last spans", daemon=True)
@@ -116,7 +128,7 @@ class Tracing:
 
 @dataclass(slots=True)
 class Applying:
-    """The spans of one round: ended when it is committed, dropped with it when it is not."""
+    """The spans of one round: ended when it is committed, dropped if it is not."""
 
     spans: dict[int, Span]
     traces: dict[int, str] = field(default_factory=dict)
@@ -126,7 +138,7 @@ class Applying:
         self.traces = {seq: traceparent for seq, traceparent in known if traceparent}
 
     def end(self, settled: Sequence[Mapping[str, Any]]) -> None:
-        """The round is committed: say what became of each request."""
+        """Record each request's outcome, after the commit."""
         now = time_ns()
         for each in settled:
             if span := self.spans.get(each["seq"]):
@@ -145,7 +157,7 @@ def _about(row: RowMapping | Mapping[str, Any]) -> dict[str, str]:
     return {
         "interlock.request_id": row["request_id"],
         "interlock.trigger": row["trigger"],
-        "interlock.triggered_by": row["triggered_by"],
+        "interlock.triggered_by": shown(row["triggered_by"]),
         "interlock.instance": str(row["workflow_id"]),
     }
 

@@ -1,19 +1,20 @@
-"""Traces, where somebody wants them: switched on by OpenTelemetry's own variables, and nothing but a question when off.
+"""Traces, turned on by OpenTelemetry's own variables; when off, they cost one check.
 
-On when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) is set, or when the program that uses
-the client has given OpenTelemetry a provider of its own; off with `OTEL_SDK_DISABLED=true` or
-`OTEL_TRACES_EXPORTER=none`. A trigger's row carries the W3C traceparent (`trace`), so a trace goes on in whichever
-process takes it up.
+On when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) is set and what sends traces is
+installed (`interlock[server]`), or when the program that uses the client has given OpenTelemetry a provider of its own;
+off with `OTEL_SDK_DISABLED=true` or `OTEL_TRACES_EXPORTER=none`. A trigger's row carries the W3C traceparent (`trace`),
+so a trace goes on in whichever process takes it up.
 """
 
 import os
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workers.spans import Tracing
+    from interlock.workers.telemetry.spans import Tracing
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -29,34 +30,42 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 @cache
 def tracing() -> "Tracing | None":
-    """This process's tracing, None where nobody wants any: decided once, when first asked."""
+    """This process's tracing, or None if traces are off: decided once, on the first call."""
     provider = _programs_own()
-    if provider is None and not wanted(os.environ):
+    if provider is None and not (wanted(os.environ) and _can_send()):
         return None
-    from workers.spans import Tracing  # noqa: PLC0415 - SDK and exporter take a third of a second to import
+    from interlock.workers.telemetry.spans import Tracing  # noqa: PLC0415 - SDK and exporter take a third of a second to import
 
     return Tracing(provider)
 
 
+def _can_send() -> bool:
+    """Whether what sends spans is installed. A program's variables are not always meant for us: no error without."""
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # nor is what it would stand in
+        return False
+
+
 def _programs_own() -> Any:
-    """The provider that the program around us has given OpenTelemetry, if it has."""
+    """The provider that the surrounding program has given OpenTelemetry, if any."""
     api = sys.modules.get("opentelemetry.trace")
     provider = api and api.get_tracer_provider()
     return None if api is None or isinstance(provider, api.ProxyTracerProvider) else provider
 
 
 def current() -> str | None:
-    """The traceparent of the span at work here, for what it causes; None where there is none."""
+    """The current span's traceparent, for what it causes; None if there is none."""
     at_work = tracing()
     return at_work.current() if at_work else None
 
 
 def end() -> None:
-    """Send what is still to be sent, before the process ends; waits two seconds at most."""
+    """Send the remaining spans before the process ends; waits two seconds at most."""
     if tracing.cache_info().currsize and (at_work := tracing()):
         at_work.close()
 
 
 def forget() -> None:
-    """Begin anew, in the child of a fork: threads that send are not inherited."""
+    """Start anew in the child of a fork, which does not inherit the sending thread."""
     tracing.cache_clear()

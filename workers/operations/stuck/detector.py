@@ -1,4 +1,4 @@
-"""Find what is stuck and say why: a few queries however much is stuck, then pure reasons."""
+"""Finds stuck instances with a few queries, however many they are, then derives the reasons with pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -9,23 +9,25 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from db import instances, roster, stuck
-from db.connect import transaction
-from db.stuck import Thresholds
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workers.stuck import waits
-from workers.stuck.facts import Facts, Reason
-from workers.stuck.kinds import KINDS
-from workflows.definition import Definition
-from workflows.errors import UnknownWorkflow
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.operations import stuck
+from interlock.db.operations.stuck import Thresholds
+from interlock.db.orchestration import workers as roster
+from interlock.workers.operations.stuck import request_reasons
+from interlock.workers.operations.stuck.facts import Facts, Reason
+from interlock.workers.operations.stuck.reasons_by_type import KINDS
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import UnknownWorkflow
 
 LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Who stands where, since when, why, and the command that would help."""
+    """A stuck instance: its state, since when, why, and the command that would help."""
 
     workflow_id: UUID
     version: int
@@ -40,7 +42,7 @@ class Stuck:
 
 
 def thresholds(chosen: Settings) -> Thresholds:
-    """How long is too long, as set; 0 turns a threshold off."""
+    """How long is too long, from the settings; 0 turns a threshold off."""
     return Thresholds(
         task=chosen.stuck_task_seconds or None,
         workstream=chosen.stuck_workstream_seconds or None,
@@ -58,23 +60,23 @@ def look(
     everything: bool = False,
     limit: int = LIMIT,
 ) -> list[Stuck]:
-    """What is stuck now, the longest first: `survey`, without how many there are in all."""
+    """The instances stuck now, longest first: `survey` without their total number."""
     return survey(runtime, type_=type_, project_id=project_id, everything=everything, limit=limit)[1]
 
 
 def survey(
     runtime: Runtime, *, type_: str | None, project_id: UUID | None, everything: bool, limit: int
 ) -> tuple[int, list[Stuck]]:
-    """How many are stuck now, and those that have been for longest, with the reason of each.
+    """How many instances are stuck now, and those stuck for longest, with their reasons.
 
     Args:
         runtime: the process's.
         type_, project_id: only these.
-        everything: whatever waits, however short; only what is at rest is left out.
-        limit: at most so many are told.
+        everything: all that wait, however short, except instances that are at rest.
+        limit: the most to list.
 
     Raises:
-        DBAPIError: the database is away.
+        DBAPIError: the database is unreachable.
     """
     chosen = thresholds(runtime.settings)
     wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0, 0.0) if everything else chosen
@@ -86,7 +88,7 @@ def survey(
 
 
 def _unservable(connection: Connection, waited: float | None, limit: int) -> dict[UUID, int]:
-    """The oldest of the tasks that nobody could take for the same reason -> how many more there are."""
+    """Of the tasks that no worker can take for the same reason: the oldest -> how many more there are."""
     if waited is None:
         return {}
     found = roster.unservable(connection, waited_seconds=waited, limit=limit)
@@ -94,11 +96,11 @@ def _unservable(connection: Connection, waited: float | None, limit: int) -> dic
 
 
 def why(facts: Facts) -> Reason:
-    """Why an instance stands still; the first rule that applies, the most certain first."""
+    """Why an instance is stuck, by the first rule that applies; the most certain rules come first."""
     for rule in RULES:
         if reason := rule(facts):
             return reason
-    return waits.nobody(facts)
+    return request_reasons.nobody(facts)
 
 
 def _by_kind(facts: Facts) -> Reason | None:
@@ -107,15 +109,15 @@ def _by_kind(facts: Facts) -> Reason | None:
 
 
 RULES = (
-    waits.dead_request,
-    waits.dead_effect,
-    waits.retrying,
-    waits.held,
-    waits.unapplied,
-    waits.effect,
+    request_reasons.dead_request,
+    request_reasons.dead_effect,
+    request_reasons.retrying,
+    request_reasons.held,
+    request_reasons.unapplied,
+    request_reasons.effect,
     _by_kind,
-    waits.refused,
-    waits.timer,
+    request_reasons.refused,
+    request_reasons.timer,
 )
 
 
@@ -130,7 +132,7 @@ def _told(row: RowMapping, facts: Facts | None) -> Stuck:
         state=row["current_state"],
         since=row["since"],
         seconds=row["seconds"],
-        reason=reason.says,
+        reason=reason.text,
         command=reason.command,
     )
 

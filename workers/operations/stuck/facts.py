@@ -1,35 +1,34 @@
-"""All that is known of one instance that stands still, and how a reason says it."""
+"""The facts on one stuck instance, and how reasons are worded."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from workflows.definition import Definition
+from interlock.workflows.definition import Definition
+from interlock.workflows.output.suggestions import ME, offered
 
 Row = Mapping[Any, Any]
-BY = '--by "$(id -un)"'  # $USER is empty in containers and under cron
-WHY = '--reason "WHY"'
+WHY = "WHY"
 
 
 class Reason(NamedTuple):
-    """Why something stands still, in words, and the command that would help, ready to paste."""
+    """Why an instance is stuck, and the command that would help, ready to paste."""
 
-    says: str
+    text: str
     command: str
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One instance and what stands around it.
+    """One stuck instance and its surroundings.
 
     Attributes:
-        instance: a row of `db.stuck.late`.
+        instance: a row of `db.operations.stuck.late`.
         definition: its machine.
-        requests, effects: what it was asked, and asked for, in its state.
-        links: (role, id, workflow_type, entity_id, current_state) of what is linked to it.
-        about: the row of its kind: `db.stuck.tasks`, `groups` or `silences`.
+        requests, effects: the requests to it, and its effects, in its present state.
+        links: (role, id, workflow_type, entity_id, current_state) of the instances linked to it.
+        about: the row of its kind: `db.operations.stuck.tasks`, `groups` or `silences`.
     """
 
     instance: Row
@@ -41,12 +40,12 @@ class Facts:
 
     @property
     def id(self) -> str:
-        """Its UUID: the one name that is never ambiguous."""
+        """Its UUID, the only name that is never ambiguous."""
         return str(self.instance["id"])
 
     @property
     def state(self) -> str:
-        """Where it stands."""
+        """Its present state."""
         return str(self.instance["current_state"])
 
     def asked(self, *statuses: str) -> Row | None:
@@ -54,7 +53,7 @@ class Facts:
         return next((each for each in reversed(self.requests) if each["status"] in statuses), None)
 
     def linked(self, role: str, *done: str) -> list[Row]:
-        """Those linked to it under a role that are not in one of the states given."""
+        """The instances linked to it under a role, except those in one of the states `done`."""
         return [each for each in self.links if each["role"] == role and each["current_state"] not in done]
 
     def fire(self, trigger: str) -> str:
@@ -64,22 +63,22 @@ class Facts:
     @property
     def show(self) -> str:
         """The command that shows it."""
-        return f"interlock show {self.id}"
+        return offered("show", self.id)
 
 
 def fire(ref: object, trigger: str) -> str:
     """The command that fires a trigger on an instance."""
-    return f"interlock fire {shlex.quote(str(ref))} {trigger} {BY} --wait"
+    return offered("fire", ref, trigger, by=ME, wait=True)
 
 
-def by_another(command: str) -> str:
-    """A command that whoever reads it may not be the one to type: an author does not approve their own work."""
-    return command.replace(BY, "--by SOMEBODY_ELSE")
+def by_another(ref: object, trigger: str) -> str:
+    """The same command for somebody other than the reader: an author does not approve their own work."""
+    return offered("fire", ref, trigger, by="SOMEBODY_ELSE", wait=True)
 
 
 def show(row: Row) -> str:
-    """The command that shows a linked instance; by its UUID, since names may repeat in other projects."""
-    return f"interlock show {row['id']}"
+    """The command that shows a linked instance, by its UUID, since other projects may use the same name."""
+    return offered("show", row["id"])
 
 
 def named(rows: Sequence[Row], most: int = 3) -> str:
@@ -107,10 +106,5 @@ def span(seconds: float) -> str:
 
 
 def first_line(text: object) -> str:
-    """The first line of what went wrong, not longer than fits."""
+    """The first line of an error, shortened to 200 characters."""
     return (str(text or "").strip().splitlines() or ["no reason was given"])[0][:200]
-
-
-def printable(text: str) -> str:
-    """What agents named or tools printed, without what would move the cursor or begin a line of its own."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -1,16 +1,27 @@
-"""What holds instances of one kind: workstreams, runs, gates, patches, workers, breakers, jobs, approvals."""
+"""Reasons by type: workstreams, runs, gates, patches, workers, breakers, jobs, approvals."""
 
-import shlex
 from collections.abc import Callable, Mapping
 
-from workers.stuck.facts import BY, WHY, Facts, Reason, at, by_another, counted, fire, named, show, span
-from workers.stuck.tasks import COMPLETED, PASSED, task
+from interlock.workers.operations.stuck.facts import (
+    WHY,
+    Facts,
+    Reason,
+    at,
+    by_another,
+    counted,
+    fire,
+    named,
+    show,
+    span,
+)
+from interlock.workers.operations.stuck.task_reasons import COMPLETED, PASSED, task
+from interlock.workflows.output.suggestions import ME, offered
 
 ENDED = ("succeeded", "failed", "canceled")
 
 
 def workstream(facts: Facts) -> Reason | None:
-    """A workstream: its run, what it depends on, its gates, its tasks."""
+    """A workstream: its run, its dependencies, its gates, its tasks."""
     about = facts.about
     if not about:
         return None
@@ -43,61 +54,61 @@ def run(facts: Facts) -> Reason | None:
 
 def _members(facts: Facts) -> Reason:
     if not (first := facts.about["first"]):
-        return Reason(f"all its {facts.about['members']}s have ended, and nothing followed", "interlock doctor")
-    says = f"its {facts.about['members']}s: {counted(facts.about['unended'])}; {first['name']} is {first['state']}"
-    if first["state"] == "running":  # what else holds one has a reason of its own, and no playbook
-        return Reason(says, f"interlock playbook run recover-workstream {facts.id} {BY} {WHY}")
-    return Reason(says, f"interlock stuck --all --project {facts.instance['project_id']}")
+        return Reason(f"all its {facts.about['members']}s have ended, but it has not moved on", "interlock doctor")
+    message = f"its {facts.about['members']}s: {counted(facts.about['unended'])}; {first['name']} is {first['state']}"
+    if first["state"] == "running":  # in any other state it has a reason of its own, and no playbook
+        return Reason(message, offered("playbook", "run", "recover-workstream", facts.id, by=ME, reason=WHY))
+    return Reason(message, offered("stuck", all=True, project=facts.instance["project_id"]))
 
 
 def gate(facts: Facts) -> Reason | None:
-    """A gate: those it depends on, or what it judges is not ready."""
+    """A gate: the gates it depends on have not passed, or what it judges is not ready."""
     if waits := facts.linked("depends_on", PASSED):
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
     judged = [each for role in ("judges", "blocks") for each in facts.linked(role)]
-    return Reason(f"its moment has not come: it judges {named(judged)}", show(judged[0])) if judged else None
+    return Reason(f"it cannot run yet: it judges {named(judged)}", show(judged[0])) if judged else None
 
 
 def patch(facts: Facts) -> Reason | None:
-    """A patch: its gates."""
+    """A patch: its gates have not passed."""
     waits = facts.linked("gates", PASSED)
     return Reason(f"it waits for {named(waits)}", show(waits[0])) if waits else None
 
 
 def worker(facts: Facts) -> Reason | None:
-    """A worker: not heard of, suspended, or never ready."""
+    """A worker: silent, suspended, or never ready."""
     if facts.state == "suspended":
-        return Reason("somebody suspended it", f"interlock worker resume {facts.id} {BY}")
+        return Reason("somebody suspended it", offered("worker", "resume", facts.id, by=ME))
     if facts.state == "initializing":
-        return Reason("it never said that it was ready", facts.fire("registration_complete"))
-    says = f"not heard of for {span(facts.about['seconds'])}" if facts.about else "not heard of"
-    return Reason(says, f"interlock worker shutdown {facts.id} --now")
+        return Reason("it never reported that it is ready", facts.fire("registration_complete"))
+    message = f"no heartbeat for {span(facts.about['seconds'])}" if facts.about else "no heartbeat"
+    return Reason(message, offered("worker", "shutdown", facts.id, now=True))
 
 
 def breaker(facts: Facts) -> Reason:
-    """A breaker that is open."""
+    """A breaker: it is open."""
     due, tool = facts.asked("scheduled"), facts.instance["context"].get("tool_id")
-    says = f"it lets nobody call {tool}" + (f" until {at(due['not_before'])}" if due else "")
+    message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
     project = facts.instance["project_id"]
-    return Reason(says, f"interlock breaker reset {shlex.quote(str(tool))} --project {project} {BY} {WHY}")
+    return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
 
 
 def job(facts: Facts) -> Reason | None:
-    """A job: there are not enough idle workers, or its children have not ended."""
+    """A job: there are not enough idle workers, or its workers have not ended."""
     if facts.state == "PENDING":
         wanted = facts.instance["context"].get("worker_count", 1)
-        says = f"it needs {wanted} idle workers in its project at once"
-        return Reason(says, f"interlock supervise worker create --project {facts.instance['project_id']}")
+        message = f"it needs {wanted} idle workers in its project at once"
+        return Reason(message, offered("supervise", "worker", "create", project=facts.instance["project_id"]))
     waits = facts.linked("workers", "COMPLETED", "FAILED", "TERMINATED")
     return Reason(f"it waits for {named(waits)}", show(waits[0])) if waits else None
 
 
 def approval(facts: Facts) -> Reason:
-    """An approval that nobody has decided."""
+    """An approval: nobody has decided it."""
     context, due = facts.instance["context"], facts.asked("scheduled")
     who = " or ".join(context.get("deciders") or ()) or f"anybody but {context.get('author') or 'its author'}"
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
-    return Reason(f"it waits for the decision of {who}{ends}", by_another(facts.fire("approve")))
+    return Reason(f"it waits for the decision of {who}{ends}", by_another(facts.id, "approve"))
 
 
 KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {

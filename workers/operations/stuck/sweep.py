@@ -1,4 +1,4 @@
-"""What the sweep does with what it finds: keep it for `doctor` and the gauges, and give notice of it once."""
+"""The sweep on stuck instances: stores them for `doctor` and the gauges, and sends one notice of new ones."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,20 +7,22 @@ from typing import Any
 from sqlalchemy import RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects, stuck
-from db.connect import transaction
-from workers.runtime import Runtime
-from workers.stuck.facts import printable, span
-from workers.stuck.look import Stuck, look
+from interlock.db.connection import transaction
+from interlock.db.core import effects
+from interlock.db.operations import stuck
+from interlock.workers.operations.stuck.detector import Stuck, look
+from interlock.workers.operations.stuck.facts import span
+from interlock.workers.runtime import Runtime
+from interlock.workflows.output.escaping import shown
 
-NAMED = 20  # in one notice
+NAMED = 20  # at most so many are named in a notice
 
 
 def report(runtime: Runtime) -> tuple[int, Sequence[RowMapping]]:
-    """Look, keep what was found, and give notice of what is new in it.
+    """Find stuck instances, store them, and give notice of new ones.
 
     Returns:
-        How much is stuck, and the effects that can be run once this returns: one notice, or none.
+        How many are stuck, and the effects that can run after this call: one notice, or none.
     """
     found = look(runtime)
     with transaction(runtime.database) as connection:
@@ -43,7 +45,7 @@ def _notice(news: Sequence[Stuck]) -> dict[str, Any]:
             "type": first.workflow_type,
             "entity_id": first.entity_id,
             "state": f"stuck in {first.state}" + (f", and {len(news) - 1} more" if len(news) > 1 else ""),
-            "says": "\n".join(lines),
+            "message": "\n".join(lines),
         },
         "done_trigger": None,
         "failed_trigger": None,
@@ -53,4 +55,4 @@ def _notice(news: Sequence[Stuck]) -> dict[str, Any]:
 
 def _line(each: Stuck) -> str:
     name = f"{each.workflow_type} {each.entity_id}"
-    return printable(f"{name} has been {each.state} for {span(each.seconds)}: {each.reason}. {each.command}")
+    return shown(f"{name} has been {each.state} for {span(each.seconds)}: {each.reason}. {each.command}")

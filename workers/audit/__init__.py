@@ -1,0 +1,1 @@
+"""Evidence that leaves the database: keys, anchors, exports, and their checks."""

@@ -1,1 +1,0 @@
-"""Proofs that leave the database: keys, anchors, exports, and what checks them."""

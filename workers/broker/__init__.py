@@ -1,0 +1,1 @@
+"""Celery's application and its broker: queues, wake-ups, time limits."""

@@ -1,0 +1,134 @@
+"""Sends a producer's wake-ups to the broker: at once while triggers are few, batched by a thread while they crowd.
+
+If the process dies, no trigger is lost: the triggers are rows, and the dispatch sweep sends new wake-ups for them.
+"""
+
+import atexit
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import TypeVar
+
+import structlog
+from sqlalchemy import RowMapping
+
+from interlock.workers.broker.wakeups import COMMIT_SECONDS, Wakeup, Wakeups
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+CROWDED_SECONDS = 0.005  # triggers closer together than this are a crowd
+LINGER_SECONDS = 0.008  # how long a crowd's wake-ups gather: one round trip for a dozen, off the callers' path
+FLUSH_SECONDS = 2.0  # how long closing waits at most
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """A head-start wake-up, for a trigger that may not be committed yet."""
+
+    wakeup: Wakeup
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Effects that are committed."""
+
+    rows: Sequence[RowMapping]
+
+
+class WakeupSender:
+    """Sends wake-ups. Its thread starts on first use, never before a fork, and does not delay the process's exit."""
+
+    def __init__(self, wakeups: Wakeups, *, always_from_thread: bool = False) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            wakeups: what sends them.
+            always_from_thread: also while triggers are few, for a caller that must never wait: an event loop.
+        """
+        self._wakeups = wakeups
+        self._always_from_thread = always_from_thread
+        self._queue: SimpleQueue[list[Wakeup] | Early | Effects | Event] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._last = float("-inf")
+
+    def hand(self, wakeups: list[Wakeup], *, ahead_since: float | None = None) -> None:
+        """Send wake-ups for committed triggers; never raises.
+
+        Args:
+            wakeups: the wake-ups.
+            ahead_since: when a head-start wake-up was sent, if any. Within 10 ms of that no second one is sent; later
+                one is, because the worker no longer looks for the trigger.
+        """
+        if ahead_since is None or monotonic() - ahead_since > COMMIT_SECONDS:
+            if monotonic() - self._last > CROWDED_SECONDS and not self._always_from_thread:
+                self._safely(self._wakeups.partitions, wakeups)
+            else:
+                self._enqueue(wakeups)
+        self._last = monotonic()  # set after sending, or a slow broker looks like low traffic
+
+    def effects(self, rows: Sequence[RowMapping]) -> None:
+        """Send wakeups of effects that are committed; never raises."""
+        if self._always_from_thread:
+            self._enqueue(Effects(rows))
+        else:
+            self._safely(self._wakeups.effects, rows)
+
+    def ahead(self, wakeups: Iterable[Wakeup]) -> None:
+        """Send wakeups of triggers whose commit begins now, the newest of each partition; never waits, never raises."""
+        for wakeup in {wakeup["partition"]: wakeup for wakeup in wakeups if wakeup["status"] == "pending"}.values():
+            self._enqueue(Early(wakeup))
+
+    def head_start(self, wakeup: Wakeup) -> float | None:
+        """Send a trigger's wake-up while it is being committed, unless triggers crowd. Never waits, never raises.
+
+        Returns:
+            The `time.monotonic` of sending, to pass to `hand` after the commit; None if nothing was sent.
+        """
+        # The first trigger must open connections first, so a worker would take its wake-up long before its commit.
+        if self._last == float("-inf") or (now := monotonic()) - self._last <= CROWDED_SECONDS:
+            return None
+        self._last = now
+        self._enqueue(Early(wakeup))
+        return now
+
+    def flush(self) -> None:
+        """Wait until everything queued is sent, or `FLUSH_SECONDS` have passed."""
+        if self._thread is not None and self._thread.is_alive():
+            reached = Event()
+            self._queue.put(reached)
+            reached.wait(FLUSH_SECONDS)
+
+    def _enqueue(self, wakeups: list[Wakeup] | Early | Effects) -> None:
+        if self._thread is None or not self._thread.is_alive():  # dead in the child of a fork
+            self._thread = Thread(target=self._carry, name="interlock-wakeup-sender", daemon=True)
+            self._thread.start()
+            atexit.register(self.flush)
+        self._queue.put(wakeups)
+
+    def _carry(self) -> None:
+        while True:
+            found = [self._queue.get()]
+            if isinstance(found[0], list) and monotonic() - self._last < CROWDED_SECONDS:
+                sleep(LINGER_SECONDS)
+            while not self._queue.empty():
+                found.append(self._queue.get())
+            for part in found:
+                if isinstance(part, Early):
+                    self._safely(self._wakeups.ahead, part.wakeup)
+                elif isinstance(part, Effects):
+                    self._safely(self._wakeups.effects, part.rows)
+            if wakeups := [wakeup for part in found if isinstance(part, list) for wakeup in part]:
+                self._safely(self._wakeups.partitions, wakeups)
+            for part in found:
+                if isinstance(part, Event):
+                    part.set()
+
+    def _safely(self, send: Callable[[T], None], what: T) -> None:
+        try:
+            send(what)
+        except Exception:  # whatever it is, the triggers are accepted, and later wake-ups must still be sent
+            log.exception("wakeups_not_sent")

@@ -1,0 +1,112 @@
+"""The Python client for asyncio.
+
+from interlock import AsyncClient
+
+async with AsyncClient() as interlock:
+    story = await interlock.create("story", "S-1", project_id=project)
+    await interlock.fire("S-1", "design_complete", by="agent-7")
+
+It is `Client`, run on psycopg's async connections: the same rules and SQL, in greenlets that give way to the event loop
+wherever they wait, as SQLAlchemy's own asyncio classes do. Wake-ups go to the broker from a thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import cached_property, partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.util import await_only, greenlet_spawn
+
+from interlock.db.connection import make_engine
+from interlock.workers.broker.wakeup_sender import WakeupSender
+from interlock.workers.client.operations import Operations
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import settings
+from interlock.workflows.errors import BadInput
+
+P = ParamSpec("P")
+T = TypeVar("T")
+AsyncCaller = AsyncSession | AsyncConnection
+
+
+class AsyncRuntime(Runtime):
+    """What an `AsyncClient` works with, in one event loop."""
+
+    @cached_property
+    def database(self) -> Engine:
+        """The pool of async connections to PostgreSQL, for use in greenlets."""
+        return make_engine(self.settings.resolved_database_url(), for_asyncio=True)
+
+    @cached_property
+    def statements(self) -> Engine:
+        """The same, for work that is one statement."""
+        return make_engine(self.settings.resolved_database_url(), for_asyncio=True, single_statements=True)
+
+    @cached_property
+    def wakeup_sender(self) -> WakeupSender:
+        """Sends wake-ups, never from the event loop's thread."""
+        return WakeupSender(self.wakeups, always_from_thread=True)
+
+    def pause(self, seconds: float) -> None:
+        """Let the event loop's other tasks go on."""
+        await_only(asyncio.sleep(seconds))
+
+    def flush(self) -> None:
+        """Wait until wake-ups are sent, but not in the event loop's thread."""
+        await_only(asyncio.to_thread(super().flush))
+
+
+def _awaited(
+    method: Callable[Concatenate[Operations[AsyncCaller], P], T],
+) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
+    """A method of both clients, to be awaited; its `session` is an async one."""
+
+    @wraps(method)
+    async def called(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if (caller := kwargs.get("session")) is not None:
+            kwargs["session"] = _synchronous(caller)
+        return await greenlet_spawn(partial(method, self._operations, *args, **kwargs))
+
+    return called
+
+
+def _synchronous(caller: object) -> object:
+    match caller:
+        case AsyncSession():
+            return caller.sync_session
+        case AsyncConnection():
+            return caller.sync_connection
+    raise BadInput(f"session must be an AsyncSession or AsyncConnection, not {type(caller).__name__}")
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same methods, to be awaited. Tasks of one event loop may share one.
+
+    A cancelled call is rolled back, or was committed already: fire it again under the same `request_id`.
+    """
+
+    def __init__(self, runtime: AsyncRuntime | None = None) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            runtime: other settings than this process's environment: `AsyncRuntime(Settings(database_url=…))`.
+        """
+        self.runtime = runtime or AsyncRuntime(settings())
+        self._operations: Operations[AsyncCaller] = Operations(self.runtime)
+        self.birth = self._operations.birth  # reads and writes nothing, and need not be awaited
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await greenlet_spawn(self.runtime.close)
+
+    create = _awaited(Operations[AsyncCaller].create)
+    create_many = _awaited(Operations[AsyncCaller].create_many)
+    fire = _awaited(Operations[AsyncCaller].fire)
+    fire_many = _awaited(Operations[AsyncCaller].fire_many)
+    wait = _awaited(Operations[AsyncCaller].wait)
+    show = _awaited(Operations[AsyncCaller].show)
+    history = _awaited(Operations[AsyncCaller].history)

@@ -1,0 +1,41 @@
+"""The Python client.
+
+from interlock import Client
+
+with Client() as interlock:
+    story = interlock.create("story", "S-1", project_id=project)
+    interlock.fire("S-1", "design_complete", by="agent-7")
+"""
+
+from typing import TYPE_CHECKING
+
+from interlock.workers.client.operations import Operations
+from interlock.workers.runtime import Runtime
+from interlock.workers.runtime import runtime as process_runtime
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
+
+    Caller = Session | Connection
+
+
+class Client(Operations["Caller"]):
+    """Everything an agent needs. Accepting a trigger takes PostgreSQL only; the broker may be down.
+
+    Threads may share one. After `os.fork()`, parent and children go on with theirs.
+    """
+
+    def __init__(self, runtime: Runtime | None = None) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            runtime: other settings than this process's environment: `Runtime(Settings(database_url=…))`.
+        """
+        super().__init__(runtime or process_runtime())
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.runtime.close()

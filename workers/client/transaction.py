@@ -1,0 +1,147 @@
+"""A client's unit of work: runs in its own transaction or the caller's, and sends wake-ups after the commit."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from random import random
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine, RowMapping, event
+from sqlalchemy.exc import DBAPIError
+
+from interlock.db.connection import collided, retryable, take_turn
+from interlock.workers.runtime import Runtime
+from interlock.workflows.backoff import full_jitter
+from interlock.workflows.errors import BadInput
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+T = TypeVar("T")
+
+FAULTS, COLLISIONS = 2, 10  # attempts
+
+
+@dataclass(slots=True)
+class Unit:
+    """The work of one transaction, and the wake-ups to send after its commit."""
+
+    connection: Connection
+    wakeups: list[dict[str, Any]] = field(default_factory=list)
+    effects: list[RowMapping] = field(default_factory=list)
+
+
+class Units:
+    """Runs units of work on a runtime's database."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def do(self, work: Callable[["Unit"], T], caller: Any = None) -> T:
+        """Run `work` in the caller's transaction, or in one of its own. Wake-ups are sent after the commit.
+
+        Args:
+            work: called with the transaction.
+            caller: a `Session` or `Connection` with the transaction to use. SQLAlchemy does not report the end of a
+                connection's commit: its wake-ups are sent when the commit begins, and a sweep finds triggers for which
+                that was too early.
+
+        Raises:
+            BadInput: `caller` is neither.
+        """
+        _ = self._runtime.wakeups  # an invalid broker address must raise before anything is accepted
+        if caller is None:
+            return self._again(lambda collided_before: self._once(work, in_turn=collided_before))
+        unit = Unit(_connection(caller))
+        done = work(unit)
+        if isinstance(caller, Connection):
+            _after_commit(caller, lambda: self._runtime.wakeup_sender.ahead(unit.wakeups))
+        else:
+            _after_commit(caller, lambda: self._publish(unit))
+        return done
+
+    def do_alone(self, statement: Callable[[Engine], T | None], wakeup: Mapping[str, Any]) -> T | None:
+        """Run a single statement that is its own transaction, and send a wake-up for the trigger it accepted.
+
+        Args:
+            statement: called with the engine for single statements; returns None when it accepted nothing.
+            wakeup: the wake-up.
+        """
+        since = self._runtime.wakeup_sender.head_start(wakeup)
+        done = self._again(lambda _: statement(self._runtime.statements))
+        if done is not None:
+            self._runtime.wakeup_sender.hand([wakeup], ahead_since=since)
+        return done
+
+    def _once(self, work: Callable[["Unit"], T], *, in_turn: bool) -> T:
+        with self._runtime.database.connect() as connection:
+            if in_turn:
+                take_turn(connection)
+            unit = Unit(connection)
+            done = work(unit)
+            connection.commit()
+        self._publish(unit)
+        return done
+
+    def _publish(self, unit: "Unit") -> None:
+        if unit.wakeups:
+            self._runtime.wakeup_sender.hand(list(unit.wakeups))
+        if unit.effects:
+            self._runtime.wakeup_sender.effects(unit.effects)
+
+    def _again(self, work: Callable[[bool], T]) -> T:
+        """Run `work` again after a transient fault. That is harmless, because the work carries idempotency keys.
+
+        Most faults get one more attempt: after a restart of PostgreSQL, pooled connections fail when first used.
+        Collisions get up to ten attempts in all: callers that create the same instances in different orders deadlock,
+        and PostgreSQL cancels one of them at a time.
+
+        Args:
+            work: called with whether an earlier attempt collided.
+        """
+        collisions = 0
+        for attempt in count(1):
+            try:
+                return work(collisions > 0)
+            except DBAPIError as error:
+                collisions += collided(error)
+                if not retryable(error) or attempt == (COLLISIONS if collided(error) else FAULTS):
+                    raise
+                if collided(error):
+                    self._runtime.pause(full_jitter(attempt, base_seconds=0.05, cap_seconds=1.0, chance=random()))  # noqa: S311 - no secret
+        raise AssertionError
+
+
+def _connection(caller: object) -> Connection:
+    from sqlalchemy.orm import Session  # noqa: PLC0415 - who has no session need not wait for it
+
+    match caller:
+        case Connection():
+            return caller
+        case Session():
+            return caller.connection()
+    raise BadInput(f"session must be a Session or Connection, not {type(caller).__name__}")
+
+
+_PENDING: "WeakKeyDictionary[Session | Connection, list[Callable[[], None]]]" = WeakKeyDictionary()
+
+
+def _after_commit(caller: "Session | Connection", publish: Callable[[], None]) -> None:
+    """Call `publish` once this caller's transaction commits; drop it if the transaction rolls back."""
+    pending = _PENDING.get(caller)
+    if pending is None:
+        pending = _PENDING[caller] = []
+        of_session = not isinstance(caller, Connection)  # `commit` of a connection is as it begins: there is no other
+
+        @event.listens_for(caller, "after_commit" if of_session else "commit")
+        def _commit(ended: Any) -> None:
+            while pending and not (of_session and ended.in_nested_transaction()):  # releasing a savepoint is no commit
+                pending.pop(0)()
+
+        @event.listens_for(caller, "after_rollback" if of_session else "rollback")
+        def _rollback(ended: Any) -> None:
+            if not (of_session and ended.in_nested_transaction()):  # what was enqueued before it may still commit
+                pending.clear()
+
+    pending.append(publish)

@@ -1,0 +1,1 @@
+"""Users' definitions: found, compared and released; and migration of instances from one version to another."""

@@ -1,0 +1,64 @@
+"""Builds the command that a plan or an operator gave a task or a gate, and describes how it ended."""
+
+from pathlib import Path
+from typing import Any
+
+from interlock.db.orchestration.commands import CommandRow
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.result import Finished
+from interlock.workers.execution.secrets import resolve
+from interlock.workers.isolation.boundary import View, kept_apart
+from interlock.workers.settings import Settings
+
+TAIL_BYTES = 16 * 1024
+TIMEOUT_SECONDS = 1800.0  # TASK-8
+NO_COMMAND = "no command: it was made neither by a plan nor by an operator, so nothing is run for it"
+
+
+def command_of(row: CommandRow, directory: Path, settings: Settings, view: View) -> Command:
+    """The command that a row describes.
+
+    Args:
+        row: as a plan or an operator made it; not of kind `patch`.
+        directory: the base of its relative `cwd`.
+        settings: this worker's: which secrets the command may name, its limits, and the account it runs as.
+        view: what the command sees in its sandbox.
+
+    Raises:
+        BadInput: the row contradicts itself, or may not be run here as it asks; the message says what to do.
+        SecretNotHad: a secret that it names is not available on this node.
+    """
+    secrets = resolve(settings, row.env_from)
+    command = Command(
+        argv=row.argv,
+        cwd=directory / (row.cwd or ""),
+        shell=row.kind == "shell",
+        env={**row.env, **secrets},
+        timeout_seconds=row.timeout_sec or TIMEOUT_SECONDS,
+        output_limit_bytes=2 * TAIL_BYTES,
+        memory_bytes=row.limits.get("memory"),
+        cpu_seconds=row.limits.get("cpu_seconds"),
+        open_files=row.limits.get("open_files"),
+        file_bytes=row.limits.get("file_size"),
+        processes=row.limits.get("processes"),
+        tree_bytes=row.limits.get("memory"),
+        disk_bytes=row.limits.get("disk"),
+        secrets=tuple(secrets.values()),
+    )
+    return kept_apart(command, view, settings)
+
+
+def told(ended: Finished) -> dict[str, Any]:
+    """The metadata of an event that say how a command ended, with the last 16 KB of stdout and of stderr."""
+    return {
+        "exit_code": ended.exit_code,
+        "stdout": tail(ended.stdout),
+        "stderr": tail(ended.stderr),
+        "duration_sec": round(ended.duration_seconds, 3),
+        "timed_out": ended.timed_out,
+    }
+
+
+def tail(text: str, limit_bytes: int = TAIL_BYTES) -> str:
+    """The end of a text, at most `limit_bytes` of UTF-8."""
+    return text.encode(errors="replace")[-limit_bytes:].decode(errors="ignore")

@@ -1,0 +1,1 @@
+"""The one way to change state: lock the instance, decide, write, commit."""

@@ -1,0 +1,151 @@
+"""Archives a failed or cancelled workstream for later analysis (WORKSTREAM-4): a ref, a bundle, and the reason."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlock.workers.git import (
+    branches,
+    fetch_commits,
+    inside,
+    ref_names,
+    repository,
+    state_files,
+    trailers,
+    worktree,
+)
+from interlock.workers.git.command import Git, GitFault, Identity
+from interlock.workers.git.git_directories import INCOMING, Desk
+from interlock.workers.git.lock import LOCK_SECONDS, RepositoryBusy
+from interlock.workers.git.results import Refusal
+from interlock.workers.git.worktree import NotAWorktree, Worktree
+
+REASON = "reason.json"
+BUNDLE = "workstream.bundle"
+UNREAD = 1  # exit status of `git add --ignore-errors` when some files could not be read; the others were added
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The places where a failed or cancelled workstream is archived."""
+
+    ref: str
+    sha: str
+    bundle: Path
+    reason: Path
+
+
+def archive(
+    failed: Worktree, directory: Path, reason: Mapping[str, Any], *, lock_seconds: float = LOCK_SECONDS
+) -> Archived | Refusal:
+    """Archive a workstream's branch and working files (except ignored ones), then remove both.
+
+    A repeated call returns the same answer. The working files become a commit on top of the branch, under
+    `refs/interlock/archive/`. `workstream.bundle` holds all commits that the base branch lacks (`git fetch
+    workstream.bundle '+refs/*:refs/*'` restores them); `reason.json` holds everything else.
+
+    Args:
+        failed: the workstream's worktree.
+        directory: where bundle and reason go; one for each workstream.
+        reason: what to write down, as JSON.
+        lock_seconds: how long to wait for others that use the worktree or the repository.
+
+    Returns:
+        The archive's places, or a refusal when nothing is left to archive.
+
+    Raises:
+        RepositoryBusy, GitFault: see there; try again.
+    """
+    with contextlib.ExitStack() as work:
+        try:
+            desk = work.enter_context(worktree.hold(failed, timeout_seconds=lock_seconds))
+        except NotAWorktree:
+            return _kept_before(failed, directory, lock_seconds)
+        # Before taking the repository's lock: if these files slow git down, other workstreams do not wait.
+        if isinstance(taken := desk.taken(), Refusal):
+            reason, taken = {**reason, "commits_not_kept": str(taken)}, desk
+        try:
+            sha, unread = _snapshot(taken, failed)
+            reason = {**reason, "files_not_kept": unread} if unread else reason
+        except fetch_commits.Unfit as unfit:
+            reason, sha = {**reason, "files_not_kept": str(unfit)}, taken.tip
+        git = work.enter_context(repository.hold(failed.repository, timeout_seconds=lock_seconds))
+        if branches.tip(git, failed.branch) != taken.tip:
+            raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived")
+        kept = Archived(
+            f"{ref_names.archive_prefix(failed.branch)}/{sha[:12]}", sha, directory / BUNDLE, directory / REASON
+        )
+        _keep(git, failed, kept, reason)
+        _remove(git, failed)
+        return kept
+
+
+def _snapshot(desk: Desk, failed: Worktree) -> tuple[str, str]:
+    """A commit of the working files, and a text on the files that git could not read. It has the date of the last
+    commit, so that the same state gives the same commit."""
+    tree, unread = _tree(desk)
+    date = desk.ours.line("log", "-1", "--format=%cI", desk.tip, "--")
+    words = trailers.message("What the workstream left", {trailers.WORKSTREAM: failed.branch})
+    dated = desk.ours.given(GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
+    return dated.run("commit-tree", tree, "-p", desk.tip, "-F", "-", given=words).out.decode().strip(), unread
+
+
+def _tree(desk: Desk) -> tuple[str, str]:
+    """The working files as a tree of the user's repository. The commands' account hashes them in a directory of its
+    own; from there they are taken like its other objects, but without strict checks: an archive never lands."""
+    left = desk.own / "left"
+    inside.raze(left)
+    left.mkdir(mode=0o755)
+    for each in (left, left / "objects"):
+        each.mkdir(exist_ok=True)
+        if desk.account:
+            os.chown(each, desk.account.uid, desk.account.gid)
+    private = desk.there_and(left.resolve()).given(
+        GIT_INDEX_FILE=str(left.resolve() / "index"),
+        GIT_OBJECT_DIRECTORY=str(left.resolve() / "objects"),
+        GIT_ALTERNATE_OBJECT_DIRECTORIES=str(desk.store),
+    )
+    inside.remove_pipes(desk.path)
+    private.run("read-tree", desk.tip)
+    added = private.run("add", "--all", "--ignore-errors", ".", accept=(0, UNREAD))
+    unread = [line for line in added.words.splitlines() if line.startswith("error: ")]
+    if added.status and not unread:
+        raise GitFault(f"git add in {desk.path} ended with {added.status}: {added.words}")
+    tree = private.line("write-tree")
+    source = fetch_commits.Source(desk.own, f"{left.name}/objects")
+    fetch_commits.take(
+        desk.ours, desk.repository.store, source, desk.own / INCOMING, want=tree, have=desk.tip, strict=False
+    )
+    inside.raze(left)
+    return tree, "\n".join(unread)
+
+
+def _keep(git: Git, failed: Worktree, kept: Archived, reason: Mapping[str, Any]) -> None:
+    git.run("update-ref", kept.ref, kept.sha)
+    kept.bundle.parent.mkdir(parents=True, exist_ok=True)
+    begun = kept.bundle.with_suffix(".new")
+    base = branches.tip(git, failed.base_branch)
+    git.run("bundle", "create", "--quiet", str(begun.absolute()), kept.ref, *([f"^{base}"] if base else []))
+    begun.replace(kept.bundle)
+    state_files.write(
+        kept.reason, {"reason": dict(reason), "branch": failed.branch, "ref": kept.ref, "sha": kept.sha, "base": base}
+    )
+
+
+def _remove(git: Git, failed: Worktree) -> None:
+    worktree.discard(git, failed.path)
+    if tip := branches.tip(git, failed.branch):
+        git.run("update-ref", "-d", f"refs/heads/{failed.branch}", tip)
+
+
+def _kept_before(failed: Worktree, directory: Path, lock_seconds: float) -> Archived | Refusal:
+    found = state_files.read(directory / REASON)
+    if found is None or found["branch"] != failed.branch:
+        return Refusal(f"{failed.path} is not a worktree of {failed.branch}", "Nothing is left to archive")
+    with repository.hold(failed.repository, Identity(), lock_seconds) as git:
+        if worktree.ours(git, failed):
+            _remove(git, failed)
+    return Archived(found["ref"], found["sha"], directory / BUNDLE, directory / REASON)

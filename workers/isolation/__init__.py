@@ -1,0 +1,1 @@
+"""The isolation of commands on this machine: tested, chosen, reported."""

@@ -1,0 +1,213 @@
+"""How commands are isolated from this machine, as far as it allows that: found by a test run, never guessed."""
+
+import os
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.run import run
+from interlock.workers.isolation.apart import Apart
+from interlock.workers.sandbox.bubblewrap import Bubblewrap, candidates
+from interlock.workers.sandbox.sandbox import Sandbox
+from interlock.workers.settings import OUTSIDE, Settings
+from interlock.workers.system.users import Account, commands_account
+from interlock.workflows.errors import BadInput
+
+Mode = Literal["auto", "require", "off"]
+STRICTNESS: tuple[Mode, ...] = ("off", "auto", "require")
+TRIAL_SECONDS = 20.0
+AGAIN_SECONDS = 60.0  # after a failure for lack of memory or of a namespace, test again
+NEVER = float("inf")
+MACHINE = ("/proc", "/sys", "/dev")
+CURE = "docs/sandbox.md; or INTERLOCK_SANDBOX=off, if no sandbox is wanted"
+
+
+@dataclass(frozen=True)
+class View:
+    """What one command sees and may change, beside programs; compare `workers.sandbox.sandbox.Sandbox`.
+
+    Attributes:
+        folder: a plan's, without a repository.
+        places: a worktree.
+        stores: the objects that git reads there.
+        asked: the paths in the plan's `reads`.
+        network: whether the plan asks for this machine's network.
+        mode: the plan's `sandbox`.
+    """
+
+    folder: Path | None = None
+    places: tuple[Path, ...] = ()
+    stores: tuple[Path, ...] = ()
+    asked: tuple[Path, ...] = ()
+    network: bool = False
+    mode: Mode = "off"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The isolation in force for commands here.
+
+    Attributes:
+        account: the user that they run as; None: our own.
+        bubblewrap: makes their sandbox; None: they have none.
+        why: why they have none.
+    """
+
+    account: Account | None
+    bubblewrap: Bubblewrap | None
+    why: str = ""
+
+    def __str__(self) -> str:
+        user = f"as {self.account.name}" if self.account else "as the user who runs Interlock"
+        if self.bubblewrap:
+            return f"in a sandbox (bubblewrap), {user}"
+        return f"without a sandbox, {user}: {self.why}"
+
+
+_known: dict[Account | None, tuple[Boundary, float]] = {}
+
+
+def boundary(settings: Settings) -> Boundary:
+    """The isolation that is possible here and that the settings want.
+
+    Raises `BadInput` if root would have to run commands as root.
+    """
+    account = commands_account(settings)
+    if settings.sandbox == "off":
+        return Boundary(account, None, "INTERLOCK_SANDBOX is off")
+    found, until = _known.get(account, (None, 0.0))
+    if found is None or time.monotonic() > until:
+        found = _tried(account)
+        _known[account] = found, NEVER if found.bubblewrap else time.monotonic() + AGAIN_SECONDS
+    return found
+
+
+def _tried(account: Account | None) -> Boundary:
+    """The isolation by the first bubblewrap that can run a command in a sandbox."""
+    reasons = []
+    for each in candidates():
+        ended = run(_trial(account, each))
+        if ended.succeeded():
+            return Boundary(account, each)
+        reasons.append(f"{each}: {' '.join(ended.reason.split())} {ended.stderr.strip()}".strip())
+    why = "; ".join(reasons) or ("bubblewrap is not installed" if sys.platform == "linux" else "this is not Linux")
+    return Boundary(account, None, why)
+
+
+def _trial(account: Account | None, bubblewrap: Bubblewrap) -> Command:
+    return Command(
+        argv=("/bin/sh", "-c", ":"),
+        cwd=Path("/"),
+        timeout_seconds=TRIAL_SECONDS,
+        processes=16,
+        account=account,
+        sandbox=Sandbox(bubblewrap),
+    )
+
+
+def kept_apart(command: Command, view: View, settings: Settings) -> Command:
+    """The same command with the sandbox and the limits of this installation, as far as this machine allows.
+
+    Raises `BadInput`, which says what to do: a required sandbox is not possible, the plan asks for a path that no
+    command may see, or root would have to run the command as root.
+    """
+    found = boundary(settings)
+    if found.bubblewrap is None and "require" in (settings.sandbox, view.mode):
+        raise BadInput(f"a sandbox is required but not available: {found.why}. See {CURE}")
+    writes = (*view.places, *((view.folder,) if view.folder else ()))
+    bounded = replace(_bounded(command, settings), account=found.account, mark=mark(settings), writes=writes)
+    if found.bubblewrap is None:
+        return bounded
+    hidden = secrets(settings)
+    _check_folder(view.folder)
+    check_reads(view.asked, hidden)
+    sandbox = Sandbox(
+        found.bubblewrap,
+        programs=programs(settings),
+        asked=tuple(path for path in view.asked if not (view.folder and path.is_relative_to(view.folder.resolve()))),
+        folder=view.folder,
+        hidden=hidden,
+        stores=view.stores,
+        places=view.places,
+        network=view.network,
+        tmp_bytes=settings.command_tmp_bytes,
+    )
+    return replace(bounded, sandbox=sandbox)
+
+
+def as_commands(settings: Settings) -> Apart:
+    """The isolation for our own programs that work on commands' files. Raises as `boundary`."""
+    found = boundary(settings)
+    return Apart(found.account, found.bubblewrap, programs(settings), mark(settings))
+
+
+def mark(settings: Settings) -> str:
+    """The mark in the environment of all processes of this installation's commands, before an id of each command."""
+    return str(settings.home.absolute())
+
+
+def programs(settings: Settings) -> tuple[Path, ...]:
+    """Directories of programs that commands see beside `/usr`: our own Python, and those that the operator names."""
+    return (Path(sys.base_prefix), Path(sys.prefix), *settings.sandbox_reads)
+
+
+def secrets(settings: Settings) -> tuple[Path, ...]:
+    """Directories that no command may see, except its own worktree: Interlock's data and keys, and others' work."""
+    return (
+        settings.home.absolute(),
+        settings.worktrees_directory,
+        settings.archive_directory,
+        settings.state_directory,
+        settings.signing_directory,
+        settings.audit_directory,
+        OUTSIDE,
+    )
+
+
+def check_reads(paths: Collection[Path], hidden: Collection[Path]) -> None:
+    """Refuse paths that a plan may not list under `reads`.
+
+    Raises `BadInput` if a path is missing, overlaps with a directory that no command may see, or is in /proc, /sys or
+    /dev.
+    """
+    kept = [each.resolve() for each in hidden]
+    if machine := [path for path in paths if _is_machines(path.resolve())]:
+        raise BadInput(f"reads: {machine[0]} is in /proc, /sys or /dev, which no command may see")
+    for path in paths:
+        real = path.resolve()
+        if not real.exists():
+            raise BadInput(f"reads: there is no {path}")
+        if any(real.is_relative_to(each) or each.is_relative_to(real) for each in kept):
+            raise BadInput(f"reads: {path} is or contains a directory of Interlock itself, which no command may see")
+
+
+def _is_machines(real: Path) -> bool:
+    in_memory = Path("/dev/shm") in real.parents  # noqa: S108 - plain files
+    return not in_memory and any(real.is_relative_to(each) for each in MACHINE)
+
+
+def _check_folder(folder: Path | None) -> None:
+    if folder is None:
+        return
+    shared = [Path.home(), *map(Path, ("/home", "/root", "/usr", "/etc", "/tmp", "/var/tmp", "/run"))]  # noqa: S108
+    if any(each.resolve().is_relative_to(folder.resolve()) for each in shared):
+        raise BadInput(
+            f"the plan's folder is {folder}: its commands could read and change everything there. "
+            "Move the plan into a folder of its own"
+        )
+
+
+def _bounded(command: Command, settings: Settings) -> Command:
+    """The same command under the lower of its own limits and the settings'."""
+    memory = settings.command_memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return replace(
+        command,
+        tree_bytes=min(command.tree_bytes or memory, memory),
+        processes=min(command.processes or settings.command_processes, settings.command_processes),
+        file_bytes=min(command.file_bytes or settings.command_file_bytes, settings.command_file_bytes),
+        disk_bytes=min(command.disk_bytes or settings.command_disk_bytes, settings.command_disk_bytes),
+    )

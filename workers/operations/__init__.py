@@ -1,0 +1,1 @@
+"""For operators: doctor, metrics, Flower, playbooks, archiving, rollback."""

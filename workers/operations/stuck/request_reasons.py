@@ -1,0 +1,135 @@
+"""Reasons that apply to instances of any type: their requests and their effects."""
+
+from interlock.db.core.requests import QUARANTINED, UNREADABLE
+from interlock.workers.operations.stuck.facts import WHY, Facts, Reason, Row, at, by_another, first_line, span
+from interlock.workflows.output.escaping import shown
+from interlock.workflows.output.suggestions import offered
+
+LATE_SECONDS = 10.0  # a due trigger older than this is overdue, not on its way
+
+
+def dead_request(facts: Facts) -> Reason | None:
+    """A trigger whose attempts are used up, that is quarantined, or whose data cannot be read."""
+    if not (dead := facts.asked("dead")):
+        return None
+    code, error = (dead["result"] or {}).get("code"), first_line(dead["error"])
+    if code == QUARANTINED:
+        command = f"once its cause is fixed: {_offered(dead['request_id'], 'redrive')}"
+        return Reason(f"{dead['trigger']} is dead: {error}", command)
+    if code == UNREADABLE:
+        command = _offered(dead["request_id"], "quarantine", "request", reason=WHY)
+        return Reason(f"{dead['trigger']} is dead, and a redrive would fail again: {error}", command)
+    message = f"{dead['trigger']} is dead after {dead['attempts']} attempts: {error}"
+    return Reason(message, _offered(dead["request_id"], "redrive"))
+
+
+def dead_effect(facts: Facts) -> Reason | None:
+    """An effect whose attempts are used up and that has no trigger to report its failure."""
+    for effect in facts.effects:
+        if effect["status"] == "dead" and not effect["failed_trigger"]:
+            message = f"the effect {effect['name']} is dead after {effect['attempts']} attempts: "
+            return Reason(message + first_line(effect["error"]), offered("redrive", effect["id"]))
+    return None
+
+
+def retrying(facts: Facts) -> Reason | None:
+    """A trigger that failed and will be retried; those behind it wait."""
+    for asked in facts.requests:
+        if asked["status"] == "scheduled" and asked["attempts"] and asked["due_seconds"] <= LATE_SECONDS:
+            message = f"{asked['trigger']} failed {asked['attempts']} times ({first_line(asked['error'])}); "
+            return Reason(message + f"it is tried again at {at(asked['not_before'])}", facts.show)
+    return None
+
+
+def held(facts: Facts) -> Reason | None:
+    """A trigger that waits for an approval, or for more votes."""
+    if not (asked := facts.asked("waiting")):
+        return None
+    if asked["approval"]:
+        message = f"{asked['trigger']} by {asked['triggered_by']} waits for the approval {asked['approval']}"
+        who = f" by {' or '.join(asked['deciders'])}" if asked["deciders"] else ""
+        return Reason(message + who, by_another(asked["approval_id"], "approve"))
+    votes = sum(each["status"] == "waiting" and each["trigger"] == asked["trigger"] for each in facts.requests)
+    quorum = facts.instance["context"].get("quorum")
+    message = f"{asked['trigger']} has {votes} of {quorum or 'the'} votes"
+    return Reason(message, by_another(facts.id, asked["trigger"]))
+
+
+def unapplied(facts: Facts) -> Reason | None:
+    """A trigger or timer that is due but not applied."""
+    for asked in facts.requests:
+        if asked["status"] in ("pending", "scheduled") and asked["due_seconds"] > LATE_SECONDS:
+            message = f"{asked['trigger']} has been due for {span(asked['due_seconds'])}, but no worker has applied it"
+            return Reason(f"{message}: are workers and beat running?", "interlock doctor")
+    return None
+
+
+def effect(facts: Facts) -> Reason | None:
+    """An effect that runs or should run."""
+    for each in facts.effects:
+        if each["status"] == "leased":
+            return _leased(each)
+        if each["status"] == "pending":
+            return _pending(each, facts)
+    return None
+
+
+def _leased(effect: Row) -> Reason:
+    who = f"{effect['leased_by']} holds the lease of the effect {effect['name']}"
+    if effect["lease_over"]:
+        message = f"{who}, which expired at {at(effect['lease_until'])} and was not released: is beat running?"
+        return Reason(message, "interlock doctor")
+    message = f"{who} until {at(effect['lease_until'])}, and renews it while it works (attempt {effect['attempts']})"
+    return Reason(message, "celery -A interlock.workers.main:app inspect active")
+
+
+def _pending(effect: Row, facts: Facts) -> Reason:
+    name = f"the effect {effect['name']}"
+    if effect["later"]:
+        message = f"{name} failed {effect['attempts']} times ({first_line(effect['error'])}); "
+        return Reason(message + f"it is tried again at {at(effect['not_before'])}", facts.show)
+    if effect["behind"]:
+        return Reason(
+            f"{name} waits for an effect of {effect['behind']} to end, since the two never run at once", facts.show
+        )
+    return Reason(
+        f"{name} has been due for {span(effect['due_seconds'])}, but no node has started it", "interlock doctor"
+    )
+
+
+def refused(facts: Facts) -> Reason | None:
+    """A trigger that was rejected in this state; its guard says what is missing."""
+    if not (asked := facts.asked("rejected")) or asked["origin"] != "agent":
+        return None
+    message = first_line((asked["result"] or {}).get("message"))
+    lacking = [each for each in facts.links if each["current_state"] not in ("done", "merged", "completed", "PASSED")]
+    around = "; ".join(
+        f"{each['workflow_type']} {each['entity_id']} is {each['current_state']}" for each in lacking[:3]
+    )
+    return Reason(f"{asked['trigger']} was refused: {message}" + (f" ({around})" if around else ""), facts.show)
+
+
+def timer(facts: Facts) -> Reason | None:
+    """A timer will fire, and nothing else is due."""
+    for asked in facts.requests:
+        if asked["status"] == "scheduled" and not asked["attempts"]:
+            message = (
+                f"{asked['trigger']} is fired at {at(asked['not_before'])}; until then it waits for another trigger"
+            )
+            return Reason(message, _next(facts))
+    return None
+
+
+def nobody(facts: Facts) -> Reason:
+    """Nobody has fired a trigger."""
+    legal = facts.definition.legal(facts.state)
+    return Reason(f"nobody has fired a trigger; legal: {', '.join(legal)}", _next(facts))
+
+
+def _next(facts: Facts) -> str:
+    return facts.fire(facts.definition.legal(facts.state)[0])
+
+
+def _offered(request_id: str, *words: str, **options: str) -> str:
+    """The command, unless the request_id, which agents choose, contains characters that are unsafe in a shell."""
+    return "interlock dead" if shown(request_id) != request_id else offered(*words, request_id, **options)

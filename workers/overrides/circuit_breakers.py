@@ -1,0 +1,44 @@
+"""Closes a circuit breaker by hand (BREAKER-9)."""
+
+from uuid import UUID
+
+from interlock.db.orchestration import breakers
+from interlock.db.orchestration.breakers import Breaker
+from interlock.workers.circuit_breakers import known
+from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.transaction import Done, Order, operating
+from interlock.workers.runtime import Runtime
+from interlock.workflows.input.arguments import door
+
+
+@door
+def reset(runtime: Runtime, project_id: UUID, tool_id: str, *, by: str, reason: str) -> Breaker:
+    """Close a tool's breaker. Returns it, closed, with no failures.
+
+    Args:
+        runtime: this process's connections.
+        project_id, tool_id: whose breaker.
+        by, reason: the operator, and why.
+
+    Raises:
+        UnknownInstance: the tool has no breaker.
+        NotAnOperator: `by` is not an operator.
+    """
+    reset_breaker(runtime, known(runtime, project_id, tool_id).breaker_id, Order(by, reason))
+    return known(runtime, project_id, tool_id)
+
+
+@door
+def reset_breaker(runtime: Runtime, ref: str | UUID, order: Order) -> Done:
+    """Close a breaker through the machine's own transitions, so an open one is half-open for an instant.
+
+    If it is closed already, only its failures are forgotten; that is not a move.
+    Raises `NotAnOperator`, `UnknownInstance` or `AmbiguousInstance`.
+    """
+    with operating(runtime, order) as operation:
+        instance = operation.find(ref, "circuit_breaker")
+        closed = goal("reset-breaker", instance)
+        if instance["current_state"] != closed:
+            operation.walk(instance, closed)
+        breakers.forget_failures(operation.connection, instance["id"])
+    return operation.done

@@ -1,0 +1,1 @@
+"""Carries history to its destinations in commit order: counters, the Redis stream, the journal."""

@@ -1,0 +1,1 @@
+"""The sandbox: bubblewrap's arguments, what it shows, and which system calls it refuses."""

@@ -1,0 +1,140 @@
+"""What a command sees of this machine under bubblewrap: programs, its own directories, and little else.
+
+Everything not named here is absent: other homes, Interlock's own data, other worktrees, sockets, other processes and,
+unless it was asked for, any network.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.workers.sandbox.bubblewrap import Bubblewrap
+from interlock.workers.sandbox.seccomp import program
+
+HOME = "/tmp/home"  # noqa: S108 - in the sandbox's own /tmp
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC = ("alternatives", "ca-certificates", "hosts", "ld.so.cache", "localtime", "pki", "ssl", "timezone", "mime.types")
+ETC_OF_NETWORK = ("resolv.conf", "nsswitch.conf", "services", "protocols", "gai.conf", "host.conf")
+SHARED_MEMORY_BYTES = 256 << 20
+MASK_BYTES = 1 << 16  # size of the mount that covers a hidden directory: it holds mount points at most
+NAMESPACES = ("--unshare-user", "--unshare-all", "--disable-userns", "--die-with-parent", "--new-session")
+# An argument of bubblewrap. A tuple is a path, which root must mount for the command's user, or None and a content.
+Word = bytes | tuple[bytes] | tuple[None, bytes]
+Confinement = tuple[bytes, bytes, list[Word]]  # its program, as a directory and the path below that; its arguments
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What a command may see and change. Later attributes override earlier ones.
+
+    Attributes:
+        bubblewrap: the program that makes it.
+        programs: directories named by the operator, read-only, beside `/usr`.
+        asked: paths named by a plan, read-only, as far as the command's own user may reach them.
+        folder: a directory that it may change, except what is `hidden` in it.
+        hidden: directories that appear empty wherever they would be visible.
+        stores: directories that it sees read-only, even inside a hidden one.
+        places: directories that it may change, even inside a hidden one.
+        network: whether it has this machine's network; otherwise it has only a loopback of its own.
+        tmp_bytes: the size of its own `/tmp`, in memory.
+    """
+
+    bubblewrap: Bubblewrap
+    programs: tuple[Path, ...] = ()
+    asked: tuple[Path, ...] = ()
+    folder: Path | None = None
+    hidden: tuple[Path, ...] = ()
+    stores: tuple[Path, ...] = ()
+    places: tuple[Path, ...] = ()
+    network: bool = False
+    tmp_bytes: int = 1 << 30
+
+
+def confinement(sandbox: Sandbox, cwd: Path, user: tuple[str, int, int]) -> Confinement:
+    """The sandbox as bubblewrap's arguments.
+
+    Args:
+        sandbox: what is seen.
+        cwd: the command's directory, a path without links.
+        user: the name, user id and group id that the command sees as its own.
+    """
+    words: list[Word] = [*_texts(*NAMESPACES, *(("--share-net",) if sandbox.network else ()))]
+    words += [b"--seccomp", (None, program())]
+    for part in (_system(), _etc(sandbox.network, user), _own(sandbox), _visible(sandbox)):
+        words += part
+    words += _texts("--remount-ro", "/dev", "--remount-ro", "/", "--chdir")
+    return (*sandbox.bubblewrap.place, [*words, os.fsencode(cwd)])
+
+
+def _system() -> Iterator[Word]:
+    for path in SYSTEM:
+        if os.path.islink(path):
+            yield from _texts("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from _texts("--ro-bind", path, path)
+
+
+def _etc(network: bool, user: tuple[str, int, int]) -> Iterator[Word]:
+    for name in (*ETC, *(ETC_OF_NETWORK if network else ())):
+        yield from _texts("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+    name, uid, gid = user
+    yield from _file(
+        "/etc/passwd", f"{name}:x:{uid}:{gid}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n"
+    )
+    yield from _file("/etc/group", f"{name}:x:{gid}:\nnogroup:x:65534:\n")
+
+
+def _file(path: str, content: str) -> Iterator[Word]:
+    yield from (b"--ro-bind-data", (None, content.encode()), path.encode())
+
+
+def _own(sandbox: Sandbox) -> Iterator[Word]:
+    yield from _texts("--proc", "/proc", "--dev", "/dev")
+    yield from _texts("--perms", "1777", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")  # noqa: S108
+    yield from _texts("--perms", "1777", "--size", str(sandbox.tmp_bytes), "--tmpfs", "/tmp", "--dir", HOME)  # noqa: S108
+
+
+def _visible(sandbox: Sandbox) -> Iterator[Word]:
+    seen = _spelled(sandbox.programs)
+    for path, real in seen:
+        yield from (b"--ro-bind", (os.fsencode(real),), os.fsencode(path))
+    for path in sandbox.asked:
+        seen.append((path, path.resolve()))
+        yield from _texts("--ro-bind", str(path.resolve()), str(path))
+    if sandbox.folder:
+        seen.append((sandbox.folder.resolve(),) * 2)
+        yield from _bound(b"--bind", sandbox.folder)
+    for mask in sorted(set(_masks(sandbox, seen))):
+        yield from _texts("--size", str(MASK_BYTES), "--tmpfs", str(mask))
+    for path in sandbox.stores:
+        yield from _bound(b"--ro-bind", path)
+    for path in sandbox.places:
+        yield from _bound(b"--bind", path)
+
+
+def _bound(how: bytes, path: Path) -> Iterator[Word]:
+    real = os.fsencode(path.resolve())
+    yield from (how, (real,), real)
+
+
+def _spelled(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
+    """Directories as written and with links resolved, because links to them may use either path."""
+    found = {each: path.resolve() for path in paths if path.exists() for each in (path.absolute(), path.resolve())}
+    outside = ((path, real) for path, real in found.items() if not any(path.is_relative_to(each) for each in SYSTEM))
+    return sorted(outside, key=lambda pair: len(pair[0].parts))
+
+
+def _masks(sandbox: Sandbox, seen: list[tuple[Path, Path]]) -> Iterator[Path]:
+    """The paths where hidden directories would be visible: in what is seen, or around it."""
+    hidden = {path.resolve() for path in sandbox.hidden if path.is_dir()}
+    for path, real in seen:
+        for secret in hidden:
+            if secret.is_relative_to(real):
+                yield path / secret.relative_to(real)
+            elif real.is_relative_to(secret) and real.is_dir():
+                yield path
+
+
+def _texts(*words: str) -> Iterator[Word]:
+    return map(os.fsencode, words)

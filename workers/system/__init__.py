@@ -1,0 +1,1 @@
+"""This machine: its users, its processes, files that others may have made."""
