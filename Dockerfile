@@ -1,7 +1,7 @@
 # One image for every service of docker-compose.yml: what a container does is its command, how it is checked its
 # service's health check. No secret is read at build time and none is in a layer.
 
-FROM python:3.11.17-slim AS build
+FROM python:3.11.17-slim@sha256:45037981b62b34b44602584fccbc4d884d5f7dc92c7ee86bb38a698a79fe1e51 AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 
@@ -10,6 +10,8 @@ COPY requirements.lock ./
 RUN pip wheel --require-hashes --only-binary :all: -r requirements.lock --wheel-dir /wheels
 
 COPY pyproject.toml README.md ./
+COPY src ./src
+COPY docs/playbooks ./docs/playbooks
 COPY workflows ./workflows
 COPY db ./db
 COPY beat ./beat
@@ -21,10 +23,10 @@ COPY cli ./cli
 RUN pip install --no-index --find-links /wheels hatchling \
  && pip wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
  && python -m venv /opt/interlock \
- && /opt/interlock/bin/pip install --no-index --find-links /wheels interlock
+ && /opt/interlock/bin/pip install --no-index --find-links /wheels 'interlock[server,embedded]'
 
 
-FROM python:3.11.17-slim
+FROM python:3.11.17-slim@sha256:45037981b62b34b44602584fccbc4d884d5f7dc92c7ee86bb38a698a79fe1e51
 # Patches are applied, merged and rolled back with git (2.38 or newer).
 RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/*
 RUN groupadd --system --gid 10001 interlock \
@@ -36,6 +38,7 @@ COPY examples ./examples
 
 ENV PATH=/opt/interlock/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    PYTHONSAFEPATH=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     INTERLOCK_HOME=/tmp/interlock \
     REMAP_SIGTERM=SIGQUIT

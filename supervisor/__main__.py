@@ -1,22 +1,25 @@
-"""`python -m supervisor`: the supervisor on its own, as `interlock up --detach` and the tests start it."""
+"""`python -m interlock.supervisor`: the supervisor on its own, as `interlock up --detach` and the tests start it."""
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
 import sys
 from typing import TextIO
 
-from supervisor.home import home_of
-from supervisor.narrate import line, logged, narrator
-from supervisor.places import purge
-from supervisor.supervise import supervise
-from workers.settings import settings
-from workflows.errors import InterlockError
+from interlock.supervisor.environment import UMASK
+from interlock.supervisor.home import home_of
+from interlock.supervisor.processes.log import line, logged, narrator
+from interlock.supervisor.processes.loop import supervise
+from interlock.supervisor.purge import purge
+from interlock.workers.settings import settings
+from interlock.workflows.errors import InterlockError
 
 
 def main() -> int:
-    """Supervise until told to stop. Returns the exit code; what went wrong goes to stderr and to `--report`."""
+    """Supervise until asked to stop. Returns the exit code; an error is written to stderr and to `--report`."""
+    os.umask(UMASK)
     options = _options().parse_args()
     report = os.fdopen(options.report, "w") if options.report is not None else None
     try:
@@ -34,12 +37,13 @@ def main() -> int:
         return 2 if fault.refused else 1
     finally:
         if options.ephemeral:
-            purge(home_of(settings()))
+            with contextlib.suppress(InterlockError):  # the directory was refused as a home, which was reported above
+                purge(home_of(settings()))
     return 0
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m supervisor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m interlock.supervisor", description=__doc__)
     parser.add_argument("--without", default="", help="parts to leave out, separated by commas")
     parser.add_argument("--prepare", default="", help="command to run between the servers and the workers")
     parser.add_argument("--report", type=int, help="file descriptor that is told, once, whether all is ready")

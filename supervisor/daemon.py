@@ -1,4 +1,4 @@
-"""Starting a supervisor in the background, and stopping one wherever it runs."""
+"""Start a supervisor in the background, and stop one started anywhere."""
 
 import contextlib
 import json
@@ -7,17 +7,18 @@ import select
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from supervisor import lock, strays
-from supervisor.child import open_log, tail
-from supervisor.environment import environment
-from supervisor.home import Home, home_of
-from supervisor.supervise import data_places
-from workers.settings import Settings
-from workflows.errors import AlreadyRunning, BadInput, ServerFault
+from interlock.supervisor import orphans
+from interlock.supervisor.environment import DIRECTORY, PYTHON, UMASK, environment
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes import lock
+from interlock.supervisor.processes.loop import data_places
+from interlock.supervisor.processes.process import open_log, tail
+from interlock.workers.settings import Settings
+from interlock.workers.system import process_privacy
+from interlock.workflows.errors import AlreadyRunning, BadInput, ServerFault
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 60.0
@@ -37,9 +38,8 @@ def launch(
 ) -> subprocess.Popen[bytes]:
     """Start a supervisor in its own session and return it once all its parts are ready.
 
-    `tether`: it stops when the other end of this pipe closes. `ephemeral`: it deletes the home's data when it stops.
-
-    Raises `AlreadyRunning`, and `ServerFault` with what the supervisor said when a part does not come up in 60 s.
+    `tether`: the supervisor stops when the other end of this pipe closes. `ephemeral`: it deletes the home's data when
+    it stops. Raises `AlreadyRunning`, or `ServerFault` with the supervisor's message if a part is not ready in 60 s.
     """
     home = home_of(settings)
     home.create()
@@ -53,8 +53,16 @@ def launch(
     try:
         with open_log(home.log("supervisor")) as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "supervisor", *options],
+                [
+                    *PYTHON,
+                    *process_privacy.marked(home.path, process_privacy.SUPERVISOR),
+                    "-m",
+                    "interlock.supervisor",
+                    *options,
+                ],
                 env=environment(settings),
+                cwd=DIRECTORY,
+                umask=UMASK,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -88,20 +96,20 @@ def _until_ready(home: Home, process: subprocess.Popen[bytes], told: int, progre
 
 
 def stop(settings: Settings, progress: Progress = lambda: None) -> bool:
-    """Stop the supervisor of this home and everything of it that still runs. Returns whether anything did."""
+    """Stop the supervisor of this home and all its remaining processes. Returns whether there were any."""
     home = home_of(settings)
     pid = lock.holder(home)
     if pid is not None:
         _stop_supervisor(home, progress)
-    strays_left = strays.end_all(home, data_places(home))
+    strays_left = orphans.end_all(home, data_places(home))
     return pid is not None or strays_left
 
 
 def _stop_supervisor(home: Home, progress: Progress) -> None:
-    """SIGTERM, 60 s of patience, SIGKILL."""
+    """Send SIGTERM, and SIGKILL after 60 s."""
     begun, asked = time.monotonic(), False
     while (pid := lock.holder(home)) is not None:
-        if pid and not asked:  # 0: it is just starting and has not signed the lock
+        if pid and not asked:  # 0: it is just starting and has not written its pid into the lock
             asked = _signal(pid, signal.SIGTERM)
         if pid and time.monotonic() - begun > STOP_SECONDS:
             _signal(pid, signal.SIGKILL)

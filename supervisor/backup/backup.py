@@ -1,7 +1,7 @@
-"""Back PostgreSQL up while it works: a base backup with its log, complete or not there at all.
+"""Back up a running PostgreSQL: a base backup with its WAL, which is complete or does not exist.
 
-Physical, not a dump: it keeps transaction ids, by which the relay's cursors, the journal and the stream keep their
-place, and sequences; it takes the time of a copy, and restoring it the time of another.
+It is physical, not a dump, because it must keep transaction ids, on which the positions of the relay's cursors, the
+journal and the stream depend, and sequences. Taking it, and restoring it, each take the time of a copy.
 """
 
 import os
@@ -17,12 +17,14 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from supervisor import manifest, postgres
-from supervisor.manifest import Manifest
-from workflows.errors import InterlockError
+from interlock.db.schema import in_schema
+from interlock.supervisor.backup import manifest, unpack
+from interlock.supervisor.backup.manifest import BASE, KEYS, LOG, Manifest
+from interlock.supervisor.servers import postgres
+from interlock.workers.audit.signing_keys import signer
+from interlock.workers.system.safe_remove import remove
+from interlock.workflows.errors import InterlockError
 
-BASE, LOG = "base.tar.gz", "pg_wal.tar.gz"
-KEYS = "keys"
 PARTIAL = ".partial-"
 ERROR = re.compile(rb"pg_basebackup: (?:error|detail|hint): (.*)")
 DONE = re.compile(rb"(\d+)/(\d+) kB")
@@ -43,23 +45,27 @@ Progress = Callable[[int, int], None]
 
 
 class BackupFailed(InterlockError):
-    """A backup could not be taken, and nothing of it was left. The message is what pg_basebackup said."""
+    """A backup could not be taken, and nothing of it is left. The message is that of pg_basebackup."""
 
 
-def back_up(url: str, directory: Path, keys: Path, progress: Progress = lambda *_: None) -> tuple[Path, Manifest]:
-    """Take a backup of the server a database is on.
+def back_up(
+    url: str, directory: Path, keys: Path, progress: Progress = lambda *_: None, *, replicating: str | None = None
+) -> tuple[Path, Manifest]:
+    """Back up the server of a database.
 
     Args:
-        url: the database's, as libpq reads it; its role may replicate.
-        directory: where backups lie; each is a directory of its own in it, named by its time.
-        keys: where public keys of anchors lie; they go along, private ones never.
-        progress: told kilobytes.
+        url: the database's URL for libpq.
+        directory: where to put backups; each is a directory, named by its time.
+        keys: the directory of the key that signs anchors and backups. Public keys are included, private keys never.
+        progress: called with kilobytes.
+        replicating: the URL with a role that has REPLICATION; None: the role in `url` has it.
 
     Returns:
-        Where it is, and its manifest.
+        The backup's directory and manifest.
 
     Raises:
         BackupFailed: nothing is left behind.
+        KeyFault: there are anchors, but the key that signed them is missing.
     """
     draft = directory / f"{PARTIAL}{os.getpid()}-{secrets.token_hex(4)}"
     try:
@@ -67,34 +73,35 @@ def back_up(url: str, directory: Path, keys: Path, progress: Progress = lambda *
         _clear(directory)
         with psycopg.connect(url, autocommit=True) as connection:
             before = _standing(connection)
-            _copy(url, draft, progress)
+            signing = signer(keys, may_make=before["anchor"] is None)
+            _copy(replicating or url, draft, progress)
             _take_keys(keys, draft)
             after = _standing(connection)
         made = _manifest(draft, before, after)
-        made.write(draft)
+        made.write(draft, signing)
         _flush(draft)
         final = directory / f"interlock-{datetime.fromisoformat(made.taken_at).astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
         draft.rename(final)
         return final, made
     except psycopg.OperationalError as error:
-        says = str(error).strip().splitlines()[0]
+        message = str(error).strip().splitlines()[0]
         raise BackupFailed(
-            f"the database does not answer: {says}. Check `interlock status` and DATABASE_URL"
+            f"the database does not answer: {message}. Check `interlock status` and DATABASE_URL"
         ) from error
     except OSError as error:
         raise BackupFailed(
-            f"{error.filename or directory}: {error.strerror or error}; nothing of it was left"
+            f"{error.filename or directory}: {error.strerror or error}; the unfinished backup was removed"
         ) from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove(draft)
 
 
 def _clear(directory: Path) -> None:
-    """Delete what backups that were killed left: those whose process is gone."""
+    """Delete drafts of killed backups: those whose process no longer exists."""
     for left in directory.glob(f"{PARTIAL}*"):
         pid = left.name.removeprefix(PARTIAL).partition("-")[0]
         if not pid.isdigit() or not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+            remove(left)
 
 
 def _copy(url: str, draft: Path, progress: Progress) -> None:
@@ -105,7 +112,7 @@ def _copy(url: str, draft: Path, progress: Progress) -> None:
     command = [str(postgres.programs() / "pg_basebackup"), f"--pgdata={draft}", "--format=tar"]
     command += ["--compress=client-gzip:1", "--wal-method=stream", "--checkpoint=fast", "--progress", "--no-password"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
-        assert process.stderr is not None  # it was asked for
+        assert process.stderr is not None  # it is a PIPE
         said = b""
         errors: list[str] = []
         try:
@@ -133,7 +140,7 @@ def _reason(said: str) -> str:
 
 
 def _lines(stream: Any) -> Iterator[bytes]:
-    """What a program says, a piece for each carriage return or line."""
+    """A program's output, split at carriage returns and line ends."""
     held = b""
     while chunk := stream.read1(4096):
         *whole, held = re.split(rb"[\r\n]", held + chunk)
@@ -144,9 +151,11 @@ def _lines(stream: Any) -> Iterator[bytes]:
 
 def _standing(connection: "psycopg.Connection[Any]") -> dict[str, Any]:
     row = connection.execute(
-        "SELECT now(), current_setting('server_version_num')::integer / 10000, current_database(), current_user,"
-        " (SELECT version_num FROM alembic_version), (SELECT count(*) FROM every_transition),"
-        " (SELECT max(number) FROM anchors)"
+        in_schema(
+            "SELECT now(), current_setting('server_version_num')::integer / 10000, current_database(), current_user,"
+            " (SELECT version_num FROM interlock.alembic_version), (SELECT count(*) FROM interlock.every_transition),"
+            " (SELECT max(number) FROM interlock.anchors)"
+        )
     ).fetchone()
     names = ("at", "postgres", "database", "role", "revision", "events", "anchor")
     return dict(zip(names, row or (), strict=True))
@@ -165,6 +174,7 @@ def _manifest(draft: Path, before: dict[str, Any], after: dict[str, Any]) -> Man
         anchor=before["anchor"],
         files={str(each.relative_to(draft)): manifest.checksum(each) for each in files},
         sizes={str(each.relative_to(draft)): each.stat().st_size for each in files},
+        unpacked=unpack.measure(draft / BASE) + unpack.measure(draft / LOG),
     )
 
 
@@ -175,7 +185,7 @@ def _take_keys(keys: Path, draft: Path) -> None:
 
 
 def _flush(draft: Path) -> None:
-    """To the disk, before the name that says it is whole."""
+    """Flush to disk before the rename that marks the backup as complete."""
     for each in [*draft.rglob("*"), draft]:
         handle = os.open(each, os.O_RDONLY)
         try:

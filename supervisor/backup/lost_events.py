@@ -1,6 +1,5 @@
-"""What was committed after a backup was taken, as far as somebody was told of it: the journal, the Redis stream."""
+"""Events that were committed after a backup was taken, as far as the journal or the Redis stream has them."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,18 +11,19 @@ from uuid import UUID
 from redis import Redis
 from sqlalchemy import Engine
 
-from db import history
-from db.connect import transaction
-from workers.stream import STREAM
-from workflows.errors import BadInput
+from interlock.db.connection import transaction
+from interlock.db.core import history
+from interlock.workers.relay.redis_stream import STREAM
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input.json_text import read
 
 AT_ONCE = 2_000
-MARGIN = timedelta(minutes=10)  # transactions that were running while the backup was taken
+MARGIN = timedelta(minutes=10)  # covers transactions that were running while the backup was taken
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An event as somebody else was told of it."""
+    """An event as published in the journal or the stream."""
 
     workflow_id: UUID
     seq: int
@@ -35,21 +35,21 @@ class Told:
 
 
 def of_journal(place: Path, since: datetime) -> Iterator[Told]:
-    """The events of a journal (its directory, or a file of it) from shortly before `since` on.
+    """The events of a journal (a directory or one file) from shortly before `since` on.
 
     Raises:
-        BadInput: there is none; or a line is no event.
+        BadInput: there is no journal, or a line is not an event.
     """
     files = sorted(place.glob("transitions*.jsonl")) if place.is_dir() else [place]
     if not files or not files[0].exists():
-        raise BadInput(f"{place}: no journal (transitions.jsonl) is there")
+        raise BadInput(f"{place} has no journal (transitions.jsonl)")
     for file in files:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    told = _journaled(json.loads(line))
+                    told = _journaled(read(line))
                 except (ValueError, KeyError, TypeError) as error:
-                    raise BadInput(f"{file}, line {number}: no event of the journal ({error})") from error
+                    raise BadInput(f"{file}, line {number}: not an event of the journal ({error})") from error
                 if datetime.fromisoformat(told.at) > since - MARGIN:
                     yield told
 
@@ -74,10 +74,10 @@ def of_stream(redis: "Redis", since: datetime) -> Iterator[Told]:
 
 
 def lost(database: Engine, told: Iterable[Told]) -> list[Told]:
-    """Those that history does not have.
+    """The events that are missing in history.
 
     Raises:
-        DBAPIError: the database is away.
+        DBAPIError: the database does not answer.
     """
     found: list[Told] = []
     events = iter(told)

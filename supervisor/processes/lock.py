@@ -1,4 +1,4 @@
-"""Who supervises a home: the process that holds the lock on `<home>/lock`, which ends with the process."""
+"""The lock on `<home>/lock`, held by the process that supervises the home. It ends with that process."""
 
 import contextlib
 import fcntl
@@ -6,15 +6,15 @@ import os
 import time
 from collections.abc import Iterator
 
-from supervisor.home import Home
-from workflows.errors import AlreadyRunning, OthersHome
+from interlock.supervisor.home import Home
+from interlock.workflows.errors import AlreadyRunning, OthersHome
 
 BORROWED_TRIES = 10
 
 
 @contextlib.contextmanager
 def held(home: Home) -> Iterator[int]:
-    """Hold the home while the block runs; yields the lock's file descriptor. Raises `AlreadyRunning`."""
+    """Hold the lock for the duration of a block; yields its file descriptor. Raises `AlreadyRunning`."""
     handle = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not _taken(handle):
@@ -27,7 +27,7 @@ def held(home: Home) -> Iterator[int]:
 
 
 def _taken(handle: int) -> bool:
-    """Whether we got the lock. `holder` borrows it for an instant, so one refusal means little."""
+    """Whether we got the lock. Retries, because `holder` takes the lock for an instant."""
     for _ in range(BORROWED_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +37,7 @@ def _taken(handle: int) -> bool:
 
 
 def holder(home: Home) -> int | None:
-    """The pid of the running supervisor, or None where none runs; 0 while it has not signed the lock yet."""
+    """The pid of the running supervisor; None if none runs; 0 if it has not written its pid yet."""
     try:
         handle = os.open(home.lock, os.O_RDWR)
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def holder(home: Home) -> int | None:
 
 
 def still_ours(home: Home, handle: int) -> bool:
-    """Whether the lock we hold is still the one in the home; not so once someone deleted the directory."""
+    """Whether the lock that we hold is still the one in the home; False after the directory was deleted."""
     try:
         return os.path.samestat(os.fstat(handle), home.lock.stat())
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def still_ours(home: Home, handle: int) -> bool:
 
 
 def already(home: Home) -> str:
-    """What `AlreadyRunning` says of a home that is in use."""
+    """The message of `AlreadyRunning` for a home in use."""
     return (
         f"Interlock is already running in {home.path} (pid {holder(home) or 'unknown'}). Look at it with "
         "`interlock status`, stop it with `interlock down`, or choose another directory with INTERLOCK_HOME."

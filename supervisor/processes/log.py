@@ -1,15 +1,15 @@
-"""What happens to the parts, one line each: on the terminal of `interlock up`, in `supervisor.log` when detached."""
+"""One line for each state change of a part: on the terminal of `interlock up`, or in `supervisor.log` if detached."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from supervisor.child import Report
+from interlock.supervisor.processes.process import Report
+from interlock.workflows.output.escaping import json_text
 
 
 def narrator(tell: Callable[[Report], None]) -> Callable[[list[Report]], None]:
-    """A `watch` for `supervise` that tells each change of state once."""
+    """A `watch` for `supervise` that reports each change of state once."""
     said: dict[str, str] = {}
 
     def watch(parts: list[Report]) -> None:
@@ -22,12 +22,12 @@ def narrator(tell: Callable[[Report], None]) -> Callable[[list[Report]], None]:
 
 
 def spoken(part: Report) -> str:
-    """A change of state for a terminal."""
+    """A change of state as text for a terminal."""
     return f"{part.name} {part.state}" + (f": {part.detail}" if part.state == "restarting" else "")
 
 
 def logged(part: Report) -> str:
-    """A change of state as a line of a log, with the fields that `workers.logs` writes too."""
+    """A change of state as a log line, with the same fields as `workers.telemetry.logs` writes."""
     about: dict[str, Any] = {"part": part.name, "pid": part.pid, "restarts": part.restarts}
     if part.state == "restarting":
         return line("restarting", level="warning", **about, detail=part.detail)
@@ -35,6 +35,6 @@ def logged(part: Report) -> str:
 
 
 def line(event: str, *, level: str = "info", **said: object) -> str:
-    """One JSON object. The supervisor writes it itself: it stays small, and imports no more than it must."""
+    """A log line as JSON, without a logging library, to keep the supervisor small and its imports few."""
     stamp = {"level": level, "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
-    return json.dumps({**said, "event": event, **stamp}, ensure_ascii=False)
+    return json_text({**said, "event": event, **stamp})

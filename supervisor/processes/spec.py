@@ -1,11 +1,11 @@
-"""What a part of Interlock is: one row of data that the supervisor can start, watch and stop."""
+"""The description of a part: one row of data, from which the supervisor can start, watch and stop it."""
 
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from supervisor.accounts import Account
+from interlock.workers.system.users import Account
 
 Waits = Callable[[int], str | None]
 """Given the part's pid: None when it is ready, else what it still waits for."""
@@ -17,10 +17,10 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """One process (with the children it makes itself), and all the supervisor needs to know about it.
+    """One process, with its own children, and all that the supervisor needs to know about it.
 
-    `before` runs ahead of each start. To stop it, `stop_signal` goes to the process alone; after `stop_seconds`
-    `last_signal` follows, and SIGKILL to its whole process group.
+    `before` runs before each start. To stop the part, the supervisor sends `stop_signal` to the process alone, after
+    `stop_seconds` `last_signal`, and finally SIGKILL to its whole process group.
     """
 
     name: str

@@ -1,22 +1,22 @@
-"""The table of parts: which processes an Interlock consists of, in the order they start."""
+"""The table of parts: the processes of an installation, in the order they start."""
 
 import signal
-import sys
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
-from supervisor import postgres, strays, valkey
-from supervisor.accounts import Account
-from supervisor.environment import environment
-from supervisor.home import Home
-from supervisor.parts import Part, Waits
-from supervisor.servers import Servers
-from workers.celery_settings import WORK
-from workers.settings import Settings
+from interlock.supervisor import orphans
+from interlock.supervisor.environment import PYTHON, environment
+from interlock.supervisor.home import Home
+from interlock.supervisor.processes.spec import Part, Waits
+from interlock.supervisor.servers import postgres, valkey
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.broker.config import WORK
+from interlock.workers.settings import Settings
+from interlock.workers.system.users import Account
 
-CELERY = (sys.executable, "-m", "celery", "-A", "workers.main:app")
-# Longer than the workers' soft shutdown, which puts back what they were doing.
+APP = ("-A", "interlock.workers.main:app")
+# Longer than the workers' soft shutdown, which returns their messages to the queue.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 
@@ -27,13 +27,13 @@ KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower"
 def parts(
     home: Home, settings: Settings, servers: Servers, account: Account | None, without: frozenset[str]
 ) -> list[Part]:
-    """All parts of this run, in the order they start, but those of the kinds or names in `without`."""
+    """All parts of this run, in the order they start, except those whose kind or name is in `without`."""
     rows = [*server_parts(home, settings, servers, account), *celery_parts(home, settings, servers)]
     return [part for part in rows if not without & {part.name, part.name.rstrip("0123456789")}]
 
 
 def server_parts(home: Home, settings: Settings, servers: Servers, account: Account | None) -> list[Part]:
-    """The embedded servers this run needs: none of those the user brought."""
+    """The embedded servers of this run, without those that the user provides."""
     parts = []
     if settings.database_url is None:
         parts.append(_postgres(home, settings, servers, account))
@@ -47,12 +47,12 @@ def _postgres(home: Home, settings: Settings, servers: Servers, account: Account
     return Part(
         name="postgres",
         command=postgres.command(postgres.binaries(home, account), data, settings.host, port),
-        environment={**postgres.ENVIRONMENT, strays.MARK: str(home.path)},
+        environment={**postgres.ENVIRONMENT, orphans.MARK: str(home.path)},
         waits_for=lambda pid: postgres.waits_for(servers, data, pid),
-        stop_signal=signal.SIGINT,  # fast: rolls back, writes a checkpoint
+        stop_signal=signal.SIGINT,  # fast shutdown: rolls back, writes a checkpoint
         stop_seconds=15.0,
-        last_signal=signal.SIGQUIT,  # immediate: recovers at the next start
-        before=lambda: strays.end_backends(data),
+        last_signal=signal.SIGQUIT,  # immediate shutdown: recovers at the next start
+        before=lambda: orphans.end_backends(data),
         account=account,
         directory=data,
     )
@@ -63,7 +63,7 @@ def _valkey(home: Home, settings: Settings, servers: Servers, account: Account |
     return Part(
         name="valkey",
         command=(str(valkey.binary(home, account)), "-"),
-        environment={**postgres.ENVIRONMENT, strays.MARK: str(home.path)},
+        environment={**postgres.ENVIRONMENT, orphans.MARK: str(home.path)},
         waits_for=lambda pid: valkey.waits_for(servers, pid),
         stop_seconds=5.0,
         stdin=valkey.configuration(data, settings.host, port, servers.redis_password),
@@ -73,19 +73,19 @@ def _valkey(home: Home, settings: Settings, servers: Servers, account: Account |
 
 
 def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[str, str]:
-    """What every Celery part and `interlock migrate` find in their environment: secrets too, so not in `ps`."""
+    """The environment of every Celery part and of `interlock migrate`, with the secrets, to keep them out of `ps`."""
     return {
         **environment(settings),
         "DATABASE_URL": servers.database_url,
         "BROKER_URL": servers.broker_url,
         "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(home.scratch),  # a killed pool leaves its directory behind: let that be here
-        strays.MARK: str(home.path),
+        "TMPDIR": str(home.scratch),  # killed pools leave directories here, which the next start deletes
+        orphans.MARK: str(home.path),
     }
 
 
 def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]:
-    """Worker nodes, beat, Flower and the exporter of metrics."""
+    """Worker nodes, beat, Flower and the metrics exporter."""
     base = part_environment(home, settings, servers)
     triggers = [
         _node(home, base, f"triggers{number}", "triggers,sweeps", ("--pool", "solo"))
@@ -97,15 +97,15 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         _pool(home, base, "gates", "gates", settings.gate_processes),
         _work(home, base, settings),
         _beat(home, base),
-        _flower(base, settings, servers),
+        _flower(home, base, settings, servers),
         _metrics(home, base, settings, servers),
     ]
 
 
 def _pool(home: Home, base: dict[str, str], name: str, queues: str, processes: int) -> Part:
-    # SIGTERM is a soft shutdown: puts its messages back (PITFALLS 1, row 10). Without a pool it is a warm one: the task
-    # at work, a short one, comes to its end.
-    return _node(home, {**base, "REMAP_SIGTERM": "SIGQUIT"}, name, queues, ("-c", str(processes)))
+    # SIGQUIT is a soft shutdown, which puts messages back (docs/celery.md). Nodes without a pool get SIGTERM, a warm
+    # shutdown: their current task is short and finishes.
+    return replace(_node(home, base, name, queues, ("-c", str(processes))), stop_signal=signal.SIGQUIT)
 
 
 def _node(home: Home, base: dict[str, str], name: str, queues: str, pool: tuple[str, ...]) -> Part:
@@ -116,13 +116,17 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, pool: tuple[
         "-Q",
         queues,
         *pool,
+        "--without-gossip",  # nodes need not receive each other's heartbeats
+        "--without-mingle",  # nor synchronize with each other at their start
+        "--heartbeat-interval",  # for Flower, which considers a node alive for twice this time
+        "10",
         "-E",
         "--loglevel",
         "INFO",
     )
     return Part(
         name=name,
-        command=(*CELERY, *worker),
+        command=(*PYTHON, "-m", "celery", *APP, *worker),
         environment={**base, "INTERLOCK_READY_FILE": str(home.ready_file(name))},
         waits_for=_touched(home.ready_file(name)),
         stop_seconds=NODE_STOP_SECONDS,
@@ -137,21 +141,23 @@ def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
 
 def _beat(home: Home, base: dict[str, str]) -> Part:
     ready = home.ready_file("beat")
+    options = ("--schedule", str(home.beat_schedule), "--pidfile=", "--loglevel", "INFO")
     return Part(
         name="beat",
-        command=(*CELERY, "beat", "--schedule", str(home.beat_schedule), "--pidfile=", "--loglevel", "INFO"),
+        command=(*PYTHON, "-m", "celery", *APP, "beat", *options),
         environment={**base, "INTERLOCK_READY_FILE": str(ready)},
         waits_for=_touched(ready),
         before=lambda: ready.unlink(missing_ok=True),
     )
 
 
-def _flower(base: dict[str, str], settings: Settings, servers: Servers) -> Part:
+def _flower(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
     login = f"{servers.flower_user}:{servers.flower_password}"
-    options = (f"--address={settings.host}", f"--port={servers.flower_port}", "--read-only")
+    # Without --conf it would run a flowerconfig.py of its working directory.
+    options = (f"--address={settings.host}", f"--port={servers.flower_port}", "--read-only", "--conf=/dev/null")
     return Part(
         name="flower",
-        command=(*CELERY, "flower", *options),
+        command=(*PYTHON, "-m", "interlock.workers.operations.flower", *APP, "flower", *options),
         environment={**base, "FLOWER_BASIC_AUTH": login},
         waits_for=lambda _pid: answers(f"{servers.flower_url}/healthcheck"),
     )
@@ -161,7 +167,7 @@ def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Serv
     ready, address = home.ready_file("metrics"), ("--host", settings.host, "--port", str(servers.metrics_port))
     return Part(
         name="metrics",
-        command=(sys.executable, "-m", "cli.main", "metrics", "serve", *address),
+        command=(*PYTHON, "-m", "interlock.cli.main", "metrics", "serve", *address),
         environment={**base, "INTERLOCK_READY_FILE": str(ready)},
         waits_for=_touched(ready),
         before=lambda: ready.unlink(missing_ok=True),
@@ -173,7 +179,7 @@ def _touched(ready_file: Path) -> Waits:
 
 
 def answers(url: str) -> str | None:
-    """None when an HTTP server of ours answers `url` with success, else why not."""
+    """None if our HTTP server answers `url` with success, else the reason."""
     try:
         with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own loopback address
             return None

@@ -1,26 +1,29 @@
-"""What runs here, looked at rather than remembered: the answer of `interlock status`."""
+"""The result of `interlock status`: the actual state of the parts, not the recorded one."""
 
-import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+from pydantic import BaseModel, ValidationError
 
-from supervisor import lock, postgres, servers, valkey
-from supervisor.home import Home, home_of
-from supervisor.servers import Servers
-from supervisor.table import answers
-from workers.settings import Settings
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes import lock
+from interlock.supervisor.processes.process import Report
+from interlock.supervisor.processes.specs import answers
+from interlock.supervisor.servers import endpoints, postgres, valkey
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.settings import Settings
+from interlock.workflows.output.urls import shown_url
 
-# psutil derives it from the boot time, which moves a little when the clock is set.
+# psutil derives start times from the boot time, which changes slightly when the clock is set.
 CREATE_TIME_TOLERANCE_SECONDS = 2.0
 SHOWN = ("name", "state", "pid", "restarts", "since", "detail")
 
 
 @dataclass(frozen=True)
 class Status:
-    """The state of one home. `parts` are dicts with the keys `SHOWN`; URLs are None where never known."""
+    """The state of one home. `parts` are dicts with the keys `SHOWN`; URLs are None if never known."""
 
     running: bool
     home: Path
@@ -37,14 +40,15 @@ class Status:
         return self.running and bool(self.parts) and all(part["state"] == "ready" for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
-        """What `status --json` prints."""
+        """The output of `status --json`."""
         return {**vars(self), "home": str(self.home)}
 
 
 def status(settings: Settings) -> Status:
-    """Look at every part of this home: connect to PostgreSQL, ping Valkey, ask Flower, find the others' processes."""
+    """Check every part of this home: connect to PostgreSQL, ping Valkey, query Flower and the exporter over HTTP, and
+    look for the processes of the others."""
     home = home_of(settings)
-    known = servers.load(home)
+    known = endpoints.load(home)
     running = lock.holder(home) is not None
     database_url = settings.database_url or known.database_url or None
     broker_url = settings.broker_url or known.broker_url or None
@@ -54,21 +58,33 @@ def status(settings: Settings) -> Status:
         running,
         home.path,
         parts,
-        database_url,
-        broker_url,
-        redis_url,
+        _sayable(database_url, known.postgres_password),
+        _sayable(broker_url, known.redis_password),
+        _sayable(redis_url, known.redis_password),
         known.flower_url or None,
         known.metrics_url or None,
     )
 
 
+class Document(BaseModel):
+    """The content of `processes.json`."""
+
+    parts: list[Report]
+
+
+def _sayable(url: str | None, embedded_password: str) -> str | None:
+    """An embedded server's whole URL, password included, to connect with; a user's own server without credentials."""
+    if url is None or (embedded_password and embedded_password in url):
+        return url
+    return shown_url(url)
+
+
 def recorded(home: Home) -> list[dict[str, Any]]:
-    """The parts as the supervisor last wrote them; none where it never ran."""
+    """The parts as the supervisor last recorded them; none if it never ran or the file is invalid."""
     try:
-        parts: list[dict[str, Any]] = json.loads(home.processes.read_text())["parts"]
-    except (OSError, ValueError, KeyError):
+        return [asdict(part) for part in Document.model_validate_json(home.processes.read_bytes()).parts]
+    except (OSError, ValidationError):
         return []
-    return parts
 
 
 def _absent(part: dict[str, Any]) -> dict[str, Any]:

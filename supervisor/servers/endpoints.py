@@ -1,15 +1,17 @@
-"""`servers.json`: where everything listens and with which passwords, kept across restarts."""
+"""`servers.json`: the addresses and passwords of all servers, kept across restarts."""
 
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from supervisor import ports
-from supervisor.home import Home, write_atomically
-from workers.settings import Settings
-from workflows.errors import InterlockError, OthersHome
+from pydantic import TypeAdapter, ValidationError
+
+from interlock.supervisor.home import Home, write_atomically
+from interlock.supervisor.servers import ports
+from interlock.workers.settings import Settings
+from interlock.workflows.errors import InterlockError, OthersHome
 
 FLOWER_USER = "interlock"
 Place = Callable[[str, str | None], Path]
@@ -20,8 +22,8 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, 
 class Servers:
     """The content of `servers.json`.
 
-    The URLs are what this run uses; a port or directory is None until the embedded server it belongs to
-    was needed once. Passwords are random and survive a run with the user's own servers.
+    The URLs are those of this run. A port or directory is None until its embedded server was needed for the first time.
+    Passwords are random, and are kept during a run with the user's own servers.
     """
 
     database_url: str = ""
@@ -31,6 +33,7 @@ class Servers:
     flower_password: str = ""
     metrics_url: str = ""
     postgres_password: str = ""
+    postgres_superuser_password: str = ""
     redis_password: str = ""
     postgres_port: int | None = None
     redis_port: int | None = None
@@ -39,21 +42,34 @@ class Servers:
     postgres_data: str | None = None
     redis_data: str | None = None
 
+    @property
+    def superuser_url(self) -> str:
+        """The embedded database's URL for its superuser: for backups and repairs, not for workers.
+
+        A database from before the roles were separated has only one login, which is the superuser's.
+        """
+        if not self.postgres_superuser_password:
+            return self.database_url
+        owner = f"//interlock:{self.postgres_password}@"
+        return self.database_url.replace(owner, f"//postgres:{self.postgres_superuser_password}@")
+
+
+CONTENT = TypeAdapter(Servers)
+
 
 def load(home: Home) -> Servers:
-    """What the file says; an empty record where there is none. Raises `InterlockError` when unreadable."""
+    """Read the file; an empty record if there is none. Raises `InterlockError` if it is unreadable."""
     try:
-        content = json.loads(home.servers.read_text())
-        known = {field.name for field in fields(Servers)}
-        return Servers(**{key: value for key, value in content.items() if key in known})
+        return CONTENT.validate_json(home.servers.read_bytes())
     except FileNotFoundError:
         return Servers()
     except PermissionError as refused:
         raise OthersHome(home.servers) from refused
-    except (OSError, ValueError, AttributeError) as unreadable:
-        raise InterlockError(
-            f"{home.servers} cannot be read ({unreadable}). It holds the database's password: restore it."
-        ) from unreadable
+    except (OSError, ValidationError) as unreadable:
+        message = unreadable.errors()[0]["msg"] if isinstance(unreadable, ValidationError) else unreadable
+        raise InterlockError(  # without its cause, which would show passwords
+            f"{home.servers} cannot be read ({message}). It holds the database's password: restore it."
+        ) from None
 
 
 def save(home: Home, servers: Servers) -> None:
@@ -62,11 +78,11 @@ def save(home: Home, servers: Servers) -> None:
 
 
 def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]) -> Servers:
-    """Decide addresses, passwords and data directories of this run, and save them before any server is made:
-    a database whose password was never written could not be opened again.
+    """Decide the addresses, passwords and data directories of this run.
 
-    `place` gives a server's data directory from its name and the one recorded, if any. Raises `PortTaken` on
-    an explicit port in use.
+    They are saved before any server is created: a database whose password was never saved could not be opened again.
+    `place` returns a server's data directory, given its name and the recorded one, if any. Raises `PortTaken` if a
+    configured port is in use.
     """
     found = load(home)
     servers = replace(
@@ -92,10 +108,13 @@ def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]
 
 def _embed_postgres(servers: Servers, settings: Settings, place: Place) -> Servers:
     port = ports.settle("INTERLOCK_POSTGRES_PORT", settings.postgres_port, servers.postgres_port, settings.host)
+    data = place("postgres", servers.postgres_data)
+    fresh = "" if data.exists() else secrets.token_hex(16)
     return replace(
         servers,
         postgres_port=port,
-        postgres_data=str(place("postgres", servers.postgres_data)),
+        postgres_data=str(data),
+        postgres_superuser_password=servers.postgres_superuser_password or fresh,
         database_url=f"postgresql://interlock:{servers.postgres_password}@{_reach(settings.host)}:{port}/interlock",
     )
 
@@ -139,6 +158,6 @@ def _place_metrics(servers: Servers, settings: Settings) -> Servers:
 
 
 def _reach(host: str) -> str:
-    """The address under which this machine reaches a server that listens on `host`, as a URL writes it."""
+    """The address at which this machine reaches a server that listens on `host`, as written in a URL."""
     address = ANY_ADDRESS.get(host, host)
     return f"[{address}]" if ":" in address else address

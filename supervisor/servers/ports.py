@@ -1,23 +1,25 @@
-"""Which port a server gets: the one set, else the one kept from last time, else a free one."""
+"""Choose a server's port: the configured one, else the one of last time, else a free one."""
 
 import errno
 import secrets
 import socket
+import sys
 from collections.abc import Collection, Iterator
 from itertools import chain
 
 import psutil
 
-from workflows.errors import InterlockError, ServerFault
+from interlock.workflows.errors import InterlockError, ServerFault
 
-# Below the range Linux hands to outgoing connections (32768 and up), so that a kept port stays ours.
+# Below Linux's range for outgoing connections (32768 and up), so that a kept port stays free for us.
 LOWEST, HIGHEST = 20_000, 32_000
-# What people expect to be their own PostgreSQL, Redis and RabbitMQ.
+# The default ports of users' own PostgreSQL, Redis and RabbitMQ.
 NEVER_CHOSEN = frozenset({5432, 6379, 5672})
+_CHOSEN: set[int] = set()
 
 
 class PortTaken(ServerFault):
-    """Another program listens on a port that was asked for. Stop it, or set another port."""
+    """Another program listens on a configured port. Stop it, or set another port."""
 
 
 def settle(
@@ -28,10 +30,10 @@ def settle(
     *,
     promised: Collection[int | None] = (),
 ) -> int:
-    """The port to use for what `setting` (`INTERLOCK_POSTGRES_PORT`, ...) names, free now on `host`.
+    """The port for the server of `setting` (`INTERLOCK_POSTGRES_PORT`, ...), which is free now on `host`.
 
-    `promised` ports are free but will be our own other servers'.
-    Raises `PortTaken` when it was asked for explicitly and is taken, `InterlockError` when nothing is free.
+    `promised` ports are free, but reserved for our other servers. Raises `PortTaken` if a configured port is taken,
+    `InterlockError` if no port is free.
     """
     if explicit is not None:
         if not is_free(explicit, host):
@@ -39,13 +41,31 @@ def settle(
         return explicit
     candidates = chain([kept] if kept else [], _anywhere())
     for port in candidates:
-        if port not in NEVER_CHOSEN and port not in promised and is_free(port, host):
+        if port not in NEVER_CHOSEN and port not in promised and is_free(port, host) and _ours(port):
             return port
     raise InterlockError(f"no free port found on {host}; set {setting}")
 
 
+def _ours(port: int) -> bool:
+    """Whether no other Interlock on this machine has chosen the port, even if it does not listen yet.
+
+    The choice is marked by an abstract socket until this process ends (on Linux; elsewhere it is not checked).
+    """
+    if sys.platform != "linux" or port in _CHOSEN:
+        return True
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        mark.bind(f"\0interlock-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    mark.detach()  # open, and so ours, for as long as this process lives
+    _CHOSEN.add(port)
+    return True
+
+
 def _anywhere() -> Iterator[int]:
-    # At random, so that two homes that start at the same moment do not settle on the same one.
+    # Random, so that two homes that start at the same moment do not choose the same port.
     return (LOWEST + secrets.randbelow(HIGHEST - LOWEST) for _ in range(200))
 
 
@@ -64,7 +84,7 @@ def is_free(port: int, host: str) -> bool:
 
 
 def taken(port: int) -> str:
-    """`port 15432 is taken (by pid 7 postgres)`, or without the parenthesis where we may not know."""
+    """`port 15432 is taken (by pid 7 postgres)`; without the parenthesis if we may not know who."""
     return f"port {port} is taken{_occupant(port)}"
 
 

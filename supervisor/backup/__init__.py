@@ -1,0 +1,1 @@
+"""Take, sign, verify and restore backups."""
