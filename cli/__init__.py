@@ -1,1 +1,1 @@
-"""The `interlock` command: reads arguments, calls the client, prints. No logic of its own."""
+"""The `interlock` command: reads arguments, calls the client, prints the result. It holds no logic of its own."""

@@ -1,18 +1,21 @@
-"""`interlock`: run a command, and turn what goes wrong into one line and an exit code.
+"""`interlock`: run a command, and turn an error into one line and an exit code.
 
 0: done. 1: failed (the database is down, a server did not start). 2: refused (illegal, unknown, malformed).
 """
 
 # ruff: noqa: PLC0415 - `interlock --help` answers at once: what commands and faults need is imported where it is used
+import gc
 import os
 import sys
 from typing import Annotated
 
 import typer
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
-from cli.commands import Contents
-from cli.output import FAILED, REFUSED, fail
-from workflows.errors import InterlockError
+from interlock.cli.index import Contents
+from interlock.cli.lib.output import FAILED, REFUSED, block, errors, fail
+from interlock.workflows.errors import InterlockError
+from interlock.workflows.output.escaping import shown
 
 HELP = """Durable state machines for software agents, on Celery and PostgreSQL.
 
@@ -44,32 +47,34 @@ def begin(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What every command begins with."""
+    """Runs before every command."""
     import logging
 
-    from workers import logs
+    from interlock.workers.telemetry import logs
 
     logs.configure(logging.WARNING)  # to standard error: standard output is for answers
 
 
-def main() -> None:
-    """Run the command line."""
-    sys.exit(run())
+def main(commands: typer.Typer = app, called: str = "interlock") -> None:
+    """Run the command line of `commands` under the name `called`. Files it creates are readable by its user only."""
+    gc.set_threshold(100_000)  # imports make many objects and no garbage: looking for it was a sixth of a short command
+    os.umask(0o077)
+    sys.exit(run(commands, called))
 
 
-def run() -> int:
-    """Run the command line; its exit code."""
+def run(commands: typer.Typer = app, called: str = "interlock") -> int:
+    """Run a command line; returns its exit code."""
     try:
-        code = _answered()
-        sys.stdout.flush()  # here, where a full disk can still be told
+        code = _answered(commands, called)
+        sys.stdout.flush()  # here, where an error such as a full disk can still be reported
         return code
     except KeyboardInterrupt:
         return 130  # as shells report SIGINT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more: `| head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone: `| head -1`
         return FAILED
     except Exception as error:
-        from cli import faults
+        from interlock.cli.lib import errors as faults
 
         if (found := faults.told(error)) is None:
             raise
@@ -77,12 +82,29 @@ def run() -> int:
         return fail(*found, REFUSED if refused else FAILED, as_json="--json" in sys.argv)
 
 
-def _answered() -> int:
+def _answered(commands: typer.Typer, called: str) -> int:
     try:
-        app()
+        code = commands(prog_name=called, standalone_mode=False)  # typer would print the arguments unescaped
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+        code = end.code
+    except ClickException as wrong:
+        return _misused(wrong)
+    except typer.Abort:
+        return fail("Aborted", "aborted; nothing was done", FAILED, as_json="--json" in sys.argv)
+    return code if isinstance(code, int) else 0
+
+
+def _misused(wrong: ClickException) -> int:
+    """Print why the arguments are not a valid command; returns the exit code."""
+    if isinstance(wrong, NoArgsIsHelpError):  # the help is printed already
+        return wrong.exit_code
+    if "--json" in sys.argv:
+        return fail(type(wrong).__name__, wrong.format_message(), wrong.exit_code, as_json=True)
+    where, hint = getattr(wrong, "ctx", None), ""
+    if where is not None:
+        block(where.get_usage(), to=errors)
+        hint = f" (`{where.command_path} --help`)"
+    return fail("", shown(wrong.format_message() + hint), wrong.exit_code, as_json=False)
 
 
 if __name__ == "__main__":

@@ -8,43 +8,44 @@ from time import monotonic, sleep
 
 from sqlalchemy import text
 
-from cli import demo_repository
-from cli.output import console, print_table
-from cli.run_tree import draw
-from db import operators
-from db.connect import transaction
-from workers.client import Client
-from workers.operators import os_user
-from workers.orchestration.rollback import compensation_plan, roll_back
-from workers.orchestration.submission import Run, submit
-from workers.orchestration.watching import Event, View, Watch
-from workflows.plan.read import read_plan
+from demo import repository
+from interlock.cli.lib.output import picture, print_table, say
+from interlock.cli.runs.tree import draw
+from interlock.db.connection import transaction
+from interlock.db.operations import operators
+from interlock.db.schema import in_schema
+from interlock.workers.client.client import Client
+from interlock.workers.operations.rollback import compensation_plan, roll_back
+from interlock.workers.orchestration.run_view import Event, View, Watch
+from interlock.workers.orchestration.submission import Run, submit
+from interlock.workers.overrides.operators import os_user
+from interlock.workflows.plan.read import read_plan
 
 PATIENCE_SECONDS = 120.0
 LOOK_SECONDS = 0.1
 LINES = 60
-HOLDER = """
-SELECT i.context->>'pid' AS pid FROM tasks t JOIN workflow_instances i ON i.id = t.worker_id
+HOLDER = in_schema("""
+SELECT i.context->>'pid' AS pid FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.worker_id
  WHERE t.run_id = :run AND t.state = 'running'
-   AND (SELECT entity_id FROM workflow_instances WHERE id = t.task_id) LIKE '%/report/count'
-"""
+   AND (SELECT entity_id FROM interlock.workflow_instances WHERE id = t.task_id) LIKE '%/report/count'
+""")
 
 
 def plans(client: Client, directory: Path) -> bool:
     """Run both plans and take one patch back; whether everything was there to be seen, and ended as it should."""
-    made = demo_repository.make(directory)
+    made = repository.make(directory)
     risky = _carried_out(client, made["risky"], directory)
     _set_aside(risky)
     delivery = _carried_out(client, made["delivery"], directory, kill=True)
-    console.print("main now:", highlight=False)
-    for line in demo_repository.log(directory):
-        console.print(f"  {line}", highlight=False, markup=False)
+    say("main now:")
+    for line in repository.log(directory):
+        say(f"  {line}")
     _taken_back(client, delivery, directory)
     not_shown = [
         what for what, shown in _shown(risky, Watch(client.runtime, delivery.run["id"]).view).items() if not shown
     ]
     for what in not_shown:
-        console.print(f"[red]not shown[/]: {what}")
+        say(("not shown", "red"), f": {what}")
     return not not_shown
 
 
@@ -65,7 +66,8 @@ def _shown(risky: View, delivery: View) -> dict[str, bool]:
 
 def _carried_out(client: Client, file: Path, directory: Path, *, kill: bool = False) -> View:
     run = submit(client.runtime, read_plan(file.read_text(), name=file.name), by="demo", directory=directory)
-    console.print(f"\n[bold]{run.name}[/] ({file.name})")
+    say()
+    say((run.name, "bold"), f" ({file.name})")
     watch = Watch(client.runtime, run.id)
     killed, until = not kill, monotonic() + PATIENCE_SECONDS
     while not watch.view.settled:
@@ -75,7 +77,7 @@ def _carried_out(client: Client, file: Path, directory: Path, *, kill: bool = Fa
         for event in watch.look():
             _say(event)
         sleep(LOOK_SECONDS)
-    console.print(draw(watch.view, lines=LINES))
+    picture(draw(watch.view, lines=LINES))
     return watch.view
 
 
@@ -87,14 +89,14 @@ def _killed(client: Client, run: Run) -> bool:
         return False
     with suppress(ProcessLookupError):
         os.kill(int(found), signal.SIGKILL)
-    console.print(f"  [red]SIGKILL[/] to worker process {found}, in the middle of report/count")
+    say("  ", ("SIGKILL", "red"), f" to worker process {found}, in the middle of report/count")
     return True
 
 
 def _say(event: Event) -> None:
     if event.kind in ("test_gate", "patch_ledger") or event.state in ("retrying", "failed", "unresponsive"):
         why = f"  ({event.reason})" if event.reason else ""
-        console.print(f"  {event.kind} {event.name}: {event.was} → {event.state}{why}", highlight=False, markup=False)
+        say(f"  {event.kind} {event.name}: {event.was} → {event.state}{why}")
 
 
 def _set_aside(view: View) -> None:
@@ -108,4 +110,4 @@ def _taken_back(client: Client, view: View, directory: Path) -> None:
         operators.grant(connection, ["demo"], by="demo")  # nobody else may take back what has landed
     plan = compensation_plan(client.runtime, entry["id"])
     done = roll_back(client.runtime, entry["id"], plan, by=os_user(), reason="nobody asked for notes")
-    console.print(f"rolled back {done.entity_id}; main now: {demo_repository.log(directory)[0]}", highlight=False)
+    say(f"rolled back {done.entity_id}; main now: {repository.log(directory)[0]}")

@@ -5,9 +5,9 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from cli.output import errors
-from workers.client import Client
-from workers.replay import Progress, Replayed, replay
+from demo.replay import Progress, Replayed, replay
+from interlock.cli.lib.output import errors
+from interlock.workers.client.client import Client
 
 
 def with_bars(
@@ -21,7 +21,7 @@ def with_bars(
 ) -> Replayed:
     """Replay `file`, with bars on standard error unless `quiet`; `also` is told as well.
 
-    Raises what `workers.replay.replay` raises.
+    Raises what `demo.replay.replay` raises.
     """
     columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=errors, disable=quiet or not errors.is_terminal) as progress:

@@ -9,8 +9,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.firing import Firing
-from workflows.errors import BadInput
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workflows.errors import BadInput
 
 Words = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]  # PostgreSQL keeps no NUL
 Name = Annotated[Words, Field(min_length=1, max_length=100)]

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from db import instances, requests
-from db.connect import transaction
-from workers.client import SETTLED, Client, NotSettled
-from workers.firing import Firing
-from workers.pull_requests import Journey, read
+from demo.pull_requests import Journey, read
+from interlock.db.connection import transaction
+from interlock.db.core import instances, requests
+from interlock.workers.client.client import Client
+from interlock.workers.client.receipts import SETTLED, NotSettled
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workflows.input.arguments import door
 
 REVIEWER = "reviewer"
 POLL_SECONDS = 0.1
@@ -130,6 +132,7 @@ class Replay:
         )
 
 
+@door
 def replay(
     client: Client,
     path: Path,

@@ -124,7 +124,7 @@ workstreams:
         depends_on: [lint]
         reruns: 1
         shell: |
-          test -f ../second-try || {{ touch ../second-try; echo "the test machine ran out of memory"; exit 137; }}
+          test -f .git/second-try || {{ touch .git/second-try; echo "the test machine ran out of memory"; exit 137; }}
           exec {python} -m pytest -q -p no:cacheprovider -p no:randomly --rootdir . tests
     tasks:
       - id: split

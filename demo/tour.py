@@ -1,50 +1,39 @@
-"""`interlock demo`: the whole of it once, on real servers and real pull requests, and everything stopped again."""
+"""The whole of it once, on real servers and real pull requests, and everything stopped again."""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from cli import demo_plan
-from cli.output import FAILED, console, print_table
-from cli.replaying import with_bars
-from cli.servers import start, stop
-from db import audit, effects, instances
-from db.connect import transaction
-from workers.client import Client
-from workers.doctor import examine
-from workers.pull_requests import Journey, read
-from workers.replay import REVIEWER, Replayed
-from workers.runtime import Runtime
-from workers.settings import Settings, settings
-from workers.stream import STREAM
-from workflows.errors import RequestConflict
+from demo import plan
+from demo.progress_bars import with_bars
+from demo.pull_requests import Journey, read
+from demo.replay import REVIEWER, Replayed
+from interlock.cli.lib.output import FAILED, console, print_table, say
+from interlock.cli.server.up_down import start, stop
+from interlock.db.audit import verify
+from interlock.db.connection import transaction
+from interlock.db.core import effects, instances
+from interlock.db.schema import in_schema
+from interlock.supervisor.home import home_of
+from interlock.workers.client.client import Client
+from interlock.workers.operations.doctor import examine
+from interlock.workers.relay.redis_stream import STREAM
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings, settings
+from interlock.workflows.errors import RequestConflict
+from interlock.workflows.output.suggestions import offered, with_setting
 
-HELP = """Start everything in a directory of its own, drive 40 real pull requests through, show what happened, stop.
-
-\b
-Example:
-  interlock demo
-"""
 SERVERS = ("database_url", "broker_url", "redis_url")
-SAMPLE = Path(__file__).parents[1] / "examples" / "pull_requests.jsonl"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("demo", help=HELP)(demo)
-
-
-def demo(
-    file: Annotated[Path, typer.Option(help="JSON lines, one pull request each.")] = SAMPLE,
-) -> None:
-    """Run the demo."""
+def show(file: Path) -> None:
+    """Start all, drive the pull requests of `file` and some plans through, show it, stop; exit code 1 if amiss."""
     own: dict[str, object] = {"home": settings().home / "demo"} | dict.fromkeys(SERVERS)
     own |= {"heartbeat_seconds": 1.0, "recovery_seconds": 6.0}  # to see a killed worker's task move on within seconds
     chosen = settings().model_copy(update=own)
@@ -63,13 +52,15 @@ def demo(
 @contextmanager
 def _servers(chosen: Settings) -> Iterator[None]:
     _heading("1. PostgreSQL, Valkey, workers, beat and Flower")
+    if not settings().home.exists():
+        home_of(settings()).claim()  # the demo's own is a directory in it
     stop(chosen, purge=True)  # what an earlier demo left
     start(chosen, console)
     try:
         yield
     finally:
         stop(chosen)
-        console.print("everything is stopped")
+        say("everything is stopped")
 
 
 def _replay(client: Client, file: Path) -> Replayed:
@@ -92,10 +83,8 @@ def _tables(client: Client, replayed: Replayed) -> None:
         told = effects.count_by_status(connection)
     rows = [{"type": type_, "state": state, "instances": count} for (type_, state), count in sorted(counts.items())]
     print_table("where they stand now", rows, ("type", "state", "instances"))
-    console.print(
-        f"{replayed.rejected} self-approvals were refused: authors may not approve their own work. "
-        f"Notices about approvals: {told}."
-    )
+    say(f"{replayed.rejected} self-approvals were refused: authors may not approve their own work.")
+    say(f"Notices about approvals: {told}.")
 
 
 def _longest(client: Client, file: Path) -> None:
@@ -114,61 +103,66 @@ def _refusals(client: Client, project_id: object) -> None:
     story = client.create("story", "DEMO-1", project_id=project_id)  # type: ignore[arg-type]
     skipped = client.fire(story["id"], "tests_pass", by="agent-1")
     refused = client.wait([skipped.request_id])[0]
-    console.print(f"  an illegal trigger: {(refused.result or {})['message']}")
+    say(f"  an illegal trigger: {(refused.result or {})['message']}")
     first = client.fire(story["id"], "design_complete", by="agent-1", request_id="demo-1")
     again = client.fire(story["id"], "design_complete", by="agent-1", request_id="demo-1")
-    console.print(f"  the same request again: accepted once ({again.request_id}, replayed={again.replayed})")
+    say(f"  the same request again: accepted once ({again.request_id}, replayed={again.replayed})")
     client.wait([first.request_id])
     try:
         client.fire(story["id"], "block", by="agent-2", request_id="demo-1")
     except RequestConflict as conflict:
-        console.print(f"  its request_id with another body: {conflict}")
+        say(f"  its request_id with another body: {conflict}")
     for statement in (
-        f"UPDATE workflow_instances SET current_state = 'done' WHERE id = '{story['id']}'",
-        "UPDATE workflow_transitions SET triggered_by = 'nobody'",
-        "TRUNCATE workflow_transitions CASCADE",
+        in_schema(f"UPDATE interlock.workflow_instances SET current_state = 'done' WHERE id = '{story['id']}'"),
+        in_schema("UPDATE interlock.workflow_transitions SET triggered_by = 'nobody'"),
+        in_schema("TRUNCATE interlock.workflow_transitions CASCADE"),
     ):
         try:
             with transaction(client.runtime.database) as connection:
                 connection.execute(text(statement))
         except DBAPIError as error:
-            console.print(f"  {statement.split(' WHERE')[0]}\n    → {str(error.orig).splitlines()[0]}", highlight=False)
+            say(f"  {statement.split(' WHERE')[0]}")
+            say(f"    → {str(error.orig).splitlines()[0]}")
 
 
 def _plans(client: Client, chosen: Settings) -> bool:
     _heading("5. Plans on a real repository: patches, gates, a worker killed, a rollback")
     if shutil.which("git") is None:
-        console.print("[yellow]left out[/]: patches need git, and none is installed here (Debian: apt install git)")
+        say(("left out", "yellow"), ": patches need git, and none is installed here (Debian: apt install git)")
         return True
-    return demo_plan.plans(client, chosen.home / "project")
+    return plan.plans(client, chosen.home / "project")
 
 
 def _proof(client: Client) -> bool:
     _heading("6. Proof")
-    verdict = audit.verify(client.runtime.database)
-    console.print(
-        f"  audit verify: {'ok' if verdict.ok else verdict.problems}; {verdict.instances} instances, "
-        f"{verdict.transitions} events, every chain recomputed"
-    )
+    verdict = verify.verify(client.runtime.database)
+    read = f"{verdict.instances} instances, {verdict.transitions} events, every chain recomputed"
+    say(f"  audit verify: {'ok' if verdict.ok else verdict.problems}; {read}")
     if client.runtime.redis is not None:
-        console.print(f"  Redis stream {STREAM}: {client.runtime.redis.xlen(STREAM)} events relayed in commit order")
+        say(f"  Redis stream {STREAM}: {client.runtime.redis.xlen(STREAM)} events relayed in commit order")
     findings = examine(client.runtime)
-    print_table("doctor", [asdict(finding) for finding in findings], ("check", "level", "says", "cure"))
+    print_table("doctor", [asdict(finding) for finding in findings], ("check", "level", "message", "cure"))
     return verdict.ok and all(finding.level != "fail" for finding in findings)
 
 
 def _where_next(chosen: Settings) -> None:
     _heading("Where to look next")
-    home = f"INTERLOCK_HOME={chosen.home}"
-    for command, says in (
+    for command, message in (
         ("interlock up", "start for good; Flower's address and password are printed"),
-        (f"{home} interlock up --detach", "the demo's data again, then for example:"),
-        (f"{home} interlock history PR-1", "every move of a pull request review"),
-        (f"{home} interlock audit verify", "recompute every hash chain"),
+        (
+            with_setting("INTERLOCK_HOME", chosen.home, offered("up", detach=True)),
+            "the demo's data again, then for example:",
+        ),
+        (
+            with_setting("INTERLOCK_HOME", chosen.home, offered("history", "PR-1")),
+            "every move of a pull request review",
+        ),
+        (with_setting("INTERLOCK_HOME", chosen.home, offered("audit", "verify")), "recompute every hash chain"),
         ("interlock definitions graph story", "the machine, as a Mermaid diagram"),
     ):
-        console.print(f"  {command:56} {says}", highlight=False, soft_wrap=True)
+        say(f"  {command:56} {message}")
 
 
 def _heading(words: str) -> None:
-    console.print(f"\n[bold]{words}[/]")
+    say()
+    say((words, "bold"))

@@ -1,31 +1,32 @@
-"""`interlock archive`: move what ended long ago, and look at what was moved."""
+"""`interlock archive`: move instances that ended long ago into the archive; list and show archived instances."""
 
 from typing import Annotated
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from cli.output import AsJson, console, errors, print_json, print_table
-from db import archive, instances
-from db.connect import transaction
-from workers.archiving import Done, archive_ended, rules_of
-from workers.client import Client
-from workflows.errors import BadInput
+from interlock.cli.lib.output import AsJson, errors, one_line, print_json, print_table, say
+from interlock.db.connection import transaction
+from interlock.db.core import archive, instances
+from interlock.workers.client.client import Client
+from interlock.workers.operations.archiver import Done, archive_ended, rules_of
+from interlock.workflows.errors import BadInput
+from interlock.workflows.output.suggestions import offered
 
-app = typer.Typer(help="What ended long ago, kept with its whole history beside what is at work.", no_args_is_help=True)
+app = typer.Typer(help="Instances that ended long ago, moved aside with their whole history.", no_args_is_help=True)
 
-RUN_HELP = """Move what ended long ago into the archive, with its history, requests' traces and typed rows.
+RUN_HELP = """Move instances that ended long ago into the archive, with their history, requests' traces and typed rows.
 
-Whole runs move together, and whatever is linked to each other; nothing moves that something alive is linked to, that
-has dead requests, or that was not relayed everywhere yet. `interlock show`, `history` and `audit verify` read the
-archive too.
+A run and its members move together, and so do instances that are linked to each other. Such a group stays where it is
+if a live instance is linked to it, if it has dead requests, or if its events are not relayed everywhere yet.
+`interlock show`, `history` and `audit verify` also read the archive.
 
 \b
 Examples:
   interlock archive run --dry-run
   interlock archive run --older-than 60
 """
-SHOW_HELP = """Show an archived instance with the rows that were kept with it.
+SHOW_HELP = """Show an archived instance with the rows that were archived with it.
 
 \b
 Example:
@@ -36,12 +37,13 @@ Example:
 @app.command("run", help=RUN_HELP)
 def run(
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="Ended so many days ago. [INTERLOCK_ARCHIVE_AFTER_DAYS]")
+        float | None,
+        typer.Option(metavar="DAYS", min=0, help="Minimum days since the end. [INTERLOCK_ARCHIVE_AFTER_DAYS]"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be moved; move nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be moved; move nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Archive."""
+    """Move ended instances into the archive."""
     with Client() as client:
         rules = rules_of(client.runtime.settings, older_than)
         if rules is None:
@@ -49,12 +51,12 @@ def run(
         columns = (SpinnerColumn(), TextColumn("{task.description}"))
         with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as bar:
             task = bar.add_task("looking")
-            says = "{0.instances:,} instances, {0.events:,} events archived"
+            message = "{0.instances:,} instances, {0.events:,} events archived"
             done = archive_ended(
                 client.runtime.database,
                 rules,
                 dry_run=dry_run,
-                progress=lambda so_far: bar.update(task, description=says.format(so_far)),
+                progress=lambda so_far: bar.update(task, description=message.format(so_far)),
             )
         if not dry_run and done.instances:
             with client.runtime.database.connect() as connection:
@@ -67,18 +69,18 @@ def _say(done: Done, dry_run: bool, as_json: bool) -> None:
         print_json({"dry_run": dry_run, "instances": done.instances, "events": done.events, "held": dict(done.held)})
         return
     would = "would be archived" if dry_run else "archived"
-    console.print(f"{done.instances:,} instances with {done.events:,} events {would}", highlight=False)
+    say(f"{done.instances:,} instances with {done.events:,} events {would}")
     for why, count in done.held.most_common():
-        console.print(f"  {count:,} stay: {why}", highlight=False)
+        say(f"  {count:,} stay: {why}")
 
 
 @app.command("list")
 def list_(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List what was archived, the newest first.
+    """List archived instances, newest first.
 
     \b
     Example:
@@ -103,14 +105,14 @@ def show(
     with Client() as client, transaction(client.runtime.database) as connection:
         found = instances.find_kept(connection, ref)
         if found["archived_at"] is None:
-            raise BadInput(f"{ref!r} is not archived: `interlock show {ref}`")
+            raise BadInput(f"{ref!r} is not archived: {offered('show', ref)}")
         kept = [dict(row) for row in archive.kept_with(connection, found["id"])]
         events = len(archive.history(connection, found["id"]))
     if as_json:
         print_json(dict(found) | {"events": events, "records": kept})
         return
-    name = f"[bold]{found['workflow_type']}/{found['entity_id']}[/]"
-    console.print(f"{name} ended in [bold]{found['current_state']}[/] after {events} events ({found['id']})")
-    console.print(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC", highlight=False)
+    name = (f"{found['workflow_type']}/{found['entity_id']}", "bold")
+    say(name, " ended in ", (found["current_state"], "bold"), f" after {events} events ({found['id']})")
+    say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
     for each in kept:
-        console.print(f"{each['kind']} {each['key']}", each["body"])
+        say(f"{each['kind']} {each['key']} {one_line(each['body'])}")

@@ -1,4 +1,4 @@
-"""`interlock audit`: prove that nothing was rewritten."""
+"""`interlock audit`: prove that history is complete and was not rewritten."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,52 +10,56 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from cli.output import FAILED, AsJson, console, errors, print_json, print_table
-from db import history
-from db import rebuild as rebuilding
-from db.audit import KEPT_PROBLEMS, Verdict
-from db.connect import transaction
-from workers.auditing import anchors, exports, keys, logs
-from workers.auditing.verifying import verify as verified
-from workers.client import Client
-from workers.settings import settings
-from workflows.catalogue import catalogue
-from workflows.errors import BadInput, InterlockError
+from interlock.cli.lib.output import FAILED, AsJson, block, errors, print_json, print_table, say
+from interlock.db.audit import rebuild as rebuilding
+from interlock.db.audit.verify import KEPT_PROBLEMS, Verdict
+from interlock.db.connection import transaction
+from interlock.db.core import history
+from interlock.workers.audit import anchors, exports, log_validation, signing_keys
+from interlock.workers.audit.verify import verify as verified
+from interlock.workers.client.client import Client
+from interlock.workers.settings import settings
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.errors import BadInput, InterlockError
+from interlock.workflows.output.escaping import shown
 
-app = typer.Typer(help="Prove that history is whole and was not rewritten.", no_args_is_help=True)
+app = typer.Typer(help="Prove that history is complete and was not rewritten.", no_args_is_help=True)
 
 VERIFY_HELP = """Recompute every hash chain, look for gaps, check moves against definitions and states against history.
 
-And all of it against the signed anchors in the database and on file, and against what the journal holds since the
-newest anchor.
+History is also compared with the signed anchors, in the database and on disk, and with the part of the journal that
+was written since the newest anchor.
 
-Exit code 0: all as it was written. 1: not; each finding names the instance and the event.
+Exit code 0: history is unchanged. 1: problems were found; each finding names the instance and the event.
 
 \b
 Examples:
   interlock audit verify
-  interlock audit verify --journal                                     against every line of the journal
-  interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     and anchors that were copied elsewhere
+  interlock audit verify --journal                                     compare every line of the journal
+    interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     also check copies of anchors
 """
-ANCHOR_HELP = """Sign the heads of all chains that changed since the last anchor, and file that; a sweep does it hourly.
+ANCHOR_HELP = """Sign the newest hash of every chain that changed since the last anchor, and write it to a file.
+
+A sweep does this hourly.
 
 \b
 Example:
   interlock audit anchor && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
 """
-EXPORT_HELP = """File what has happened since the last export: packed events, and a signed manifest with checksums.
+EXPORT_HELP = """Export the events since the last export: compressed events and a signed manifest with checksums.
 
-A sweep does so each day. Directories and files are read-only and never overwritten.
+A sweep does this daily. Directories and files are read-only and never overwritten.
 
 \b
 Example:
   interlock audit export && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
 """
-VALIDATE_HELP = """Check an event log, of seed 001's schema, of the SSOT's or our own: no server is needed.
+VALIDATE_HELP = """Check an event log, in the current schema or an older one. Needs no server.
 
-Each line's schema; that each move is legal under some version of its definition; that entities' events follow each
-other, in time, too; invariants; hashes where there are any. Findings are FILE:LINE: what, and what was expected.
-A directory is an export: its signature and checksums are checked first. Exit code 1: something was found.
+Checks each line's schema; that each move is legal under some version of its definition; that each entity's events
+follow each other, in time as well; invariants; and hashes, if the log has them. Findings are printed as FILE:LINE
+with the problem and the expected value. A directory is read as an export: its signature and checksums are checked
+first. Exit code 1: there are findings.
 
 \b
 Examples:
@@ -63,16 +67,18 @@ Examples:
   interlock audit validate .state/transitions.*.jsonl .state/transitions.jsonl     parts, in order
   interlock audit validate audit/exports/export-000001.2026-11-21 --trust anchor.pub
 """
-REBUILD_HELP = """Replay all history into a scratch schema, by the same triggers, and compare that with what is there.
+REBUILD_HELP = """Replay all history into a scratch schema, with the same database triggers, and compare the result
+with the current tables.
 
-Instances, and what history tells of runs, workstreams, tasks, workers, patches, gates, breakers and jobs. The scratch
-schema is dropped at the end; nothing else changes, and nobody waits. Exit code 1: something differs.
+Compares instances and the columns of runs, workstreams, tasks, workers, patches, gates, breakers and jobs that follow
+from history. The scratch schema is dropped at the end. Nothing else changes, and no other work is blocked. Exit code
+1: something differs.
 
 \b
 Example:
   interlock audit rebuild --json
 """
-KEY_HELP = """Show the public half of the key that signs anchors, to be kept where no DBA can write.
+KEY_HELP = """Show the public key that verifies anchors. Keep a copy where no database administrator can write.
 
 \b
 Examples:
@@ -84,14 +90,15 @@ Examples:
 @app.command(help=VERIFY_HELP)
 def verify(
     places: Annotated[
-        list[Path] | None, typer.Option("--anchors", exists=True, help="Also this directory of anchors (repeatable).")
+        list[Path] | None,
+        typer.Option("--anchors", exists=True, help="Check this directory of anchors too (repeatable)."),
     ] = None,
     trusted: Annotated[
-        list[Path] | None, typer.Option("--trust", exists=True, help="Believe this public key (repeatable).")
+        list[Path] | None, typer.Option("--trust", exists=True, help="Trust this public key (repeatable).")
     ] = None,
     with_journal: Annotated[
         bool | None,
-        typer.Option("--journal/--no-journal", help="Compare all of the journal, or none of it.", show_default=False),
+        typer.Option("--journal/--no-journal", help="Compare the whole journal, or none of it.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -130,12 +137,11 @@ def _tell(verdict: Verdict, as_json: bool) -> None:
             }
         )
         return
-    says = "[green]ok[/]" if verdict.ok else f"[bold red]{verdict.found} problems[/]"
+    message = ("ok", "green") if verdict.ok else (f"{verdict.found} problems", "bold red")
     read = f"{verdict.instances:,} instances, {verdict.transitions:,} events, {verdict.anchors:,} anchors"
-    console.print(f"{says}: {read}")
+    say(message, f": {read}")
     if not verdict.ok:
-        rows = [{"instance": each.instance, "seq": each.seq, "says": visible(each.says)} for each in verdict.problems]
-        print_table("problems", rows, ("instance", "seq", "says"))
+        print_table("problems", map(asdict, verdict.problems), ("instance", "seq", "message"))
 
 
 @app.command(help=ANCHOR_HELP)
@@ -148,26 +154,27 @@ def anchor(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"heads": heads, "file": last})
     elif heads:
-        console.print(f"anchored {heads:,} instances: {last}", highlight=False, soft_wrap=True)
+        say(f"anchored {heads:,} instances: {last}")
     else:
-        console.print("nothing has changed since the last anchor")
+        say("nothing has changed since the last anchor")
 
 
 @app.command(help=KEY_HELP)
 def key(
-    new: Annotated[bool, typer.Option("--new", help="Make one; there must be none.")] = False, as_json: AsJson = False
+    new: Annotated[bool, typer.Option("--new", help="Make a new key; there must be none yet.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show or make the signing key."""
     with Client() as client, _on_disk():
         place = client.runtime.settings.signing_directory
         if new:
-            keys.make(place)
-        name = keys.signer(place, may_make=False).name
+            signing_keys.make(place)
+        name = signing_keys.signer(place, may_make=False).name
         text = (place / f"{name}.pub").read_text()
     if as_json:
         print_json({"key": name, "public": text, "file": place / f"{name}.pub"})
     else:
-        console.print(text.strip(), highlight=False, soft_wrap=True)
+        block(text.strip())
 
 
 @app.command(help=EXPORT_HELP)
@@ -179,69 +186,59 @@ def export(as_json: AsJson = False) -> None:
         print_json([{"directory": each.directory, "events": each.events} for each in done])
         return
     for each in done:
-        console.print(f"exported {each.events:,} events: {each.directory}", highlight=False, soft_wrap=True)
+        say(f"exported {each.events:,} events: {each.directory}")
     if not done:
-        console.print("nothing has happened since the last export")
+        say("nothing has happened since the last export")
 
 
 @app.command(help=VALIDATE_HELP)
 def validate(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", exists=True, help="Event logs that continue each other; exports.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, help="Event logs in order, or exports.")],
     trusted: Annotated[
-        list[Path] | None, typer.Option("--trust", exists=True, help="Believe this public key (repeatable).")
+        list[Path] | None, typer.Option("--trust", exists=True, help="Trust this public key (repeatable).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check event logs; needs no server."""
     chosen = settings()
-    believed = keys.believed(chosen.signing_directory, *(trusted or ()))
+    believed = signing_keys.believed(chosen.signing_directory, *(trusted or ()))
     events, found, kept = 0, 0, []
     try:
         with _counting("reading", as_json) as count:
-            sealed = logs.seals((path for path in paths if path.is_dir()), believed)
-            for each in chain(sealed, logs.validate(paths, catalogue(chosen.definitions), count)):
+            sealed = log_validation.seals((path for path in paths if path.is_dir()), believed)
+            for each in chain(sealed, log_validation.validate(paths, catalogue(chosen.definitions), count)):
                 if isinstance(each, int):
                     events = each
                     continue
                 found += 1
                 if not as_json:
-                    console.print(
-                        visible(f"{each.file}:{each.line}: {each.says}"), highlight=False, markup=False, soft_wrap=True
-                    )
+                    say(f"{each.file}:{each.line}: {each.message}")
                 elif found <= KEPT_PROBLEMS:
                     kept.append(each._asdict())
     except OSError as error:
-        raise BadInput(f"{error.filename or paths[0]} cannot be read: {error.strerror or error}") from error
+        raise BadInput(f"{shown(error.filename or paths[0])} cannot be read: {error.strerror or error}") from error
     if as_json:
         print_json({"ok": found == 0, "events": events, "found": found, "problems": kept})
     else:
-        says = f"[bold red]{found:,} findings[/]" if found else "[green]ok[/]"
-        console.print(f"{says}: {events:,} events")
+        message = (f"{found:,} findings", "bold red") if found else ("ok", "green")
+        say(message, f": {events:,} events")
     raise typer.Exit(FAILED if found else 0)
 
 
 @app.command(help=REBUILD_HELP)
 def rebuild(as_json: AsJson = False) -> None:
-    """Rebuild state and compare."""
+    """Rebuild state from history and compare."""
     with Client() as client, _counting("replaying", as_json) as count:
         done = rebuilding.rebuild(client.runtime.database, count)
     if as_json:
         print_json({"ok": done.found == 0, **asdict(done)})
     else:
-        says = f"[bold red]{done.found:,} differences[/]" if done.found else "[green]ok[/]"
-        console.print(
-            f"{says}: {done.transitions:,} events of {done.instances:,} instances replayed, {done.rows:,} rows compared"
-        )
+        message = (f"{done.found:,} differences", "bold red") if done.found else ("ok", "green")
+        replayed = f"{done.transitions:,} events of {done.instances:,} instances replayed"
+        say(message, f": {replayed}, {done.rows:,} rows compared")
         if done.found:
             print_table("differences", map(asdict, done.differences), ("table", "key", "column", "current", "rebuilt"))
     raise typer.Exit(FAILED if done.found else 0)
-
-
-def visible(text: str) -> str:
-    """Text that somebody else wrote, for a terminal: what would steer it is spelled out."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 @contextmanager

@@ -6,39 +6,53 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from alembic.script import ScriptDirectory
 from rich.progress import BarColumn, Progress, TextColumn
 
-from cli.output import FAILED, AsJson, console, errors, print_json, print_table
-from db import migrate
-from supervisor.backups import back_up
-from supervisor.embedded import running
-from supervisor.restoring import restore as restored
-from workers import lost as losses
-from workers.auditing.verifying import verify
-from workers.runtime import Runtime
-from workers.settings import Settings, settings
+from interlock.cli.lib.output import FAILED, AsJson, errors, print_json, print_table, say
+from interlock.db import migrate
+from interlock.supervisor.backup import lost_events as losses
+from interlock.supervisor.backup.backup import back_up
+from interlock.supervisor.backup.restore import restore as restored
+from interlock.supervisor.embedded import running
+from interlock.supervisor.home import home_of
+from interlock.supervisor.servers import endpoints
+from interlock.workers.audit import signing_keys
+from interlock.workers.audit.verify import verify
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings, settings
+from interlock.workflows.errors import BadInput
+from interlock.workflows.output.suggestions import offered, with_setting
 
-BACKUP_HELP = """Back PostgreSQL up while everything goes on working: compressed, with checksums, whole or not there.
+BACKUP_HELP = """Back up PostgreSQL while everything keeps running: compressed, with checksums.
 
-DIR (HOME/backups) gets a directory for each. `down --purge` leaves backups alone. A server of your own is backed up
-too, if DATABASE_URL's role may replicate; it is then restored as any base backup of PostgreSQL is.
+Each backup is a new directory in DIR (default: HOME/backups); an interrupted backup leaves none. It is signed with the
+key that signs anchors: keep the public key elsewhere, too. `down --purge` does not delete backups. Your own server
+(DATABASE_URL) can be backed up if its role has the REPLICATION privilege; restore that backup as you would any
+PostgreSQL base backup.
 
 \b
 Examples:
   interlock backup
   interlock backup /mnt/backups --json | jq -r .backup
 """
-RESTORE_HELP = """Put a backup into an empty home: checked first, there whole or not at all, verified afterwards.
+RESTORE_HELP = """Restore a backup into an empty home: check it, restore it completely or not at all, then verify it.
 
-Prints what was committed after it was taken, as far as the journal or the stream of the lost home can tell.
-Exit code 1: history does not verify. Then start it: INTERLOCK_HOME=HOME interlock up --detach
+The backup must be signed by a trusted key: one in this home's `keys`, or one given with --trust. Configuration is not
+restored.
+
+Lists the events that were committed after the backup, as far as the journal or the stream of the lost home knows them.
+Exit code 1: history does not verify. To start the restored home: INTERLOCK_HOME=HOME interlock up --detach
 
 \b
 Examples:
   interlock restore .interlock/backups/interlock-20261121T220000000000Z --into ../again
   interlock restore BACKUP --into ../again --journal .interlock/.state
+  interlock restore BACKUP --trust /mnt/safe/0123456789abcdef.pub    on another machine
 """
+TRUST_ANYONE = (
+    "Restore a backup that no trusted key signed. Nothing then proves that it is yours and unchanged, and functions "
+    "and triggers in its database run as the servers' user."
+)
 NAMED = 20
 
 
@@ -49,36 +63,52 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where backups lie.")] = None,
+    directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where to put the backup.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a backup."""
     chosen = settings()
     url = chosen.resolved_database_url().replace("postgresql+psycopg://", "postgresql://")
+    replicating = None if chosen.database_url else endpoints.load(home_of(chosen)).superuser_url
+    place = (directory or chosen.home / "backups").resolve()
     with _bar("copying", as_json) as bar:
-        place, made = back_up(url, (directory or chosen.home / "backups").resolve(), chosen.signing_directory, _on(bar))
+        place, made = back_up(url, place, chosen.signing_directory, _on(bar), replicating=replicating)
     size = sum(made.sizes.values())
     if as_json:
         print_json({"backup": str(place), "bytes": size, **asdict(made)})
     else:
-        console.print(f"{place}", highlight=False, soft_wrap=True)
-        says = f"{made.events_after:,} events, {size / 1e6:,.1f} MB, as of {made.taken_at}"
-        console.print(f"{says}; put it back with `interlock restore`", highlight=False, soft_wrap=True)
+        say(f"{place}")
+        message = f"{made.events_after:,} events, {size / 1e6:,.1f} MB, as of {made.taken_at}"
+        say(f"{message}; put it back with `interlock restore`")
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="The directory that `backup` made.")],
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="A directory that `interlock backup` made.")],
     into: Annotated[Path | None, typer.Option(metavar="HOME", help="An empty home. [INTERLOCK_HOME]")] = None,
     journal: Annotated[
-        Path | None, typer.Option(help="Journal of the lost home, a directory or a file: tells what is missing.")
+        Path | None, typer.Option(help="Journal of the lost home (directory or file), to list the lost events.")
     ] = None,
+    trust: Annotated[
+        list[Path] | None,
+        typer.Option(exists=True, metavar="FILE", help="A public key to trust (*.pub)."),
+    ] = None,
+    trust_anyone: Annotated[bool, typer.Option("--trust-anyone", help=TRUST_ANYONE)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup."""
     chosen = settings()
+    if trust and trust_anyone:
+        raise BadInput("--trust FILE and --trust-anyone: say one of them")
+    for key in trust or ():
+        if key.resolve().is_relative_to(source.resolve()):
+            raise BadInput(
+                f"--trust {key}: this key came with the backup, and proves nothing. Name one that you kept elsewhere; "
+                "--trust-anyone restores what anybody made"
+            )
     home = chosen.model_copy(update={"home": into or chosen.home, "database_url": None, "broker_url": None})
+    believed = None if trust_anyone else signing_keys.believed(chosen.signing_directory, *(trust or ()))
     with _bar("checking", as_json) as bar:
-        found = restored(home, source, _revisions(), _on(bar))
+        found = restored(home, source, migrate.revisions(), believed, _on(bar))
     with running(home, keep=True):
         runtime = Runtime(home)
         try:
@@ -95,9 +125,9 @@ def restore(
 
 def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at: datetime) -> dict[str, Any]:
     migrate.upgrade(runtime.database)
-    verdict = verify(runtime, with_journal=False)  # what came after the backup is lost, not cut
+    verdict = verify(runtime, with_journal=False)  # events after the backup are lost, not cut out
     told = list(losses.of_journal(journal, taken_at)) if journal else []
-    if chosen.redis_url or chosen.broker_url:  # a stream of their own, which outlived the home
+    if chosen.redis_url or chosen.broker_url:  # an external stream, which outlived the home
         redis = Runtime(chosen).redis
         told += losses.of_stream(redis, taken_at) if redis else ()
     gone = {each.event_id: each for each in losses.lost(runtime.database, told)}
@@ -112,30 +142,26 @@ def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at:
 
 
 def _say(answer: dict[str, Any]) -> None:
-    says = "[green]verified[/]" if answer["ok"] else f"[bold red]{len(answer['problems'])} problems[/]"
-    console.print(f"{says}: {answer['instances']:,} instances, {answer['events']:,} events, as of {answer['taken_at']}")
+    message = ("verified", "green") if answer["ok"] else (f"{len(answer['problems'])} problems", "bold red")
+    say(message, f": {answer['instances']:,} instances, {answer['events']:,} events, as of {answer['taken_at']}")
     for problem in answer["problems"][:NAMED]:
-        console.print(f"  {problem.instance} {problem.seq or ''}: {problem.says}", highlight=False, soft_wrap=True)
+        say(f"  {problem.instance} {problem.seq or ''}: {problem.message}")
     gone = answer["lost"]
     if gone:
         print_table(
             f"{len(gone)} events came after it and are lost", gone[:NAMED], ("at", "entity", "trigger", "to_state")
         )
     elif not answer["asked"]:
-        console.print("what came after it is not known: no --journal was given")
+        say("what came after it is not known: no --journal was given")
     else:
-        console.print("nothing that was told elsewhere is missing")
-    console.print("agents may fire again what they fired since: request ids make that harmless", highlight=False)
-    console.print(f"  $ INTERLOCK_HOME={answer['home']} interlock audit key --new", highlight=False, soft_wrap=True)
-    console.print(f"  $ INTERLOCK_HOME={answer['home']} interlock up --detach", highlight=False, soft_wrap=True)
+        say("nothing that was told elsewhere is missing")
+    say("agents may fire again what they fired since: request ids make that harmless")
+    for command in (offered("audit", "key", new=True), offered("up", detach=True)):
+        say(f"  $ {with_setting('INTERLOCK_HOME', answer['home'], command)}")
 
 
-def _revisions() -> list[str]:
-    return [each.revision for each in ScriptDirectory(str(migrate.MIGRATIONS)).walk_revisions()]
-
-
-def _bar(says: str, quiet: bool) -> Progress:
-    columns = (TextColumn(says), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+def _bar(message: str, quiet: bool) -> Progress:
+    columns = (TextColumn(message), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     return Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal)
 
 

@@ -1,4 +1,4 @@
-"""`interlock definitions`: list, show, check, graph and export the machines."""
+"""`interlock definitions`: list, show, check, draw and export the state machines."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,28 +6,27 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from cli import changes, deprecated, migration
-from cli.output import REFUSED, AsJson, console, print_json, print_table
-from workers import released
-from workers.deprecations import says
-from workers.settings import settings
-from workflows.catalogue import Catalogue, catalogue
-from workflows.definition import Definition
-from workflows.errors import BadInput
-from workflows.export import checksum, mermaid, public, recorded, spoken
+from interlock.cli.definitions import deprecated, diff, migration
+from interlock.cli.lib.output import REFUSED, AsJson, block, print_json, print_table, say
+from interlock.workers.definitions import release_locks
+from interlock.workers.engine.deprecations import deprecation_warning
+from interlock.workers.settings import settings
+from interlock.workflows.catalogue import Catalogue, catalogue
+from interlock.workflows.definition import Definition
+from interlock.workflows.errors import BadInput
+from interlock.workflows.versioning.export import checksum, mermaid, public, recorded, spoken
 
 app = typer.Typer(
-    help="The machines: list, show, check, draw and export them, which needs no server; and change them.",
+    help="State machines: list, show, check, draw and export them (needs no server), and change versions.",
     no_args_is_help=True,
 )
-changes.register(app)
+diff.register(app)
 migration.register(app)
 deprecated.register(app)
 
 TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]
-VERSION = Annotated[str, typer.Option("--version", help="Its version; the newest unless given.")]
+VERSION = Annotated[str, typer.Option("--version", help="Its version; default: the newest.")]
 
 
 def _known() -> Catalogue:
@@ -36,7 +35,7 @@ def _known() -> Catalogue:
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List every definition with its size and checksum, and what of it is deprecated.
+    """List every definition with its size, its checksum and its deprecated parts.
 
     \b
     Example:
@@ -66,7 +65,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
-    """Show a definition: states, moves, guards, approvals, deadlines, and what contexts and events must say.
+    """Show a definition: states, moves, guards, approvals, deadlines, and required context and event fields.
 
     Example: interlock definitions show pr_review
     """
@@ -75,11 +74,11 @@ def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
     if as_json:
         print_json(recorded(definition) | {"checksum": checksum(definition), "deprecated": warnings})
         return
-    console.print(f"[bold]{definition.type} {definition.version}[/]  {definition.summary}")
+    say((f"{definition.type} {definition.version}", "bold"), f"  {definition.summary}")
     for warning in warnings:
-        console.print(f"[yellow]deprecated[/] {escape(warning)}", soft_wrap=True)
+        say(("deprecated", "yellow"), f" {warning}")
     for line in _lines(definition):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)
     print_table("moves", _moves(definition), ("trigger", "source", "dest", "guards", "approval", "then", "severity"))
     if definition.fields:
         print_table("its context", _fields(definition), ("field", "required", "must_be"))
@@ -101,7 +100,7 @@ def _lines(definition: Definition) -> Iterator[str]:
 
 def _fields(definition: Definition) -> list[dict[str, str]]:
     return [
-        {"field": each.name, "required": "yes" if each.required else "", "must_be": each.says}
+        {"field": each.name, "required": "yes" if each.required else "", "must_be": each.description}
         for each in definition.fields
     ]
 
@@ -111,13 +110,13 @@ def _count(told: object) -> str:
 
 
 def _deprecated(definition: Definition, known: Sequence[Mapping[str, Any]] | None) -> list[str]:
-    """What is deprecated of a definition: as the database has it, or as the code marks it where there is none."""
+    """The deprecated parts of a definition: from the database, or from the code if there is no database."""
     if known is None:
         return [f"state {state}: {why}" for state, why in definition.deprecated.items()] + [
             f"trigger {move.trigger}: {move.deprecated}" for move in definition.transitions if move.deprecated
         ]
     key = (definition.type, definition.version)
-    return [says(row) for row in known if (row["type"], row["version"]) == key]
+    return [deprecation_warning(row) for row in known if (row["type"], row["version"]) == key]
 
 
 def _moves(definition: Definition) -> list[dict[str, str]]:
@@ -141,25 +140,25 @@ def _moves(definition: Definition) -> list[dict[str, str]]:
 
 @app.command()
 def check(as_json: AsJson = False) -> None:
-    """Check every definition: reachable states, no dead ends, terminal states final, deadlines that can fire; and that
-    none was changed since it was released (`interlock definitions lock`). Exit code 2: one was.
+    """Check every definition: all states reachable, no dead ends, terminal states final, deadlines that can fire; and
+    that none was changed since its release (`interlock definitions lock`). Exit code 2: one was changed.
 
     \b
     Example:
       interlock definitions check
     """
-    known = _known()  # refuses with every fault named
-    changed = released.complaints(settings().definitions)
+    known = _known()  # raises an error that names every fault
+    changed = release_locks.complaints(settings().definitions)
     if as_json:
         listed = {"definitions": len(list(known)), "warnings": known.warnings, "changed": changed}
         print_json({"ok": not changed} | listed)
     else:
         for warning in known.warnings:
-            console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+            say(("warning", "yellow"), f" {warning}")
         for each in changed:
-            console.print(f"[bold red]changed[/] {escape(each)}", soft_wrap=True)
+            say(("changed", "bold red"), f" {each}")
         if not changed:
-            console.print(f"[green]ok[/] {len(list(known))} definitions")
+            say(("ok", "green"), f" {len(list(known))} definitions")
     raise typer.Exit(REFUSED if changed else 0)
 
 
@@ -173,15 +172,17 @@ def graph(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
     if as_json:
         print_json({"mermaid": drawn})
     else:
-        console.print(drawn, markup=False, highlight=False, soft_wrap=True)
+        block(drawn)
 
 
 @app.command()
 def export(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON is the only form; accepted for symmetry.")] = True,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON is the only format; accepted for consistency.")] = True,
 ) -> None:
-    """Export every definition as JSON: type, version, initial, states, transitions (one entry per source).
+    """Export every definition as JSON: type, version, initial, states, transitions (one entry per source state).
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`interlock definitions deprecate | deprecated | remove`: what is not to be used any more, and versions taken away."""
+"""`interlock definitions deprecate | deprecated | remove`: mark parts as deprecated, list them, remove versions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -7,21 +7,22 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.exc import DBAPIError
 
-from cli.output import AsJson, console, print_json, print_table
-from cli.reading import when
-from db import deprecations
-from db.connect import transaction
-from workers.client import Client
-from workers.deprecations import says
-from workers.firing import named
-from workers.operators import os_user
-from workers.overrides.operation import require_operator
-from workflows.errors import BadInput, NotRunning, Refused, UnknownWorkflow
+from interlock.cli.lib.output import AsJson, print_json, print_table, say
+from interlock.cli.lib.parsing import when
+from interlock.db.connection import transaction
+from interlock.db.core import deprecations
+from interlock.workers.client.client import Client
+from interlock.workers.engine.deprecations import deprecation_warning
+from interlock.workers.overrides.operators import os_user
+from interlock.workers.overrides.transaction import require_operator
+from interlock.workflows.errors import BadInput, NotRunning, Refused, UnknownWorkflow
+from interlock.workflows.input import names
+from interlock.workflows.output.suggestions import offered
 
 DEPRECATE_HELP = """\
-Say that a version, or a state or trigger of it, is not to be used any more: for good, with who and why.
+Deprecate a version, or one of its states or triggers. This cannot be undone; operator and reason are kept.
 
-Whoever uses it is told from then on: in the log, in the result of their trigger, by `interlock doctor`.
+From then on each use causes a warning: in the log, in the trigger's result and in `interlock doctor`.
 
 \b
 Examples:
@@ -29,9 +30,9 @@ Examples:
   interlock definitions deprecate story 1.0.0 --trigger block --reason "too coarse" --remove-after 2027-01-31
 """
 REMOVE_HELP = """\
-Take a deprecated version away: nothing can begin under it, or move to it, any more. Ended instances stay.
+Remove a deprecated version: no instance can be created under it, or migrated to it, any more. Ended instances stay.
 
-Refused (exit code 2) before its time, and while instances live under it: move them first.
+Refused (exit code 2) before its removal date, and while live instances use it: migrate them first.
 
 \b
 Example:
@@ -52,7 +53,7 @@ def register(app: typer.Typer) -> None:
 
 
 def known() -> Sequence[Mapping[str, Any]] | None:
-    """What is deprecated, as the database has it; None where there is none to ask."""
+    """The deprecations in the database; None if no database can be reached."""
     try:
         with Client() as client, transaction(client.runtime.database) as connection:
             return [dict(row) for row in deprecations.listed(connection)]
@@ -65,11 +66,13 @@ def deprecate(
     version: Version,
     reason: Annotated[str, typer.Option(help="Why.")],
     by: By,
-    state: Annotated[str | None, typer.Option(help="Only this state: it is not to be entered.")] = None,
-    trigger: Annotated[str | None, typer.Option(help="Only this trigger: it is not to be fired.")] = None,
-    guide: Annotated[str, typer.Option(help="What to do instead.")] = "",
+    state: Annotated[str | None, typer.Option(help="Deprecate only this state: entering it causes a warning.")] = None,
+    trigger: Annotated[
+        str | None, typer.Option(help="Deprecate only this trigger: firing it causes a warning.")
+    ] = None,
+    guide: Annotated[str, typer.Option(help="What to use instead.")] = "",
     remove_after: Annotated[
-        str, typer.Option(metavar="DATE", help="It goes after this day, or after so long (90d).")
+        str, typer.Option(metavar="DATE", help="Removable after this date, or after a duration (90d).")
     ] = "30d",
     as_json: AsJson = False,
 ) -> None:
@@ -92,25 +95,25 @@ def deprecate(
                 kind=kind,
                 name=state or trigger or "",
                 by=_operator(connection, by),
-                reason=named("reason", reason, 1_000),
+                reason=names.reason("reason", reason, 1_000),
                 guide=guide or (_guide(type_, version, newest) if kind == "version" else ""),
                 remove_after=_day(remove_after),
             )
             told = _one(connection, type_, version, kind, state or trigger or "")
     if not new:
-        raise BadInput(f"{says(told)}: that was said on {told['deprecated_at']:%Y-%m-%d} by {told['deprecated_by']}")
+        raise BadInput(
+            f"{deprecation_warning(told)}: that was said on {told['deprecated_at']:%Y-%m-%d} by {told['deprecated_by']}"
+        )
     if as_json:
         print_json(told)
     else:
-        console.print(says(told), highlight=False, markup=False, soft_wrap=True)
+        say(deprecation_warning(told))
         if kind == "version" and newest == version:
-            console.print(
-                f"every new {type_} still begins under it: declare a newer version", highlight=False, soft_wrap=True
-            )
+            say(f"every new {type_} still begins under it: declare a newer version")
 
 
 def _operator(connection: Any, by: str) -> str:
-    who = named("by", by)
+    who = names.name("by", by)
     require_operator(connection, who)
     return who
 
@@ -118,14 +121,15 @@ def _operator(connection: Any, by: str) -> str:
 def _newest(client: Client, type_: str) -> str | None:
     try:
         return client.runtime.catalogue.get(type_).version
-    except UnknownWorkflow:  # the code has lost the type
+    except UnknownWorkflow:  # the code no longer has the type
         return None
 
 
 def _guide(type_: str, version: str, newest: str | None) -> str:
     if newest == version:
         return ""
-    return f"Move what lives there: interlock definitions migrate {type_} --from {version} --to {newest} --dry-run"
+    versions = {"from": version, "to": newest}
+    return f"Move what lives there: {offered('definitions', 'migrate', type_, **versions, dry_run=True)}"
 
 
 def _one(connection: Any, type_: str, version: str, kind: str, name: str) -> Mapping[str, Any]:
@@ -147,7 +151,7 @@ def _day(text: str) -> datetime:
 
 
 def deprecated(as_json: AsJson = False) -> None:
-    """List what is deprecated, how often it was used since, and what still lives there.
+    """List deprecated parts, how often each was used since, and how many live instances still use it.
 
     \b
     Example:
@@ -183,7 +187,8 @@ def remove(
         )
         if row is None:
             raise Refused(
-                f"{type_} {version} is not deprecated: interlock definitions deprecate {type_} {version} --reason WHY"
+                f"{type_} {version} is not deprecated: "
+                + offered("definitions", "deprecate", type_, version, reason="WHY")
             )
         if not row["due"]:
             raise Refused(f"{type_} {version} goes after {row['remove_after']:%Y-%m-%d}, not before")
@@ -196,8 +201,10 @@ def remove(
             raise Refused(
                 f"{row['live']} instances live under {type_} {version}. {row['guide'] or 'Move or end them first'}"
             )
-        deprecations.remove(connection, type_=type_, version=version, by=who, reason=named("reason", reason, 1_000))
+        deprecations.remove(
+            connection, type_=type_, version=version, by=who, reason=names.reason("reason", reason, 1_000)
+        )
     if as_json:
         print_json({"removed": f"{type_} {version}"})
     else:
-        console.print(f"{type_} {version} is removed: nothing begins under it any more", highlight=False)
+        say(f"{type_} {version} is removed: nothing begins under it any more")

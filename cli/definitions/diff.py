@@ -1,4 +1,4 @@
-"""`interlock definitions diff | lock`: what differs between versions of machines, and what is released."""
+"""`interlock definitions diff | lock`: compare versions of machines, and record released versions."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,30 +6,31 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.output import REFUSED, AsJson, console, print_json, print_table
-from workers import forms, released
-from workers.client import Client
-from workers.forms import Difference
-from workers.settings import settings
-from workflows.catalogue import catalogue
-from workflows.errors import BadInput
+from interlock.cli.lib.output import REFUSED, AsJson, print_json, print_table, say
+from interlock.workers.client.client import Client
+from interlock.workers.definitions import release_locks, sources
+from interlock.workers.definitions.sources import Difference
+from interlock.workers.settings import settings
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.errors import BadInput
 
-DIFF_HELP = """Compare versions of machines: what was added, removed and changed, and the version number that asks for.
+DIFF_HELP = """Compare versions of machines: what was added, removed or changed, and the version number that requires.
 
-MAJOR: a state more or less, a transition less, a field that must now be there. MINOR: a transition more, another guard,
-deadline, effect or approval. PATCH: words and order. Exit code 2: the number says too little.
+MAJOR: a state added or removed, a transition removed, a newly required field. MINOR: a transition added; a guard,
+deadline, effect or approval changed. PATCH: texts and order. Exit code 2: the new version number is too low.
 
 \b
 Examples:
   interlock definitions diff task 1.0.0 1.1.0
-  interlock definitions diff --recorded                   the code against what the database has recorded
-  interlock definitions diff story --file exported.json   the code against a file of an earlier release
+  interlock definitions diff --recorded                   compare the code with the database
+    interlock definitions diff story --file exported.json   compare the code with a file of an earlier release
 """
 LOCK_HELP = """\
-Add new versions to the lock: they are released, and never change. Exit code 2: one was changed, or misnumbered.
+Add new versions to the lock file: they are then released and must never change.
 
-The shipped machines have theirs in workflows/definitions.lock, a module of your own has MODULE.lock beside it. Commit
-them; `interlock definitions check` compares.
+The shipped machines are locked in workflows/definitions.lock, your own module's in MODULE.lock beside it. Commit these
+files; `interlock definitions check` compares them with the code. Exit code 2: a released version was changed, or a
+new version's number is too low.
 
 \b
 Example:
@@ -47,8 +48,8 @@ def diff(
     type_: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="A workflow type.")] = None,
     old: Annotated[str | None, typer.Argument(metavar="[OLD]", help="Its older version.")] = None,
     new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="Its newer version.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Take the older side from this file.")] = None,
-    recorded: Annotated[bool, typer.Option("--recorded", help="Take it from the database.")] = False,
+    file: Annotated[Path | None, typer.Option(help="Read the older side from this file.")] = None,
+    recorded: Annotated[bool, typer.Option("--recorded", help="Read the older side from the database.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare."""
@@ -63,18 +64,18 @@ def diff(
 def _difference(type_: str | None, old: str | None, new: str | None, file: Path | None, recorded: bool) -> Difference:
     if (old is None) != (new is None) or (file and recorded):
         raise BadInput("say TYPE OLD NEW, or one of --file FILE and --recorded, or both of that")
-    code = forms.of_code(catalogue(settings().definitions))
+    code = sources.of_code(catalogue(settings().definitions))
     older = code
     if file:
-        older = forms.of_file(file)
+        older = sources.of_file(file)
     elif recorded:
         with Client() as client:
-            older = forms.of_database(client.runtime.database)
+            older = sources.of_database(client.runtime.database)
     elif old is None:
         raise BadInput("compare with what? Say TYPE OLD NEW, --file FILE or --recorded")
     if type_ and old and new:
-        return forms.two(older, code, type_, old, new)
-    return forms.same(older, code, type_)
+        return sources.two(older, code, type_, old, new)
+    return sources.same(older, code, type_)
 
 
 def _as_json(found: Difference) -> dict[str, Any]:
@@ -87,28 +88,26 @@ def _as_json(found: Difference) -> dict[str, Any]:
 
 def _print(found: Difference) -> None:
     for each in found.comparisons:
-        rows = [{"part": change.part, "change": change.says} for change in each.changes]
+        rows = [{"part": change.part, "change": change.message} for change in each.changes]
         print_table(f"{each.type} {each.old} → {each.new}", rows, ("part", "change"))
         if each.unseen:
-            console.print(f"not compared, one side does not tell: {', '.join(each.unseen)}", style="dim")
-        says = f"{each.part or 'no'} change: {each.new} is " + (
-            "[green]right[/]" if each.right else f"[bold red]wrong[/], it must be [bold]{each.wanted}[/] or more"
-        )
-        console.print(says, soft_wrap=True)
+            say((f"not compared, one side does not tell: {', '.join(each.unseen)}", "dim"))
+        judged = [("right", "green")] if each.right else [("wrong", "bold red"), f", it must be {each.wanted} or more"]
+        say(f"{each.part or 'no'} change: {each.new} is ", *judged)
     for title, names in (("only in the code", found.new), ("no longer in the code", found.gone)):
         if names:
-            console.print(f"{title}: {', '.join(names)}", soft_wrap=True)
+            say(f"{title}: {', '.join(names)}")
     if not (found.comparisons or found.new or found.gone):
-        console.print("[green]no difference[/]")
+        say(("no difference", "green"))
 
 
 def lock(
-    forget: Annotated[bool, typer.Option("--forget", help="Take out versions that are no longer in the code.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Remove versions that are no longer in the code.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Lock what is new."""
-    done = released.lock(settings().definitions, forget=forget)
+    """Lock new versions."""
+    done = release_locks.lock(settings().definitions, forget=forget)
     if as_json:
         print_json({"locked": done})
     else:
-        console.print(f"locked: {', '.join(done) or 'nothing new'}", highlight=False, soft_wrap=True)
+        say(f"locked: {', '.join(done) or 'nothing new'}")

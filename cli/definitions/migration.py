@@ -1,4 +1,4 @@
-"""`interlock definitions migrate`: move what lives under one version of a machine to another."""
+"""`interlock definitions migrate`: move live instances from one version of a machine to another."""
 
 import re
 from collections import Counter
@@ -7,31 +7,32 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.output import REFUSED, AsJson, console, errors, print_json, print_table
-from db import instances
-from db.connect import transaction
-from workers.client import Client
-from workers.migrating import Migrated, Order, Stays, migrate
-from workers.operators import os_user
-from workers.runtime import Runtime
-from workflows.errors import BadInput
+from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_table, say
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.workers.client.client import Client
+from interlock.workers.definitions.instance_migration import Migrated, Order, Stays, migrate
+from interlock.workers.overrides.operators import os_user
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
+from interlock.workflows.output.suggestions import offered
 
 MIGRATE_HELP = """\
-Move live instances to another version of their machine, each in a commit of its own, as an event in its history.
+Move live instances to another version of their machine. Each is moved in its own commit, as an event in its history.
 
-What does not fit stays as it is and is named with all that stands in its way (exit code 2). Interrupted, run it again.
+Instances that do not fit the new version stay as they are and are listed with every reason (exit code 2). After an
+interruption, run the same command again.
 
 \b
 Examples:
   interlock definitions migrate task --from 1.0.0 --to 1.1.0 --reason "cancel from everywhere" --dry-run
   interlock definitions migrate workstream --from 1.1.0 --to 1.0.0 --map paused=executing --reason "back again" --by ann
 """
-NAMED = 1_000  # of those that stay, in a table
-FEW = 10  # a reader sees by themselves what so many have in common
-PARTICULAR = re.compile(r" \S{36} ")  # a request's id, or an instance's
+NAMED = 1_000  # rows of the table of instances that stay
+FEW = 10  # up to this many rows need no summary of their reasons
+PARTICULAR = re.compile(r" \S{36} ")  # an id of a request or an instance
 
 By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
 
@@ -43,18 +44,20 @@ def register(app: typer.Typer) -> None:
 
 def migrate_(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type.")],
-    old: Annotated[str, typer.Option("--from", help="The version they are under.")],
-    new: Annotated[str, typer.Option("--to", help="The version they are to be under.")],
-    reason: Annotated[str, typer.Option(help="Why; kept in each event.")],
+    old: Annotated[str, typer.Option("--from", help="The instances' current version.")],
+    new: Annotated[str, typer.Option("--to", help="The version to move them to.")],
+    reason: Annotated[str, typer.Option(help="Why; stored in each event.")],
     by: By,
     renamed: Annotated[
-        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A state that is no more, and the one instead.")
+        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A state that NEW lacks, and its replacement.")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="REF", help="Only these instances.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Try each, change nothing, name those that stay.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Try each, change nothing, list those that would stay.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Migrate."""
+    """Migrate instances."""
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             ids = [instances.find(connection, ref)["id"] for ref in only] if only else None
@@ -77,7 +80,10 @@ def _watched(runtime: Runtime, order: Order, *, quiet: bool) -> Migrated:
         try:
             return migrate(runtime.database, runtime.catalogue, order, tell)
         except KeyboardInterrupt:
-            errors.print("interrupted after {:,} of {:,}: what moved has moved; the same command goes on".format(*seen))
+            say(
+                "interrupted after {:,} of {:,}: what moved has moved; the same command goes on".format(*seen),
+                to=errors,
+            )
             raise
 
 
@@ -94,12 +100,12 @@ def _tell(order: Order, done: Migrated, *, as_json: bool) -> None:
         return
     verb = "would move" if order.dry_run else "moved"
     way = f"{order.type} {order.old} → {order.new}"
-    console.print(f"{done.moved:,} of {done.found:,} {verb}: {escape(way)}", highlight=False)
+    say(f"{done.moved:,} of {done.found:,} {verb}: {way}")
     if order.only and (others := len(set(order.only)) - done.found):
-        says = f"{others:,} of those named do not live under {order.type} {order.old}: `interlock show REF`"
-        console.print(escape(says), highlight=False, soft_wrap=True)
+        message = f"{others:,} of those named do not live under {order.type} {order.old}: {offered('show', 'REF')}"
+        say(message)
     elif not done.found:
-        console.print(f"nothing lives under {order.type} {order.old}", highlight=False, soft_wrap=True)
+        say(f"nothing lives under {order.type} {order.old}")
     if done.stays:
         _tell_stays(done.stays)
 
@@ -108,8 +114,8 @@ def _tell_stays(stays: Sequence[Stays]) -> None:
     rows = [asdict(each) | {"why": "; ".join(each.why)} for each in stays[:NAMED]]
     print_table(f"{len(stays):,} stay as they are", rows, ("entity_id", "state", "why"))
     if len(stays) > NAMED:
-        console.print(f"… and {len(stays) - NAMED:,} more: --json names all. Of all that stay:", soft_wrap=True)
+        say(f"… and {len(stays) - NAMED:,} more: --json names all. Of all that stay:")
     if len(stays) > FEW:
         whys = Counter(PARTICULAR.sub(" … ", why) for each in stays for why in each.why)
         for why, count in whys.most_common(FEW):
-            console.print(f"  {count:,}: {escape(why)}", highlight=False, soft_wrap=True)
+            say(f"  {count:,}: {why}")

@@ -1,35 +1,36 @@
-"""`create`, `fire`, `show`, `history`, `list`, `watch`: what agents and people do with instances."""
+"""`create`, `fire`, `show`, `history`, `list`, `watch`: the commands on instances."""
 
 from time import monotonic, sleep
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.markup import escape
 
-from cli.output import FAILED, REFUSED, AsJson, console, errors, print_json, print_table
-from cli.reading import json_object, when
-from db import instances
-from db.connect import transaction
-from workers.client import Client, Receipt
-from workflows.catalogue import WORKFLOWS
-from workflows.errors import BadInput
-from workflows.ids import event_name
+from interlock.cli.lib.output import FAILED, REFUSED, AsJson, errors, one_line, print_json, print_table, say
+from interlock.cli.lib.parsing import json_object, when
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.workers.client.client import Client
+from interlock.workers.client.receipts import Receipt
+from interlock.workflows.audit.ids import event_name
+from interlock.workflows.catalogue import WORKFLOWS
+from interlock.workflows.errors import BadInput
+from interlock.workflows.output.suggestions import offered
 
-Ref = Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID where that is ambiguous, or UUID.")]
+Ref = Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID if that is ambiguous, or UUID.")]
 
 POLL_SECONDS = 0.25
 EXIT = {"rejected": REFUSED, "superseded": REFUSED, "dead": FAILED}
 
 TYPES = ", ".join(dict.fromkeys(type_ for type_, _ in WORKFLOWS))
-CREATE_HELP = """Create an instance of a workflow TYPE for an entity.
+CREATE_HELP = """Create an instance of a workflow TYPE.
 
 \b
 Examples:
   interlock create story S-1 --project 7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11
   interlock create pr_review PR-7 --project 7a0e… --context '{"author": "ann", "story_id": "S-1"}'
 """
-FIRE_HELP = """Fire TRIGGER on the instance REF. It is accepted once this returns; workers apply it.
+FIRE_HELP = """Fire TRIGGER on the instance REF. The trigger is accepted when this returns; workers then apply it.
 
 \b
 Exit code: 0 accepted (with --wait: applied, or held for an approval), 2 refused, 1 failed.
@@ -37,7 +38,7 @@ Exit code: 0 accepted (with --wait: applied, or held for an approval), 2 refused
 \b
 Examples:
   interlock fire S-1 design_complete --by agent-7 --wait
-  interlock fire PR-7 merge --by bob --request-id merge-PR-7       again: harmless
+  interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
   interlock fire S-1 unblock --by ann --after 2h
 """
 WATCH_HELP = """Follow an instance's moves as they are committed, until it reaches a terminal state (or Ctrl-C).
@@ -60,7 +61,7 @@ def register(app: typer.Typer) -> None:
 
 def create(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help=f"{TYPES}, or your own.")],
-    entity_id: Annotated[str, typer.Argument(help="Its name within the project.")],
+    entity_id: Annotated[str, typer.Argument(help="The instance's name, unique in the project for its type.")],
     project: Annotated[UUID, typer.Option(help="The project's UUID.")],
     context: Annotated[str, typer.Option(help="JSON object, or @FILE.")] = "{}",
     by: Annotated[str, typer.Option(help="Who creates it.")] = "operator",
@@ -74,20 +75,18 @@ def create(
     if as_json:
         print_json(made)
     else:
-        console.print(
-            f"{made['workflow_type']}/{made['entity_id']} is in [bold]{made['current_state']}[/] ({made['id']})"
-        )
+        say(f"{made['workflow_type']}/{made['entity_id']} is in ", (made["current_state"], "bold"), f" ({made['id']})")
 
 
 def fire(
     ref: Ref,
     trigger: Annotated[str, typer.Argument(help="One of its triggers; `interlock show REF` lists the legal ones.")],
     by: Annotated[str, typer.Option(help="Who fires it: an agent or a user.")],
-    request_id: Annotated[str, typer.Option(help="Makes firing it again harmless.")] = "",
-    after: Annotated[str, typer.Option(metavar="WHEN", help="Not before: 90s, 10m, 2h, 3d or an ISO instant.")] = "",
-    data: Annotated[str, typer.Option(help="JSON object (or @FILE) kept with the event.")] = "{}",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for what becomes of it.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait at most.")] = 30.0,
+    request_id: Annotated[str, typer.Option(help="Idempotency key: repeating the command with it fires once.")] = "",
+    after: Annotated[str, typer.Option(metavar="WHEN", help="Earliest time: 90s, 10m, 2h, 3d or an ISO instant.")] = "",
+    data: Annotated[str, typer.Option(help="JSON object (or @FILE) stored in the event.")] = "{}",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the outcome.")] = False,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds to wait.")] = 30.0,
     as_json: AsJson = False,
 ) -> None:
     """Fire a trigger."""
@@ -115,21 +114,19 @@ def _say(ref: str, receipt: Receipt) -> None:
     name = f"{ref} {receipt.trigger}"
     match receipt.status:
         case "applied":
-            console.print(f"[green]applied[/]{again} {name}: {result['from']} → [bold]{result['to']}[/]")
+            say(("applied", "green"), f"{again} {name}: {result['from']} → ", (result["to"], "bold"))
         case "waiting" if "approval" in result:
-            console.print(f"[yellow]held[/]{again} {name}: needs an approval")
-            console.print(f"  decide it with: interlock fire '{result['approval']}' approve --by SOMEBODY_ELSE")
+            say(("held", "yellow"), f"{again} {name}: needs an approval")
+            say(f"  decide it with: {offered('fire', result['approval'], 'approve', by='SOMEBODY_ELSE')}")
         case "waiting":
-            console.print(f"[yellow]held[/]{again} {name}: {result.get('message', '')}")
+            say(("held", "yellow"), f"{again} {name}: {result.get('message', '')}")
         case "rejected" | "superseded" | "dead":
-            says = receipt.error or result.get("message", "")
-            errors.print(
-                f"[bold red]{receipt.status}[/]{again} {name}: {escape(says)}", highlight=False, soft_wrap=True
-            )
+            message = receipt.error or result.get("message", "")
+            say((receipt.status, "bold red"), f"{again} {name}: {message}", to=errors)
             if legal := result.get("legal"):
-                errors.print(f"  legal in {result['state']!r}: {', '.join(legal)}", highlight=False, soft_wrap=True)
+                say(f"  legal in {result['state']!r}: {', '.join(legal)}", to=errors)
         case _:
-            console.print(f"accepted{again} {name} as {receipt.request_id} ({receipt.status})")
+            say(f"accepted{again} {name} as {receipt.request_id} ({receipt.status})")
 
 
 def show(ref: Ref, as_json: AsJson = False) -> None:
@@ -144,17 +141,21 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    console.print(
-        f"[bold]{found['workflow_type']}/{found['entity_id']}[/] is in [bold]{found['current_state']}[/] after "
-        f"{found['version']} moves, under {found['definition_version']} ({found['id']})"
+    say(
+        (f"{found['workflow_type']}/{found['entity_id']}", "bold"),
+        " is in ",
+        (found["current_state"], "bold"),
+        f" after {found['version']} moves, under {found['definition_version']} ({found['id']})",
     )
     if found["archived_at"]:
-        console.print(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
-    console.print(f"project {found['project_id']}; legal now: {', '.join(found['legal']) or 'nothing, it is finished'}")
+        say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
+    say(f"project {found['project_id']}; legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
     if found["error"]:
-        console.print(f"[red]error[/] ({found['retry_count']} attempts): {escape(found['error'])}")
+        say(("error", "red"), f" ({found['retry_count']} attempts): {found['error']}")
     if found["context"]:
-        console.print("context", found["context"])
+        say(f"context {one_line(found['context'])}")
+    if found["command"]:
+        say(f"command {one_line({name: said for name, said in found['command'].items() if said})}")
     if found["links"]:
         print_table("linked", found["links"], ("role", "workflow_type", "entity_id", "current_state"))
     print_table("newest requests", found["requests"], ("accepted_at", "trigger", "triggered_by", "status", "result"))
@@ -163,7 +164,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 
 
 def history(ref: Ref, as_json: AsJson = False) -> None:
-    """Show every move an instance made, oldest first, with its hash chain.
+    """Show every move of an instance, oldest first, with its hash chain.
 
     \b
     Example:
@@ -185,8 +186,8 @@ def _event(row: Any) -> dict[str, Any]:
 
 def list_(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
-    state: Annotated[str, typer.Option(help="Only those in this state; `failed` finds FAILED too.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    state: Annotated[str, typer.Option(help="Only instances in this state; upper and lower case are the same.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the newest instances.
@@ -206,7 +207,7 @@ def list_(
 
 
 def _states(client: Client, type_: str, state: str) -> list[str]:
-    """The states that are called so, in whatever case each machine writes them."""
+    """The states with this name, in the upper or lower case that each machine uses."""
     definitions = [client.runtime.catalogue.get(type_)] if type_ else list(client.runtime.catalogue)
     states = {each for definition in definitions for each in definition.states}
     found = [each for each in states if each.lower() == state.lower()]
@@ -229,8 +230,9 @@ def watch(
                 if as_json:
                     print_json(event, lines=True)
                 else:
-                    line = f"{event['from_state']} → [bold]{event['to_state']}[/] by {event['trigger']}"
-                    console.print(f"{seq:>4}  {event['created_at']:%H:%M:%S}  {line} ({event['triggered_by']})")
+                    at = f"{seq:>4}  {event['created_at']:%H:%M:%S}"
+                    by = f" by {event['trigger']} ({event['triggered_by']})"
+                    say(f"{at}  {event['from_state']} → ", (event["to_state"], "bold"), by)
             if not client.show(ref)["legal"]:
                 return
             sleep(POLL_SECONDS)

@@ -1,64 +1,106 @@
-"""How the commands on supervised workers and jobs ask and answer; a refusal says what is legal there, and 409."""
+"""Options and output shared by the commands on supervised workers and jobs.
+
+A refusal prints the state, the triggers that are legal in it, and status code 409.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.markup import escape
 
-from cli.output import REFUSED, AsJson, console, errors, print_json, print_table
-from workers.client import Client
-from workers.supervision.acting import SUPERVISOR, Answer, Order
-from workers.supervision.recovery import RETRIES, Recovery
-from workflows.errors import BadInput, IllegalTransition
+from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_table, say
+from interlock.workers.client.client import Client
+from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.recovery import RETRIES, Recovery
+from interlock.workflows.errors import BadInput, IllegalTransition
 
 Came = TypeVar("Came", Answer, Recovery)
+Orders = Callable[..., Callable[[Client], Came]]
 
 Ref = Annotated[str, typer.Argument(help="Its entity id or UUID.")]
-By = Annotated[str, typer.Option(help="Who wants it.")]
-Reason = Annotated[str, typer.Option(help="Why; kept in its history.")]
-RequestId = Annotated[str, typer.Option(help="Makes saying it again harmless.")]
-Error = Annotated[str, typer.Option(help="What went wrong; kept in its history.")]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")]
-Status = Annotated[str, typer.Option(help="Only those in this state.")]
+By = Annotated[str, typer.Option(help="Who asks for it.")]
+RequestId = Annotated[str, typer.Option(help="Idempotency key: repeating the command with it acts once.")]
+Error = Annotated[str, typer.Option(help="What went wrong; stored in the history.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
+Status = Annotated[str, typer.Option(help="Only rows in this state.")]
 
 
-def simple(app: typer.Typer, words: str, says: str, act: Callable[[Client, str, Order], Answer]) -> None:
-    """Add a command that takes an order and nothing else; `words` are what it is called by, after `interlock`."""
+def _options(
+    reason: Annotated[str, typer.Option(help="Why; stored in the history.")] = "",
+    by: By = SUPERVISOR,
+    request_id: RequestId = "",
+    as_json: AsJson = False,
+) -> tuple[Order, bool]:
+    """The options of every command that gives an order."""
+    return Order(by, reason or None, request_id), as_json
 
-    def command(
-        ref: Ref, reason: Reason = "", by: By = SUPERVISOR, request_id: RequestId = "", as_json: AsJson = False
-    ) -> None:
-        answer(lambda client: act(client, ref, Order(by, reason or None, request_id)), as_json)
+
+def ordering(show: Callable[[Callable[[Client], Came], bool], None]) -> Callable[[Orders[Came]], Callable[..., None]]:
+    """Turn a function into a command: it receives the `Order` built from the common options, and returns the action.
+
+    Args:
+        show: carries the action out and prints the outcome: `answer` or `recovered`.
+    """
+
+    def command_of(act: Orders[Came]) -> Callable[..., None]:
+        options: Mapping[str, Parameter] = signature(_options).parameters
+
+        def command(**given: Any) -> None:
+            order, as_json = _options(**{name: given.pop(name) for name in options})
+            show(act(order, **given), as_json)
+
+        own: list[Parameter] = [each for name, each in signature(act).parameters.items() if name != "order"]
+        parameters = [*own, *options.values()]
+        command.__name__, command.__doc__ = act.__name__, act.__doc__
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return command_of
+
+
+def simple(app: typer.Typer, words: str, summary: str, act: Callable[[Client, str, Order], Answer]) -> None:
+    """Add a command that needs only an `Order`.
+
+    Args:
+    app: the group to add it to.
+    words: the command line after `interlock`.
+    summary: its help text.
+    act: carries it out.
+    """
+
+    def command(order: Order, ref: Ref) -> Callable[[Client], Answer]:
+        return lambda client: act(client, ref, order)
 
     example = f"\n\n\b\nExample:\n  interlock {words} REF --request-id ONCE"
-    app.command(words.rpartition(" ")[2], help=says + example)(command)
+    app.command(words.rpartition(" ")[2], help=summary + example)(ordering(answer)(command))
 
 
 def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
-    """Do it and say what it came to; a refusal says the state, what is legal there, and 409."""
+    """Carry out `act` and print the outcome; a refusal prints the state, the legal triggers and 409."""
     came = _done(act, as_json)
     if as_json:
         return
     said, again = came.response, " (said before)" if came.replayed else ""
     moved = f"{said['from']} → {said['to']}" if "from" in said else said["to"]
-    console.print(f"{came.subject['entity_id']}: [bold]{moved}[/]{again}")
+    say(f"{came.subject['entity_id']}: ", (moved, "bold"), again)
     if "message" in said:
-        console.print(f"  {escape(said['message'])}", highlight=False, soft_wrap=True)
+        say(f"  {said['message']}")
 
 
 def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:
-    """Recover and say what was done; a refusal as in `answer`."""
+    """Carry out a recovery and print what was done; a refusal is printed as by `answer`."""
     came = _done(act, as_json)
     if as_json:
         return
     how = f" ({came.attempt} of {RETRIES})" if came.attempt else ""
     how += f", {came.replacement['entity_id']} in its worker's place" if came.replacement else ""
-    console.print(f"{came.subject['entity_id']}: {came.action}{how}, now [bold]{came.subject['status']}[/]")
+    say(f"{came.subject['entity_id']}: {came.action}{how}, now ", (came.subject["status"], "bold"))
 
 
 def _done(act: Callable[[Client], Came], as_json: bool) -> Came:
-    """What it came to, printed where JSON is asked for; a refusal ends the command."""
+    """Carry out `act` and return its outcome, printed already if JSON is wanted; a refusal ends the command."""
     with Client() as client:
         try:
             came = act(client)
@@ -74,7 +116,7 @@ def _refused(refusal: IllegalTransition, as_json: bool) -> int:
         facts = {"status_code": refusal.status_code, "state": refusal.state, "legal": refusal.legal}
         print_json({"error": type(refusal).__name__, "message": str(refusal), "exit_code": REFUSED, **facts})
     else:
-        errors.print(f"[bold red]refused:[/] {escape(str(refusal))}", highlight=False, soft_wrap=True)
+        say(("refused:", "bold red"), f" {refusal}", to=errors)
     return REFUSED
 
 
@@ -85,19 +127,17 @@ def detail(find: Callable[[Client], Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    console.print(f"{found['entity_id']} is [bold]{found['status']}[/] ({found['id']})")
+    say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
     if "task_description" in found:
         count, depth = found["worker_count"], found["depth"]
-        console.print(f"{found['task_description']} (depth {depth}, {count} workers)", markup=False, soft_wrap=True)
+        say(f"{found['task_description']} (depth {depth}, {count} workers)")
         print_table("workers", found["workers"], ("entity_id", "status", "resources"))
     else:
-        console.print(
-            f"workspace {found['workspace_id']}; holds {', '.join(found['resources']) or 'nothing'}", markup=False
-        )
+        say(f"workspace {found['workspace_id']}; holds {', '.join(found['resources']) or 'nothing'}")
 
 
 def newest(type_: str, find: Callable[[Client], Iterable[Mapping[str, Any]]], status: str, as_json: bool) -> None:
-    """List workers or jobs. Raises `BadInput` where the state is none of theirs."""
+    """List workers or jobs, newest first. Raises `BadInput` if their machine has no such state."""
     with Client() as client:
         states = client.runtime.catalogue.get(type_).states
         if status and status not in states:

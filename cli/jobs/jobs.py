@@ -1,44 +1,59 @@
-"""`interlock job`: submit a job, give it workers, end it (MVP, section 2)."""
+"""`interlock job`: submit a job, allocate workers to it, end it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 from rich.tree import Tree
 
-from cli.output import AsJson, console, print_json
-from cli.reading import json_object
-from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, recovered, simple
-from workers.client import Client
-from workers.supervision.acting import SUPERVISOR, Order
-from workers.supervision.jobs import Jobs
-from workers.supervision.recovery import JobError, recover_job
+from interlock.cli.jobs.answers import (
+    By,
+    Error,
+    Limit,
+    Ref,
+    RequestId,
+    Status,
+    answer,
+    detail,
+    newest,
+    ordering,
+    recovered,
+    simple,
+)
+from interlock.cli.lib.output import AsJson, line, picture, print_json
+from interlock.cli.lib.parsing import json_object
+from interlock.workers.client.client import Client
+from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.recovery import JobError, Recovery, recover_job
 
-RECOVER_HELP = """Do about a job's error what the MVP's table says (seed 002, section 4.2).
+RECOVER_HELP = """Handle a job's error by the recovery table of docs/spec/supervision.md.
 
 \b
-worker_crash          the crashed --worker fails, a new one starts in its place
-validation            it fails; before it ran it is canceled
-timeout               cancel it
-resource_unavailable  it waits; its workers are asked for again by themselves
+worker_crash          the crashed --worker fails, and a new worker replaces it
+validation            the job fails, or is canceled if it has not run yet
+timeout               the job is canceled
+resource_unavailable  the job waits; its workers are allocated automatically later
 
 \b
 Example:
   interlock job recover j_1a2b worker_crash --worker w_3c4d --error "signal 9"
 """
 
-app = typer.Typer(no_args_is_help=True, help="Jobs: they run with all the workers they ask for, or wait.")
+app = typer.Typer(
+    no_args_is_help=True, help="Supervised jobs: a job runs once it has all the workers it needs, and waits until then."
+)
 
 
 @app.command()
 def submit(
     description: Annotated[str, typer.Argument(help="What is to be done.")],
-    project: Annotated[UUID | None, typer.Option(help="The project's UUID; unset: its parent's.")] = None,
-    parent: Annotated[str, typer.Option(help="The job it is a part of.")] = "",
-    depth: Annotated[int | None, typer.Option(help="0 to 5; below a parent: the parent's and one more.")] = None,
-    workers: Annotated[int, typer.Option(help="How many workers it needs, 1 to 10.")] = 1,
+    project: Annotated[UUID | None, typer.Option(help="The project's UUID; default: the parent's.")] = None,
+    parent: Annotated[str, typer.Option(help="The parent job.")] = "",
+    depth: Annotated[int | None, typer.Option(help="0 to 5; with a parent: one more than the parent's.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of workers it needs, 1 to 10.")] = 1,
     by: By = SUPERVISOR,
     request_id: RequestId = "",
     as_json: AsJson = False,
@@ -59,57 +74,45 @@ def submit(
 
 
 @app.command()
+@ordering(answer)
 def succeed(
+    order: Order,
     ref: Ref,
-    result: Annotated[str, typer.Option(help="JSON object (or @FILE) kept with the event.")] = "",
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
-    """Say that a running job is finished.
+    result: Annotated[str, typer.Option(help="JSON object (or @FILE) stored in the event.")] = "",
+) -> Callable[[Client], Answer]:
+    """Report that a running job succeeded.
 
     \b
     Example:
       interlock job succeed j_1a2b --result '{"tests": 12}'
     """
-    kept, order = json_object("--result", result) if result else None, Order(by, reason or None, request_id)
-    answer(lambda c: Jobs(c).succeed(ref, order, result=kept), as_json)
+    kept = json_object("--result", result) if result else None
+    return lambda c: Jobs(c).succeed(ref, order, result=kept)
 
 
 @app.command("fail")
-def fail_job(
-    ref: Ref,
-    error: Error = "",
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
-    """Say that a running job failed.
+@ordering(answer)
+def fail_job(order: Order, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
+    """Report that a running job failed.
 
     \b
     Example:
       interlock job fail j_1a2b --error "no space left"
     """
-    order = Order(by, reason or None, request_id)
-    answer(lambda c: Jobs(c).fail(ref, order, error=error or None), as_json)
+    return lambda c: Jobs(c).fail(ref, order, error=error or None)
 
 
 @app.command("recover", help=RECOVER_HELP)
+@ordering(recovered)
 def recover(
+    order: Order,
     ref: Ref,
     kind: Annotated[JobError, typer.Argument(help="What went wrong.")],
     worker: Annotated[str, typer.Option(help="Which of its workers crashed.")] = "",
     error: Error = "",
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
+) -> Callable[[Client], Recovery]:
     """Recover from a job's error."""
-    order = Order(by, reason or None, request_id)
-    recovered(lambda c: recover_job(c, ref, kind, order, error=error or None, worker=worker or None), as_json)
+    return lambda c: recover_job(c, ref, kind, order, error=error or None, worker=worker or None)
 
 
 @app.command("show")
@@ -140,7 +143,7 @@ def list_jobs(
 
 @app.command()
 def tree(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a job and all below it.
+    """Show a job and all its descendants.
 
     \b
     Example:
@@ -155,15 +158,23 @@ def tree(ref: Ref, as_json: AsJson = False) -> None:
     for each in found:
         above = branches.get(each["parent_job_id"])
         branches[each["id"]] = above.add(_label(each)) if above else Tree(_label(each))
-    console.print(branches[found[0]["id"]])
+    picture(branches[found[0]["id"]])
 
 
-simple(app, "job validate", "Accept a submitted job; now it waits.", lambda c, ref, order: Jobs(c).validate(ref, order))
 simple(
-    app, "job allocate", "Give it its workers, if enough are idle.", lambda c, ref, order: Jobs(c).allocate(ref, order)
+    app,
+    "job validate",
+    "Accept a submitted job; it then waits for workers.",
+    lambda c, ref, order: Jobs(c).validate(ref, order),
 )
-simple(app, "job cancel", "Cancel a job and its children.", lambda c, ref, order: Jobs(c).cancel(ref, order))
+simple(
+    app,
+    "job allocate",
+    "Allocate a job's workers, if enough are idle.",
+    lambda c, ref, order: Jobs(c).allocate(ref, order),
+)
+simple(app, "job cancel", "Cancel a job and its child jobs.", lambda c, ref, order: Jobs(c).cancel(ref, order))
 
 
-def _label(found: Mapping[str, Any]) -> str:
-    return f"{escape(found['task_description'][:60])} [bold]{found['status']}[/] ({found['entity_id']})"
+def _label(found: Mapping[str, Any]) -> Text:
+    return line(f"{found['task_description'][:60]} ", (found["status"], "bold"), f" ({found['entity_id']})")

@@ -1,40 +1,61 @@
-"""`interlock supervise worker`: a supervisor's hand on its workers (MVP, section 1)."""
+"""`interlock supervise worker`: create, start, pause, resume, end and recover supervised workers."""
 
+from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from cli.output import AsJson
-from cli.supervised import By, Error, Limit, Reason, Ref, RequestId, Status, answer, detail, newest, recovered, simple
-from workers.supervision.acting import SUPERVISOR, Order
-from workers.supervision.recovery import WorkerError, recover_worker
-from workers.supervision.supervisor import Supervisor
+from interlock.cli.jobs.answers import (
+    By,
+    Error,
+    Limit,
+    Ref,
+    RequestId,
+    Status,
+    answer,
+    detail,
+    newest,
+    ordering,
+    recovered,
+    simple,
+)
+from interlock.cli.lib.output import AsJson
+from interlock.workers.client.client import Client
+from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.recovery import Recovery, WorkerError, recover_worker
+from interlock.workers.supervision.supervised_workers import Supervisor
 
-Resources = Annotated[list[str] | None, typer.Option("--resource", help="What it holds while it runs; repeatable.")]
+Resources = Annotated[
+    list[str] | None, typer.Option("--resource", help="A resource it holds while it runs; repeatable.")
+]
 
-RECOVER_HELP = """Do about a worker's error what the MVP's table says (seed 002, section 4.1).
+RECOVER_HELP = """Handle a worker's error by the recovery table of docs/spec/supervision.md.
 
 \b
-transient_network    try again, three times; then it fails
-resource_exhaustion  pause it; it gives back what it holds
-unrecoverable        it fails
-supervisor_timeout   terminate it
+transient_network    retry, up to three times; then the worker fails
+resource_exhaustion  the worker is paused and releases its resources
+unrecoverable        the worker fails
+supervisor_timeout   the worker is terminated
 
 \b
 Example:
   interlock supervise worker recover w_1a2b transient_network --error "reset by peer" --request-id try-1
 """
 
-app = typer.Typer(no_args_is_help=True, help="A supervisor's hand on its workers; `job` is its hand on jobs.")
-workers = typer.Typer(no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED and their three ends.")
+app = typer.Typer(
+    no_args_is_help=True, help="Commands for supervisors: on supervised workers here, on jobs in `interlock job`."
+)
+workers = typer.Typer(
+    no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED, and three terminal states."
+)
 app.add_typer(workers, name="worker")
 
 
 @workers.command("create")
 def create_worker(
     project: Annotated[UUID, typer.Option(help="The project's UUID.")],
-    workspace: Annotated[str, typer.Option(help="Where it works; unset: the project.")] = "",
+    workspace: Annotated[str, typer.Option(help="Its workspace; default: the project.")] = "",
     by: By = SUPERVISOR,
     request_id: RequestId = "",
     as_json: AsJson = False,
@@ -50,75 +71,48 @@ def create_worker(
 
 
 @workers.command("start")
-def start_worker(
-    ref: Ref,
-    resource: Resources = None,
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
-    """Give an idle worker its task.
+@ordering(answer)
+def start_worker(order: Order, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
+    """Start an idle worker.
 
     \b
     Example:
       interlock supervise worker start w_1a2b --resource gpu-0
     """
-    order = Order(by, reason or None, request_id)
-    answer(lambda c: Supervisor(c).start(ref, order, resources=resource), as_json)
+    return lambda c: Supervisor(c).start(ref, order, resources=resource)
 
 
 @workers.command("resume")
-def resume_worker(
-    ref: Ref,
-    resource: Resources = None,
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
-    """Let a paused worker go on.
+@ordering(answer)
+def resume_worker(order: Order, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
+    """Resume a paused worker.
 
     \b
     Example:
       interlock supervise worker resume w_1a2b
     """
-    order = Order(by, reason or None, request_id)
-    answer(lambda c: Supervisor(c).resume(ref, order, resources=resource), as_json)
+    return lambda c: Supervisor(c).resume(ref, order, resources=resource)
 
 
 @workers.command("fail")
-def fail_worker(
-    ref: Ref,
-    error: Error = "",
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
-    """Say that a running worker met an error that cannot be retried.
+@ordering(answer)
+def fail_worker(order: Order, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
+    """Report that a running worker failed with an error that cannot be retried.
 
     \b
     Example:
       interlock supervise worker fail w_1a2b --error "out of memory"
     """
-    order = Order(by, reason or None, request_id)
-    answer(lambda c: Supervisor(c).fail(ref, order, error=error or None), as_json)
+    return lambda c: Supervisor(c).fail(ref, order, error=error or None)
 
 
 @workers.command("recover", help=RECOVER_HELP)
+@ordering(recovered)
 def recover(
-    ref: Ref,
-    kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")],
-    error: Error = "",
-    reason: Reason = "",
-    by: By = SUPERVISOR,
-    request_id: RequestId = "",
-    as_json: AsJson = False,
-) -> None:
+    order: Order, ref: Ref, kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")], error: Error = ""
+) -> Callable[[Client], Recovery]:
     """Recover from a worker's error."""
-    order = Order(by, reason or None, request_id)
-    recovered(lambda c: recover_worker(c, ref, kind, order, error=error or None), as_json)
+    return lambda c: recover_worker(c, ref, kind, order, error=error or None)
 
 
 simple(
@@ -127,7 +121,7 @@ simple(
 simple(
     workers,
     "supervise worker complete",
-    "Say that all its tasks are done.",
+    "Report that a worker has done all its tasks.",
     lambda c, ref, order: Supervisor(c).complete(ref, order),
 )
 simple(

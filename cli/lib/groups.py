@@ -1,4 +1,4 @@
-"""A group of commands, one of which is meant where none is named: `interlock run FILE` means `run start FILE`."""
+"""A group of commands with a default command: `interlock run FILE` means `run start FILE`."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from typer.core import TyperGroup
 
 
 class DefaultCommand(TyperGroup):
-    """A group whose command `start` is meant by whatever is neither a command nor an option of the group itself."""
+    """A group that runs its command `start` if the first argument is neither a command nor an option of the group."""
 
     default = "start"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name the default command where the words do not."""
+        """Insert the default command if the arguments name none."""
         own = {name for option in self.get_params(ctx) for name in option.opts}
         if args and args[0] not in self.commands and args[0] not in own:
             args = [self.default, *args]

@@ -1,6 +1,5 @@
-"""Read what people type: JSON, instants and durations."""
+"""Parse command-line values: JSON, instants, durations, UUIDs."""
 
-import json
 import re
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -8,7 +7,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from workflows.errors import BadInput
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import limits
+from interlock.workflows.output.escaping import shown
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
@@ -18,17 +19,17 @@ def json_object(option: str, text: str) -> dict[str, Any]:
     """A JSON object given on the command line, or `@FILE` that holds one.
 
     Raises:
-        BadInput: it is not JSON, or not an object; says where it stops making sense.
+        BadInput: it is not JSON (the message says where), or not an object.
     """
     source = text
     if text.startswith("@"):
         try:
             source = Path(text[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{option}: {text[1:]} cannot be read: {error}") from error
+            raise BadInput(f"{option}: {shown(text[1:])} cannot be read: {error}") from error
     try:
-        value = json.loads(source, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = limits.read(source, parse_constant=_no_constant)
+    except ValueError as error:
         raise BadInput(f'{option} is not JSON: {error}. Example: \'{{"author": "ann"}}\'') from error
     if not isinstance(value, dict):
         raise BadInput(f'{option} must be a JSON object, like \'{{"author": "ann"}}\'')
@@ -49,7 +50,7 @@ def as_uuids(texts: list[str]) -> list[UUID]:
 
 
 def when(text: str, option: str = "--after") -> datetime | timedelta:
-    """`90s`, `10m`, `2h`, `3d`, or an instant with a time zone (`2026-11-21T15:00:00Z`).
+    """Parse a duration (`90s`, `10m`, `2h`, `3d`) or an instant with a time zone (`2026-11-21T15:00:00Z`).
 
     Raises:
         BadInput: it is neither.

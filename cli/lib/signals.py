@@ -1,4 +1,4 @@
-"""Commands that have something open, a worktree or a command that runs: whatever ends them, they close it first."""
+"""For commands that hold a worktree or a child process: clean up before a signal ends them."""
 
 import signal
 import sys
@@ -10,7 +10,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ending_well() -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP) end what runs inside as an exception does."""
+    """Within this context SIGINT (Ctrl-C), SIGTERM and SIGHUP (closed terminal) raise `SystemExit`, so cleanup runs."""
     before = {number: signal.signal(number, _end) for number in SIGNALS}
     try:
         yield

@@ -1,4 +1,4 @@
-"""`interlock metrics`: what Prometheus scrapes, served or shown."""
+"""`interlock metrics`: serve or show the metrics that Prometheus scrapes."""
 
 import contextlib
 import os
@@ -9,50 +9,54 @@ from typing import Annotated
 
 import typer
 
-from cli.output import AsJson, console, print_json, print_table
-from workers import exposition
-from workers.metrics import METRICS, read
-from workers.runtime import Runtime
-from workers.settings import settings
+from interlock.cli.lib.output import AsJson, print_json, print_table, say
+from interlock.workers.operations import metrics_server
+from interlock.workers.operations.metrics import METRICS, read
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import settings
+from interlock.workers.system import process_privacy
 
 SERVE_HELP = """Serve `/metrics` for Prometheus. `interlock up` does this too, as its part `metrics`.
 
-Everything is read from PostgreSQL at each scrape, so one exporter is enough however many workers there are, and several
-do no harm. It listens on INTERLOCK_HOST and INTERLOCK_METRICS_PORT (9464) unless told otherwise.
+All values are read from PostgreSQL at each scrape, so one exporter is enough for any number of workers; more than one
+does no harm. By default it listens on INTERLOCK_HOST and INTERLOCK_METRICS_PORT (9464).
 
 \b
 Examples:
   interlock metrics serve
   interlock metrics serve --host 0.0.0.0 --port 9464
 """
-SHOW_HELP = """Show every metric as it stands, in Prometheus's own text form.
+SHOW_HELP = """Show the current value of every metric, in Prometheus's text format.
 
 \b
 Examples:
   interlock metrics show | grep ^entity_state
   interlock metrics show --json
-  interlock metrics show --list          what each metric means
+  interlock metrics show --list          the meaning of each metric
 """
 DEFAULT_PORT = 9464
 
 app = typer.Typer(
-    name="metrics", help="What Prometheus scrapes: counters and gauges, read from PostgreSQL.", no_args_is_help=True
+    name="metrics",
+    help="Metrics for Prometheus: counters, gauges and histograms, read from PostgreSQL.",
+    no_args_is_help=True,
 )
 
 
 @app.command("serve", help=SERVE_HELP)
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on; unset: INTERLOCK_HOST.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default: INTERLOCK_HOST.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = None,
 ) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or Ctrl-C."""
     chosen = settings()
+    process_privacy.hide(chosen)
     runtime = Runtime(chosen)
     if port is None:
         port = DEFAULT_PORT if chosen.metrics_port is None else chosen.metrics_port
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with contextlib.closing(runtime), exposition.listening(runtime, host or chosen.host, port) as server:
-        console.print(exposition.url(server), soft_wrap=True, highlight=False)
+    with contextlib.closing(runtime), metrics_server.listening(runtime, host or chosen.host, port) as server:
+        say(metrics_server.url(server))
         if path := os.environ.get("INTERLOCK_READY_FILE"):
             Path(path).touch()
         server.serve_forever()
@@ -60,26 +64,26 @@ def serve(
 
 @app.command("show", help=SHOW_HELP)
 def show(
-    listed: Annotated[bool, typer.Option("--list", help="The metrics there are, without their values.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the metrics without their values.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show once."""
+    """Show the metrics once."""
     if listed:
         rows = [
-            {"name": each.name, "kind": each.kind, "labels": list(each.labels), "says": each.says} for each in METRICS
+            {"name": each.name, "kind": each.kind, "labels": list(each.labels), "help": each.help} for each in METRICS
         ]
         if as_json:
             print_json(rows)
         else:
             shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
-            print_table("metrics", shown, ("name", "kind", "labels", "says"))
+            print_table("metrics", shown, ("name", "kind", "labels", "help"))
         return
     runtime = Runtime(settings())
     with contextlib.closing(runtime):
         if as_json:
             print_json(_series(runtime))
         else:
-            sys.stdout.write(exposition.shown(runtime))
+            sys.stdout.write(metrics_server.shown(runtime))
 
 
 def _series(runtime: Runtime) -> list[dict[str, object]]:

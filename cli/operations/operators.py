@@ -1,20 +1,20 @@
-"""`interlock operator`: who may override."""
+"""`interlock operator`: list, grant and revoke the right to override."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from cli.output import AsJson, console, print_json, print_table
-from cli.reading import when
-from db import operators
-from db.connect import transaction
-from workers.client import Client
-from workers.operators import grant, os_user, revoke
+from interlock.cli.lib.output import AsJson, print_json, print_table, say
+from interlock.cli.lib.parsing import when
+from interlock.db.connection import transaction
+from interlock.db.operations import operators
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.operators import grant, os_user, revoke
 
-HELP = """Who may override (`interlock override --help`). Whoever migrates a new database is the first;
-INTERLOCK_OPERATORS names others. A grant that ended is kept: history tells who was an operator when. Where nobody is
-one any more, anybody may grant it; `interlock doctor` warns of that, and before it comes to it."""
+HELP = """Operators may override (`interlock override --help`). The user who migrates a new database is the first
+operator; INTERLOCK_OPERATORS names others. Ended grants are kept as a record. If no operator is left, anybody may
+grant the right; `interlock doctor` warns about that, and beforehand when every grant has an end."""
 GRANT_HELP = """Make people operators.
 
 \b
@@ -22,17 +22,17 @@ Examples:
   interlock operator grant ann bob
   interlock operator grant carol --until 12h         for a night's watch
 """
-REVOKE_HELP = """End what makes NAME an operator, at once.
+REVOKE_HELP = """End NAME's grants at once.
 
 \b
 Example:
   interlock operator revoke carol
 """
-LIST_HELP = """List operators, and who granted it.
+LIST_HELP = """List operators, and who granted them the right.
 
 \b
 Example:
-  interlock operator list --all --json       also grants that have ended
+  interlock operator list --all --json       include ended grants
 """
 
 app = typer.Typer(no_args_is_help=True, help=HELP)
@@ -47,7 +47,7 @@ EndedBy = Annotated[
 
 @app.command("list", help=LIST_HELP)
 def list_(
-    everybody: Annotated[bool, typer.Option("--all", help="Also those who are none any more.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="Include ended grants.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List operators."""
@@ -61,29 +61,29 @@ def list_(
 
 @app.command("grant", help=GRANT_HELP)
 def grant_(
-    names: Annotated[list[str], typer.Argument(help="As they are given with --by.")],
+    names: Annotated[list[str], typer.Argument(help="Names, as given with --by.")],
     by: By,
-    until: Annotated[str, typer.Option(metavar="WHEN", help="Ends by itself: 12h, 3d or an ISO instant.")] = "",
+    until: Annotated[str, typer.Option(metavar="WHEN", help="When the grant ends: 12h, 3d or an ISO instant.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Grant."""
+    """Make people operators."""
     with Client() as client:
         new = grant(client.runtime.database, names, by=by, until=_instant(until) if until else None)
     if as_json:
         print_json({"granted": new})
     else:
-        console.print(f"granted: {', '.join(new) or 'nobody new'}", highlight=False, markup=False)
+        say(f"granted: {', '.join(new) or 'nobody new'}")
 
 
 @app.command("revoke", help=REVOKE_HELP)
 def revoke_(name: Annotated[str, typer.Argument(help="The operator.")], by: EndedBy, as_json: AsJson = False) -> None:
-    """Revoke."""
+    """Revoke a grant."""
     with Client() as client:
         revoke(client.runtime.database, name, by=by)
     if as_json:
         print_json({"revoked": name})
     else:
-        console.print(f"{name} is no operator any more", highlight=False, markup=False)
+        say(f"{name} is no operator any more")
 
 
 def _instant(text: str) -> datetime:

@@ -1,15 +1,15 @@
-"""`interlock override list`: what operators did by hand."""
+"""`interlock override list`: the moves that operators made by hand."""
 
 from typing import Annotated
 
 import typer
 
-from cli.output import AsJson, print_json, print_table
-from db import overrides
-from db.connect import transaction
-from workers.client import Client
+from interlock.cli.lib.output import AsJson, print_json, print_table
+from interlock.db.connection import transaction
+from interlock.db.operations import overrides
+from interlock.workers.client.client import Client
 
-HELP = """List what operators moved by hand, the newest first, a line for each move.
+HELP = """List the moves that operators made by hand, newest first, one line per move.
 
 \b
 Examples:
@@ -25,9 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
-    hours: Annotated[int, typer.Option(min=1, max=87_600, help="How far to look back.")] = 24,
+    hours: Annotated[int, typer.Option(min=1, max=87_600, help="How many hours to look back.")] = 24,
     by: Annotated[str | None, typer.Option(help="Only this operator's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List overrides."""

@@ -1,31 +1,34 @@
-"""`interlock override`: what operators do by hand, whatever the guards say."""
+"""`interlock override`: moves that operators make by hand, bypassing guards."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from cli import override_list
-from cli.compensation import Mended, PlanFile, read_plan_file
-from cli.ending import ending_well
-from cli.output import AsJson, console, print_json
-from workers.client import Client
-from workers.operators import os_user
-from workers.orchestration.rollback import override_roll_back
-from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import Done, Order
-from workers.overrides.others import drop_patch, fail_workstream, reset_breaker, validate_workstream
-from workers.overrides.tasks import complete_task, fail_task, unblock_task
-from workers.runtime import Runtime
+from interlock.cli.lib.output import AsJson, print_json, say
+from interlock.cli.lib.signals import ending_well
+from interlock.cli.operations import override_list
+from interlock.cli.patches.compensation import Mended, PlanFile, read_plan_file
+from interlock.workers.client.client import Client
+from interlock.workers.operations.rollback import override_roll_back
+from interlock.workers.overrides.circuit_breakers import reset_breaker
+from interlock.workers.overrides.operators import os_user
+from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
+from interlock.workers.overrides.transaction import Done, Order
+from interlock.workers.overrides.workstreams_and_patches import (
+    drop_patch,
+    fail_workstream,
+    validate_workstream,
+)
+from interlock.workers.runtime import Runtime
 
-HELP = """Move an instance by hand. An override makes the machine's own moves and passes over their guards; terminal
-states stay terminal. Only operators may (`interlock operator --help`); each move is a warning in history, with who
-and why.
+HELP = """Move an instance by hand. An override makes only moves that the machine has, but bypasses their guards;
+terminal states stay terminal. Only operators may override (`interlock operator --help`). Each move is an event of
+severity `warning`, with operator and reason.
 
 \b
 Exit code: 0 done (or, with --dry-run, possible), 2 refused: nothing was changed, 1 failed.
@@ -35,69 +38,70 @@ DO_IT = "  interlock override {name} {ref} --reason '{reason}'{more}\n"
 
 app = typer.Typer(no_args_is_help=True, help=HELP)
 
-Ref = Annotated[str, typer.Argument(metavar="REF", help="Its name, TYPE/NAME or UUID.")]
-Reason = Annotated[str, typer.Option(help="Why; kept in history.")]
+Ref = Annotated[str, typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.")]
+Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
 By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen; nothing changes.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask at a terminal.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 Act = Callable[[Runtime, Order], Done]
 
 
-def _help(name: str, says: str, ref: str, reason: str, more: str = "") -> str:
+def _help(name: str, message: str, ref: str, reason: str, more: str = "") -> str:
     given = {"name": name, "ref": ref, "reason": reason}
-    return f"{says}\n\n\b\nExamples:\n{LOOK_FIRST.format(**given)}{DO_IT.format(**given, more=more)}"
+    return f"{message}\n\n\b\nExamples:\n{LOOK_FIRST.format(**given)}{DO_IT.format(**given, more=more)}"
 
 
 COMPLETE = _help(
     "complete-task",
-    "Say that a task did its work, whatever it reported. Its gates are not waited for.",
+    "Mark a task as completed, whatever it reported. Its gates are not awaited.",
     "night-7/api/build",
     "worker crashed",
     " --verify-output dist/api.whl",
 )
 FAIL = _help(
     "fail-task",
-    "Give a task up, whatever retries it has left; its command is stopped.",
+    "Fail a task, even if it has retries left; its command is stopped.",
     "night-7/api/build",
     "hangs for an hour",
 )
 RESET = _help(
     "reset-task",
-    "Try a task again from the beginning: a new task takes its place; what was given up because of it comes back too.",
+    "Run a task again as a new task in its place. Tasks that were cancelled and gates that failed because of it are "
+    "made anew as well.",
     "night-7/api/build",
     "the disk is no longer full",
     " --clear-retry-count",
 )
 UNBLOCK = _help(
     "unblock-task",
-    "Let a task go on without what it still waits for.",
+    "Let a task proceed without the dependencies it still waits for.",
     "night-7/api/deploy",
     "verified by hand",
 )
 SKIP = _help(
     "skip-step",
-    "Leave a step (a task) out: whatever waits for it goes on without it.",
+    "Leave a task or step out: everything that waits for it proceeds without it.",
     "night-7/api/docs",
     "not needed tonight",
 )
 FAIL_WORKSTREAM = _help(
     "fail-workstream",
-    "Give a workstream up: its tasks are cancelled, what it left is archived.",
+    "Fail a workstream: its tasks are cancelled, and its remaining work is archived.",
     "night-7/api",
     "beyond repair",
 )
 VALIDATE = _help(
     "validate-workstream",
-    "Let a workstream whose tasks have all ended be validated and land, though not all of them completed. Pause it "
-    "first (`interlock fire REF pause --by WHO`): one whose last task ends without completing fails at once.",
+    "Validate and land a workstream whose tasks have all ended, even if some did not complete. Pause it first "
+    "(`interlock fire REF pause --by WHO`): otherwise it fails as soon as its last task ends without completing.",
     "night-7/api",
     "the failed task was optional",
 )
 ROLL_BACK = _help(
     "rollback-patch",
-    "Take a committed patch back by a compensation plan, or tell that it was reverted by hand (--commit-sha): either "
-    "way the gates that it had passed must pass again. The same as `interlock patch roll-back`, with --dry-run.",
+    "Roll a committed patch back with a compensation plan, or record that it was reverted by hand (--commit-sha). "
+    "Either way the gates that it passed must pass again. The same as `interlock patch roll-back`, plus --dry-run.",
     "night-7/api/fix^1",
     "regression in billing",
     " --plan plan.json\n"
@@ -105,14 +109,14 @@ ROLL_BACK = _help(
 )
 DROP = _help(
     "drop-patch",
-    "Discard a patch that is quarantined, or that could not be applied. A mended one is a new patch. The same as "
-    "`interlock patch drop`, with --dry-run.",
+    "Discard a patch that is quarantined or could not be applied. A corrected version is a new patch. The same as "
+    "`interlock patch drop`, plus --dry-run.",
     "night-7/api/fix^1",
     "superseded by fix^2",
 )
 RESET_BREAKER = _help(
     "reset-breaker",
-    "Close a circuit breaker at once, whatever its cooldown. The same as `interlock breaker reset`, with --dry-run.",
+    "Close a circuit breaker at once, even during its cooldown. The same as `interlock breaker reset`, plus --dry-run.",
     "circuit_breaker/pytest",
     "the disk is no longer full",
 )
@@ -120,7 +124,7 @@ RESET_BREAKER = _help(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What every override is told on the command line."""
+    """The options that every override has."""
 
     by: str
     reason: str
@@ -130,7 +134,7 @@ class Wanted:
 
 
 def carry_out(act: Act, wanted: Wanted) -> None:
-    """Carry out an override and tell of it; at a terminal, show what would happen and ask first."""
+    """Carry out an override and print it; at a terminal, first show what would happen and ask for confirmation."""
     with Client() as client:
         if sys.stdin.isatty() and not (wanted.dry_run or wanted.yes or wanted.as_json):
             _tell(act(client.runtime, Order(wanted.by, wanted.reason, dry_run=True)))
@@ -143,19 +147,19 @@ def carry_out(act: Act, wanted: Wanted) -> None:
 
 
 def _tell(done: Done) -> None:
-    say = partial(console.print, highlight=False, soft_wrap=True)
-    verb = "[yellow]would move[/]" if done.dry_run else "[green]moved[/]"
+    verb = ("would move", "yellow") if done.dry_run else ("moved", "green")
     for move in done.moves:
         over = f", passing over {', '.join(move.passed_over)}" if move.passed_over else ""
-        say(f"{verb} {escape(move.instance)}: {move.from_state} → [bold]{move.to_state}[/] ({move.trigger}){over}")
+        way = f" {move.instance}: {move.from_state} → "
+        say(verb, way, (move.to_state, "bold"), f" ({move.trigger}){over}")
     for line in done.notes:
-        say(f"  {escape(line)}")
+        say(f"  {line}")
     if done.follows:
         say("then follows by itself:")
     for line in done.follows:
-        say(f"  {escape(line)}")
+        say(f"  {line}")
     if done.dry_run:
-        say("[yellow]dry run[/]: nothing was changed")
+        say(("dry run", "yellow"), ": nothing was changed")
     elif not (done.moves or done.notes):
         say("nothing to do")
 
@@ -178,7 +182,7 @@ def complete_task_(
     by: By,
     reason: Reason,
     verify_output: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A file it wrote: it must be there; its SHA-256 is kept.")
+        Path | None, typer.Option(metavar="PATH", help="A file the task wrote: it must exist; its SHA-256 is stored.")
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -199,7 +203,9 @@ def reset_task_(
     ref: Ref,
     by: By,
     reason: Reason,
-    clear_retry_count: Annotated[bool, typer.Option("--clear-retry-count", help="It may retry as often anew.")] = False,
+    clear_retry_count: Annotated[
+        bool, typer.Option("--clear-retry-count", help="Give the new task its full number of retries.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -228,7 +234,7 @@ def rollback_patch_(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Roll a patch back."""
+    """Roll back a patch."""
     wanted = read_plan_file(plan) if plan else None
     with ending_well():
         carry_out(

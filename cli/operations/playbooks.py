@@ -1,4 +1,4 @@
-"""`interlock playbook`: what to do when something is wrong, to be read or walked through."""
+"""`interlock playbook`: pages on what to do when something is wrong; some can be run step by step."""
 
 import sys
 from collections.abc import Callable
@@ -7,25 +7,24 @@ from typing import Annotated, Any
 
 import typer
 from rich.markdown import Markdown
-from rich.markup import escape
 
-from cli.output import AsJson, console, print_json, print_table
-from workers.client import Client
-from workers.operators import os_user
-from workers.overrides.operation import Order
-from workers.playbooks import PLAYBOOKS, Look
-from workflows.errors import BadInput
+from interlock.cli.lib.output import AsJson, block, picture, print_json, print_table, say
+from interlock.workers.client.client import Client
+from interlock.workers.operations.playbooks import PLAYBOOKS, Look
+from interlock.workers.overrides.operators import os_user
+from interlock.workers.overrides.transaction import Order
+from interlock.workflows.errors import BadInput
 
 INDEX = "README"
-PLACES = (Path(__file__).parent / "playbook_pages", Path(__file__).parents[1] / "docs" / "playbooks")
+PLACES = (Path(__file__).parents[1] / "playbook_pages", Path(__file__).resolve().parents[2] / "docs" / "playbooks")
 
 RUN_HELP = {
     "recover-workstream": (
-        "Give up what runs for too long in a workstream, then let it be validated, or go on.",
+        "Fail tasks that run too long in a workstream, then validate the workstream or let it continue.",
         "night-7/api",
     ),
-    "emergency-rollback": ("Take a committed patch back, by its compensation plan.", "night-7/api/fix^1"),
-    "reset-breaker": ("See that a tool works (TOOL --version), then close its breaker.", "pytest"),
+    "emergency-rollback": ("Roll a committed patch back with its compensation plan.", "night-7/api/fix^1"),
+    "reset-breaker": ("Check that a tool works (INTERLOCK_TOOL_CHECKS), then close its breaker.", "pytest"),
 }
 
 SHOW_HELP = """Show a playbook: symptom, check, cure.
@@ -36,14 +35,14 @@ Example:
 """
 
 app = typer.Typer(
-    help="What to do when something is wrong: pages to read, and some to walk through.", no_args_is_help=True
+    help="What to do when something is wrong: pages to read; some can be run step by step.", no_args_is_help=True
 )
-run = typer.Typer(help="Walk through a playbook: it asks before each change.", no_args_is_help=True)
+run = typer.Typer(help="Run a playbook step by step; it asks before each change.", no_args_is_help=True)
 app.add_typer(run, name="run")
 
 
 def pages() -> dict[str, Path]:
-    """Name -> page."""
+    """The playbooks: name -> file of the page."""
     place = next((each for each in PLACES if each.is_dir()), PLACES[-1])
     return {page.stem: page for page in sorted(place.glob("*.md")) if page.stem != INDEX}
 
@@ -65,17 +64,17 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command("show", help=SHOW_HELP)
 def show(
-    name: Annotated[str, typer.Argument(help="As `playbook list` names it.")],
+    name: Annotated[str, typer.Argument(help="A name from `interlock playbook list`.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show a page."""
+    """Show a playbook."""
     if name not in (known := pages()):
         raise BadInput(f"no playbook {name!r}. There are: {', '.join(known)}.")
     text = known[name].read_text(encoding="utf-8")
     if as_json:
         print_json({"name": name, "text": text})
     else:
-        console.print(Markdown(text) if sys.stdout.isatty() else text, markup=False)
+        picture(Markdown(text)) if sys.stdout.isatty() else block(text)
 
 
 def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> None:
@@ -88,12 +87,12 @@ def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> Non
                 lines, changed = step.lines, False
             else:
                 if not as_json:
-                    console.print(f"{number}. {escape(step.says)}", highlight=False, soft_wrap=True)
-                    console.print(f"   $ {escape(step.command)}", highlight=False, soft_wrap=True)
+                    say(f"{number}. {step.message}")
+                    say(f"   $ {step.command}")
                 if not yes and not order.dry_run:
                     typer.confirm("   Do it?", abort=True)
                 lines, changed = step.perform(), not order.dry_run
-            steps.append({"says": step.says, "lines": list(lines), "changed": changed})
+            steps.append({"message": step.message, "lines": list(lines), "changed": changed})
             if not as_json:
                 _say(number, step, lines)
     if as_json:
@@ -102,18 +101,18 @@ def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> Non
 
 def _say(number: int, step: Any, lines: Any) -> None:
     if isinstance(step, Look):
-        console.print(f"{number}. {escape(step.says)}", highlight=False, soft_wrap=True)
+        say(f"{number}. {step.message}")
     for line in lines:
-        console.print(f"   {escape(line)}", highlight=False, soft_wrap=True)
+        say(f"   {line}")
 
 
 def _command(name: str) -> Callable[..., None]:
     def command(
-        ref: Annotated[str, typer.Argument(metavar="REF", help="Its name, TYPE/NAME or UUID.")],
-        reason: Annotated[str, typer.Option(help="Why; kept in history.")],
+        ref: Annotated[str, typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.")],
+        reason: Annotated[str, typer.Option(help="Why; stored in history.")],
         by: Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")],
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
-        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
         as_json: AsJson = False,
     ) -> None:
         _walk(name, ref, Order(by, reason, dry_run), yes=yes, as_json=as_json)

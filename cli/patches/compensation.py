@@ -1,4 +1,4 @@
-"""`interlock compensation`: plans for taking a patch back, to be edited and given to `patch roll-back` (SSOT 2.5.3)."""
+"""`interlock compensation`: write a plan for rolling a patch back, to edit and pass to `patch roll-back` (PATCH-12)."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,16 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from cli.output import AsJson, console, print_json
-from cli.reading import json_object
-from workers.client import Client
-from workers.orchestration.rollback import compensation_plan
-from workers.repository.plan import CompensationPlan
-from workflows.errors import BadInput
+from interlock.cli.lib.output import AsJson, print_json, say
+from interlock.cli.lib.parsing import json_object
+from interlock.workers.client.client import Client
+from interlock.workers.git.rollback_plan import CompensationPlan
+from interlock.workers.operations.rollback import compensation_plan
+from interlock.workflows.errors import BadInput
+from interlock.workflows.output.suggestions import offered
 
-PLAN_HELP = """Write a compensation plan for a committed patch, to begin with: revert the commit, and let the gates
-that it passed pass again. Edit it, and give it to `interlock patch roll-back` or `interlock override rollback-patch`.
+PLAN_HELP = """Write a first compensation plan for a committed patch: revert the commit, and run the gates that it
+passed again. Edit it, then pass it to `interlock patch roll-back` or `interlock override rollback-patch`.
 
 \b
 Examples:
@@ -23,22 +24,22 @@ Examples:
   interlock override rollback-patch night-7/api/fix^1 --plan plan.json --reason "regression in billing"
 """
 
-app = typer.Typer(no_args_is_help=True, help="Compensation plans: what is done to take a committed patch back.")
+app = typer.Typer(no_args_is_help=True, help="Compensation plans: the actions that roll a committed patch back.")
 
-Ref = Annotated[str, typer.Argument(metavar="ENTRY", help="Ledger entry: its name, patch_ledger/NAME or its UUID.")]
+Ref = Annotated[str, typer.Argument(metavar="ENTRY", help="Ledger entry: NAME, patch_ledger/NAME or UUID.")]
 PlanFile = Annotated[
-    Path | None, typer.Option(help="The compensation plan, JSON; default: as `compensation plan` writes it.")
+    Path | None, typer.Option(help="Compensation plan (JSON); default: the one `compensation plan` writes.")
 ]
 
 Mended = Annotated[
     str | None,
-    typer.Option("--commit-sha", metavar="SHA", help="Instead of a plan: the commit that took it back by hand."),
+    typer.Option("--commit-sha", metavar="SHA", help="Instead of a plan: the commit that reverted it by hand."),
 ]
 
 
 @app.callback()
 def group() -> None:
-    """One command, and named all the same."""
+    """Without this callback Typer would drop the name of the group's only command."""
 
 
 @app.command("plan", help=PLAN_HELP)
@@ -60,15 +61,14 @@ def plan_(
     if as_json:
         print_json({"output": str(output), "plan": plan})
     else:
-        says = f"written to {output}; edit it, then: interlock patch roll-back {ref} --plan {output} --reason WHY"
-        console.print(says, highlight=False, markup=False, soft_wrap=True)
+        say(f"written to {output}; edit it, then: {offered('patch', 'roll-back', ref, plan=output, reason='WHY')}")
 
 
 def read_plan_file(file: Path) -> CompensationPlan:
-    """A plan from a file.
+    """Read a compensation plan from a file.
 
     Raises:
-        BadInput: it cannot be read, or is no compensation plan; says where.
+        BadInput: the file cannot be read, or is not a compensation plan; the message says where.
     """
     said = json_object("--plan", f"@{file}")
     try:

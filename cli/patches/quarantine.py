@@ -1,40 +1,55 @@
-"""`interlock quarantine`: patches that were set aside, and why (SSOT 2.5.1)."""
+"""`interlock quarantine`: list quarantined patches and why (PATCH-4); quarantine requests."""
 
 from typing import Annotated, Any
 
 import typer
 
-from cli.output import AsJson, console, print_json, print_table
-from db import patches, plans
-from db.connect import transaction
-from workers.client import Client
-from workflows.errors import BadInput
+from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.orchestration import patches, plans
+from interlock.workers.client.client import Client
+from interlock.workers.overrides import operators
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import names
+from interlock.workflows.output.suggestions import offered
 
-LIST_HELP = """List quarantined patches, the newest first, with the reason.
+LIST_HELP = """List quarantined patches, newest first, with the reason.
 
 \b
 Examples:
   interlock quarantine list
   interlock quarantine list --run night-7 --json
 """
-SHOW_HELP = """Show why a patch was quarantined: the reason, what was printed, its checks, its way and its text.
+SHOW_HELP = """Show why a patch was quarantined: reason, command output, checks, state history and the diff.
 
 \b
 Example:
   interlock quarantine show night-7/api/fix^1
 """
+REQUEST_HELP = """Quarantine requests that are not applied yet: they become dead, and who did it and why is stored.
+
+Use it for a harmful trigger, such as one that crashes the workers that apply
+it. `interlock dead` lists it; `interlock redrive ID` applies it after all.
+A request that is already dead, for example because it cannot be read, is
+marked as settled: it stays dead, and `doctor` and `stuck` no longer report it.
+
+\b
+Example:
+  interlock quarantine request 019a… --reason "ends its worker"
+"""
 CHECKS = ("format", "scope", "constraints", "tests")
 
-app = typer.Typer(no_args_is_help=True, help="Quarantine: patches that were set aside, and why.")
+app = typer.Typer(no_args_is_help=True, help="Quarantined patches, and why; quarantine requests.")
 
 
 @app.command("list", help=LIST_HELP)
 def list_(
-    run: Annotated[str, typer.Option(help="Only those of this run: its name or UUID.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest.")] = 100,
+    run: Annotated[str, typer.Option(help="Only patches of this run (name or UUID).")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List what is quarantined."""
+    """List quarantined patches."""
     with Client() as client, transaction(client.runtime.database) as connection:
         run_id = plans.find_run(connection, run)["id"] if run else None
         page = patches.page(connection, run=run_id, states=("quarantined",), limit=limit)
@@ -47,7 +62,7 @@ def list_(
 
 @app.command("show", help=SHOW_HELP)
 def show(
-    ref: Annotated[str, typer.Argument(metavar="ENTRY", help="Ledger entry: its name, patch_ledger/NAME or its UUID.")],
+    ref: Annotated[str, typer.Argument(metavar="ENTRY", help="Ledger entry: NAME, patch_ledger/NAME or UUID.")],
     as_json: AsJson = False,
 ) -> None:
     """Show one entry."""
@@ -55,27 +70,49 @@ def show(
         entry = dict(patches.find(connection, ref))
     if entry["quarantined_at"] is None:
         raise BadInput(
-            f"{entry['entity_id']} is {entry['state']} and never was quarantined: interlock patch show {ref}"
+            f"{entry['entity_id']} is {entry['state']} and never was quarantined: {offered('patch', 'show', ref)}"
         )
     told = _told(entry)
     if as_json:
         print_json(told)
         return
     for name in ("entry", "state", "run", "task", "quarantined_at", "reason"):
-        console.print(f"[bold]{name}[/]: {told[name]}", highlight=False, soft_wrap=True)
+        say((name, "bold"), f": {told[name]}")
     checks = ", ".join(
         f"{name} {'passed' if well else 'not passed'}" for name, well in told["validation_results"].items()
     )
-    console.print(f"[bold]checks[/]: {checks}", highlight=False)
+    say(("checks", "bold"), f": {checks}")
     if told["output"]:
-        console.print(told["output"], highlight=False, markup=False, soft_wrap=True)
+        block(told["output"])
     print_table("its way", told["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
-    console.print(told["patch"], highlight=False, markup=False, soft_wrap=True)
-    console.print(
-        f"mend it: interlock patch create --based-on {ref} --file MENDED --workstream OPEN_ONE; "
-        f"discard it: interlock override drop-patch {ref} --reason WHY",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+    block(told["patch"])
+    mend = offered("patch", "create", based_on=ref, file="MENDED", workstream="OPEN_ONE")
+    say(f"mend it: {mend}; discard it: {offered('override', 'drop-patch', ref, reason='WHY')}")
+
+
+@app.command("request", help=REQUEST_HELP)
+def request(
+    ids: Annotated[list[str], typer.Argument(metavar="REQUEST_ID…", help="As `interlock show REF` lists them.")],
+    reason: Annotated[str, typer.Option(help="Why; stored.")],
+    by: Annotated[
+        str,
+        typer.Option(help="Who quarantines; stored.", default_factory=operators.os_user, show_default="the OS user"),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Quarantine requests."""
+    why, who = names.reason("reason", reason), names.name("by", by)
+    with Client() as client, transaction(client.runtime.database) as connection:
+        aside = [dict(row) for row in requests.quarantine(connection, ids, by=who, reason=why)]
+    if not aside:
+        raise BadInput(
+            f"none of these is pending, scheduled, or dead and not quarantined: {', '.join(ids)}. "
+            "`interlock show REF` lists requests."
+        )
+    if as_json:
+        print_json({"quarantined": aside})
+    else:
+        print_table(f"{len(aside)} requests set aside", aside, ("request_id", "workflow_type", "entity_id", "trigger"))
 
 
 def _told(entry: dict[str, Any]) -> dict[str, Any]:

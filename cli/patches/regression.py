@@ -1,4 +1,4 @@
-"""`interlock regression`: which patch broke it (SSOT 2.5.4)."""
+"""`interlock regression`: find the patch that broke something (PATCH-14)."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -6,18 +6,19 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.ending import ending_well
-from cli.output import AsJson, console, errors, print_json
-from workers.client import Client
-from workers.orchestration.regression import find_regression
-from workflows.errors import BadInput
+from interlock.cli.lib.output import AsJson, errors, print_json, say
+from interlock.cli.lib.signals import ending_well
+from interlock.workers.client.client import Client
+from interlock.workers.operations.bisect import find_regression
+from interlock.workflows.errors import BadInput
+from interlock.workflows.output.suggestions import offered
 
-FIND_HELP = """Find the patch of a run or workstream that broke something, by bisection: COMMAND is run in a worktree
-of its own, which is gone afterwards. Exit code 0 of COMMAND: good, 125 (126, 127: it cannot be run): cannot tell, any
-other: bad. What it finds it tries once more: a COMMAND that says now this, now that of the same tree accuses nobody.
+FIND_HELP = """Find the patch of a run or workstream that broke something, by bisection. COMMAND runs in a temporary
+worktree. Its exit code 0 means good, 125 (or 126, 127: it cannot be run) means unknown, any other means bad. The result
+is tried a second time, so that a flaky COMMAND blames no patch.
 
 \b
-Exit code: 0 found, 2 nothing to find (COMMAND passes after them all, fails before the first, or is flaky), 1 failed.
+Exit code: 0 found, 1 failed, 2 nothing to find (COMMAND passes after all patches, fails before the first, or is flaky).
 
 \b
 Examples:
@@ -25,20 +26,20 @@ Examples:
   interlock regression find --workstream night-7/api --gate 'make check' --json | jq -r .entry
 """
 
-app = typer.Typer(no_args_is_help=True, help="Regressions: which patch broke it.")
+app = typer.Typer(no_args_is_help=True, help="Regressions: find the patch that broke something.")
 
 
 @app.callback()
 def group() -> None:
-    """One command, and named all the same."""
+    """Without this callback Typer would drop the name of the group's only command."""
 
 
 @app.command("find", help=FIND_HELP)
 def find(
-    gate: Annotated[str, typer.Option(metavar="COMMAND", help="A shell line that passes where all is well.")],
-    run: Annotated[str, typer.Option(help="The run: its name or UUID.")] = "",
-    workstream: Annotated[str, typer.Option(help="Or a workstream: RUN/WORKSTREAM or its UUID.")] = "",
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for each try; then it counts as bad.")] = 1800.0,
+    gate: Annotated[str, typer.Option(metavar="COMMAND", help="A shell command that passes on a good tree.")],
+    run: Annotated[str, typer.Option(help="The run (name or UUID).")] = "",
+    workstream: Annotated[str, typer.Option(help="Or a workstream (RUN/WORKSTREAM or UUID).")] = "",
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds per try; longer counts as bad.")] = 1800.0,
     as_json: AsJson = False,
 ) -> None:
     """Find a regression."""
@@ -59,12 +60,9 @@ def find(
     if as_json:
         print_json(asdict(found))
         return
-    whose = f"patch [bold]{found.entry}[/]" if found.entry else "a commit that is no patch of it"
-    console.print(f"{whose} broke it: {found.commit_sha} {found.subject}", highlight=False, soft_wrap=True)
+    whose = (f"patch {found.entry}", "bold") if found.entry else "a commit that is no patch of it"
+    say(whose, f" broke it: {found.commit_sha} {found.subject}")
     if found.among:
-        console.print(
-            f"or one of {', '.join(found.among)}, of which it cannot be told", highlight=False, soft_wrap=True
-        )
+        say(f"or one of {', '.join(found.among)}, of which it cannot be told")
     if found.entry:
-        says = f"take it back: interlock compensation plan {found.entry} --output plan.json"
-        console.print(says, highlight=False, markup=False, soft_wrap=True)
+        say(f"take it back: {offered('compensation', 'plan', found.entry, output='plan.json')}")

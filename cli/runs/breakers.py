@@ -1,4 +1,4 @@
-"""`interlock breaker`: which tools are left alone, why, and letting them be called again."""
+"""`interlock breaker`: show, configure and reset circuit breakers."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -6,31 +6,34 @@ from uuid import UUID
 
 import typer
 
-from cli.output import AsJson, console, print_json, print_table
-from db import breakers
-from db.connect import transaction
-from workers.breakers import configure, known
-from workers.breakers import reset as reset_breaker
-from workers.client import Client
-from workers.operators import os_user
-from workers.runtime import Runtime
-from workflows.errors import AmbiguousInstance, UnknownInstance
+from interlock.cli.lib.output import AsJson, print_json, print_table, say
+from interlock.db.connection import transaction
+from interlock.db.orchestration import breakers
+from interlock.workers.circuit_breakers import configure, known
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.circuit_breakers import reset as reset_breaker
+from interlock.workers.overrides.operators import os_user
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import AmbiguousInstance, UnknownInstance
 
-app = typer.Typer(no_args_is_help=True, help="Circuit breakers: tools that failed too often are left alone.")
+app = typer.Typer(
+    no_args_is_help=True, help="Circuit breakers: calls to a tool that failed too often are refused for a while."
+)
 
-Tool = Annotated[str, typer.Argument(help="The tool's name, as plans say it.")]
-Project = Annotated[UUID | None, typer.Option(help="The project, where several have a breaker of that name.")]
+Tool = Annotated[str, typer.Argument(help="The tool's name, as in plans.")]
+Project = Annotated[UUID | None, typer.Option(help="The project, if several have a breaker of that name.")]
 NEWEST = 5
 
-CONFIGURE_HELP = """Change when TOOL's breaker opens and closes: at once, until a plan that names the tool is submitted.
+CONFIGURE_HELP = """Change when TOOL's breaker opens and closes. Takes effect at once, until a plan that configures the
+tool is submitted.
 
 \b
 Example:
   interlock breaker configure pytest --failure-threshold 10 --cooldown 300
 """
 
-RESET_HELP = """Close TOOL's breaker at once, whatever its cooldown; kept in its history with who did it and why. The
-same as `interlock override reset-breaker REF`, which can be tried first (--dry-run).
+RESET_HELP = """Close TOOL's breaker at once, even during its cooldown. Its history records who did it and why. The
+same as `interlock override reset-breaker REF`, which also has --dry-run.
 
 \b
 Example:
@@ -41,7 +44,7 @@ Example:
 @app.command("list")
 def list_(
     project: Project = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List circuit breakers.
@@ -77,8 +80,8 @@ def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found | {"history": events})
         return
-    console.print(f"[bold]{tool}[/] is [bold]{found['state']}[/], {_says(found)}")
-    console.print(f"{_configured(found)}; project {found['project_id']}")
+    say((tool, "bold"), " is ", (found["state"], "bold"), f", {_says(found)}")
+    say(f"{_configured(found)}; project {found['project_id']}")
     if events:
         print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
 
@@ -86,10 +89,8 @@ def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
 @app.command(help=RESET_HELP)
 def reset(
     tool: Tool,
-    by: Annotated[
-        str, typer.Option(help="Who resets it, an operator.", default_factory=os_user, show_default="the OS user")
-    ],
-    reason: Annotated[str, typer.Option(help="Why: what was wrong, and is no longer.")],
+    by: Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")],
+    reason: Annotated[str, typer.Option(help="Why: the cause that has been fixed.")],
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
@@ -100,15 +101,15 @@ def reset(
     if as_json:
         print_json(closed)
     else:
-        console.print(f"[bold]{tool}[/] is [bold]{closed['state']}[/] (was {found['state']})")
+        say((tool, "bold"), " is ", (closed["state"], "bold"), f" (was {found['state']})")
 
 
 @app.command("configure", help=CONFIGURE_HELP)
 def configure_(
     tool: Tool,
-    failure_threshold: Annotated[int | None, typer.Option(min=1, help="Failures in a row that open it.")] = None,
-    cooldown: Annotated[float | None, typer.Option(min=0.001, help="Seconds that it stays open.")] = None,
-    success_threshold: Annotated[int | None, typer.Option(min=1, help="Trials that must succeed to close it.")] = None,
+    failure_threshold: Annotated[int | None, typer.Option(min=1, help="Consecutive failures that open it.")] = None,
+    cooldown: Annotated[float | None, typer.Option(min=0.001, help="Seconds it stays open.")] = None,
+    success_threshold: Annotated[int | None, typer.Option(min=1, help="Successful trial calls that close it.")] = None,
     project: Project = None,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +127,7 @@ def configure_(
     if as_json:
         print_json(asdict(changed))
     else:
-        console.print(f"[bold]{tool}[/] {_configured(asdict(changed))}")
+        say((tool, "bold"), f" {_configured(asdict(changed))}")
 
 
 def _breakers(runtime: Runtime, project: UUID | None, tool: str | None, limit: int) -> list[breakers.Breaker]:

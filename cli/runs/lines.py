@@ -1,4 +1,4 @@
-"""What a run's tree says in one line each: of the run, of its workstreams, tasks, gates and patches."""
+"""The lines of a run's tree: one for the run, each workstream, task and gate."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,14 @@ from typing import Any
 
 from rich.text import Text
 
-from workers.orchestration.watching import View
-from workflows.orchestration.owed import ENDED
+from interlock.cli.lib import output
+from interlock.workers.orchestration.run_view import View
+from interlock.workflows.output.escaping import last_line
+from interlock.workflows.scheduling.next_trigger import ENDED
 
 Row = Mapping[str, Any]
-Words = tuple[str, str]  # what is said, and in which style
-
-LOOKS: Mapping[str, Words] = {  # of a state, in lower case: its glyph and its colour
+Words = tuple[str, str]  # a text and its style
+LOOKS: Mapping[str, Words] = {  # state in lower case -> glyph, colour
     "pending": ("·", "dim"),
     "planned": ("·", "dim"),
     "ready": ("○", "cyan"),
@@ -36,16 +37,18 @@ LOOKS: Mapping[str, Words] = {  # of a state, in lower case: its glyph and its c
 }
 ORDER = {name: place for place, name in enumerate(LOOKS)}
 BAR = 20
-EXACT_SECONDS = 10  # below it tenths still tell something
+EXACT_SECONDS = 10  # shorter durations are shown with tenths
 
 
 def line(*words: Words) -> Text:
-    """One line; nothing in it is read as markup, and no control character reaches the terminal."""
-    return Text.assemble(*((_plain(word), style) for word, style in words if word), no_wrap=True, overflow="ellipsis")
+    """One line, cut off with an ellipsis at the terminal's width. Markup and control characters are escaped."""
+    drawn = output.line(*words)
+    drawn.no_wrap, drawn.overflow = True, "ellipsis"
+    return drawn
 
 
 def of_run(view: View) -> Text:
-    """A run, with the bar of all its tasks."""
+    """A run, with a progress bar of all its tasks."""
     run, tasks = view.run, list(view.tasks.values())
     return line(
         *_begin(run["state"], run["name"], "bold"),
@@ -57,7 +60,7 @@ def of_run(view: View) -> Text:
 
 
 def of_workstream(row: Row, tasks: list[Row], now: datetime) -> Text:
-    """A workstream, with the bar of its tasks, and why it ended short of completion."""
+    """A workstream, with a progress bar of its tasks, and the reason if it ended without completing."""
     began = min((each["started_at"] for each in tasks if each["started_at"]), default=None)
     why = "completed in an earlier run" if row["carried_from"] else row["reason"]
     return line(
@@ -69,7 +72,7 @@ def of_workstream(row: Row, tasks: list[Row], now: datetime) -> Text:
 
 
 def of_task(row: Row, patches: list[Row], now: datetime) -> list[Text]:
-    """A task: where it is, how long, on whom, what landed; its last error in a line of its own."""
+    """A task: state, duration, worker, patches; its last error on a second line."""
     ended = row["state"] in ENDED["task"]
     said = [
         (f"  {lasted(row['started_at'], row['completed_at'], now)}" if row["state"] != "retrying" else "", "dim"),
@@ -87,12 +90,12 @@ def of_task(row: Row, patches: list[Row], now: datetime) -> list[Text]:
 
 
 def length(row: Row) -> int:
-    """How many lines a task or gate takes."""
+    """The number of lines that a task or gate takes."""
     return 2 if row.get("last_error") and row["state"] != "completed" else 1
 
 
 def of_gate(row: Row, now: datetime) -> Text:
-    """A gate, with the last line it printed if it failed."""
+    """A gate, with the last line of its output if it failed."""
     name = f"{_own(row)} [{row['gate_type']}]" + (" run again" if row["retry_of"] else "")
     return line(
         *_begin(row["state"], name, ""),
@@ -102,7 +105,7 @@ def of_gate(row: Row, now: datetime) -> Text:
 
 
 def states(rows: Iterable[Row]) -> str:
-    """How many stand where: `2 running, 5 completed`."""
+    """The number of rows in each state: `2 running, 5 completed`."""
     counts = Counter(str(row["state"]).lower() for row in rows)
     return ", ".join(
         f"{counts[name]:,} {name}" for name in sorted(counts, key=lambda name: ORDER.get(name, len(ORDER)))
@@ -115,7 +118,7 @@ def styled(state: str) -> Words:
 
 
 def lasted(began: datetime | None, ended: datetime | None, now: datetime) -> str:
-    """How long something took, or takes so far: `0.4s`, `12s`, `3m07s`, `2h05m`; nothing if it has not begun."""
+    """The duration, so far if it has not ended: `0.4s`, `12s`, `3m07s`, `2h05m`; empty if it has not begun."""
     if began is None:
         return ""
     seconds = max(timedelta(), (ended or now) - began).total_seconds()
@@ -126,18 +129,13 @@ def lasted(began: datetime | None, ended: datetime | None, now: datetime) -> str
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
 
 
-def last_line(text: str | None) -> str:
-    """The last line that says something."""
-    return next((each.strip() for each in reversed((text or "").splitlines()) if each.strip()), "")
-
-
 def _begin(state: str, name: str, style: str, *, critical: bool = False) -> tuple[Words, ...]:
     sign, colour = LOOKS.get(state.lower(), ("•", ""))
     return (f"{sign} ", colour), (name, style), (" !" if critical else "", "red"), ("  ", ""), styled(state)
 
 
 def _bar(every: list[Row]) -> tuple[Words, ...]:
-    tasks = [row for row in every if not row["left_out"]]  # by an operator, or another is in its place
+    tasks = [row for row in every if not row["left_out"]]  # left out by an operator, or replaced by another task
     total = len(tasks)
     done = sum(row["state"] == "completed" for row in tasks)
     lost = sum(row["state"] in ("failed", "cancelled") for row in tasks)
@@ -153,7 +151,3 @@ def _patch(row: Row) -> str:
 
 def _own(row: Row) -> str:
     return str(row["name"] or row["entity_id"]).rpartition("/")[2]
-
-
-def _plain(word: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in word)

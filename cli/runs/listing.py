@@ -1,13 +1,13 @@
-"""`interlock runs`: the newest runs."""
+"""`interlock runs`: list the newest runs."""
 
 from typing import Annotated
 
 import typer
 
-from cli.output import AsJson, print_json, print_table
-from db import plans
-from db.connect import transaction
-from workers.client import Client
+from interlock.cli.lib.output import AsJson, print_json, print_table
+from interlock.db.connection import transaction
+from interlock.db.orchestration import plans
+from interlock.workers.client.client import Client
 
 HELP = """List the newest runs.
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def runs(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20, as_json: AsJson = False
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 20, as_json: AsJson = False
 ) -> None:
     """List runs."""
     with Client() as client, transaction(client.runtime.database) as connection:

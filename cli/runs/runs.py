@@ -1,43 +1,47 @@
-"""`interlock run`: carry out plans, and look at what is carried out."""
+"""`interlock run`: run plans; check, watch, show, cancel and resume runs."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cli.default_command import DefaultCommand
-from cli.following import LINES, OUTCOMES, follow
-from cli.output import AsJson, console, print_json
-from cli.plan_file import directory_of, read
-from cli.run_tree import draw
-from cli.triggers import EXIT
-from db import plans
-from db.connect import transaction
-from workers.client import Client
-from workers.orchestration.resumption import resume as resume_run
-from workers.orchestration.submission import Run, submit
-from workers.orchestration.watching import Watch
-from workflows.plan.read import plan_json_schema
+from interlock.cli.instances.instances import EXIT
+from interlock.cli.lib.groups import DefaultCommand
+from interlock.cli.lib.output import AsJson, errors, picture, print_json, say
+from interlock.cli.runs.plan_file import directory_of, read
+from interlock.cli.runs.tree import draw
+from interlock.cli.runs.watch import LINES, OUTCOMES, follow
+from interlock.db.connection import transaction
+from interlock.db.orchestration import plans
+from interlock.workers.client.client import Client
+from interlock.workers.effects.plan_files import patches, require_sandbox
+from interlock.workers.isolation.in_force import told
+from interlock.workers.orchestration.resume import resume as resume_run
+from interlock.workers.orchestration.run_view import Watch
+from interlock.workers.orchestration.submission import Run, submit
+from interlock.workers.settings import settings
+from interlock.workflows.output.suggestions import offered
+from interlock.workflows.plan.read import plan_json_schema
 
-HELP = """Carry out a plan: workstreams of tasks, gates and patches (docs/plans.md), shown live until they end.
+HELP = """Run a plan of workstreams, tasks, gates and patches (docs/plans.md), and show it live until it ends.
 
 \b
 Exit code:
   0 succeeded  1 failed  2 refused (a plan with faults, an unknown run)
-  3 canceled   124 out of --timeout  130 Ctrl-C (both: the run goes on)
+  3 canceled   124 --timeout reached  130 Ctrl-C (both: the run continues)
 
 \b
 Examples:
   interlock run examples/plans/hello.yaml
   interlock run plan.yaml --name nightly --detach
-  interlock run start --help                        all its options
-  interlock run check plan.yaml                     only look for faults
+  interlock run start --help                        all options
+    interlock run check plan.yaml                     only check the plan
   interlock run watch nightly
   interlock run cancel nightly --by ann --reason "wrong branch"
-  interlock run resume nightly                      what is left, anew
+  interlock run resume nightly                      run what did not complete
   interlock run --schema > plan.schema.json         for editors
 """
-START_HELP = """Run the plan FILE; `interlock run FILE` is the same.
+START_HELP = """Run the plan FILE. `interlock run FILE` is the same.
 
 \b
 Examples:
@@ -49,14 +53,18 @@ Examples:
 app = typer.Typer(cls=DefaultCommand, help=HELP, no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON; `-` is standard input.")]
-Ref = Annotated[str, typer.Argument(metavar="RUN", help="The run's name, or its UUID.")]
+Ref = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or UUID.")]
 By = Annotated[str, typer.Option(help="Who runs it.")]
-Name = Annotated[str | None, typer.Option(help="The run's name, unique in its project; default: made from the plan's.")]
+Name = Annotated[
+    str | None, typer.Option(help="The run's name, unique in its project; default: derived from the plan's.")
+]
 Detach = Annotated[
     bool,
-    typer.Option("--detach/--watch", "-d/-w", help="Return once it is accepted, or show it live until it ends."),
+    typer.Option("--detach/--watch", "-d/-w", help="Return once the run is accepted, or show it live until it ends."),
 ]
-Timeout = Annotated[float, typer.Option(min=0, help="Stop watching after so many seconds; 0: never. The run goes on.")]
+Timeout = Annotated[
+    float, typer.Option(min=0, help="Seconds after which to stop watching; 0: never. The run continues.")
+]
 
 
 def _schema(wanted: bool) -> None:
@@ -71,14 +79,14 @@ def group(
         bool, typer.Option("--schema", is_eager=True, callback=_schema, help="Print the JSON Schema of plans.")
     ] = False,
 ) -> None:
-    """Options of the group itself."""
+    """The options of the group itself."""
 
 
 @app.command(help=START_HELP)
 def start(
     file: File,
     name: Name = None,
-    priority: Annotated[int, typer.Option(help="Among runs, -1000 to 1000; higher goes first.")] = 0,
+    priority: Annotated[int, typer.Option(help="Priority among runs, -1000 to 1000; higher runs first.")] = 0,
     by: By = "operator",
     detach: Detach = False,
     timeout: Timeout = 0.0,
@@ -88,28 +96,34 @@ def start(
     plan = read(file)
     with Client() as client:
         run = submit(client.runtime, plan, by=by, directory=directory_of(file), run_name=name, priority=priority)
+        if not as_json:
+            for each in told(client.runtime.settings):
+                say((each.message, "dim"), to=errors)
         code = _accompany(client, run, detach=detach, timeout=timeout, as_json=as_json)
     raise typer.Exit(code)
 
 
 @app.command()
 def check(file: File, as_json: AsJson = False) -> None:
-    """Look for faults in a plan, and say what it comes to. Needs no server.
+    """Check a plan, its patches and the paths it asks to read, and summarize it. Needs no server.
 
     \b
     Example:
       interlock run check plan.yaml
     """
     plan = read(file)
+    folder = directory_of(file).resolve()
+    require_sandbox(plan, folder, settings())
+    patches(plan, folder)
     if as_json:
         print_json(plan.summary())
     else:
-        console.print(f"[green]ok[/] {plan.summary()}", highlight=False, soft_wrap=True)
+        say(("ok", "green"), f" {plan.summary()}")
 
 
 @app.command()
 def watch(ref: Ref, timeout: Timeout = 0.0, as_json: AsJson = False) -> None:
-    """Follow a run until it ends; with --json one object a line for each move. Exit code as of `interlock run`.
+    """Follow a run until it ends; with --json, print one object per line for each move. Exit codes as `interlock run`.
 
     \b
     Example:
@@ -122,7 +136,7 @@ def watch(ref: Ref, timeout: Timeout = 0.0, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show where a run stands; with --json everything that is known of it.
+    """Show a run's current state as a tree; with --json, everything that is known about it.
 
     \b
     Example:
@@ -133,18 +147,18 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     if as_json:
         print_json(view.as_tree())
     else:
-        console.print(draw(view, lines=LINES))
+        picture(draw(view, lines=LINES))
 
 
 @app.command()
 def cancel(
     ref: Ref,
     by: Annotated[str, typer.Option(help="Who cancels it.")],
-    reason: Annotated[str, typer.Option(help="Why; kept in its history.")] = "",
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until it is applied.")] = 30.0,
+    reason: Annotated[str, typer.Option(help="Why; stored in its history.")] = "",
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the cancellation to be applied.")] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a run: what runs is stopped, what has not begun never does. Exit code 2: it had ended already.
+    """Cancel a run: running tasks are stopped, pending ones never start. Exit code 2: it had already ended.
 
     \b
     Example:
@@ -159,9 +173,9 @@ def cancel(
     if as_json:
         print_json(receipt)
     elif receipt.status == "applied":
-        console.print(f"run {run['entity_id']} is [yellow]canceled[/]; it was {result['from']}", highlight=False)
+        say(f"run {run['entity_id']} is ", ("canceled", "yellow"), f"; it was {result['from']}")
     else:
-        console.print(f"{receipt.status}: {receipt.error or result.get('message', '')}", highlight=False, markup=False)
+        say(f"{receipt.status}: {receipt.error or result.get('message', '')}")
     raise typer.Exit(EXIT.get(receipt.status, 0))
 
 
@@ -174,7 +188,7 @@ def resume(
     timeout: Timeout = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run again what a failed or canceled run did not complete: a new run; completed workstreams are carried over.
+    """Start a new run of what a failed or canceled run did not complete; completed workstreams are carried over.
 
     \b
     Example:
@@ -193,17 +207,17 @@ def _watch(client: Client, ref: str) -> Watch:
 
 
 def _accompany(client: Client, run: Run, *, detach: bool, timeout: float, as_json: bool) -> int:
-    """What follows once a run is accepted; the exit code."""
+    """Follow an accepted run, or report it if detached; returns the exit code."""
     if not detach:
         watching = Watch(client.runtime, run.id)
         code = follow(watching, timeout_seconds=timeout, quiet=as_json)
         if as_json:
             print_json(watching.view.as_tree())
         elif code in OUTCOMES.values():
-            console.print(f"run {run.name} {watching.view.run['state']}", highlight=False, soft_wrap=True)
+            say(f"run {run.name} {watching.view.run['state']}")
         return code
     if as_json:
         print_json(run)
     else:
-        console.print(f"run {run.name} is accepted; interlock run watch {run.name}", highlight=False, soft_wrap=True)
+        say(f"run {run.name} is accepted; {offered('run', 'watch', run.name)}")
     return 0

@@ -1,4 +1,4 @@
-"""A run drawn as a tree: workstreams with bars, and under them as many tasks and gates as there is room for."""
+"""Draws a run as a tree: workstreams with progress bars, and below each as many tasks and gates as fit."""
 
 from collections.abc import Iterator, Mapping
 from uuid import UUID
@@ -6,10 +6,10 @@ from uuid import UUID
 from rich.console import Group, RenderableType
 from rich.tree import Tree
 
-from cli.run_lines import Row, length, line, of_gate, of_run, of_task, of_workstream, states
-from workers.orchestration.watching import View
+from interlock.cli.runs.lines import Row, length, line, of_gate, of_run, of_task, of_workstream, states
+from interlock.workers.orchestration.run_view import View
 
-# What is shown first where there is not room for everything; what is not named, last.
+# Which states are shown first if there is no room for all; states that are not listed come last.
 URGENCY = {
     name: rank
     for rank, names in enumerate(
@@ -24,8 +24,8 @@ def draw(view: View, *, lines: int) -> Tree:
     """The run as a tree.
 
     Args:
-        view: as last read.
-        lines: how many it may have, at least 2; what is least urgent is summed up.
+        view: the run, as last read.
+        lines: the maximum number of lines, at least 2; the least urgent rows are summarized.
     """
     tree = Tree(of_run(view), guide_style="dim")
     workstreams = sorted(view.workstreams.values(), key=lambda row: (row["state"] in CALM, row["id"].int))
@@ -45,7 +45,7 @@ def draw(view: View, *, lines: int) -> Tree:
 
 
 def _fitted(view: View, rows: list[Row], room: int) -> Iterator[RenderableType]:
-    """The most urgent tasks and gates, in the plan's order, and a line that sums up the others."""
+    """The most urgent tasks and gates, in the plan's order, and a line that summarizes the others."""
     chosen, used = set(), 0
     room -= _length(rows) > room
     for place, row in sorted(enumerate(rows), key=lambda each: _urgency(each[1])):
@@ -64,7 +64,7 @@ def _drawn(view: View, row: Row) -> RenderableType:
 
 
 def _shared(room: int, wanted: Mapping[UUID, int]) -> dict[UUID, int]:
-    """Lines for each workstream: those that want little get it, the others the same."""
+    """The number of lines for each workstream: small ones get all they need, the others share the rest equally."""
     shares: dict[UUID, int] = {}
     for number, (id_, wants) in enumerate(sorted(wanted.items(), key=lambda each: each[1])):
         shares[id_] = min(wants, room // (len(wanted) - number))

@@ -1,4 +1,4 @@
-"""Follow a run until it ends: as a live tree in a terminal, as one line for each move anywhere else."""
+"""Follow a run until it ends: as a live tree in a terminal, otherwise as one line per move."""
 
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -6,35 +6,36 @@ from time import monotonic, sleep
 from rich.live import Live
 from sqlalchemy.exc import DBAPIError
 
-from cli.output import FAILED, console, errors, print_json
-from cli.run_lines import line, styled
-from cli.run_tree import draw
-from db.connect import retryable
-from workers.orchestration.watching import Event, View, Watch
+from interlock.cli.lib.output import FAILED, console, errors, picture, print_json, say
+from interlock.cli.runs.lines import styled
+from interlock.cli.runs.tree import draw
+from interlock.db.connection import retryable
+from interlock.workers.orchestration.run_view import Event, View, Watch
+from interlock.workflows.output.suggestions import offered
 
 Show = Callable[[View, list[Event]], None]
 
 LOOK_SECONDS = 0.25
-SETTLE_SECONDS = 10.0  # for what a failed or canceled run still has to cancel
-PATIENCE_SECONDS = 30.0  # a database that restarts is back by then
-CANCELED, INTERRUPTED, OUT_OF_TIME = 3, 130, 124  # the last two as shells report SIGINT, and `timeout` its own
+SETTLE_SECONDS = 10.0  # how long to wait for a failed or canceled run to cancel its remaining parts
+PATIENCE_SECONDS = 30.0  # long enough for a database to restart
+CANCELED, INTERRUPTED, OUT_OF_TIME = 3, 130, 124  # 130: as shells report SIGINT; 124: as the `timeout` command
 OUTCOMES = {"succeeded": 0, "failed": FAILED, "canceled": CANCELED}
-MARGIN = 2  # lines of the terminal left free: for the cursor, and for a line that wraps
-LINES = 200  # of a tree that stays
+MARGIN = 2  # lines of the terminal left free, for the cursor and for a line that wraps
+LINES = 200  # maximum height of a tree that is printed once
 KINDS = {"test_gate": "gate", "patch_ledger": "patch of"}
 
 
 def follow(watch: Watch, *, timeout_seconds: float = 0.0, quiet: bool = False, as_json: bool = False) -> int:
-    """Show a run until nothing in it moves any more.
+    """Show a run until nothing in it changes any more.
 
     Args:
         watch: the run.
-        timeout_seconds: stop following after so long; 0: never. The run goes on.
-        quiet: show nothing on the way.
-        as_json: one JSON object for where it stands, and one for each move from then on.
+        timeout_seconds: stop following after this time; 0: never. The run continues.
+        quiet: show nothing meanwhile.
+        as_json: print one JSON object for the current state, then one for each move.
 
     Returns:
-        The exit code: how the run ended, or that following ended before it.
+        The exit code: how the run ended, or that following stopped before that.
     """
     try:
         if not (quiet or as_json) and console.is_terminal and not console.is_dumb_terminal:
@@ -53,7 +54,7 @@ def _live(watch: Watch, timeout_seconds: float) -> int:
 
             return _until_settled(watch, timeout_seconds, show)
     finally:
-        console.print(draw(watch.view, lines=LINES))
+        picture(draw(watch.view, lines=LINES))
 
 
 def _until_settled(watch: Watch, timeout_seconds: float, show: Show) -> int:
@@ -76,12 +77,12 @@ def _until_settled(watch: Watch, timeout_seconds: float, show: Show) -> int:
 
 def _detached(view: View, code: int) -> int:
     name = view.run["name"]
-    for says in (
+    for message in (
         f"run {name} goes on without you; it is {view.run['state']}",
-        f"  interlock run watch {name}                  to see it again",
-        f"  interlock run cancel {name} --by YOUR_NAME  to stop it",
+        f"  {offered('run', 'watch', name):<60}  to see it again",
+        f"  {offered('run', 'cancel', name, by='YOUR_NAME'):<60}  to stop it",
     ):
-        errors.print(says, highlight=False, markup=False, soft_wrap=True)
+        say(message, to=errors)
     return code
 
 
@@ -89,8 +90,7 @@ def _lines(view: View, events: list[Event]) -> None:
     for each in events:
         kind, why = KINDS.get(each.kind, each.kind), f"  {each.reason}" if each.reason else ""
         was = f"{each.was} → " if each.was else ""
-        says = line((f"{each.at:%H:%M:%S} {kind} {each.name}: {was}", ""), styled(each.state), (why, "dim"))
-        console.print(says, soft_wrap=True)
+        say(f"{each.at:%H:%M:%S} {kind} {each.name}: {was}", styled(each.state), (why, "dim"))
 
 
 def _json_lines(view: View, events: list[Event]) -> None:

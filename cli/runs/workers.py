@@ -1,4 +1,4 @@
-"""`interlock worker`: who is in the crew; and for external agents, to register, claim, report and leave."""
+"""`interlock worker`: list workers; external agents use it to register, claim, report and leave."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -7,45 +7,47 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.output import REFUSED, AsJson, console, print_json, print_table
-from cli.reading import json_object
-from db import crew, roster
-from db.connect import transaction
-from workers.client import Client
-from workers.crew import member
-from workers.crew.agent import Agent
-from workers.crew.agent import heartbeat as say_alive
-from workers.crew.settling import settle
+from interlock.cli.lib.output import REFUSED, AsJson, print_json, print_table, say
+from interlock.cli.lib.parsing import json_object
+from interlock.db.connection import transaction
+from interlock.db.orchestration import claims, workers
+from interlock.workers.client.apply_now import settle
+from interlock.workers.client.client import Client
+from interlock.workers.pool import registration
+from interlock.workers.pool.agent import Agent
+from interlock.workers.pool.agent import heartbeat as say_alive
 
-app = typer.Typer(no_args_is_help=True, help="Workers: who takes tasks. External agents register and claim here.")
+app = typer.Typer(
+    no_args_is_help=True, help="Workers, which carry out tasks. External agents register, claim and report here."
+)
 
-Name = Annotated[str, typer.Argument(help="The name it registered under, or its UUID.")]
+Name = Annotated[str, typer.Argument(help="The worker's name or UUID.")]
 By = Annotated[str, typer.Option(help="Who asks for it.")]
 
 COLUMNS = ("name", "worker_type", "state", "load", "capabilities", "silent_seconds")
 
-REGISTER_HELP = """Register NAME as a worker: idle, ready to claim tasks of kind `agent` that fit it.
+REGISTER_HELP = """Register NAME as an idle worker, which can claim matching tasks of kind `agent`.
 
-It must be heard of at least every INTERLOCK_HEARTBEAT_SECONDS: each claim counts, and so does `heartbeat`.
+It must send a heartbeat at least every INTERLOCK_HEARTBEAT_SECONDS; each claim counts as one.
 
 \b
 Examples:
   interlock worker register agent-7 --can python --can git
   interlock worker register agent-8 --can python --workstream build --max-tasks 2 --json
 """
-CLAIM_HELP = """Claim the next task that fits NAME; it is running in its name when this returns.
+CLAIM_HELP = """Claim the next task that matches NAME; the task is running when this returns.
 
 \b
-Exit code: 0 also when nothing fits (with --json: null).
+Exit code: 0 also if no task matches (with --json: null).
 
 \b
 Example:
   interlock worker claim agent-7 --json
 """
-FINISH_HELP = """Report how the task claimed under TOKEN ended: completed if its exit code is expected, else failed.
+FINISH_HELP = """Report the end of the task claimed with TOKEN: completed if its exit code is expected, else failed.
 
 \b
-Exit code: 2 when the claim no longer counts: the task was cancelled, timed out or given to another.
+Exit code: 2 if the claim is no longer valid: the task was cancelled, timed out or given to another worker.
 
 \b
 Examples:
@@ -53,23 +55,23 @@ Examples:
   interlock worker finish agent-7 42 --exit-code 3
   interlock worker finish agent-7 43 --error "no such file" --output '{"tried": ["a", "b"]}'
 """
-SHUTDOWN_HELP = """Shut NAME down: it takes no more, finishes what it holds, and is then shut down for good.
+SHUTDOWN_HELP = """Shut NAME down: it takes no more tasks, finishes those it holds, and is then shut down permanently.
 
 \b
 Examples:
   interlock worker shutdown agent-7
-  interlock worker shutdown agent-7 --now          what it holds is given back, to be tried again by others
+  interlock worker shutdown agent-7 --now          give its tasks back, for other workers to retry
 """
 
 
 @app.command(help=REGISTER_HELP)
 def register(
-    name: Annotated[str, typer.Argument(help="Unique among the workers that are alive.")],
-    can: Annotated[list[str] | None, typer.Option(help="A capability; as often as there are.")] = None,
+    name: Annotated[str, typer.Argument(help="A name, unique among live workers.")],
+    can: Annotated[list[str] | None, typer.Option(help="A capability (repeatable).")] = None,
     workstream: Annotated[
-        list[str] | None, typer.Option(help="Take tasks of this workstream only (name or id); as often as needed.")
+        list[str] | None, typer.Option(help="Take only tasks of this workstream, name or id (repeatable).")
     ] = None,
-    max_tasks: Annotated[int, typer.Option(min=1, help="How many it takes at once.")] = 1,
+    max_tasks: Annotated[int, typer.Option(min=1, help="Maximum number of tasks at once.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Register an agent."""
@@ -84,8 +86,8 @@ def register(
 
 @app.command("list")
 def list_(
-    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    state: Annotated[str | None, typer.Option(help="Only workers in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the newest workers.
@@ -95,7 +97,7 @@ def list_(
       interlock worker list --state busy
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = [_described(dict(row)) for row in roster.page(connection, state=state, limit=limit)]
+        found = [_described(dict(row)) for row in workers.page(connection, state=state, limit=limit)]
     if as_json:
         print_json(found)
     else:
@@ -104,28 +106,28 @@ def list_(
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show a worker: what it offers, what it holds, where its process runs.
+    """Show a worker: its capabilities, its tasks, and the host and pid of its process.
 
     \b
     Example:
       interlock worker show agent-7
     """
     with Client() as client:
-        found = member.find(client.runtime, name)
+        found = registration.find(client.runtime, name)
         context = client.show(found["worker_id"])["context"]
         with transaction(client.runtime.database) as connection:
-            held = [dict(task) for task in crew.held(connection, [found["worker_id"]])]
-    says = _described(dict(found)) | {"host": context.get("host"), "pid": context.get("pid"), "holds": held}
+            held = [dict(task) for task in claims.held(connection, [found["worker_id"]])]
+    message = _described(dict(found)) | {"host": context.get("host"), "pid": context.get("pid"), "holds": held}
     if as_json:
-        print_json(says)
+        print_json(message)
         return
-    print_table(str(says["name"]), [_shown(says)], (*COLUMNS, "host", "pid", "worker_id"))
+    print_table(str(message["name"]), [_shown(message)], (*COLUMNS, "host", "pid", "worker_id"))
     print_table(f"holds {len(held)} tasks", held, ("entity_id", "current_state", "token", "task_id"))
 
 
 @app.command()
 def heartbeat(name: Name, as_json: AsJson = False) -> None:
-    """Say that NAME is alive, also a `uet_worker`; the state it is in. Exit code 2: it is shut down for good.
+    """Send a heartbeat for NAME, also for a `uet_worker`, and print its state. Exit code 2: it has been shut down.
 
     \b
     Example:
@@ -144,10 +146,10 @@ def claim(name: Name, as_json: AsJson = False) -> None:
     if as_json:
         print_json(asdict(claimed) if claimed else None)
     elif claimed is None:
-        console.print(f"nothing fits worker {name} now", highlight=False)
+        say(f"nothing fits worker {name} now")
     else:
-        console.print(f"task {claimed.task} under token {claimed.token}", highlight=False, markup=False)
-        print_json(claimed.context)
+        say(f"task {claimed.task} under token {claimed.token}")
+        print_json({**claimed.context, **({"command": asdict(claimed.command)} if claimed.command else {})})
 
 
 @app.command(help=FINISH_HELP)
@@ -155,10 +157,10 @@ def finish(
     name: Name,
     token: Annotated[int, typer.Argument(min=1, help="The claim's token.")],
     exit_code: Annotated[
-        int | None, typer.Option(help="What it ended with; default 0, unless there is an error.")
+        int | None, typer.Option(help="The task's exit code; default: 0, or with --error none.")
     ] = None,
     error: Annotated[str | None, typer.Option(help="What went wrong.")] = None,
-    output: Annotated[str, typer.Option(help="What there is to show for it: a JSON object, or @FILE.")] = "{}",
+    output: Annotated[str, typer.Option(help="The result: a JSON object, or @FILE.")] = "{}",
     as_json: AsJson = False,
 ) -> None:
     """Report a task's end."""
@@ -172,19 +174,19 @@ def finish(
 @app.command(help=SHUTDOWN_HELP)
 def shutdown(
     name: Name,
-    now: Annotated[bool, typer.Option("--now", help="Give back what it holds instead of waiting for it.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Give its tasks back instead of waiting for them.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Shut a worker down."""
     with Client() as client:
         left = Agent.called(name, client.runtime).leave(wait_for_tasks=not now)
-    says = f"finishes {left} tasks first" if left else "is shutting down"
-    _say({"name": name, "tasks_left": left}, f"worker {name} {says}", as_json)
+    message = f"finishes {left} tasks first" if left else "is shutting down"
+    _say({"name": name, "tasks_left": left}, f"worker {name} {message}", as_json)
 
 
 @app.command()
 def suspend(name: Name, by: By, as_json: AsJson = False) -> None:
-    """Let an idle worker take nothing until it is resumed. Exit code 2: it is not idle.
+    """Suspend an idle worker: it takes no tasks until it is resumed. Exit code 2: it is not idle.
 
     \b
     Example:
@@ -206,13 +208,13 @@ def resume(name: Name, by: By, as_json: AsJson = False) -> None:
 
 def _fire(name: str, trigger: str, by: str, as_json: bool) -> None:
     with Client() as client:
-        worker_id = member.find(client.runtime, name)["worker_id"]
+        worker_id = registration.find(client.runtime, name)["worker_id"]
         receipt = client.fire(worker_id, trigger, by=by)
         outcome = settle(client.runtime, receipt.request_id, worker_id)
     refused = outcome["status"] != "applied"
     result = outcome["result"] or {}
-    says = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"
-    _say({"name": name, "status": outcome["status"], "result": result}, str(says), as_json)
+    message = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"
+    _say({"name": name, "status": outcome["status"], "result": result}, str(message), as_json)
     raise typer.Exit(REFUSED if refused else 0)
 
 
@@ -234,4 +236,4 @@ def _say(value: Mapping[str, Any], sentence: str, as_json: bool) -> None:
     if as_json:
         print_json(value)
     else:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        say(sentence)

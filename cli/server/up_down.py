@@ -1,29 +1,36 @@
 """`interlock up`, `down` and `status`: the servers, the workers and the supervisor that keeps them running."""
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from cli.output import AsJson, print_json
-from supervisor import daemon, places, report, servers
-from supervisor.home import Home, home_of
-from supervisor.narrate import narrator, spoken
-from supervisor.supervise import supervise
-from supervisor.table import KINDS
-from workers.settings import Settings, settings
-from workflows.errors import BadInput
+from interlock.cli.lib.output import AsJson, Screen, line, picture, print_json, say
+from interlock.supervisor import daemon
+from interlock.supervisor import purge as purging
+from interlock.supervisor.environment import PYTHON, environment
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes import status as report
+from interlock.supervisor.processes.log import narrator, spoken
+from interlock.supervisor.processes.loop import supervise
+from interlock.supervisor.processes.specs import KINDS
+from interlock.supervisor.servers import data_dirs, endpoints
+from interlock.workers.settings import Settings, settings
+from interlock.workers.system import process_privacy
+from interlock.workflows.errors import BadInput
 
-PREPARE = (sys.executable, "-m", "cli.main", "migrate")
+PREPARE = (*PYTHON, "-m", "interlock.cli.main", "migrate")
+ADOPT = "Use a non-empty directory as the home although it has no marker of Interlock, such as an older version's home."
 COLOURS = {"ready": "green", "starting": "yellow", "restarting": "yellow", "stopped": "dim", "failed": "red"}
-UP_HELP = """Start PostgreSQL, Valkey, the workers, beat, Flower and the exporter of metrics, and keep them running.
+UP_HELP = """Start PostgreSQL, Valkey, the workers, beat, Flower and the metrics exporter, and keep them running.
 
-A part that dies is started again. Ctrl-C (or `interlock down`, from elsewhere) stops them all in order.
-With DATABASE_URL or BROKER_URL set, that server is yours and is not started here.
+A process that dies is restarted. Ctrl-C (or `interlock down` from elsewhere) stops them all in order.
+If DATABASE_URL or BROKER_URL is set, your server is used and none is started for it. Your own database is not migrated:
+if `interlock migrate` has anything to do, `up` says so and exits with 1.
 
 \b
 Examples:
@@ -33,17 +40,17 @@ Examples:
   interlock up --detach --json | jq -r .database_url
   INTERLOCK_TRIGGER_NODES=4 interlock up      more workers
 """
-DOWN_HELP = """Stop everything that `interlock up` started here. Nothing running is fine too.
+DOWN_HELP = """Stop everything that `interlock up` started here. Succeeds if nothing is running.
 
 \b
 Examples:
-  interlock down                 data stays
-  interlock down --purge --yes   and delete the data, wherever it was kept
+  interlock down                 keep the data
+    interlock down --purge --yes   delete this home's data as well, wherever it is stored
 """
-STATUS_HELP = """Show every part: whether it runs, since when, how often it was restarted.
+STATUS_HELP = """Show each part: state, start time, number of restarts.
 
-PostgreSQL, Valkey, Flower and the exporter are asked, the others' processes looked for.
-Exit code 0: all parts are ready, else 1.
+PostgreSQL, Valkey, Flower and the exporter are queried; of the other parts, only the processes are checked.
+Exit code 0: all parts are ready; 1: otherwise.
 
 \b
 Examples:
@@ -62,36 +69,54 @@ def register(app: typer.Typer) -> None:
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once all parts are ready.")] = False,
     without: Annotated[str, typer.Option(help=f"Parts to leave out, separated by commas: {', '.join(KINDS)}.")] = "",
+    adopt: Annotated[bool, typer.Option("--adopt", help=ADOPT)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start everything."""
-    chosen, left_out, console = settings(), _parts_named(without), Console(quiet=as_json)
+    chosen, left_out, console = settings(), _parts_named(without), Screen(quiet=as_json)
+    if adopt:
+        home_of(chosen).create(adopt=True)
     tell = partial(_told, chosen) if as_json else partial(_summary, chosen, console)
     if detach:
         _launch(chosen, left_out, console)
         tell()
     else:
-        watch = narrator(lambda part: console.print(spoken(part), soft_wrap=True, highlight=False, markup=False))
-        supervise(chosen, without=left_out, prepare=PREPARE, watch=watch, ready=tell)
-        console.print("stopped")
+        _bear_mark(chosen)
+        watch = narrator(lambda part: say(spoken(part), to=console))
+        supervise(chosen, without=left_out, prepare=_prepare(chosen), watch=watch, ready=tell)
+        say("stopped", to=console)
+
+
+def _prepare(chosen: Settings) -> tuple[str, ...]:
+    """What is run before the workers: the embedded database is migrated, somebody's own is looked at."""
+    return (*PREPARE, "--yes" if chosen.database_url is None else "--check")
+
+
+def _bear_mark(chosen: Settings) -> None:
+    """Re-execute this process with the home in its command line; its forked parts then show the home, too."""
+    if process_privacy.marked_home(sys.orig_argv, process_privacy.SUPERVISOR) is None:
+        mark = process_privacy.marked(home_of(chosen).path, process_privacy.SUPERVISOR)
+        os.execve(PYTHON[0], (*PYTHON, *mark, "-m", "interlock.cli.main", *sys.argv[1:]), environment(chosen))  # noqa: S606
 
 
 def down(
-    purge: Annotated[bool, typer.Option("--purge", help="Also delete all data of this home.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete all data of this home as well.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Stop everything."""
-    chosen, console = settings(), Console(quiet=as_json)
+    chosen, console = settings(), Screen(quiet=as_json)
     home = home_of(chosen)
+    if purge:
+        purging.require_own(home)
     if purge and not yes:
         typer.confirm(f"Delete the database and everything else Interlock keeps for {home.path}?", abort=True, err=True)
     with console.status("stopping") as spinner:
         stopped = daemon.stop(chosen, lambda: spinner.update(_standing(home)))
-    console.print("stopped" if stopped else f"nothing is running in {home.path}", soft_wrap=True)
-    deleted = places.purge(home) if purge else []
+    say("stopped" if stopped else f"nothing is running in {home.path}", to=console)
+    deleted = purging.purge(home) if purge else []
     for path in deleted:
-        console.print(f"deleted {path}", soft_wrap=True)
+        say(f"deleted {path}", to=console)
     if as_json:
         print_json({"home": home.path, "stopped": stopped, "deleted": deleted})
 
@@ -102,9 +127,9 @@ def status(as_json: AsJson = False) -> None:
     if as_json:
         print_json(found.as_json())
     elif not found.running:
-        typer.echo(f"nothing is running in {found.home}. Start it with `interlock up --detach`.")
+        say(f"nothing is running in {found.home}. Start it with `interlock up --detach`.")
     else:
-        Console().print(_table(found.parts))
+        picture(_table(found.parts), to=Screen())
     raise typer.Exit(0 if found.ready else 1)
 
 
@@ -116,35 +141,37 @@ def _parts_named(text: str) -> frozenset[str]:
     return names
 
 
-def start(chosen: Settings, console: Console) -> None:
-    """Start everything in the background, wait until it is ready, and say where to look."""
+def start(chosen: Settings, console: Screen) -> None:
+    """Start everything in the background, wait until it is ready, and print where to find it."""
     _launch(chosen, frozenset(), console)
     _summary(chosen, console)
 
 
 def stop(chosen: Settings, *, purge: bool = False) -> bool:
-    """Stop everything, and delete the data too if asked; whether anything ran."""
+    """Stop everything, and with `purge` delete the data; returns whether anything was running."""
     stopped = daemon.stop(chosen, lambda: None)
     if purge:
-        places.purge(home_of(chosen))
+        purging.purge(home_of(chosen))
     return stopped
 
 
-def _launch(chosen: Settings, left_out: frozenset[str], console: Console) -> None:
+def _launch(chosen: Settings, left_out: frozenset[str], console: Screen) -> None:
     home = home_of(chosen)
     with console.status("starting") as spinner:
-        daemon.launch(chosen, without=left_out, prepare=PREPARE, progress=lambda: spinner.update(_standing(home)))
+        daemon.launch(
+            chosen, without=left_out, prepare=_prepare(chosen), progress=lambda: spinner.update(_standing(home))
+        )
 
 
 def _standing(home: Home) -> str:
     return "  ".join(f"{part['name']} {part['state']}" for part in report.recorded(home)) or "starting"
 
 
-def _summary(chosen: Settings, console: Console) -> None:
-    """What runs and where to look next."""
+def _summary(chosen: Settings, console: Screen) -> None:
+    """Print the running parts, their addresses and the next commands."""
     home, found = home_of(chosen), report.status(chosen)
-    known = servers.load(home)
-    console.print(_table(found.parts))
+    known = endpoints.load(home)
+    picture(_table(found.parts), to=console)
     lines = {
         "Flower": f"{known.flower_url} (user {known.flower_user}, password in {home.servers})",
         "State": "interlock status",
@@ -157,16 +184,18 @@ def _summary(chosen: Settings, console: Console) -> None:
         lines["Metrics"] = known.metrics_url
     if known.postgres_data and Path(known.postgres_data).parent != home.path:
         lines["Data"] = (
-            f"{places.outside(home)}, because user {chosen.run_as} may not enter {home.path}; "
+            f"{data_dirs.outside(home)}, because user {chosen.run_as} may not enter {home.path}; "
             "`interlock down --purge` deletes it"
         )
     for label, text in lines.items():
-        console.print(f"{label:8}{text}", soft_wrap=True, highlight=False)
+        say(f"{label:8}{text}", to=console)
 
 
 def _told(chosen: Settings) -> None:
-    """What runs, as `status --json` says it."""
-    print_json(report.status(chosen).as_json(), lines=True)  # at once: in the foreground it stays
+    """Print the running parts, as `status --json` does."""
+    print_json(
+        report.status(chosen).as_json(), lines=True
+    )  # flushed now, because in the foreground the process keeps running
 
 
 def _table(parts: list[dict[str, Any]]) -> Table:
@@ -174,8 +203,8 @@ def _table(parts: list[dict[str, Any]]) -> Table:
     for heading in ("part", "state", "pid", "restarts", "since", "detail"):
         table.add_column(heading, justify="right" if heading in ("pid", "restarts") else "left")
     for part in parts:
-        colour = COLOURS.get(part["state"], "")
-        state = f"[{colour}]{part['state']}[/]" if colour else part["state"]
+        state = line((part["state"], COLOURS.get(part["state"], "")))
         since = part["since"][:19].replace("T", " ")
-        table.add_row(part["name"], state, str(part["pid"] or ""), str(part["restarts"]), since, part["detail"])
+        rest = (str(part["pid"] or ""), str(part["restarts"]), since, part["detail"])
+        table.add_row(line(part["name"]), state, *map(line, rest))
     return table

@@ -1,0 +1,1 @@
+"""`interlock audit | archive | backup | restore`."""

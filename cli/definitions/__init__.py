@@ -1,0 +1,1 @@
+"""`interlock definitions | deprecate | migration`."""

@@ -1,0 +1,1 @@
+"""`interlock create | fire | show | list | history`."""

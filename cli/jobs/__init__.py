@@ -1,0 +1,1 @@
+"""`interlock job | supervise`: supervised workers and their jobs."""

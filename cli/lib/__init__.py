@@ -1,0 +1,1 @@
+"""Code shared by the commands: output, errors, signals, parsing of options."""

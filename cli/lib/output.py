@@ -1,0 +1,135 @@
+"""The output of commands: JSON for programs, tables for people, one line and an exit code for an error.
+
+All commands print through this module, so that no name or text from elsewhere can control the terminal. Nothing is
+interpreted as markup, invisible and control characters are escaped, and a style is passed beside its text:
+`say(("ann", "bold"), " is back")`.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from interlock.workflows.output.escaping import json_text, shown, shown_lines
+
+REFUSED, FAILED = 2, 1
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+Words = str | tuple[object, str]  # a text, or a value with its style
+WIDTH = None if sys.stdout.isatty() else 120  # a pipe has no width; the default of 80 would wrap every table
+
+
+class Screen(Console):
+    """A console that interprets no markup and escapes control characters in everything it renders."""
+
+    def __init__(self, *, stderr: bool = False, quiet: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, quiet=quiet, width=width, markup=False, emoji=False, highlight=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render, with control characters of texts escaped; rich's own control segments stay."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(shown_lines(text), style)
+
+
+console = Screen(width=WIDTH)
+errors = Screen(stderr=True, width=WIDTH)
+
+COLOURS = {
+    "applied": "green",
+    "ready": "green",
+    "ok": "green",
+    "rejected": "red",
+    "dead": "bold red",
+    "fail": "bold red",
+    "waiting": "yellow",
+    "scheduled": "yellow",
+    "pending": "yellow",
+    "warn": "yellow",
+    "superseded": "dim",
+}
+
+
+def line(*words: Words) -> Text:
+    """A text in one line; line breaks and control characters are escaped."""
+    return Text.assemble(
+        *((shown(each[0]), each[1]) if isinstance(each, tuple) else shown(each) for each in words if each)
+    )
+
+
+def say(*words: Words, to: Console = console) -> None:
+    """Print one line, never wrapped."""
+    to.print(line(*words), soft_wrap=True)
+
+
+def block(text: object, *, to: Console = console) -> None:
+    """Print a text of several lines, such as a diff or a command's output."""
+    to.print(Text(shown_lines(text)), soft_wrap=True)
+
+
+def picture(drawn: RenderableType, *, to: Console = console) -> None:
+    """Print a tree or table that was built from `line`s."""
+    to.print(drawn)
+
+
+def print_json(value: object, *, lines: bool = False) -> None:
+    """Print a value as JSON on standard output; with `lines` on one line and flushed, for readers that follow."""
+    sys.stdout.write(json_text(value, default=_plain, indent=None if lines else 2) + "\n")
+    if lines:
+        sys.stdout.flush()
+
+
+def print_table(title: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> None:
+    """Print rows as a table with these columns."""
+    table = Table(title=line(title), title_justify="left", header_style="bold")
+    names = list(columns)
+    for name in names:
+        table.add_column(line(name.replace("_", " ")), overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in names))
+    picture(table)
+
+
+def one_line(value: object) -> str:
+    """A value as JSON in one line."""
+    return json_text(value, default=_plain)
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text()
+    if isinstance(value, datetime):
+        return Text(value.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3])
+    if isinstance(value, Mapping):
+        return line(str(value.get("message") or one_line(value)))
+    return line((value, COLOURS.get(str(value), "")))
+
+
+def fail(kind: str, message: str, code: int, *, as_json: bool) -> int:
+    """Print an error, as JSON or as a line; returns the exit code."""
+    if as_json:
+        print_json({"error": kind, "message": message, "exit_code": code})
+    else:
+        began = ("refused:" if code == REFUSED else "failed:", "bold red")
+        errors.print(Text.assemble(began, " ", shown_lines(message)), soft_wrap=True)
+    return code
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)

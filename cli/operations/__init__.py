@@ -1,0 +1,1 @@
+"""`interlock doctor | stuck | dead | metrics | playbook | operator | override`."""

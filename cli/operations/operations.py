@@ -1,0 +1,112 @@
+"""`doctor`, `dead`, `redrive`: commands for operators."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
+from interlock.cli.lib.parsing import as_uuids
+from interlock.db.connection import transaction
+from interlock.db.core import effects, requests
+from interlock.workers.client.client import Client
+from interlock.workers.operations.doctor import examine
+from interlock.workers.overrides import operators
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import names
+
+REDRIVE_HELP = """Give dead requests and effects a new set of attempts: the IDs given, or --all.
+
+The name given with --by is stored with them and in the resulting events (`redriven_by`). --all leaves out quarantined
+requests, which must be released by id, and requests that cannot be read.
+
+\b
+Example:
+  interlock dead; interlock redrive --all
+"""
+NAMED = 20  # ids in one line of the requests that are left
+LEFT = {
+    requests.QUARANTINED: "name them to release them",
+    requests.UNREADABLE: "fire them again with data within bounds, and `interlock quarantine request` them",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("doctor")(doctor)
+    app.command("dead")(dead)
+    app.command("redrive", help=REDRIVE_HELP)(redrive)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check every part; show what is wrong and how to fix it. Exit code 1: something is wrong.
+
+    \b
+    Example:
+      interlock doctor --json | jq '.findings[] | select(.level != "ok")'
+    """
+    with Client() as client:
+        findings = examine(client.runtime)
+    well = all(finding.level != "fail" for finding in findings)
+    if as_json:
+        print_json({"ok": well, "findings": findings})
+    else:
+        print_table("doctor", [asdict(finding) for finding in findings], ("check", "level", "message", "cure"))
+    raise typer.Exit(0 if well else FAILED)
+
+
+def dead(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of each.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List requests and effects whose attempts are used up, with their errors.
+
+    \b
+    Example:
+      interlock dead; interlock redrive --all
+    """
+    with Client() as client, transaction(client.runtime.database) as connection:
+        triggers = [dict(row) | {"id": row["request_id"]} for row in requests.dead(connection, limit=limit)]
+        acts = [dict(row) for row in effects.dead(connection, limit=limit)]
+    if as_json:
+        print_json({"requests": triggers, "effects": acts})
+        return
+    columns = ("id", "workflow_type", "entity_id", "attempts", "finished_at", "error")
+    print_table(f"{len(triggers)} dead requests", triggers, ("trigger", *columns))
+    print_table(f"{len(acts)} dead effects", acts, ("name", *columns))
+
+
+def redrive(
+    by: Annotated[
+        str, typer.Option(help="Who redrives; stored.", default_factory=operators.os_user, show_default="the OS user")
+    ],
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids, as `interlock dead` shows them.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Redrive all of them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give dead requests and effects new attempts."""
+    if bool(ids) == everything:
+        raise BadInput("name the ids to redrive (`interlock dead` lists them), or say --all")
+    names.name("by", by)
+    with Client() as client:
+        with transaction(client.runtime.database) as connection:
+            triggers = [dict(row) for row in requests.redrive(connection, ids, by=by)]
+            acts = effects.redrive(connection, as_uuids(ids) if ids else None, by=by)
+            left = requests.unrevived(connection) if everything else {}
+        client.runtime.wakeups.partitions(triggers)
+        client.runtime.wakeups.effects(acts)
+    if ids and not triggers and not acts:
+        raise BadInput(
+            f"none of these is dead and can be read: {', '.join(ids)}. `interlock dead` lists what is, and why."
+        )
+    revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
+    if as_json:
+        print_json({"redriven": revived} | ({"left": left} if everything else {}))
+    else:
+        say(f"{len(revived)} redriven")
+        for each in revived:
+            say(f"  {each}")
+        for why, what in LEFT.items():
+            if named := left.get(why):
+                more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+                say(f"{len(named)} left: {why} ({', '.join(named[:NAMED])}{more}); {what}")

@@ -1,0 +1,1 @@
+"""`interlock patch | quarantine | compensation | regression`."""

@@ -1,0 +1,1 @@
+"""`python -m demo`: real pull requests and plans, driven through real servers. No part of what is installed."""

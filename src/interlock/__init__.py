@@ -1,0 +1,43 @@
+"""Durable state machines for software agents, on Celery and PostgreSQL.
+
+The public API is what `__all__` lists. Each name is imported when it is first used, so that importing this package
+costs nothing and changes nothing in its host: no Celery signal, no logging, no connection.
+"""
+
+TYPE_CHECKING = False  # as `typing` has it, which the shim of every command need not import
+if TYPE_CHECKING:
+    from interlock.workers.client.async_client import AsyncClient
+    from interlock.workers.client.client import Client
+    from interlock.workers.client.receipts import Receipt
+    from interlock.workers.engine.trigger_request import Firing
+    from interlock.workers.pool.agent import Agent
+    from interlock.workflows.definition import Definition, Guard, T
+    from interlock.workflows.errors import InterlockError
+
+__all__ = ["Agent", "AsyncClient", "Client", "Definition", "Firing", "Guard", "InterlockError", "Receipt", "T"]
+
+_HOME = {
+    "Agent": "interlock.workers.pool.agent",
+    "AsyncClient": "interlock.workers.client.async_client",
+    "Client": "interlock.workers.client.client",
+    "Definition": "interlock.workflows.definition",
+    "Firing": "interlock.workers.engine.trigger_request",
+    "Guard": "interlock.workflows.definition",
+    "InterlockError": "interlock.workflows.errors",
+    "Receipt": "interlock.workers.client.receipts",
+    "T": "interlock.workflows.definition",
+}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, imported from where it is defined (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  (as above)
+
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
