@@ -1,1 +1,1 @@
-"""`make bench`: how fast, how soon and how lean, as ratios measured in one run on this machine."""
+"""`make bench`: throughput, latency and memory, as ratios measured in one run on this machine."""

@@ -17,13 +17,13 @@ from bench.stage import Stage, staged
 
 
 def main() -> int:
-    """Returns 0 when every bar measured was met, 1 when one was not, 130 when interrupted."""
+    """Returns 0 if every measured bar was met, 1 if one was not, 130 if interrupted."""
     options = _options()
     effort = QUICK if options.quick else FULL
     effort = replace(effort, rounds=options.rounds or effort.rounds)
     console = Console()
-    console.width = max(console.width, 100)  # narrower, the table would lose its figures
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to clean up as on Ctrl-C
+    console.width = max(console.width, 100)  # a narrower table would lose its figures
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     findings: list[Finding] = []
     try:
         with staged() as stage:

@@ -1,4 +1,4 @@
-"""`accept`: triggers that one producer gets accepted, durably, while no worker runs."""
+"""`accept`: durable accepts of triggers by one producer, while no worker runs."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ WARM_UP = 500
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Durable accepts a second: one by one, each its own commit, and a thousand a commit."""
+    """Durable accepts per second: one by one, each in its own commit, and by one call with a thousand per commit."""
     plant = Plant(stage, stage.side("accept"))
     plant.populate()
     plant.accept(WARM_UP)

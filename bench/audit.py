@@ -1,6 +1,6 @@
-"""`audit`: `audit verify` against a plain sequential read of the same rows in Python, and what memory it takes.
+"""`audit`: `audit verify` against a plain sequential read of the same rows in Python, and its memory use.
 
-Each reading is a process of its own, so that none has what another left in memory: `python -m bench.audit URL WHAT`.
+Each measurement is its own process, so that none inherits another's memory: `python -m bench.audit URL WHAT`.
 """
 
 import json
@@ -17,16 +17,17 @@ from bench.effort import Effort
 from bench.finding import Bar, Finding, interleaved
 from bench.progress import Rounds
 from bench.stage import Stage
-from db import audit
-from db.connect import make_engine
-from workers.settings import Settings
+from interlock.db.audit import verify
+from interlock.db.connection import make_engine
+from interlock.db.schema import in_schema
+from interlock.workers.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 SMALLER = 5
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Rates on the larger history, peaks of memory on both."""
+    """Rates on the larger history, and peak memory on both."""
     large, small = stage.side("audit_large"), stage.side("audit_small")
     rows = past.EVENTS_EACH * len(past.give(large.database_url, effort.past_events, rounds.say))
     few = past.EVENTS_EACH * len(past.give(small.database_url, effort.past_events // SMALLER, rounds.say))
@@ -61,7 +62,7 @@ def _run(database_url: str, what: str) -> dict[str, float]:
 def _verify(database_url: str) -> int:
     engine = make_engine(Settings(database_url=database_url).resolved_database_url())
     try:
-        verdict = audit.verify(engine)
+        verdict = verify.verify(engine)
     finally:
         engine.dispose()
     if not verdict.ok:
@@ -72,11 +73,11 @@ def _verify(database_url: str) -> int:
 def _read(database_url: str) -> int:
     with psycopg.connect(database_url) as connection, connection.cursor(name="plain") as cursor:
         cursor.itersize = 2_000
-        return sum(1 for _ in cursor.execute("SELECT * FROM workflow_transitions"))
+        return sum(1 for _ in cursor.execute(in_schema("SELECT * FROM interlock.workflow_transitions")))
 
 
 def main() -> None:
-    """One reading; prints its rate (events a second) and its peak (MiB)."""
+    """One measurement; prints its rate (events per second) and its peak memory (MiB)."""
     database_url, what = sys.argv[1:]
     begun = time.perf_counter()
     rows = {"verify": _verify, "read": _read}[what](database_url)

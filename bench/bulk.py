@@ -12,7 +12,7 @@ WARM_UP = 2_000
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Ours: accept in batches, decide, apply in batches. Theirs: the better of two and four clients."""
+    """Ours: accept in batches, decide, apply in batches. Theirs: the best of two and four clients."""
     ours, theirs = stage.side("bulk"), stage.side("bulk_pgbench")
     pgbench.populate(theirs.database_url)
     with interlock_nodes(stage, ours):

@@ -1,4 +1,4 @@
-"""Carry out runs in process: submission, engine and scheduler as they are; the work itself takes no time."""
+"""Carry out runs in process: real submission, engine and scheduler; the work itself takes no time."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,31 +12,35 @@ import structlog
 from uuid_utils.compat import uuid7
 
 from bench.stage import Stage
-from db import requests
-from db.connect import transaction
-from supervisor.servers import Servers
-from workers.client import Client
-from workers.orchestration.scheduler import schedule
-from workers.orchestration.submission import submit
-from workers.runtime import Runtime
-from workflows.plan.plan import Plan
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.schema import in_schema
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.orchestration.submission import submit
+from interlock.workers.runtime import Runtime
+from interlock.workflows.plan.plan import Plan
 
-CONTEXT_BYTES = 4 * 1024**2  # the default lets a task depend on some 6,500 others by name
+CONTEXT_BYTES = 4 * 1024**2  # with the default, a task can depend on only some 6,500 others by name
 EVENTS = ("worker_started", "execution_completed")
 CAPABILITIES = ["interlock:execute"]
-READY = """
-SELECT t.task_id, t.state FROM tasks t
- WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')"""
-LANDING = "SELECT ws_id FROM workstreams WHERE run_id = %(run)s AND state = 'validating'"
-STATE = "SELECT state FROM runs WHERE run_id = %(run)s"
-COMPLETED = "SELECT completed FROM workstream_counts c JOIN workstreams w USING (ws_id) WHERE w.run_id = %(run)s"
+READY = in_schema("""
+SELECT t.task_id, t.state FROM interlock.tasks t
+ WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')""")
+LANDING = in_schema("SELECT ws_id FROM interlock.workstreams WHERE run_id = %(run)s AND state = 'validating'")
+STATE = in_schema("SELECT state FROM interlock.runs WHERE run_id = %(run)s")
+COMPLETED = in_schema(
+    "SELECT completed FROM interlock.workstream_counts c JOIN interlock.workstreams w USING (ws_id)"
+    " WHERE w.run_id = %(run)s"
+)
 
 
 @dataclass
 class Spent:
-    """Seconds, by who spent them, and the tasks completed meanwhile.
+    """Seconds by part of the system, and the tasks completed meanwhile.
 
-    A run's submission and its beginning, when each of its tasks is looked at once, belong to all its tasks.
+    The time of a run's submission, and of its beginning, when each task is examined once, is spread over all its tasks.
     """
 
     submission: float = 0.0
@@ -46,27 +50,27 @@ class Spent:
     tasks: int = 0
 
     def per_task(self, submitted: int) -> float:
-        """Milliseconds a task, of all four; those of submission and beginning are spread over the tasks submitted."""
+        """Milliseconds per task, all four together; submission and beginning are divided by the tasks submitted."""
         whole, each = self.submission + self.beginning, self.engine + self.scheduler
         return 1_000 * (whole / submitted + each / self.tasks)
 
     def scheduling(self) -> float:
-        """Milliseconds a task of the scheduler's passes alone, from the beginning on."""
+        """Milliseconds per task of the scheduler's passes alone, after the beginning."""
         return 1_000 * self.scheduler / self.tasks
 
     @contextmanager
     def counting(self, who: str) -> Iterator[None]:
-        """Count the block's time."""
+        """Add the block's time to `who`."""
         began = time.perf_counter()
         yield
         setattr(self, who, getattr(self, who) + time.perf_counter() - began)
 
 
 class Carrier:
-    """Makes runs of one side's database and carries them out, alone."""
+    """Makes runs in one side's database and carries them out without other processes."""
 
     def __init__(self, stage: Stage, servers: Servers) -> None:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))  # warnings: nobody reads the rest
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))  # 30: warnings and above
         self.runtime = Runtime(stage.settings(servers).model_copy(update={"context_limit_bytes": CONTEXT_BYTES}))
         self._folder = stage.home.path
         self._database = psycopg.connect(servers.database_url, autocommit=True)
@@ -74,10 +78,10 @@ class Carrier:
         self._worker = Client(self.runtime).create("worker", "bench", project_id=uuid7(), context=can)["id"]
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
-        """Submit a run of these tasks (`id`, `depends_on`) and carry it out, or `only` so many of its tasks.
+        """Submit a run of these tasks (`id`, `depends_on`) and carry out all of them, or `only` that many.
 
         Raises:
-            RuntimeError: it did not succeed; then the figures would be a lie.
+            RuntimeError: the run did not succeed, so the figures would be wrong.
         """
         spent = Spent()
         plan = Plan.model_validate({"name": "bench", "workstreams": [{"id": "w", "tasks": tasks}]})
@@ -95,28 +99,28 @@ class Carrier:
         return spent
 
     def analyze(self) -> None:
-        """What autovacuum does every minute: plans made for small tables are made anew."""
+        """VACUUM ANALYZE, as autovacuum does every minute, so that no query plans for small tables remain."""
         self._database.execute("VACUUM ANALYZE")
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._database.close()
         self.runtime.close()
 
     def _settle(self, run: UUID, spent: Spent) -> None:
         while True:
             with transaction(self.runtime.database) as connection:
-                lanes = [row["lane"] for row in requests.lanes_due(connection)]
+                partitions = [row["partition"] for row in requests.partitions_due(connection)]
             with spent.counting("engine"):
-                for lane in lanes:
-                    self.runtime.applier.apply_lane(lane)
+                for partition in partitions:
+                    self.runtime.applier.apply_partition(partition)
             with spent.counting("scheduler"):
                 read = schedule(self.runtime, run)
-            if not lanes and not read:
+            if not partitions and not read:
                 return
 
     def _work(self, run: UUID) -> int:
-        """Begin what is queued, and end what is running; how many tasks."""
+        """Begin queued tasks and end running ones; returns their number."""
         said = {"worker_id": str(self._worker), "capabilities": CAPABILITIES, "exit_code": 0}
         found = self._ask(READY, run)
         self._accept([(id_, EVENTS[state == "running"], said) for id_, state in found])

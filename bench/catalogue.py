@@ -1,8 +1,23 @@
-"""Every benchmark by name, in the order they run. One line here for each."""
+"""All benchmarks by name, in the order they run, one line each."""
 
 from collections.abc import Callable, Mapping
 
-from bench import accept, adr, audit, bulk, decide, dispatch, heartbeats, history, latency, memory, scheduler, single
+from bench import (
+    accept,
+    at_rest,
+    audit,
+    bulk,
+    confining,
+    decide,
+    dispatch,
+    heartbeats,
+    history,
+    latency,
+    memory,
+    plain,
+    scheduler,
+    single,
+)
 from bench.effort import Effort
 from bench.finding import Finding
 from bench.progress import Rounds
@@ -12,7 +27,7 @@ Benchmark = Callable[[Stage, Effort, Rounds], list[Finding]]
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "single": single.measure,
-    "adr": adr.measure,
+    "plain": plain.measure,
     "bulk": bulk.measure,
     "latency": latency.measure,
     "history": history.measure,
@@ -23,4 +38,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "decide": decide.measure,
     "accept": accept.measure,
     "audit": audit.measure,
+    "sandbox": confining.measure,
+    "rest": at_rest.measure,
 }

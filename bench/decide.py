@@ -1,4 +1,4 @@
-"""`decide`: deciding a trigger, which is pure: no row, no message, no clock."""
+"""`decide`: deciding a trigger, which is pure: no database, no message, no clock."""
 
 import time
 
@@ -6,14 +6,14 @@ from bench.effort import Effort
 from bench.finding import Finding
 from bench.progress import Rounds
 from bench.stage import Stage
-from workflows.case import Case
-from workflows.decide import decide
-from workflows.delivery.pr_review import PR_REVIEW
-from workflows.outcomes import Applied
+from interlock.workflows.decide import decide
+from interlock.workflows.guard_context import Case
+from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
+from interlock.workflows.outcomes import Applied
 
 
 def measure(_stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Microseconds of a decision: a plain move, and one with a guard."""
+    """Microseconds per decision: a plain move, and one with a guard."""
     plain = Case("reviewing", 1, {}, "request_changes", "bench")
     guarded = Case("reviewing", 1, {"author": "ann"}, "approve", "bob")
     figures = [(_microseconds(plain, effort.decisions), _microseconds(guarded, effort.decisions)) for _ in rounds]

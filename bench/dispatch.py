@@ -5,32 +5,34 @@ import time
 from psycopg import connect
 from sqlalchemy import Engine
 
-from beat import sweeps
 from bench.effort import Effort
 from bench.finding import Bar, Finding
 from bench.progress import Rounds
 from bench.stage import Stage
-from db.connect import make_engine, transaction
+from interlock.beat import sweeps
+from interlock.db.connection import make_engine, transaction
+from interlock.db.schema import in_schema
 
 SWEEPS_A_ROUND = 40
-WAITING = """
-INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id, created_by)
+WAITING = in_schema("""
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+                                          created_by)
 SELECT uuidv7(), 'approval', '1.0.0', 'pending', 'T-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
   FROM generate_series(1, %(timers)s) AS n
-"""
-TIMERS = """
-INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, origin, bound_version,
-                              status, not_before)
+""")
+TIMERS = in_schema("""
+INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, origin,
+                                        bound_version, status, not_before)
 SELECT id || ':0:expire', '', id, 'expire', 'system', 'timer', 0, 'scheduled',
        now() + interval '1 hour' + random() * interval '71 hours'
-  FROM workflow_instances
-"""
+  FROM interlock.workflow_instances
+""")
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Milliseconds of `beat.sweeps.dispatch` in a transaction of its own: each round's median and its worst.
+    """Milliseconds of `beat.sweeps.dispatch` in its own transaction: the median and maximum of each round.
 
-    The tables are as the inserts left them, not vacuumed or analysed for the occasion.
+    The tables are as the inserts left them, neither vacuumed nor analysed.
     """
     side = stage.side("dispatch")
     rounds.say(f"arming {effort.timers:,} timers")
@@ -40,18 +42,18 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     engine = make_engine(stage.settings(side).resolved_database_url())
     took = [sorted(_sweep(engine) for _ in range(SWEEPS_A_ROUND)) for _ in rounds]
     engine.dispose()
-    says = f"dispatch sweep, {effort.timers:,} timers not due"
+    message = f"dispatch sweep, {effort.timers:,} timers not due"
     return [
-        Finding("dispatch", says, "ms", tuple(each[len(each) // 2] for each in took), bar=Bar("<", 20.0)),
-        Finding("dispatch.worst", f"{says}, slowest of {SWEEPS_A_ROUND}", "ms", tuple(each[-1] for each in took)),
+        Finding("dispatch", message, "ms", tuple(each[len(each) // 2] for each in took), bar=Bar("<", 20.0)),
+        Finding("dispatch.worst", f"{message}, slowest of {SWEEPS_A_ROUND}", "ms", tuple(each[-1] for each in took)),
     ]
 
 
 def _sweep(engine: Engine) -> float:
     began = time.perf_counter()
     with transaction(engine) as connection:
-        woken, lanes, _ = sweeps.dispatch(connection)
+        woken, partitions, _ = sweeps.dispatch(connection)
     took = (time.perf_counter() - began) * 1e3
-    if woken or lanes:
+    if woken or partitions:
         raise RuntimeError("no timer should be due")
     return took

@@ -1,30 +1,32 @@
-"""How much is measured: `FULL` for figures to publish, `QUICK` to see whether something broke."""
+"""The amount of measurement: `FULL` for figures to publish, `QUICK` to see whether something broke."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Rounds and sizes. A round measures each side once, one after the other."""
+    """Numbers of rounds and sizes. A round measures each side once, one after the other."""
 
     rounds: int
-    singles: int  # messages of a round, each enqueued by itself
-    adr_steps: int  # messages of a round for the ADR's code, several times slower
-    bulk: int  # triggers of a round, enqueued together
+    singles: int  # messages per round, each enqueued by itself
+    plain_steps: int  # messages per round for plain transitions and Celery, which are several times slower
+    bulk: int  # triggers per round, enqueued together
     pgbench_seconds: int
-    latency_seconds: float  # of a round
-    past_events: int  # history rows of a database with a past
+    latency_seconds: float  # duration of a round
+    past_events: int  # history rows of the database with a past
     timers: int
-    crowd: int  # instances that must cost no Python object each
+    crowd: int  # number of instances, for which no Python objects may remain
     decisions: int
-    run_tasks: int  # of the small run; the large one has ten times as many
-    workers: int  # that are all alive
+    run_tasks: int  # tasks of the small run; the large one has ten times as many
+    workers: int  # live workers
+    commands: int  # per round, each in a sandbox and without one
+    rest_seconds: float  # duration of a round
 
 
 FULL = Effort(
     rounds=5,
     singles=3_000,
-    adr_steps=1_500,
+    plain_steps=1_500,
     bulk=20_000,
     pgbench_seconds=3,
     latency_seconds=12.0,
@@ -34,11 +36,13 @@ FULL = Effort(
     decisions=100_000,
     run_tasks=1_000,
     workers=100_000,
+    commands=60,
+    rest_seconds=60.0,
 )
 QUICK = Effort(
     rounds=2,
     singles=1_000,
-    adr_steps=500,
+    plain_steps=500,
     bulk=6_000,
     pgbench_seconds=2,
     latency_seconds=4.0,
@@ -48,4 +52,6 @@ QUICK = Effort(
     decisions=20_000,
     run_tasks=200,
     workers=20_000,
+    commands=15,
+    rest_seconds=15.0,
 )

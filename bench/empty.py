@@ -1,8 +1,8 @@
-"""Celery's empty task: `pass` in a plain app, everything by default. What any work through Celery costs at least.
+"""Celery's empty task: `pass` in a plain app with defaults, which is the minimum cost of any work through Celery.
 
-A round is over when the broker holds no message, neither queued nor unacknowledged. Celery acknowledges (by default) as
-a pool process begins a task, so the last two tasks may still be running their `pass`: under a millisecond, in Celery's
-favour. Nothing is added to the task or to the worker for counting; the worker's own counter confirms the number.
+A round is over when the broker has no message, neither queued nor unacknowledged. By default Celery acknowledges when a
+pool process begins a task, so the last two tasks may still be running: less than a millisecond, in Celery's favour.
+Nothing is added to the task or worker for counting; the worker's own counter confirms the number.
 """
 
 import mmap
@@ -26,24 +26,24 @@ app = Celery("empty", broker=os.environ.get(BROKER, "redis://"))
 
 @app.task(ignore_result=True)
 def empty() -> None:
-    """Nothing at all."""
+    """Does nothing."""
     pass
 
 
 @app.task(ignore_result=True)
 def stamp(slot: int) -> None:
-    """Nothing but to note, in shared memory, the instant it runs."""
+    """Only writes the instant it runs into shared memory."""
     SLOT.pack_into(slots(), slot * SLOT.size, time.monotonic_ns())
 
 
 @cache
 def slots() -> mmap.mmap:
-    """This process's shared memory, as its environment names it."""
+    """The shared memory that this process's environment names."""
     return open_slots(Path(os.environ[SLOTS]))
 
 
 def open_slots(path: Path) -> mmap.mmap:
-    """The shared memory of `stamp`: a file of 64-bit instants."""
+    """Map the shared memory of `stamp`: a file of 64-bit instants."""
     with path.open("r+b") as file:
         return mmap.mmap(file.fileno(), 0)
 
@@ -61,7 +61,7 @@ class Empty:
         self.broker = Redis.from_url(broker_url)
 
     def single(self, messages: int) -> float:
-        """Send empty tasks one by one; seconds from the first `delay` to the last completion."""
+        """Send empty tasks one by one; returns the seconds from the first `delay` to the last completion."""
         delay = empty.delay
         began = time.perf_counter()
         for _ in range(messages):
@@ -69,19 +69,19 @@ class Empty:
         return drained(self.broker) - began
 
     def completed(self) -> int:
-        """How many tasks the worker says it has run."""
+        """The number of tasks that the worker reports to have run."""
         stats = app.control.inspect(timeout=5).stats() or {}
         return sum(sum(node["total"].values()) for node in stats.values())
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self.broker.close()
         app.close()
-        vars(app).pop("amqp", None)  # it would keep its producers' connections to this broker for the next benchmark
+        vars(app).pop("amqp", None)  # otherwise the next benchmark would reuse its connections to this broker
 
 
 def drained(broker: Redis) -> float:
-    """The instant the broker holds no message of the default queue any more, waited for."""
+    """Wait until the broker has no more messages of the default queue; returns that instant."""
     until = time.perf_counter() + PATIENCE_SECONDS
     while broker.llen("celery") or broker.hlen("unacked"):
         if time.perf_counter() > until:

@@ -1,4 +1,4 @@
-"""What a benchmark found: a figure for each round, the ratio to what it is measured against, and its bar."""
+"""The result of a benchmark: a figure for each round, the ratio to the other side, and its bar."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What the figure has to reach (`≥`) or stay within (`≤`, `<`)."""
+    """The limit that a figure must reach (`≥`) or not exceed (`≤`, `<`)."""
 
     sign: Literal["≥", "≤", "<"]
     value: float
 
     def met(self, figure: float) -> bool:
-        """Whether `figure` clears it."""
+        """Whether `figure` is within the limit."""
         return {"≥": figure >= self.value, "≤": figure <= self.value, "<": figure < self.value}[self.sign]
 
     def __str__(self) -> str:
@@ -26,12 +26,12 @@ class Finding:
     """One row of the table.
 
     Attributes:
-        name: the benchmark and, after a dot, which of its figures.
-        compared: what is set against what.
-        unit: of `ours` and `theirs`.
-        ours, theirs: one figure a round; `theirs` is empty where there is nothing to compare with.
-        bar: for the median ratio, or for the median of `ours` where there is no ratio; None: for information.
-        note: what a reader must know to judge the figure.
+        name: the benchmark and, after a dot, the name of the figure.
+        compared: the two things compared.
+        unit: the unit of `ours` and `theirs`.
+        ours, theirs: one figure per round; `theirs` is empty if there is no comparison.
+        bar: the limit of the median ratio, or of the median of `ours` if there is no ratio; None: no limit.
+        note: what a reader needs to know to judge the figure.
     """
 
     name: str
@@ -44,22 +44,22 @@ class Finding:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Ours by theirs, round by round."""
+        """`ours` divided by `theirs`, for each round."""
         return tuple(one / other for one, other in zip(self.ours, self.theirs, strict=True)) if self.theirs else ()
 
     @property
     def judged(self) -> float | None:
-        """The figure the bar is for; None where nothing was measured."""
+        """The figure that the bar applies to; None if nothing was measured."""
         figures = self.ratios or self.ours
         return median(figures) if figures else None
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is met; None where there is none or nothing was measured."""
+        """Whether the bar is met; None if there is none or nothing was measured."""
         return None if self.bar is None or self.judged is None else self.bar.met(self.judged)
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure, for the results file."""
+        """All figures, for the results file."""
         return {
             "name": self.name,
             "compared": self.compared,
@@ -78,10 +78,10 @@ Side = Callable[[], float]
 
 
 def interleaved(rounds: Iterable[object], *sides: Side) -> list[tuple[float, ...]]:
-    """Measure the sides in turn, A B A B …, so that what the machine does meanwhile hits them alike.
+    """Measure the sides in turn, A B A B …, so that other load on the machine affects them equally.
 
     Returns:
-        for each side, its figure of each round.
+        For each side, its figures of all rounds.
     """
     figures = [tuple(side() for side in sides) for _ in rounds]
     return [tuple(column) for column in zip(*figures, strict=True)]

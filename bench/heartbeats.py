@@ -1,4 +1,4 @@
-"""`heartbeats`: the sweep for silent workers over a hundred thousand that are all alive, which nothing is owed."""
+"""`heartbeats`: the sweep for silent workers, over a hundred thousand that are all alive."""
 
 import time
 from uuid import UUID
@@ -6,41 +6,42 @@ from uuid import UUID
 from psycopg import connect
 from sqlalchemy import Engine
 
-from beat import silence
 from bench.effort import Effort
 from bench.finding import Bar, Finding
 from bench.progress import Rounds
 from bench.stage import Stage
-from db import roster
-from db.connect import make_engine, transaction
+from interlock.beat import heartbeats
+from interlock.db.connection import make_engine, transaction
+from interlock.db.orchestration import workers as roster
+from interlock.db.schema import in_schema
 
 SWEEPS_A_ROUND = 20
-SAID_TOGETHER = 5_000  # workers of one heartbeat: what speaks for many says it in one statement
-BUSY_EACH = 2  # every second one has a task, as far as its machine knows
-BORN = """
-INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id, context,
-                                created_by)
+SAID_TOGETHER = 5_000  # workers per statement: a process with many workers sends their heartbeats together
+BUSY_EACH = 2  # every second worker is in state busy
+BORN = in_schema("""
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+                                          context, created_by)
 SELECT uuidv7(), 'worker', '1.1.0', 'initializing', 'w-' || n, '00000000-0000-7000-8000-000000000000',
        '{"capabilities": ["python", "git", "interlock:execute"]}', 'bench'
   FROM generate_series(1, %(workers)s) AS n
 RETURNING id
-"""
-MOVED = """
+""")
+MOVED = in_schema("""
 WITH moved AS (
-    UPDATE workflow_instances SET current_state = %(state)s, version = version + 1 WHERE id = ANY (%(ids)s)
+    UPDATE interlock.workflow_instances SET current_state = %(state)s, version = version + 1 WHERE id = ANY (%(ids)s)
     RETURNING id, version
 )
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
-                                  request_id)
+INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
+                                            triggered_by, request_id)
 SELECT uuidv7(), id, version, '1.1.0', %(was)s, %(state)s, %(trigger)s, 'bench', id || ':' || version FROM moved
-"""
+""")
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Milliseconds of `beat.silence.heartbeats` in a transaction of its own: each round's median and its worst.
+    """Milliseconds of `beat.heartbeats.heartbeats` in its own transaction: the median and maximum of each round.
 
-    Before each round everybody is heard of once, as within a minute everybody would be: the table is as heartbeats
-    leave it, not vacuumed or analysed for the occasion.
+    Before each round every worker sends one heartbeat, as it would within a minute. The table is as the heartbeats left
+    it, neither vacuumed nor analysed.
     """
     side = stage.side("heartbeats")
     workers = _enlist(side.database_url, effort.workers, rounds)
@@ -52,15 +53,15 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         sweeps = [_sweep(engine, chosen.silent_seconds, chosen.recovery_seconds) for _ in range(SWEEPS_A_ROUND)]
         took.append(sorted(sweeps))
     engine.dispose()
-    says = f"heartbeats sweep, {effort.workers:,} healthy workers"
+    message = f"heartbeats sweep, {effort.workers:,} healthy workers"
     return [
-        Finding("heartbeats", says, "ms", tuple(each[len(each) // 2] for each in took), bar=Bar("<", 50.0)),
-        Finding("heartbeats.worst", f"{says}, slowest of {SWEEPS_A_ROUND}", "ms", tuple(each[-1] for each in took)),
+        Finding("heartbeats", message, "ms", tuple(each[len(each) // 2] for each in took), bar=Bar("<", 50.0)),
+        Finding("heartbeats.worst", f"{message}, slowest of {SWEEPS_A_ROUND}", "ms", tuple(each[-1] for each in took)),
     ]
 
 
 def _enlist(database_url: str, workers: int, rounds: Rounds) -> list[UUID]:
-    """Register workers, half of them busy, through the refusing triggers."""
+    """Register workers, half of them busy, with the database's constraint triggers active."""
     rounds.say(f"enlisting {workers:,} workers")
     with connect(database_url) as connection:
         ids = [row[0] for row in connection.execute(BORN, {"workers": workers})]
@@ -81,7 +82,7 @@ def _hear(engine: Engine, workers: list[UUID]) -> None:
 def _sweep(engine: Engine, silent_seconds: float, gone_seconds: float) -> float:
     began = time.perf_counter()
     with transaction(engine) as connection:
-        found, _ = silence.heartbeats(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds)
+        found, _ = heartbeats.heartbeats(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds)
     took = (time.perf_counter() - began) * 1e3
     if found:
         raise RuntimeError("no worker should be silent")

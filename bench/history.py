@@ -1,4 +1,4 @@
-"""`history`: the same triggers on a database with a million events of the past and on one without."""
+"""`history`: the same triggers on a database with a million past events and on one without."""
 
 from contextlib import ExitStack
 
@@ -14,7 +14,7 @@ WARM_UP = 1_000
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Bulk and single, on instances that have 201 events each and on new ones."""
+    """Bulk and single triggers, on instances with 201 events each and on new ones."""
     deep, empty = stage.side("history_deep"), stage.side("history_empty")
     with ExitStack() as stack:
         ids = past.give(deep.database_url, effort.past_events, rounds.say)
@@ -36,9 +36,9 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             lambda: few / old.single(few),
             lambda: few / new.single(few),
         )
-    says = f"with {past.EVENTS_EACH * len(ids):,} past events : with none"
+    message = f"with {past.EVENTS_EACH * len(ids):,} past events : with none"
     note = "ours is the database with a past, which also holds the settled request of each event"
     return [
-        Finding("history.bulk", f"fire_many, {says}", "/s", *figures[:2], bar=Bar("≥", 0.9), note=note),
-        Finding("history.single", f"single triggers, {says}", "/s", *figures[2:], bar=Bar("≥", 0.9)),
+        Finding("history.bulk", f"fire_many, {message}", "/s", *figures[:2], bar=Bar("≥", 0.9), note=note),
+        Finding("history.single", f"single triggers, {message}", "/s", *figures[2:], bar=Bar("≥", 0.9)),
     ]

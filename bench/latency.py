@@ -1,8 +1,8 @@
 """`latency`: from the call of `fire` to the commit, against the empty task from `delay` to its run, at 20/s each.
 
-Both sides take turns within a round, 25 ms apart, so that they meet the same machine. Ours ends when COMMIT has
-returned to the worker, theirs when the task body runs: each notes the instant (`CLOCK_MONOTONIC`, one clock for all
-processes) in shared memory, which takes a microsecond. Our move's event bus message says that it was this commit.
+The sides alternate within a round, 25 ms apart, so that they have the same conditions. Ours ends when COMMIT has
+returned to the worker, theirs when the task body runs. Each writes the instant (`CLOCK_MONOTONIC`, one clock for all
+processes) into shared memory, which takes a microsecond. The event bus message of our move tells which commit it was.
 """
 
 import json
@@ -26,7 +26,7 @@ PERIOD_SECONDS = 0.05
 WARM_UP = 600
 PATIENCE_SECONDS = 10.0
 
-Figures = list[list[float]]  # one list a round, milliseconds
+Figures = list[list[float]]  # one list per round, in milliseconds
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
@@ -73,7 +73,7 @@ def _in_turns(plant: Plant, slots: Path, notes: Path, rounds: Rounds, each_round
 
 
 class Listener:
-    """Fires a trigger, waits for its event on the bus, and reads when it was committed."""
+    """Fires a trigger, waits for its event on the bus, and reads the instant of its commit."""
 
     def __init__(self, plant: Plant, commits: mmap) -> None:
         self._plant = plant
@@ -108,7 +108,7 @@ class Listener:
 
 
 def _pause_until(due: float) -> float:
-    """Sleep until then; a turn that came late moves those after it."""
+    """Sleep until `due`; returns when it really is, so that a late turn delays the following ones."""
     left = due - time.perf_counter()
     if left > 0:
         time.sleep(left)

@@ -1,4 +1,4 @@
-"""The machine and the versions a run was measured with: figures mean nothing without them."""
+"""The machine and the software versions of a run, without which its figures mean nothing."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ SYNCS = 100
 
 
 def describe(home: Path, database_url: str, broker_url: str) -> dict[str, Any]:
-    """CPU, memory, operating system, versions, load, and what a durable write costs where the data lies."""
+    """CPU, memory, operating system, versions, load, and the time of a durable write in the data's directory."""
     with psycopg.connect(database_url) as connection:
         postgres = connection.execute("SHOW server_version").fetchone()
     with Redis.from_url(broker_url) as redis:
@@ -68,7 +68,7 @@ def _filesystem(home: Path) -> str:
 
 
 def _sync_seconds(home: Path) -> float:
-    """Seconds an 8 KiB write takes to be durable: each commit of one trigger pays it."""
+    """Seconds of a durable 8 KiB write, which each commit of a single trigger has to wait for."""
     probe = home / "sync-probe"
     try:
         with probe.open("wb", buffering=0) as file:

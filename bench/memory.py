@@ -1,4 +1,4 @@
-"""`memory`: what instances cost in resident memory, in a worker node and in a client, once all of them were touched."""
+"""`memory`: resident memory of a worker node and of a client after many instances were created and moved."""
 
 import gc
 from pathlib import Path
@@ -11,9 +11,9 @@ from bench.nodes import interlock_nodes, resident_bytes
 from bench.plant import Plant
 from bench.progress import Rounds
 from bench.stage import Stage
-from workers.client import Client
-from workers.replay import replay
-from workers.runtime import Runtime
+from demo.replay import replay
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 
 WARM_UP = 10_000
 REPLAYED = Path(__file__).parents[2] / "shared" / "data" / "pull_requests.jsonl"
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 300.0
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Memory after by memory before; once, not in rounds."""
+    """Memory afterwards divided by memory before; measured once, not in rounds."""
     return [*_crowd(stage, effort, rounds), *_replay(stage, rounds)]
 
 
@@ -30,7 +30,7 @@ def _crowd(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     with interlock_nodes(stage, side) as nodes:
         plant = Plant(stage, side)
         plant.populate()
-        plant.bulk(WARM_UP)  # pools, caches and statements are as large as they get
+        plant.bulk(WARM_UP)  # so that pools, caches and prepared statements have reached their full size
         before, here, objects = resident_bytes(nodes), _own_bytes(), _objects()
         rounds.say(f"creating and moving {effort.crowd:,} instances")
         plant.populate(effort.crowd)
@@ -38,12 +38,12 @@ def _crowd(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         plant.forget()
         after, here_after, more = resident_bytes(nodes), _own_bytes(), _objects() - objects
         plant.close()
-    says = f"{effort.crowd:,} instances created and moved : before"
+    message = f"{effort.crowd:,} instances created and moved : before"
     return [
-        Finding("memory.worker", f"worker node, {says}", "MiB", _mib(after), _mib(before), Bar("≤", 1.2)),
+        Finding("memory.worker", f"worker node, {message}", "MiB", _mib(after), _mib(before), Bar("≤", 1.2)),
         Finding(
             "memory.client",
-            f"client, {says}",
+            f"client, {message}",
             "MiB",
             _mib(here_after),
             _mib(here),
@@ -53,10 +53,10 @@ def _crowd(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
 
 
 def _replay(stage: Stage, rounds: Rounds) -> list[Finding]:
-    """A worker node before and after the replay of real pull requests; skipped where their file is not there."""
-    says = "worker node, after the replay of 914 pull requests : before"
+    """A worker node before and after the replay of real pull requests; skipped if their file is missing."""
+    message = "worker node, after the replay of 914 pull requests : before"
     if not REPLAYED.exists():
-        return [Finding("memory.replay", says, "MiB", note=f"skipped: {REPLAYED} is not there")]
+        return [Finding("memory.replay", message, "MiB", note=f"skipped: {REPLAYED} is not there")]
     side = stage.side("memory_replay")
     with interlock_nodes(stage, side) as nodes:
         plant = Plant(stage, side)
@@ -68,7 +68,7 @@ def _replay(stage: Stage, rounds: Rounds) -> list[Finding]:
         with Client(Runtime(stage.settings(side))) as client:
             replay(client, REPLAYED, reviewer="bench", progress=lambda *_: None, patience_seconds=PATIENCE_SECONDS)
         after = resident_bytes(nodes)
-    return [Finding("memory.replay", says, "MiB", _mib(after), _mib(before), Bar("≤", 1.2))]
+    return [Finding("memory.replay", message, "MiB", _mib(after), _mib(before), Bar("≤", 1.2))]
 
 
 def _own_bytes() -> int:

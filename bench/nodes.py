@@ -1,4 +1,4 @@
-"""Celery worker nodes as subprocesses: Interlock's own as `interlock up` starts it, and plain ones to compare with."""
+"""Celery worker nodes as subprocesses: Interlock's, as `interlock up` starts them, and plain ones to compare with."""
 
 import os
 import signal
@@ -12,24 +12,24 @@ from pathlib import Path
 import psutil
 
 from bench.stage import Stage
-from supervisor import table
-from supervisor.child import Child, tail
-from supervisor.parts import Part
-from supervisor.servers import Servers
+from interlock.supervisor.processes import specs
+from interlock.supervisor.processes.process import Child, tail
+from interlock.supervisor.processes.spec import Part
+from interlock.supervisor.servers.endpoints import Servers
 
 ROOT = Path(__file__).parents[1]
 READY_SECONDS = 30.0
-PROCESSES = 2  # as many as Interlock has nodes of one process by default
+PROCESSES = 2  # the same number as Interlock's default trigger nodes, which have one process each
 BROKER, DATABASE, SLOTS = "BENCH_BROKER_URL", "BENCH_DATABASE_URL", "BENCH_SLOTS"
 
 
 @contextmanager
 def interlock_nodes(stage: Stage, servers: Servers, *, notes: Path | None = None) -> Iterator[list[Child]]:
-    """The trigger nodes of `interlock up`, each `celery -A workers.main:app worker -Q triggers,sweeps --pool solo -E`.
+    """The trigger nodes of `interlock up`: `celery -A … worker -Q triggers,sweeps --pool solo -E`.
 
-    With `notes`, shared memory in which they note when they last committed (`bench.noting`).
+    `notes` is shared memory into which they write the instant of their last commit (`bench.noting`).
     """
-    parts = table.celery_parts(stage.home, stage.settings(servers), servers)
+    parts = specs.celery_parts(stage.home, stage.settings(servers), servers)
     with ExitStack() as stack:
         nodes = []
         for node in parts:
@@ -39,13 +39,13 @@ def interlock_nodes(stage: Stage, servers: Servers, *, notes: Path | None = None
 
 
 def _noting(node: Part, notes: Path) -> Part:
-    command = ["bench.noting:app" if word == "workers.main:app" else word for word in node.command]
+    command = ["bench.noting:app" if word == "interlock.workers.main:app" else word for word in node.command]
     return replace(node, command=tuple(command), environment={**node.environment, SLOTS: str(notes)}, directory=ROOT)
 
 
 @contextmanager
 def plain_node(stage: Stage, app: str, servers: Servers, slots: Path | None = None) -> Iterator[Child]:
-    """A node of a plain Celery app in the default prefork pool, everything else by default as well."""
+    """A node of a plain Celery app, with the prefork pool and all other defaults."""
     ready = stage.home.ready_file("plain")
     part = Part(
         name="plain",
@@ -67,7 +67,7 @@ def plain_node(stage: Stage, app: str, servers: Servers, slots: Path | None = No
 
 @contextmanager
 def _running(stage: Stage, part: Part) -> Iterator[Child]:
-    # It has nothing left to do when we stop it, and its data is thrown away: no soft shutdown.
+    # No soft shutdown: it has nothing left to do when we stop it, and its data are thrown away.
     child = Child(replace(part, stop_signal=signal.SIGKILL), stage.home.log(f"bench-{part.name}"), lambda: None)
     child.start()
     try:
@@ -84,5 +84,5 @@ def _running(stage: Stage, part: Part) -> Iterator[Child]:
 
 
 def resident_bytes(nodes: Iterable[Child]) -> int:
-    """Resident memory of nodes of one process each."""
+    """Total resident memory of nodes with one process each."""
     return sum(psutil.Process(node.report().pid).memory_info().rss for node in nodes)

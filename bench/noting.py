@@ -1,4 +1,4 @@
-"""What `celery -A bench.noting` loads: Interlock's app, noting in shared memory when it last committed."""
+"""The app of `celery -A bench.noting`: Interlock's app, which writes the instant of each commit into shared memory."""
 
 import time
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.engine.default import DefaultDialect
 
 from bench.empty import SLOT, slots
-from workers.main import app
+from interlock.workers.main import app
 
 __all__ = ["app"]
 

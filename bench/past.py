@@ -1,7 +1,8 @@
-"""A database with a past: a million legal events, written through the refusing triggers, so the audit holds for them.
+"""A database with a past: a million legal events, written with all constraint triggers active, so that they verify.
 
-Each instance's events go in by one ascending statement: the `append` trigger sees those of the statement before it, so
-an instance needs one UPDATE however long its history. Two connections, each with its own share of the instances.
+Each batch's events are inserted by one statement, in ascending order: the `append` trigger sees the earlier events of
+the same statement, so an instance needs only one UPDATE, however long its history is. Two connections each write
+their own share of the instances.
 """
 
 from collections.abc import Callable
@@ -10,20 +11,25 @@ from uuid import UUID
 
 from psycopg import connect
 
-EVENTS_EACH = 201  # ends under review, as the cycle of `bench.plant` begins
-BATCH = 25  # instances of one commit: their deferred checks wait in memory
+from interlock.db.schema import in_schema
+
+EVENTS_EACH = 201  # an odd number ends in `reviewing`, where the cycle of `bench.plant` begins
+BATCH = 25  # instances per commit: few, because their deferred checks wait in memory
 WRITERS = 2
 
-CREATE = """
-INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id, created_by)
+CREATE = in_schema("""
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+                                          created_by)
 SELECT uuidv7(), 'pr_review', '1.0.0', 'submitted', 'H-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
   FROM generate_series(1, %(instances)s) AS n
 RETURNING id
-"""
-MOVE = "UPDATE workflow_instances SET current_state = 'reviewing', version = %(events)s WHERE id = ANY(%(ids)s)"
-APPEND = """
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
-                                  request_id)
+""")
+MOVE = in_schema(
+    "UPDATE interlock.workflow_instances SET current_state = 'reviewing', version = %(events)s WHERE id = ANY(%(ids)s)"
+)
+APPEND = in_schema("""
+INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
+                                            triggered_by, request_id)
 SELECT uuidv7(), i, n, '1.0.0',
        CASE WHEN n = 1 THEN 'submitted' WHEN n %% 2 = 0 THEN 'reviewing' ELSE 'changes_requested' END,
        CASE WHEN n %% 2 = 0 THEN 'changes_requested' ELSE 'reviewing' END,
@@ -31,17 +37,18 @@ SELECT uuidv7(), i, n, '1.0.0',
        'bench', i || ':' || n
   FROM unnest(%(ids)s) AS i, generate_series(1, %(events)s) AS n
  ORDER BY i, n
-"""
-SETTLED = """
-INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status, result, finished_at)
+""")
+SETTLED = in_schema("""
+INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status, result,
+                                        finished_at)
 SELECT t.request_id, sha256(convert_to(t.request_id, 'UTF8')), t.workflow_id, t.trigger, t.triggered_by, 'applied',
        jsonb_build_object('from', t.from_state, 'to', t.to_state, 'seq', t.seq, 'event_id', t.id), t.created_at
-  FROM workflow_transitions t WHERE t.workflow_id = ANY(%(ids)s)
-"""
+  FROM interlock.workflow_transitions t WHERE t.workflow_id = ANY(%(ids)s)
+""")
 
 
 def give(database_url: str, events: int, say: Callable[[str], None]) -> list[UUID]:
-    """Write at least so many events, each with the settled request that asked for it; their instances."""
+    """Write at least `events` events, each with its applied request; returns their instances."""
     with connect(database_url) as connection:
         ids = [row[0] for row in connection.execute(CREATE, {"instances": -(-events // EVENTS_EACH)})]
     parts = [ids[start : start + BATCH] for start in range(0, len(ids), BATCH)]

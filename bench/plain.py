@@ -1,4 +1,4 @@
-"""`adr`: the same story triggers through Interlock and through ADR-010's code as printed (`bench.adr010`)."""
+"""`plain`: the same triggers through Interlock and through plain transitions and Celery (`bench.plain_celery`)."""
 
 import time
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from redis import Redis
 from sqlalchemy import create_engine, insert
 from uuid_utils.compat import uuid7
 
-from bench import adr010
+from bench import plain_celery
 from bench.effort import Effort
 from bench.empty import drained
 from bench.finding import Bar, Finding, interleaved
@@ -17,18 +17,19 @@ from bench.nodes import interlock_nodes, plain_node
 from bench.plant import CYCLES, INSTANCES, PATIENCE_SECONDS, POLL_SECONDS, Plant, turns
 from bench.progress import Rounds
 from bench.stage import Stage
-from supervisor.servers import Servers
+from interlock.db.schema import in_schema
+from interlock.supervisor.servers.endpoints import Servers
 
-WARM_UP = 2 * INSTANCES  # both lead-in triggers of each story
+WARM_UP = 2 * INSTANCES  # the two initial triggers of each story
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Both with one producer sending one message a trigger, 500 stories, and two processes that take them."""
-    ours, theirs = stage.side("adr_ours"), stage.side("adr_theirs", empty=True)
-    with interlock_nodes(stage, ours), plain_node(stage, "bench.adr010", theirs):
+    """Both sides have one producer, one message per trigger, 500 stories, and two processes that handle them."""
+    ours, theirs = stage.side("plain_ours"), stage.side("plain_theirs", empty=True)
+    with interlock_nodes(stage, ours), plain_node(stage, "bench.plain_celery", theirs):
         plant, printed = Plant(stage, ours, "story"), Printed(theirs)
         plant.populate()
-        sent = effort.adr_steps
+        sent = effort.plain_steps
         plant.single(WARM_UP)
         printed.single(WARM_UP)
         figures = interleaved(rounds, lambda: sent / plant.single(sent), lambda: sent / printed.single(sent))
@@ -36,8 +37,8 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         printed.close()
     return [
         Finding(
-            "adr",
-            "single triggers : ADR-010's code as printed",
+            "plain",
+            "single triggers : plain transitions, ORM and Celery",
             "/s",
             *figures,
             bar=Bar("≥", 2.0),
@@ -47,19 +48,19 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
 
 
 class Printed:
-    """ADR-010's code as one side of a comparison."""
+    """The plain implementation as one side of a comparison."""
 
     def __init__(self, servers: Servers) -> None:
-        adr010.celery_app.conf.broker_url = servers.broker_url
+        plain_celery.celery_app.conf.broker_url = servers.broker_url
         self.broker = Redis.from_url(servers.broker_url)
         self.database = connect(servers.database_url, autocommit=True)
         self._saved = 0
         self._next = turns(_populate(servers.database_url), *CYCLES["story"])
 
     def single(self, messages: int) -> float:
-        """Send a task for each trigger; seconds from the first `delay` to the last transition saved."""
+        """Send a task for each trigger; returns the seconds from the first `delay` to the last saved transition."""
         work = [next(self._next) for _ in range(messages)]
-        delay = adr010.execute_workflow_step.delay
+        delay = plain_celery.execute_workflow_step.delay
         began = time.perf_counter()
         for story, trigger in work:
             delay(str(story), trigger)
@@ -68,10 +69,10 @@ class Printed:
         return self._all_saved() - began
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self.broker.close()
         self.database.close()
-        adr010.celery_app.close()
+        plain_celery.celery_app.close()
 
     def _all_saved(self) -> float:
         until = time.perf_counter() + PATIENCE_SECONDS
@@ -82,13 +83,13 @@ class Printed:
         return time.perf_counter()
 
     def _count(self) -> int:
-        row = self.database.execute("SELECT count(*) FROM workflow_transitions").fetchone()
+        row = self.database.execute(in_schema("SELECT count(*) FROM interlock.workflow_transitions")).fetchone()
         return int(row[0]) if row else 0
 
 
 def _populate(database_url: str) -> list[UUID]:
     engine = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://", 1))
-    adr010.Base.metadata.create_all(engine)
+    plain_celery.Base.metadata.create_all(engine)
     ids, now, project = [uuid7() for _ in range(INSTANCES)], datetime.now(UTC), uuid7()
     rows = [
         {
@@ -105,6 +106,6 @@ def _populate(database_url: str) -> list[UUID]:
         for number, story in enumerate(ids)
     ]
     with engine.begin() as connection:
-        connection.execute(insert(adr010.WorkflowInstance), rows)
+        connection.execute(insert(plain_celery.WorkflowInstance), rows)
     engine.dispose()
     return ids

@@ -1,7 +1,7 @@
-"""ADR-010's code as printed (seed 004), and around it what its plain reader would write: a model, `load`, `save`.
+"""A plain implementation of workflows on `transitions`, an ORM and Celery: a model, `load`, `save`.
 
-One row at a time: read the instance, build its Machine with every transition, fire, write the instance and one
-history row, commit, publish. Nothing here is slowed down, and nothing is cleverer than the page.
+It handles one row at a time: read the instance, build its Machine with every transition, fire, write the instance and
+one history row, commit, publish. Nothing is slowed down on purpose, and nothing is optimized.
 """
 
 import json
@@ -23,11 +23,11 @@ from transitions import Machine, MachineError
 from bench.nodes import BROKER, DATABASE
 
 logger = logging.getLogger(__name__)
-celery_app = Celery("adr010", broker=os.environ.get(BROKER, "redis://"))
+celery_app = Celery("plain_celery", broker=os.environ.get(BROKER, "redis://"))
 
 
 class Base(DeclarativeBase):
-    """The ADR's persistence schema."""
+    """The base of the tables."""
 
 
 class WorkflowInstance(Base):
@@ -61,7 +61,7 @@ class WorkflowTransition(Base):
 
 
 class StoryWorkflow:
-    """As printed."""
+    """The machine of a story."""
 
     states = ["analysis", "design", "implementation", "review", "testing", "done", "blocked"]  # noqa: RUF012
 
@@ -80,7 +80,7 @@ class StoryWorkflow:
 
 
 class WorkflowService:
-    """A story with its row: loaded, fired, saved."""
+    """A story with its row: load it, fire a trigger, save it."""
 
     def __init__(self, session: Session, row: WorkflowInstance) -> None:
         self.session, self.row, self.fired = session, row, ""
@@ -96,7 +96,7 @@ class WorkflowService:
 
     @property
     def state(self) -> str:
-        """Where it stands."""
+        """The current state."""
         return str(self.story.state)
 
     def trigger(self, trigger: str) -> None:

@@ -1,4 +1,4 @@
-"""Interlock as one side of a comparison: a client, instances that cycle for ever, and when all of it is applied."""
+"""Interlock as one side of a comparison: a client, instances that cycle for ever, and the wait until all is applied."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,11 @@ from psycopg import Connection, connect
 from uuid_utils.compat import uuid7
 
 from bench.stage import Stage
-from supervisor.servers import Servers
-from workers.client import Client
-from workers.firing import Firing
-from workers.runtime import Runtime
+from interlock.db.schema import in_schema
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.runtime import Runtime
 
 INSTANCES = 500
 PATIENCE_SECONDS = 60.0
@@ -21,13 +22,13 @@ CYCLES = {
     "pr_review": (("start_review",), ("request_changes", "resubmit")),
     "story": (("design_complete", "start_coding"), ("submit_pr", "request_changes")),
 }
-PENDING = "SELECT EXISTS (SELECT FROM trigger_requests WHERE status = 'pending')"
+PENDING = in_schema("SELECT EXISTS (SELECT FROM interlock.trigger_requests WHERE status = 'pending')")
 
 
 class Plant:
-    """Instances of one type and an endless list of legal triggers on them, taking turns.
+    """Instances of one type and an endless sequence of legal triggers on them.
 
-    Consecutive triggers go to different instances; each gets its next when all the others have had theirs.
+    The instances take turns: each gets its next trigger after all others have had theirs.
     """
 
     def __init__(self, stage: Stage, servers: Servers, type_: str = "pr_review") -> None:
@@ -38,7 +39,7 @@ class Plant:
         self._next: Iterator[tuple[UUID, str]] = iter(())
 
     def populate(self, instances: int = INSTANCES) -> None:
-        """Create instances, and go on with these."""
+        """Create instances, and use these from now on."""
         project = uuid7()
         births = [self.client.birth(self._type, f"B-{n}", project_id=project) for n in range(instances)]
         self.client.create_many(births)
@@ -50,21 +51,21 @@ class Plant:
         self._next = turns(ids, first, then)
 
     def forget(self) -> None:
-        """Let go of the instances; what is left of them is Interlock's."""
+        """Drop the references to the instances, so that only Interlock's memory is measured."""
         self._next = iter(())
 
     def single(self, messages: int) -> float:
-        """Fire triggers one by one, each its own commit; seconds from the first call to the last one applied."""
+        """Fire triggers one by one, each in its own commit; returns the seconds until the last is applied."""
         began = self.accept(messages)
         return self._settled(messages) - began
 
     def bulk(self, triggers: int) -> float:
-        """Fire many triggers by one call; seconds until the last is applied."""
+        """Fire many triggers by one call; returns the seconds until the last is applied."""
         began = self.accept_many(triggers)
         return self._settled(triggers) - began
 
     def accept(self, messages: int) -> float:
-        """Fire triggers one by one; the instant of the first call. Accepted when this returns, applied later."""
+        """Fire triggers one by one; returns the instant of the first call. They are accepted then, applied later."""
         work = list(islice(self._next, messages))
         fire = self.client.fire
         began = time.perf_counter()
@@ -73,27 +74,27 @@ class Plant:
         return began
 
     def accept_many(self, triggers: int) -> float:
-        """Fire many triggers by one call; the instant of the call."""
+        """Fire many triggers by one call; returns the instant of the call."""
         work = [Firing(instance_id, trigger, "bench") for instance_id, trigger in islice(self._next, triggers)]
         began = time.perf_counter()
         self.client.fire_many(work)
         return began
 
     def next(self) -> tuple[UUID, str]:
-        """The next trigger that is legal, for a caller who fires it himself."""
+        """The next legal trigger, for a caller that fires it."""
         self._fired += 1
         return next(self._next)
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self.client.runtime.close()
         self.database.close()
 
     def _settled(self, fired: int) -> float:
-        """The instant nothing is pending any more. Seen by asking, up to 3 ms late: against us.
+        """Wait until nothing is pending; returns the instant, which polling makes up to 3 ms late, to our disadvantage.
 
         Raises:
-            RuntimeError: triggers stay pending, or were not all applied; then the figure would be a lie.
+            RuntimeError: triggers stay pending, or not all were applied, so the figure would be wrong.
         """
         until = time.perf_counter() + PATIENCE_SECONDS
         while _ask(self.database, PENDING):
@@ -107,11 +108,13 @@ class Plant:
         return now
 
     def _count_applied(self) -> int:
-        return _ask(self.database, "SELECT count(*) FROM trigger_requests WHERE status = 'applied'")
+        return _ask(
+            self.database, in_schema("SELECT count(*) FROM interlock.trigger_requests WHERE status = 'applied'")
+        )
 
 
 def turns(ids: Sequence[UUID], first: Sequence[str], then: Sequence[str]) -> Iterator[tuple[UUID, str]]:
-    """Triggers on instances, taking turns: those of `first` once, those of `then` for ever."""
+    """Triggers on instances in turn: first those of `first` once, then those of `then` for ever."""
     for trigger in first:
         yield from ((instance_id, trigger) for instance_id in ids)
     for trigger in cycle(then):

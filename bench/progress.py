@@ -1,4 +1,4 @@
-"""Rounds that show themselves: iterating over them is the progress bar."""
+"""Rounds with a progress bar, which iterating over them advances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +21,6 @@ class Rounds:
         self.say("", self.number)
 
     def say(self, what: str, done: int = 0) -> None:
-        """Show what is being done. Drawn now, by no thread: none should run beside what is measured."""
+        """Show what is being done. Drawn here, without a thread, which would disturb the measurement."""
         self.progress.update(self.task, completed=done, total=self.number, doing=what)
         self.progress.refresh()

@@ -1,4 +1,4 @@
-"""The table that a run prints and the file that it leaves."""
+"""The table that a run prints, and the results file that it writes."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def show(console: Console, machine: dict[str, Any], findings: Sequence[Finding])
 
 
 def write(machine: dict[str, Any], findings: Sequence[Finding], *, also: Path | None, effort: str) -> Path:
-    """Write the results file (and a copy to `also`); where it is."""
+    """Write the results file, and a copy to `also`; returns its path."""
     content = {"machine": machine, "effort": effort, "findings": [each.as_json() for each in findings]}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     RESULTS.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`scheduler`: what a task costs to submit, schedule and apply, in a run of a thousand and in one of ten thousand."""
+"""`scheduler`: the time per task to submit, schedule and apply, in a run of a thousand tasks and of ten thousand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from bench.stage import Stage
 
 GROWTH = 10
 ROUNDS = 3  # at most: each takes a minute
-CHAINED = 100  # tasks of a chain that are carried out: each takes several rounds, whatever the length of the chain
+CHAINED = 100  # tasks of a chain that are carried out: each takes several passes, whatever the length of the chain
 Task = dict[str, Any]
 Carried = list[tuple[Spent, Spent]]
 
@@ -22,7 +22,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     carrier, small = Carrier(stage, stage.side("scheduler")), effort.run_tasks
     large = small * GROWTH
     chained = min(CHAINED, small)
-    carrier.carry_out(wide(large))  # warm-up, on tables that are empty as they never are again
+    carrier.carry_out(wide(large))  # warm-up, because the tables are empty only the first time
     wides: Carried = []
     deeps: Carried = []
     for _ in replace(rounds, number=min(rounds.number, ROUNDS)):
@@ -54,7 +54,7 @@ def wide(tasks: int) -> list[Task]:
 
 
 def deep(tasks: int) -> list[Task]:
-    """Each task after the one before it."""
+    """A chain: each task depends on the one before it."""
     return [{"id": f"t{n}", "shell": "x", "depends_on": [f"w/t{n - 1}"] if n else []} for n in range(tasks)]
 
 

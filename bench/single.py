@@ -1,4 +1,4 @@
-"""`single`: triggers fired one by one, durable accept to last commit, against Celery's empty task end to end."""
+"""`single`: triggers fired one by one, from durable accept to last commit, against Celery's empty task end to end."""
 
 from bench.effort import Effort
 from bench.empty import Empty
@@ -12,7 +12,7 @@ WARM_UP = 600
 
 
 def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
-    """Both with one producer (this process), the same number of messages, and two processes that take them."""
+    """Both sides have one producer (this process), the same number of messages, and two processes that handle them."""
     ours, theirs = stage.side("single"), stage.side("single_empty", empty=True)
     with interlock_nodes(stage, ours), plain_node(stage, "bench.empty", theirs):
         plant, empty = Plant(stage, ours), Empty(theirs.broker_url)

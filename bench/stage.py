@@ -1,4 +1,4 @@
-"""Where a run happens: embedded servers of its own, a database for each side, worker nodes. Nothing of it remains."""
+"""The environment of a run: its own embedded servers, with a database for each side. All is removed afterwards."""
 
 import shutil
 import tempfile
@@ -11,30 +11,31 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from db import definitions, migrate
-from db.connect import make_engine, transaction
-from supervisor import embedded
-from supervisor.home import Home, home_of
-from supervisor.servers import Servers
-from workers.settings import Settings
-from workflows.catalogue import catalogue
+from interlock.db import migrate
+from interlock.db.connection import make_engine, transaction
+from interlock.db.core import definitions
+from interlock.supervisor import embedded
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
 
 TEMPLATE = "interlock_template"
 
 
 @dataclass
 class Stage:
-    """The running servers. Sides share them, but neither a database nor a broker's key space."""
+    """The running servers. The sides share them, but each has its own database and broker key space."""
 
     home: Home
     servers: Servers
     _keyspaces: Iterator[int] = field(default_factory=lambda: count(1))
 
     def side(self, name: str, *, empty: bool = False) -> Servers:
-        """A database with Interlock's schema (or, `empty`, with none) and a key space of the broker, for one side."""
-        with psycopg.connect(self.servers.database_url, autocommit=True) as connection:
+        """A database and a key space of the broker for one side; the database has Interlock's schema unless `empty`."""
+        with psycopg.connect(self.servers.superuser_url, autocommit=True) as connection:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER interlock").format(
                     sql.Identifier(name), sql.Identifier("template0" if empty else TEMPLATE)
                 )
             )
@@ -45,13 +46,13 @@ class Stage:
         )
 
     def settings(self, servers: Servers) -> Settings:
-        """Interlock's settings for one side; everything else is the default."""
+        """Interlock's settings for one side; all others are defaults."""
         return Settings(home=self.home.path, database_url=servers.database_url, broker_url=servers.broker_url)
 
     def prepare(self) -> None:
-        """Make the template of every side's database: migrated, with the definitions recorded."""
-        with psycopg.connect(self.servers.database_url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
+        """Make the template of the sides' databases: migrated, with the definitions recorded."""
+        with psycopg.connect(self.servers.superuser_url, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER interlock").format(sql.Identifier(TEMPLATE)))
         engine = make_engine(Settings(database_url=self._database_url(TEMPLATE)).resolved_database_url())
         migrate.upgrade(engine)
         with transaction(engine) as connection:
@@ -64,9 +65,9 @@ class Stage:
 
 @contextmanager
 def staged() -> Iterator[Stage]:
-    """A stage for as long as the block runs, however it ends; servers, ports and files are gone afterwards."""
+    """A stage for the duration of a block; servers, ports and files are removed afterwards, however the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="interlock-bench-"))
-    directory.chmod(0o755)  # PostgreSQL runs as another user when root starts us
+    directory.chmod(0o755)  # if root runs this, PostgreSQL runs as another user
     try:
         settings = Settings(home=directory / "home", database_url=None, broker_url=None)
         with embedded.running(settings) as servers:
