@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait for servers more than they compute: three processes, each with servers of its own, keep two cores busy.
 PYTEST_ARGS ?= -n 3
+MINUTES ?= 10
 
-.PHONY: setup up demo test check bench lock clean
+.PHONY: setup up demo test check audit fuzz bench versions lock images clean
 
 setup: .venv/.ready  ## install into .venv from requirements.lock
 
@@ -15,7 +16,7 @@ setup: .venv/.ready  ## install into .venv from requirements.lock
 	touch $@
 
 demo: setup  ## real pull requests through real servers, end to end; stops everything again
-	$(BIN)/interlock demo
+	$(BIN)/python -m demo
 
 up: setup  ## stay up: PostgreSQL, Valkey, workers, beat, Flower (Ctrl-C stops them)
 	$(BIN)/interlock up
@@ -30,12 +31,27 @@ check: setup  ## format, lint, strict types, import layers
 	$(BIN)/lint-imports
 	$(BIN)/interlock definitions check
 
+fuzz: setup  ## strange input at every door, for MINUTES (10); counts, crashes, and a corpus to commit
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/fuzz/requirements.lock
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+audit: setup  ## known vulnerabilities of what the lock installs, where their database can be reached
+	BIN=$(BIN) .ci/audit
+
 bench: setup  ## ratios from one interleaved run, into bench/results/
 	$(BIN)/python -m bench
 
-lock:  ## refresh requirements.lock from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+versions: setup  ## what older versions of its requirements the client works with (needs the network, 15 min)
+	$(BIN)/python -m tests.compat.client_versions
+
+lock:  ## refresh requirements.lock, and that of `make fuzz`, from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	uv pip compile --group pyproject.toml:fuzz --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header -o tests/fuzz/requirements.lock
+
+images:  ## pin the images of others to what their tags mean now (needs docker)
+	$(PYTHON) ops/pin_images.py
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .fuzz

@@ -1,4 +1,4 @@
-"""Write the parts of the documents that say what the code says: settings, state diagrams, a plan's fields.
+"""Write the parts of the documents that say what the code says: settings, state diagrams, a plan's fields, the API.
 
 python -m docs.generate           write them between their markers
 python -m docs.generate --check   write nothing; exit 1 and name the files that are not current
@@ -14,12 +14,13 @@ from typing import Any
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
+from docs.api_reference import api_reference
 from docs.plan_reference import plan_reference
-from workers.metrics import METRICS
-from workers.settings import Settings
-from workflows.catalogue import catalogue
-from workflows.definition import Definition
-from workflows.export import mermaid
+from interlock.workers.operations.metrics import METRICS
+from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import Definition
+from interlock.workflows.versioning.export import mermaid
 
 ROOT = Path(__file__).parents[1]
 DRAWN = ("story", "pr_review", "sprint", "approval")
@@ -64,9 +65,9 @@ def _diagram(definition: Definition) -> str:
 
 
 def metrics_table() -> str:
-    """Every metric as a row: name, kind, labels, what it tells."""
-    rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{each}`' for each in m.labels)} | {m.says} |" for m in METRICS]
-    return "\n".join(["| metric | kind | labels | what it tells |", "|---|---|---|---|", *rows])
+    """Every metric as a row: name, kind, labels, meaning."""
+    rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{each}`' for each in m.labels)} | {m.help} |" for m in METRICS]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 
 
 def settings_table() -> str:
@@ -87,12 +88,14 @@ def _variables(name: str, field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     value: Any = field.default
-    return "unset" if value is None or value == () else f"`{value}`"
+    if value is None or value == ():
+        return "unset"
+    return f"`{','.join(value) if isinstance(value, tuple) else value}`"
 
 
 def _meaning(field: FieldInfo) -> str:
     limits = [
-        f"{word} {getattr(rule, name):g}" for rule in field.metadata for name, word in LIMITS if hasattr(rule, name)
+        f"{word} {getattr(rule, name):,}" for rule in field.metadata for name, word in LIMITS if hasattr(rule, name)
     ]
     return (field.description or "").replace("|", "\\|") + (f" ({', '.join(limits)})" if limits else "")
 
@@ -101,6 +104,7 @@ LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "le
 
 PARTS = (
     Part(ROOT / "README.md", "diagrams", diagrams),
+    Part(ROOT / "docs" / "api.md", "api", api_reference),
     Part(ROOT / "docs" / "settings.md", "settings", settings_table),
     Part(ROOT / "docs" / "plans.md", "plan", plan_reference),
     Part(ROOT / "docs" / "metrics.md", "metrics", metrics_table),

@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from workflows.plan.plan import Plan, Repository, Tool, Workstream
-from workflows.plan.read import plan_json_schema
-from workflows.plan.work import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
+from interlock.workflows.plan.plan import Plan, Repository, Tool, Workstream
+from interlock.workflows.plan.read import plan_json_schema
+from interlock.workflows.plan.tasks import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
 
 DESCRIBED: tuple[tuple[str, type[Part]], ...] = (
     ("The plan", Plan),

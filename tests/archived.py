@@ -1,14 +1,14 @@
-"""Instances that have ended in every way that archiving asks about, and archiving them at once."""
+"""Make instances that have ended, for tests of the archive, and archive them at once."""
 
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from interlock.workers.client.client import Client
+from interlock.workers.operations.archiver import Done, Rules, archive_ended
+from interlock.workers.runtime import Runtime
 from tests.driving import applied
 from tests.running import Stage
-from workers.archiving import Done, Rules, archive_ended
-from workers.client import Client
-from workers.runtime import Runtime
 
 Dba = "psycopg.Connection[Any]"
 AT_ONCE = Rules(timedelta(0), timedelta(0))
@@ -19,7 +19,7 @@ def archive(runtime: Runtime, **how: Any) -> Done:
 
 
 def approval(client: Client, project: UUID, name: str, *, ended: bool = True) -> UUID:
-    """An instance without links."""
+    """Make an instance without links; ended unless told otherwise."""
     made = UUID(str(client.create("approval", name, project_id=project, context={"author": "ann"})["id"]))
     if ended:
         applied(client, made, "reject", by="bob")
@@ -27,7 +27,7 @@ def approval(client: Client, project: UUID, name: str, *, ended: bool = True) ->
 
 
 def expire_timers(dba: Dba) -> None:
-    """What was to be fired one day and finds its instance ended."""
+    """Finish all scheduled requests and pending effects, as when they find their instance ended."""
     dba.execute(
         "UPDATE trigger_requests SET status = 'superseded', finished_at = now() - interval '1 s'"
         " WHERE status = 'scheduled'"
@@ -37,7 +37,7 @@ def expire_timers(dba: Dba) -> None:
 
 
 def relayed(dba: Dba) -> None:
-    """Every destination has every event."""
+    """Set the relay's cursors as if every destination had every event."""
     dba.execute(
         "UPDATE relay_cursors SET (xid, position) = (SELECT xid, position FROM workflow_transitions"
         " ORDER BY xid DESC, position DESC LIMIT 1)"

@@ -1,4 +1,4 @@
-"""Processes that call one tool through its breaker, all at once."""
+"""Processes that call one tool through its breaker at the same time."""
 
 import multiprocessing
 import os
@@ -13,9 +13,9 @@ from uuid import UUID
 
 import psycopg
 
-from workers.breakers import BreakerOpen, calling
-from workers.runtime import Runtime
-from workers.settings import Settings
+from interlock.workers.circuit_breakers import BreakerOpen, calling
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 
 FORKS = multiprocessing.get_context("forkserver")  # never a fork of pytest itself, with its connections
 WAIT_SECONDS = 60.0
@@ -24,7 +24,7 @@ TOOL = "pytest"
 
 @dataclass(frozen=True)
 class Crowd:
-    """What each process of a crowd is told: whom to call, when to begin, and where to say what happened."""
+    """What the processes of a crowd share: settings, project, a barrier for the start, and a queue for results."""
 
     settings: Settings
     project: UUID
@@ -35,13 +35,13 @@ class Crowd:
         self.ready.wait(WAIT_SECONDS)
 
     def hear(self, count: int) -> list[Any]:
-        """What the processes said, so many things; who says nothing within a minute fails the test."""
+        """Receive `count` results from the processes; if one is missing for a minute, the test fails."""
         return [self.said.get(timeout=WAIT_SECONDS) for _ in range(count)]
 
 
 @contextmanager
 def crowd(settings: Settings, project: UUID, size: int, work: Callable[..., None], *given: object) -> Iterator[Crowd]:
-    """Run `work(crowd, number, *given)` in `size` processes; those that still run at the end are killed."""
+    """Run `work(crowd, number, *given)` in `size` processes; those still running at the end are killed."""
     told = Crowd(settings, project, FORKS.Barrier(size), FORKS.Queue())
     processes = [FORKS.Process(target=work, args=(told, number, *given)) for number in range(size)]
     for process in processes:
@@ -59,7 +59,7 @@ def crowd(settings: Settings, project: UUID, size: int, work: Callable[..., None
 
 
 def fail_often(told: Crowd, _: int, calls: int) -> None:
-    """Call a tool that always fails, so many times; say how often it was let through."""
+    """Call a tool that always fails `calls` times; report how many calls the breaker let through."""
     runtime = Runtime(told.settings)
     told.wait()
     passed = 0
@@ -75,7 +75,7 @@ def fail_often(told: Crowd, _: int, calls: int) -> None:
 
 
 def try_at_once(told: Crowd, number: int, rounds: int) -> None:
-    """In each round, ask for the trial when everybody does, and keep it until everybody was answered."""
+    """In each round, request the trial at the same time as the others, and hold it until all have their answer."""
     runtime = Runtime(told.settings)
     for round_ in range(rounds):
         if number == 0:
@@ -94,7 +94,7 @@ def try_at_once(told: Crowd, number: int, rounds: int) -> None:
 
 
 def hold_the_trial(told: Crowd, _: int, lease_seconds: float) -> None:
-    """Take the trial, say so, and never end."""
+    """Take the trial, report the pid, and never end."""
     with calling(Runtime(told.settings), told.project, TOOL, lease_seconds=lease_seconds):
         told.said.put(os.getpid())
         while True:
@@ -102,12 +102,12 @@ def hold_the_trial(told: Crowd, _: int, lease_seconds: float) -> None:
 
 
 def kill(process_id: int) -> None:
-    """SIGKILL: it cannot say goodbye."""
+    """Send SIGKILL, so that the process cannot clean up."""
     os.kill(process_id, signal.SIGKILL)
 
 
 def let_the_cooldown_pass(settings: Settings) -> None:
-    """As if every open breaker had been open for long."""
+    """Move the opening of every open breaker into the past, so that its cooldown is over."""
     with psycopg.connect(settings.database_url or "", autocommit=True) as dba:
         dba.execute("UPDATE circuit_breakers SET opened_at = opened_at - interval '1 day' WHERE state = 'OPEN'")
         dba.execute(

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector for tests: takes spans over OTLP/HTTP on loopback, decodes them, and keeps them."""
+"""An OpenTelemetry collector for tests: receives spans over OTLP/HTTP on loopback, decodes and stores them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 @dataclass(frozen=True)
 class Received:
-    """One span, as it came over the wire. Ids are hex; `links` are (trace, span)."""
+    """One span, as received. Ids are hex; `links` are (trace, span)."""
 
     name: str
     service: str
@@ -30,18 +30,18 @@ class Received:
 
 @dataclass
 class Collector:
-    """What arrived at `endpoint`."""
+    """The spans received at `endpoint`."""
 
     endpoint: str = ""
     spans: list[Received] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What sends a process's spans here, soon."""
+        """Environment variables that make a process send its spans here, with a short delay."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 
     def named(self, name: str) -> list[Received]:
-        """The spans of a name, in the order they arrived."""
+        """The spans with this name, in the order of arrival."""
         return [span for span in self.spans if span.name == name]
 
     def take(self, body: bytes) -> None:
@@ -67,7 +67,7 @@ def _received(span: Any, service: str) -> Received:
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """A collector that listens while the block runs."""
+    """A collector that listens for the duration of a block."""
     kept = Collector()
 
     class Handler(BaseHTTPRequestHandler):

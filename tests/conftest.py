@@ -1,6 +1,9 @@
-"""Real servers once for each pytest process, a database of its own for each test, and nothing left behind."""
+"""Fixtures: real servers, once per pytest process; a database of its own for each test; nothing left behind."""
 
 import os
+import signal
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,27 +18,30 @@ from hypothesis import settings as hypothesis_settings
 from redis import Redis
 from uuid_utils.compat import uuid7
 
-from supervisor.embedded import running
-from supervisor.environment import PLAIN_NAMES
-from supervisor.servers import Servers
+from interlock.supervisor.embedded import running
+from interlock.supervisor.environment import PLAIN_NAMES
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workers.system.users import commands_account
 from tests import databases, leftovers
-from tests.homes import open_directory
+from tests.homes import open_directory, share
 from tests.nodes import Node, node
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
+
+ROOT = Path(__file__).parents[1]
 
 hypothesis_settings.register_profile(
     "interlock",
-    deadline=None,  # a database on a shared machine has no deadline worth failing for
-    database=None,  # nothing is left behind; the blob printed with a failure repeats it
+    deadline=None,  # the time of a database on a shared machine varies too much
+    database=None,  # leave no files; a failure prints a blob with which to repeat it
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 hypothesis_settings.load_profile("interlock")
 
 
-structlog.configure(  # plain lines: a failing test shows what the engine said, not every variable it had
+structlog.configure(  # plain lines, so that a failing test shows log messages without all local variables
     processors=[
         structlog.stdlib.add_log_level,
         structlog.processors.format_exc_info,
@@ -45,26 +51,73 @@ structlog.configure(  # plain lines: a failing test shows what the engine said, 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Forget the caller's own servers: tests must never touch them."""
+    """Forget the caller's own servers, never to be touched; hear signals also where `nohup` or `&` had them ignored."""
+    for each in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
+        if signal.getsignal(each) is signal.SIG_IGN:
+            signal.signal(each, lambda *_: None)  # ignored here as before; what tests start has the default
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # xdist's processes find it in their environment
         leftovers.begin(config)
-    # apprise still imports it for mail; Python 3.11 warns of its end in 3.13.
+    # apprise still imports it for mail; Python 3.11 warns of its removal in 3.13.
     config.addinivalue_line("filterwarnings", "ignore:'imghdr' is deprecated:DeprecationWarning")
     for name in list(os.environ):
         if name.upper().startswith("INTERLOCK_") or name.upper() in PLAIN_NAMES:
             del os.environ[name]
+    # Tests' own connections find our tables by their names alone; our engines set `options` of their own.
+    os.environ["PGOPTIONS"] = "-c search_path=interlock"
+    os.environ["PYTHONPATH"] = str(ROOT)  # lets processes that tests start import `tests.machines`
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests with the longest timeouts first, a share in each process, so that none runs alone at the end.
+
+    xdist begins by giving each process, in turn, a quarter of its share: `tests // processes // 4` tests. Tests of one
+    group (`xdist_group`) or module stay together, because they share what they have started.
+    """
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    seconds: Counter[str] = Counter()
+    for item in items:
+        seconds[_group(item)] += max((each.args[0] for each in item.iter_markers("timeout")), default=0)
+    shares: list[list[pytest.Item]] = [[] for _ in range(count)]
+    loads = [0.0] * count
+    for group, load in seconds.most_common():
+        if load:
+            least = loads.index(min(loads))
+            loads[least] += load
+            shares[least] += [item for item in items if _group(item) == group]
+    others = [item for item in items if not seconds[_group(item)]]
+    first = len(items) // count // 4
+    for begins in shares:
+        rest = max(first - len(begins), 0)
+        begins.extend(others[:rest])
+        del others[:rest]
+    items[:] = [*(item for begins in shares for item in begins), *others]
+
+
+def _group(item: pytest.Item) -> str:
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Nothing is left behind, and a test that would leave something fails the session."""
+    """End and delete what tests left behind, and fail the session if there was anything."""
     if not hasattr(session.config, "workerinput"):
         leftovers.finish(session)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was left all the same."""
+    """Report what was left behind."""
     leftovers.report(config, terminalreporter.write)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """pytest's `tmp_path`; if root runs the tests, the commands' user can work there too."""
+    if (account := commands_account(Settings())) is not None:
+        share(tmp_path, account)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
@@ -76,14 +129,14 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="session")
 def template(servers: Servers) -> str:
-    """The name of a migrated database, to be copied."""
-    return databases.make_template(servers.database_url)
+    """The name of a migrated database, which tests copy."""
+    return databases.make_template(servers)
 
 
 @pytest.fixture
 def database_url(servers: Servers, template: str) -> Iterator[str]:
-    """A migrated database of this test's own."""
-    with databases.copy_of(servers.database_url, template) as url:
+    """A migrated database for this test alone."""
+    with databases.copy_of(servers, template) as url:
         yield url
 
 
@@ -97,13 +150,17 @@ def broker_url(servers: Servers) -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
-    """This test's settings."""
+    """This test's settings. If root runs the tests, the commands' user can pass through the home."""
+    for each in tmp_path.parents if os.geteuid() == 0 else ():
+        if each.is_relative_to(tempfile.gettempdir()) and each != Path(tempfile.gettempdir()):
+            each.chmod(each.stat().st_mode | 0o011)
+    tmp_path.chmod(tmp_path.stat().st_mode | 0o011)
     return Settings(home=tmp_path / "home", database_url=database_url, broker_url=broker_url)
 
 
 @pytest.fixture
 def make_runtime(settings: Settings) -> Iterator[Callable[..., Runtime]]:
-    """Makes runtimes with settings changed as told."""
+    """Makes runtimes with changed settings."""
     with ExitStack() as opened:
 
         def make(**changed: Any) -> Runtime:
@@ -116,32 +173,32 @@ def make_runtime(settings: Settings) -> Iterator[Callable[..., Runtime]]:
 
 @pytest.fixture
 def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
-    """What a worker process would have."""
+    """A runtime, as a worker process has it."""
     return make_runtime()
 
 
 @pytest.fixture
 def client(runtime: Runtime) -> Client:
-    """What an agent would have."""
+    """A client, as an agent has it."""
     return Client(runtime)
 
 
 @pytest.fixture
 def project() -> UUID:
-    """A project nobody else has."""
+    """A new project."""
     return uuid7()
 
 
 @pytest.fixture
-def dba(database_url: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
-    """Raw SQL, each statement its own commit."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
+def dba(servers: Servers, database_url: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
+    """A superuser's connection for raw SQL, with autocommit."""
+    with psycopg.connect(databases.as_superuser(servers, database_url), autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def valkey(broker_url: str) -> Iterator["Redis"]:
-    """The broker, as redis-cli would see it."""
+    """A connection to the broker, with decoded responses."""
     with Redis.from_url(broker_url, decode_responses=True) as connection:
         yield connection
 

@@ -1,23 +1,26 @@
-"""Runs, workstreams and tasks without a plan, and workers to take them."""
+"""Make runs, workstreams and tasks without a plan, and workers to take them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
+from interlock.workers.client.client import Client
+from interlock.workers.engine.creation import Birth
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.pool.registration import EXECUTE, Enlistment, enlist
+from interlock.workers.runtime import Runtime
+from interlock.workflows.machines.orchestration.reserved_fields import without_command
+from tests import commanding
 from tests.driving import applied, drain_all
-from workers.births import Birth
-from workers.client import Client
-from workers.crew.member import EXECUTE, Enlistment, enlist
-from workers.firing import Firing
-from workers.runtime import Runtime
 
 PRINT = ["python3", "-c", "print('done')"]
 
 
 class Site:
-    """One project's runs and tasks; but for `submit`, as the scheduler would leave them, without one."""
+    """One project's runs and tasks. Except for `submit`, they are in the states a scheduler would leave them in."""
 
     def __init__(self, client: Client, project: UUID) -> None:
         self.client = client
@@ -25,7 +28,7 @@ class Site:
         self._made = 0
 
     def run(self, *, priority: int = 0) -> UUID:
-        """A running run."""
+        """A running run without a plan, in which no commands are run."""
         made = self._create("run", {"priority": priority})
         applied(self.client, made, "start")
         return made
@@ -37,9 +40,9 @@ class Site:
         return made
 
     def tasks(self, workstream: UUID, count: int = 1, **context: Any) -> list[UUID]:
-        """Queued tasks, in the order in which they are claimed."""
+        """Queued tasks, in the order in which they will be claimed."""
         births = [self._task({"workstream_id": str(workstream), **context}) for _ in range(count)]
-        self.client.create_many(births)
+        commanding.deliver(self.client.runtime, births)
         made = [birth.id for birth in births]
         self.client.fire_many([Firing(each, "scheduler_assigned", "scheduler") for each in made])
         drain_all(self.client.runtime)
@@ -50,33 +53,56 @@ class Site:
         return self.tasks(workstream, **context)[0]
 
     def queue(self, count: int = 1, **context: Any) -> list[UUID]:
-        """Queued tasks of a run and a workstream of their own."""
-        return self.tasks(self.workstream(self.run()), count, **context)
+        """Queued tasks in a new run and workstream, with a command unless they are of another kind."""
+        run, workstream = self._planned()
+        applied(self.client, run, "start")
+        applied(self.client, workstream, "all_tasks_created")
+        return self.tasks(workstream, count, **_commanded(context))
 
     def submit(self, count: int = 1, **context: Any) -> list[UUID]:
-        """Tasks of a run that a real scheduler carries on from here: it was started, and nothing is queued yet."""
-        run = self._create("run", {})
-        body = {"workstream_id": str(self._create("workstream", {"run_id": str(run), "task_count": count}))}
-        births = [self._task(body | {"run_id": str(run)} | context) for _ in range(count)]
-        self.client.create_many(births)
+        """Tasks of a new run for a real scheduler: the run is started, and nothing is queued yet."""
+        run, workstream = self._planned(task_count=count)
+        body = {"workstream_id": str(workstream), "run_id": str(run)} | _commanded(context)
+        births = [self._task(body) for _ in range(count)]
+        commanding.deliver(self.client.runtime, births)
         self.client.fire(run, "start", by="ann")
         return [birth.id for birth in births]
 
+    def _planned(self, **context: Any) -> tuple[UUID, UUID]:
+        run = self._birth("run", {})
+        workstream = self._birth("workstream", {"run_id": str(run.id), **context})
+        runtime = self.client.runtime
+        commanding.planned(runtime, run, workstream, directory=runtime.settings.home.parent)
+        return run.id, workstream.id
+
     def _task(self, context: Mapping[str, Any]) -> Birth:
-        body = {"kind": "command", "command": PRINT, **context}
-        return self.client.birth("task", f"T-{self._next()}", project_id=self.project, context=body)
+        plain = self.client.birth(
+            "task",
+            f"T-{self._next()}",
+            project_id=self.project,
+            context={"kind": "command", **without_command(context)},
+        )
+        return replace(plain, context={**context, **plain.context})
+
+    def _birth(self, type_: str, context: Mapping[str, Any]) -> Birth:
+        return self.client.birth(type_, f"{type_}-{self._next()}", project_id=self.project, context=context)
 
     def _create(self, type_: str, context: Mapping[str, Any]) -> UUID:
-        entity = f"{type_}-{self._next()}"
-        return UUID(str(self.client.create(type_, entity, project_id=self.project, context=context)["id"]))
+        birth = self._birth(type_, context)
+        self.client.create_many([birth])
+        return birth.id
 
     def _next(self) -> int:
         self._made += 1
         return self._made
 
 
+def _commanded(context: Mapping[str, Any]) -> Mapping[str, Any]:
+    return context if context.get("kind") in ("agent", "patch") else {"command": PRINT, **context}
+
+
 def hand(runtime: Runtime, name: str = "hand", **said: Any) -> UUID:
-    """An idle worker that carries out commands."""
+    """Register an idle worker that can carry out commands."""
     capabilities = (*said.pop("capabilities", ("python",)), EXECUTE)
     return enlist(runtime, Enlistment(name, capabilities, **said))
 
@@ -91,7 +117,7 @@ def row(dba: "psycopg.Connection[Any]", table: str, key: UUID) -> dict[str, Any]
 
 
 def silence(dba: "psycopg.Connection[Any]", worker: UUID, seconds: float, table: str = "workers") -> None:
-    """Let a worker's last heartbeat be so long ago."""
+    """Move a worker's last heartbeat `seconds` into the past."""
     dba.execute(
         f"UPDATE {table} SET created_at = LEAST(created_at, now() - make_interval(secs => %(ago)s)),"
         " last_heartbeat = now() - make_interval(secs => %(ago)s) WHERE worker_id = %(worker)s",

@@ -1,28 +1,33 @@
-"""Databases for tests: one template, migrated once, and copies of it that are gone afterwards."""
+"""Databases for tests: one template, migrated once, and copies of it that are dropped afterwards."""
 
 import contextlib
 from collections.abc import Iterator
 from secrets import token_hex
+from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
-from db import definitions, migrate, operators
-from db.connect import make_engine, transaction
-from workers.settings import Settings
-from workflows.catalogue import catalogue
+from interlock.db import migrate
+from interlock.db.connection import make_engine, transaction
+from interlock.db.core import definitions
+from interlock.db.operations import operators
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
 
 
-def make_template(admin_url: str) -> str:
-    """Create and migrate a database beside the one of `admin_url`; its name."""
+def make_template(servers: Servers) -> str:
+    """Create and migrate a database on these servers; returns its name."""
     name = f"interlock_template_{token_hex(4)}"
-    _run(admin_url, f"CREATE DATABASE {name}")
-    prepare(beside(admin_url, name))
+    _run(servers, f"ALTER ROLE {_owner(servers)} SET search_path = nowhere")  # no statement of ours may depend on it
+    _run(servers, f"CREATE DATABASE {name} OWNER {_owner(servers)}")
+    prepare(beside(servers.database_url, name))
     return name
 
 
 def prepare(url: str) -> None:
-    """Bring a database to the newest schema, with the shipped definitions recorded."""
+    """Upgrade a database to the newest schema and record the shipped definitions."""
     engine = make_engine(Settings(database_url=url).resolved_database_url())
     try:
         migrate.upgrade(engine)
@@ -34,14 +39,19 @@ def prepare(url: str) -> None:
 
 
 @contextlib.contextmanager
-def copy_of(admin_url: str, template: str) -> Iterator[str]:
-    """The URL of a copy, while the block runs."""
+def copy_of(servers: Servers, template: str) -> Iterator[str]:
+    """Copy a database for the duration of a block; yields its URL for the owner."""
     name = f"interlock_test_{token_hex(6)}"
-    _run(admin_url, f"CREATE DATABASE {name} TEMPLATE {template}")
+    _run(servers, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY OWNER {_owner(servers)}")
     try:
-        yield beside(admin_url, name)
+        yield beside(servers.database_url, name)
     finally:
-        _run(admin_url, f"DROP DATABASE {name} WITH (FORCE)")
+        _run(servers, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def as_superuser(servers: Servers, url: str) -> str:
+    """The URL of a database for the superuser, who can switch every protection off."""
+    return beside(servers.superuser_url, url.rpartition("/")[2])
 
 
 def beside(url: str, name: str) -> str:
@@ -50,6 +60,22 @@ def beside(url: str, name: str) -> str:
     return f"{server}/{name}"
 
 
-def _run(admin_url: str, statement: str) -> None:
-    with psycopg.connect(make_conninfo(admin_url), autocommit=True) as connection:
+def _owner(servers: Servers) -> str:
+    return str(conninfo_to_dict(servers.database_url).get("user", "CURRENT_USER"))
+
+
+def _run(servers: Servers, statement: str) -> None:
+    with psycopg.connect(servers.superuser_url, autocommit=True) as connection:
         connection.execute(statement)  # type: ignore[call-overload]
+
+
+TABLES = """
+SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1"""
+
+
+def whole(dba: "psycopg.Connection[Any]") -> dict[str, list[Any]]:
+    """Every row of every table."""
+    names = [name for (name,) in dba.execute(TABLES)]
+    assert len(names) > 25
+    return {name: dba.execute(f"SELECT t::text FROM {name} t ORDER BY 1").fetchall() for name in names}  # type: ignore[arg-type]

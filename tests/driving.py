@@ -1,4 +1,4 @@
-"""Drive the engine in process: no Celery, the same functions the tasks call."""
+"""Drive the engine in process, without Celery, through the functions that Celery's tasks call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,31 +6,37 @@ from uuid import UUID
 
 import psycopg
 
-from db import requests
-from db.connect import transaction
-from db.requests import LANES
-from workers.client import Client
-from workers.runtime import Runtime
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.workers import sweeps
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 
 UP_TO_REVIEW = ("design_complete", "start_coding", "submit_pr")
 
 
 def drain_all(runtime: Runtime) -> int:
-    """Apply every lane until nothing is taken; how many requests that was."""
+    """Apply the requests of all partitions until none are left; returns their number."""
     total = 0
-    while taken := sum(_apply(runtime, lane) for lane in range(LANES)):
+    while taken := sum(_apply(runtime, partition) for partition in partitions_due(runtime)):
         total += taken
     return total
 
 
-def _apply(runtime: Runtime, lane: int) -> int:
-    done = runtime.applier.apply_lane(lane)
+def partitions_due(runtime: Runtime) -> list[int]:
+    """The partitions with something pending: one look instead of a round in each of sixteen."""
+    with transaction(runtime.database) as connection:
+        return [row["partition"] for row in requests.partitions_due(connection)]
+
+
+def _apply(runtime: Runtime, partition: int) -> int:
+    done = runtime.applier.apply_partition(partition)
     runtime.publish(done)
     return done.taken
 
 
 def applied(client: Client, ref: str | UUID, *triggers: str, by: str = "agent-1") -> None:
-    """Fire triggers and apply them; each must be applied."""
+    """Fire triggers and apply them; fails if one is not applied."""
     for trigger in triggers:
         receipt = client.fire(ref, trigger, by=by)
         drain_all(client.runtime)
@@ -39,13 +45,13 @@ def applied(client: Client, ref: str | UUID, *triggers: str, by: str = "agent-1"
 
 
 def outcome(client: Client, request_id: str) -> dict[str, Any]:
-    """A request's row as it stands."""
+    """A request's current row."""
     with transaction(client.runtime.database) as connection:
         return dict(requests.by_ids(connection, [request_id])[request_id])
 
 
 def state(client: Client, ref: str | UUID) -> str:
-    """Where an instance stands."""
+    """An instance's state."""
     return str(client.show(ref)["current_state"])
 
 
@@ -55,7 +61,7 @@ def trail(client: Client, ref: str | UUID) -> list[str]:
 
 
 def make_due(dba: "psycopg.Connection[Any]", trigger: str = "%") -> int:
-    """Let the time of every scheduled request pass; how many there are."""
+    """Make every scheduled request due; returns their number."""
     return dba.execute(
         "UPDATE trigger_requests SET not_before = now() - interval '1 second'"
         " WHERE status = 'scheduled' AND trigger LIKE %s",
@@ -64,9 +70,14 @@ def make_due(dba: "psycopg.Connection[Any]", trigger: str = "%") -> int:
 
 
 def raising(error: type[Exception]) -> Callable[..., Any]:
-    """A function that raises `error`, whatever it is called with."""
+    """A function that raises `error`, whatever its arguments."""
 
     def fail(*_: object, **__: object) -> None:
         raise error("on purpose")
 
     return fail
+
+
+def swept(runtime: Runtime, name: str) -> int | None:
+    """Run a sweep; returns what it found, or None if it has already run in this period."""
+    return sweeps.run(runtime, name).get(name)

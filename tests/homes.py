@@ -1,8 +1,9 @@
-"""Data directories for tests of the supervisor, stopped and purged afterwards."""
+"""Homes for tests of the supervisor; they are stopped and purged afterwards."""
 
 import contextlib
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,11 +15,14 @@ import psutil
 import psycopg
 import redis
 
-from supervisor import daemon, places, report, servers, strays
-from supervisor.embedded import CELERY_PARTS
-from supervisor.home import Home, home_of
-from supervisor.supervise import data_places
-from workers.settings import Settings
+from interlock.supervisor import daemon, orphans, purge
+from interlock.supervisor.embedded import CELERY_PARTS
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes import status
+from interlock.supervisor.processes.loop import data_places
+from interlock.supervisor.servers import endpoints
+from interlock.workers.settings import Settings
+from interlock.workers.system.users import Account
 
 
 @dataclass
@@ -36,8 +40,8 @@ class Place:
         return home_of(self.settings())
 
     @property
-    def known(self) -> servers.Servers:
-        return servers.load(self.home)
+    def known(self) -> endpoints.Servers:
+        return endpoints.load(self.home)
 
     def start(self, **changed: Any) -> subprocess.Popen[bytes]:
         process = daemon.launch(self.settings(**changed), without=CELERY_PARTS)
@@ -51,19 +55,20 @@ class Place:
         return stopped
 
     def copy(self, seed: "Place") -> None:
-        """Take over the database of a stopped home, with its password; ports are chosen anew."""
+        """Copy the database of a stopped home, with its passwords; ports are chosen anew."""
         self.home.create()
         subprocess.run(["cp", "-a", seed.path / "postgres", self.path], check=True)
-        servers.save(self.home, servers.Servers(postgres_password=seed.known.postgres_password))
+        passwords = ("postgres_password", "postgres_superuser_password")
+        endpoints.save(self.home, endpoints.Servers(**{name: getattr(seed.known, name) for name in passwords}))
 
     def part(self, name: str) -> dict[str, Any]:
-        return next(part for part in report.recorded(self.home) if part["name"] == name)
+        return next(part for part in status.recorded(self.home) if part["name"] == name)
 
     def processes(self) -> list[psutil.Process]:
-        return strays.of_home(self.home, data_places(self.home))
+        return orphans.of_home(self.home, data_places(self.home))
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.known.database_url, autocommit=True) as connection:
+        with psycopg.connect(self.known.superuser_url, autocommit=True) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
@@ -73,21 +78,36 @@ class Place:
 
 @contextlib.contextmanager
 def place(directory: Path) -> Iterator[Place]:
-    """A home below `directory`; afterwards nothing of it is left."""
+    """A home below `directory`, for the duration of a block."""
     made = Place(directory / "home")
     try:
         yield made
     finally:
         made.stop()
-        places.purge(made.home)
+        purge.purge(made.home)
 
 
 @contextlib.contextmanager
 def open_directory() -> Iterator[Path]:
-    """A directory every user may pass (pytest's own are 0700)."""
+    """A directory that every user can pass through (pytest's own are 0700)."""
     directory = Path(tempfile.mkdtemp(prefix="interlock-"))
     os.chmod(directory, 0o755)  # noqa: S103 - that is its point
     try:
         yield directory
     finally:
         shutil.rmtree(directory)
+
+
+def share(directory: Path, account: Account) -> None:
+    """Allow an account to work in a directory and in everything created below it (acl(5))."""
+    user, mask, everybody = 0x02, 0x10, 0xFFFFFFFF
+    entries = [
+        (0x01, 7, everybody),
+        (user, 7, account.uid),
+        (0x04, 5, everybody),
+        (mask, 7, everybody),
+        (0x20, 5, everybody),
+    ]
+    packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+    for name in ("system.posix_acl_access", "system.posix_acl_default"):
+        os.setxattr(directory, name, packed)

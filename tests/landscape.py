@@ -1,6 +1,7 @@
-"""A workstream with a real repository, and its effects run in process: the functions that Celery's tasks call."""
+"""A workstream with a real repository. Its effects run in process, by the functions that Celery's tasks call."""
 
-from dataclasses import dataclass, field
+import subprocess
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -8,24 +9,25 @@ from uuid import UUID
 import psycopg
 from uuid_utils.compat import uuid7
 
-from db import effects as rows
-from db import patches as ledger
-from db import plans
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import effects as rows
+from interlock.db.orchestration import patches as ledger
+from interlock.db.orchestration import plans
+from interlock.workers.client.client import Client
+from interlock.workers.effects import merge, patches, runner, workspace
+from interlock.workers.effects.workspace import Workplace
+from interlock.workers.runtime import Runtime
+from interlock.workflows.machines.orchestration.reserved_fields import without_command
+from tests import commanding
 from tests.driving import applied, drain_all, state
-from tests.repositories import diff, make
-from workers import effects
-from workers.client import Client
-from workers.orchestration import landing, patches, workplace
-from workers.orchestration.workplace import Workplace
-from workers.runtime import Runtime
+from tests.repositories import diff, make, put
 
 ONE_LINE = {"app.py": "1\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"}
 
 
 @dataclass
 class Landscape:
-    """One run with one workstream `w`. `repository` says what its plan does of it; None: it has none."""
+    """One run with one workstream `w`. `repository` is the plan's `repository`; None: it has none."""
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
@@ -35,10 +37,12 @@ class Landscape:
 
     def __post_init__(self) -> None:
         self.checkout = make(self.root / "repo")
-        self.run = self._create("run", "demo", {})
-        self.workstream = self._create("workstream", "demo/w", {"run_id": str(self.run), "name": "w"})
-        with transaction(self.runtime.database) as connection:
-            plans.keep(connection, self.run, body={"repository": self.repository}, directory=str(self.root))
+        run = self.client.birth("run", "demo", project_id=self.project)
+        home = self.client.birth(
+            "workstream", "demo/w", project_id=self.project, context={"run_id": str(run.id), "name": "w"}
+        )
+        self.run, self.workstream = run.id, home.id
+        commanding.planned(self.runtime, run, home, directory=self.root, repository=self.repository)
 
     @property
     def client(self) -> Client:
@@ -47,29 +51,30 @@ class Landscape:
     @property
     def place(self) -> Workplace:
         with transaction(self.runtime.database) as connection:
-            return workplace.of_workstream(connection, self.workstream, self.runtime.settings)
+            return workspace.of_workstream(connection, self.workstream, self.runtime.settings)
 
-    def gate(self, command: object, name: str = "g", **context: Any) -> UUID:
-        """A gate of the workstream, started: its effect is due."""
+    def gate(self, command: object, name: str = "g", *, started: bool = True, **context: Any) -> UUID:
+        """A gate of the workstream; if `started`, its effect is due."""
         said = {"gate_type": "UNIT", "command": command, "workstream_id": str(self.workstream), "name": f"w/{name}"}
-        gate = self._create("test_gate", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
-        applied(self.client, gate, "gate_started")
+        gate = self.create("test_gate", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
+        if started:
+            applied(self.client, gate, "gate_started")
         return gate
 
     def task(self, changed: dict[str, str | None] | str, name: str = "t", **context: Any) -> UUID:
-        """A task whose work is a patch: its text, or what it changes in the checkout."""
+        """A task that lands a patch, given as a text or as the changed files."""
         text = changed if isinstance(changed, str) else diff(self.checkout, changed)
         with transaction(self.runtime.database) as connection:
             plans.keep_patches(connection, {f"patch-{name}": text}, created_by="test")
         said = {"workstream_id": str(self.workstream), "kind": "patch", "patch_id": f"patch-{name}", "message": "Mend"}
-        return self._create("task", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
+        return self.create("task", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
 
     def patch(self, changed: dict[str, str | None] | str, name: str = "t", **context: Any) -> UUID:
-        """The ledger entry of a new task's patch, its checks due."""
+        """The ledger entry of a new task's patch; the effect with its checks is due."""
         return patches.submit(self.runtime, {"task_id": self.task(changed, name, **context)})
 
     def applied_patch(self, changed: dict[str, str | None] | str | None = None, name: str = "t") -> UUID:
-        """A patch that is in the worktree."""
+        """A patch in state `applied`."""
         entry = self.patch(changed or dict(ONE_LINE), name)
         self.settle()
         self.fire(entry, "accept")
@@ -78,36 +83,48 @@ class Landscape:
         return entry
 
     def committed_patch(self, changed: dict[str, str | None] | str | None = None, name: str = "t") -> UUID:
-        """A patch that is a commit."""
+        """A patch in state `committed`."""
         entry = self.applied_patch(changed, name)
         self.fire(entry, "tests_passed")
         self.settle()
         assert state(self.client, entry) == "committed"
         return entry
 
+    def in_place(self, script: str) -> None:
+        """Run a shell script as the user who runs the tests."""
+        subprocess.run(["sh", "-ec", script], cwd=self.root, check=True)
+
+    def leave(self, files: dict[str, str]) -> None:
+        """Write files into the worktree, owned by the commands' user, as commands do."""
+        place = self.place
+        put(place.path, files)
+        if place.account:
+            owner = f"{place.account.uid}:{place.account.gid}"
+            subprocess.run(["chown", "-hR", owner, *(place.path / Path(name).parts[0] for name in files)], check=True)
+
     def fire(self, ref: UUID, trigger: str, **data: Any) -> None:
-        """Fire a trigger, as the scheduler would, and apply it."""
+        """Fire a trigger as the scheduler, and apply it."""
         receipt = self.client.fire(ref, trigger, by="scheduler", data=data)
         drain_all(self.runtime)
         (settled,) = self.client.wait([receipt.request_id], timeout_seconds=5)
         assert settled.status == "applied", settled
 
     def validate(self) -> None:
-        """Bring the workstream to `validating`, with its counts as the scheduler would have them."""
+        """Move the workstream to `validating`, with the counts that the scheduler would have written."""
         self.dba.execute("UPDATE workstream_counts SET completed = 1 WHERE ws_id = %s", (self.workstream,))
         for trigger in ("all_tasks_created", "first_task_started", "all_tasks_completed"):
             self.fire(self.workstream, trigger)
 
     def fail(self) -> None:
-        """Let a critical task of the workstream have failed, and the workstream with it."""
+        """Fail the workstream as after the failure of a critical task."""
         self.dba.execute("UPDATE workstream_counts SET failed = 1, critical_failures = 1")
         for trigger in ("all_tasks_created", "first_task_started", "critical_task_failed"):
             self.fire(self.workstream, trigger)
 
     def land(self) -> UUID:
-        """Have the workstream land, as the scheduler does; the effect's id."""
+        """Create the effect that lands the workstream, as the scheduler does; returns its id."""
         with transaction(self.runtime.database) as connection:
-            wanted = landing.intent(connection, self.workstream, self.version())
+            wanted = merge.intent(connection, self.workstream, self.version())
             rows.intend(connection, [wanted])
         return UUID(str(wanted["id"]))
 
@@ -115,11 +132,11 @@ class Landscape:
         return int(self.client.show(self.workstream)["version"])
 
     def settle(self) -> None:
-        """Run what effects are due and apply what they tell, until nothing is left."""
+        """Run due effects and apply the triggers they fire, until nothing is left."""
         drain_all(self.runtime)
         while due := self.due():
             for effect_id in due:
-                effects.run(self.runtime, effect_id)
+                runner.run(self.runtime, effect_id)
             drain_all(self.runtime)
 
     def due(self) -> list[UUID]:
@@ -127,7 +144,7 @@ class Landscape:
             return [row["id"] for row in rows.due(connection, limit=100)]
 
     def make_due(self) -> None:
-        """Let every effect's time come, and every lease run out and be taken back."""
+        """Make every pending effect due, and expire and take back every lease."""
         self.dba.execute("UPDATE effects SET lease_until = now() - interval '1 s' WHERE status = 'leased'")
         with transaction(self.runtime.database) as connection:
             rows.expire_leases(connection, max_attempts=self.runtime.settings.max_attempts, limit=100)
@@ -138,12 +155,15 @@ class Landscape:
             return dict(ledger.entry(connection, ledger_id))
 
     def effect(self, ref: UUID, name: str) -> dict[str, Any]:
-        """The newest effect of that name which an instance asked for."""
+        """An instance's newest effect with this name."""
         return [dict(each) for each in self.client.show(ref)["effects"] if each["name"] == name][-1]
 
     def said(self, ref: UUID) -> dict[str, Any]:
         """The metadata of an instance's last event."""
         return dict(self.client.history(ref)[-1]["metadata"])
 
-    def _create(self, type_: str, name: str, context: dict[str, Any]) -> UUID:
-        return UUID(str(self.client.create(type_, name, project_id=self.project, context=context)["id"]))
+    def create(self, type_: str, name: str, context: dict[str, Any]) -> UUID:
+        """Create an instance in the run, with the command in its context."""
+        plain = self.client.birth(type_, name, project_id=self.project, context=without_command(context))
+        commanding.deliver(self.runtime, [replace(plain, context={**context, **plain.context})])
+        return plain.id

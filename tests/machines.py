@@ -1,16 +1,16 @@
-"""Definitions of a user's own, for tests: an effect that reports back, a guard that can break, a short deadline."""
+"""User definitions for tests: an effect that reports its outcome, a guard that can raise, a deadline."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from workflows.case import Case
-from workflows.definition import Deadline, Definition, Effect, Guard, T
+from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
+from interlock.workflows.guard_context import Case
 
-broken: set[str] = set()  # agents for whom the guard `sound` raises, until they are taken out again
+broken: set[str] = set()  # agents for whom the guard `sound` raises, as long as they are in here
 
 
 class Broken(Exception):
-    """What a guard with a fault raises."""
+    """Raised by the faulty guard."""
 
 
 def _sound(case: Case) -> bool:

@@ -1,12 +1,12 @@
-"""Moving parcels, and what else lives, to another version of their definition."""
+"""Migrate parcels and other instances to another version of their definition."""
 
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from db import audit
-from workers.migrating import Migrated, Order, migrate
-from workers.runtime import Runtime
+from interlock.db.audit import verify
+from interlock.workers.definitions.instance_migration import Migrated, Order, migrate
+from interlock.workers.runtime import Runtime
 
 Dba = "psycopg.Connection[Any]"
 
@@ -18,7 +18,7 @@ def move(runtime: Runtime, old: str = "1.0.0", new: str = "1.1.0", type_: str = 
 
 
 def sound(runtime: Runtime) -> None:
-    verdict = audit.verify(runtime.database)
+    verdict = verify.verify(runtime.database)
     assert verdict.ok, verdict.problems
 
 

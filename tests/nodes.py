@@ -1,4 +1,4 @@
-"""Celery nodes as an operator runs them: real processes, killed with everything they started."""
+"""Celery nodes as real processes, killed at the end with all their child processes."""
 
 import contextlib
 import os
@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
-from supervisor.environment import environment
+from interlock.supervisor.environment import environment
+from interlock.workers.settings import Settings
+from interlock.workers.system import process_privacy
 from tests.waiting import eventually
-from workers.settings import Settings
 
 READY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Node:
-    """A running Celery process: its pid leads a process group of its own."""
+    """A running Celery process, the leader of its own process group."""
 
     process: "subprocess.Popen[bytes]"
     ready_file: Path
@@ -27,13 +28,13 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether it consumes (or sends, for beat)."""
+        """Whether it consumes messages (for beat: sends them)."""
         if (code := self.process.poll()) is not None:
             raise ChildProcessError(f"ended with code {code}:\n{self.log.read_text()[-4000:]}")
         return self.ready_file.exists()
 
     def kill(self) -> None:
-        """SIGKILL, to it and all its children; harmless when it is gone."""
+        """Send SIGKILL to it and all its children; does nothing if it is gone."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -45,19 +46,19 @@ def node(
     directory: Path,
     *arguments: str,
     program: tuple[str, ...] = ("-m", "celery"),
-    app: str = "workers.main:app",
+    app: str = "interlock.workers.main:app",
     **env: str,
 ) -> Iterator[Node]:
-    """Run `celery -A workers.main:app ARGUMENTS` while the block runs; yields it once it is ready.
+    """Run `celery -A interlock.workers.main:app ARGUMENTS` for the duration of a block; yields it once it is ready.
 
-    `program` is what Python is told to run instead of celery, with the same arguments; `app`, another app.
+    `program` is run instead of celery, with the same arguments; `app` is another app.
     """
     name = f"{arguments[0]}-{token_hex(3)}"
     ready_file, log = directory / f"{name}.ready", directory / f"{name}.log"
     named = ("-n", f"{name}@tests") if arguments[0] == "worker" else ()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, *program, "-A", app, *arguments, *named],
+            [sys.executable, *process_privacy.marked(directory), *program, "-A", app, *arguments, *named],
             env={**environment(settings), "INTERLOCK_READY_FILE": str(ready_file), **env},
             stdin=subprocess.DEVNULL,
             stdout=output,

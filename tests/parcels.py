@@ -1,4 +1,4 @@
-"""Several versions of one machine, for tests of what becomes of instances between them."""
+"""Several versions of one machine, for tests of migrations between them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,14 +8,15 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from db import definitions, operators
-from db.connect import transaction
-from workers import births
-from workers.births import Birth
-from workers.runtime import Runtime
-from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, Guard, Link, T
-from workflows.fields import name
-from workflows.orchestration.guards import retries_left
+from interlock.db.connection import transaction
+from interlock.db.core import definitions
+from interlock.db.operations import operators
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, Guard, Link, T
+from interlock.workflows.fields import name
+from interlock.workflows.machines.orchestration.link_guards import retries_left
 
 VOTED = Guard("two_said_so", lambda case: bool(case.votes - {case.by}), "another must say so too", wait=True)
 
@@ -38,7 +39,7 @@ PARCEL_1_0 = Definition(
     deadlines=MappingProxyType({"sent": Deadline(3600.0, "lose")}),
 )
 
-# The same and one move more.
+# The same with one more move.
 PARCEL_1_1 = replace(
     PARCEL_1_0,
     version="1.1.0",
@@ -46,7 +47,7 @@ PARCEL_1_1 = replace(
     links=(Link("crate", type="parcel", context_key="crate", inverse="parcels"),),
 )
 
-# Other names, another deadline, a field that must be there, no `stop` and no `weighed`.
+# Other names, another deadline, a required field, no `stop` and no `weighed`.
 PARCEL_2_0 = replace(
     PARCEL_1_1,
     version="2.0.0",
@@ -61,7 +62,7 @@ PARCEL_2_0 = replace(
     fields=(Field("address", name, "an address", required=True),),
 )
 
-# Its guards count what such an instance has nowhere.
+# Its guards read counts of a typed row, which parcels do not have.
 PARCEL_3_0 = replace(
     PARCEL_1_0,
     version="3.0.0",
@@ -74,7 +75,7 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = {
 
 
 def record(runtime: Runtime, *operating: str) -> None:
-    """Record what the runtime knows, and make operators."""
+    """Record the runtime's definitions, and grant operators."""
     with transaction(runtime.database) as connection:
         definitions.record(connection, runtime.catalogue)
         operators.grant(connection, operating, by="test")
@@ -83,9 +84,9 @@ def record(runtime: Runtime, *operating: str) -> None:
 def born(
     runtime: Runtime, type_: str, version: str, entity_id: str, project: UUID, context: Mapping[str, Any] | None = None
 ) -> UUID:
-    """An instance under a version that need not be the newest."""
+    """Create an instance under any version."""
     definition = runtime.catalogue.get(type_, version)
     birth = Birth(definition, entity_id, project, "test", context or {}, uuid7())
     with transaction(runtime.database) as connection:
-        births.deliver(connection, [birth])
+        creation.deliver(connection, [birth])
     return birth.id

@@ -1,4 +1,4 @@
-"""Playbooks as they are written: the commands of a page, typed into a shell in the order in which they stand there."""
+"""Run playbooks as written: the commands of a page, in a shell, in the order of the page."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.playbooks import pages
+from interlock.cli.operations.playbooks import pages
 from tests.cli.terminal import Terminal
 
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -21,7 +21,7 @@ def commands(name: str, heading: str) -> list[str]:
 
 
 def type_in(terminal: Terminal, name: str, heading: str, **words: object) -> str:
-    """Type a section's commands, with `words` in place of its capitals; all that they said. Each must succeed."""
+    """Run a section's commands, with `words` for its placeholders; returns their output. Each must succeed."""
     said = ""
     for command in commands(name, heading):
         for word, value in words.items():

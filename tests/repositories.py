@@ -1,19 +1,41 @@
-"""Real git repositories for tests, and everything about one that could change."""
+"""Real git repositories for tests, and snapshots to detect any change in one."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
-from workers.repository.git import Identity
-from workers.repository.naming import branch_name
-from workers.repository.worktree import Worktree, open_worktree
+from interlock.workers.git.command import Identity
+from interlock.workers.git.ref_names import branch_name
+from interlock.workers.git.worktree import Worktree, open_worktree
 
 AUTHOR = Identity("Ann Agent", "ann@localhost")
 FILES = {"app.py": "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n", "docs/read me.txt": "Hello\n"}
 
 
+def before_git(programs: Path, script: str) -> str:
+    """A PATH with a `git` that first runs a shell script; if the script does not exit, the real git runs.
+
+    Args:
+        programs: the directory to make for it.
+        script: the shell's lines.
+    """
+    programs.mkdir()
+    (programs / "git").write_text(f'#!/bin/sh\n{script}\nexec {shutil.which("git")} "$@"\n')
+    (programs / "git").chmod(0o755)
+    return f"{programs}{os.pathsep}{os.environ['PATH']}"
+
+
+def killing(programs: Path, at: int) -> str:
+    """A PATH on which the `at`-th git command kills its caller, or only git if the caller is another user's."""
+    counted = f"n=$(($(cat {programs}/count) + 1)); echo $n > {programs}/count"
+    path = before_git(programs, f"{counted}\nif [ $n = {at} ]; then kill -9 $PPID || kill -9 $$; exit 1; fi")
+    (programs / "count").write_text("0")
+    return path
+
+
 def git(where: Path, *arguments: str, given: str | None = None) -> str:
-    """Run git as a user would, with nobody's configuration."""
+    """Run git without any user's configuration."""
     environment = {
         "PATH": os.environ["PATH"],
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -21,14 +43,19 @@ def git(where: Path, *arguments: str, given: str | None = None) -> str:
         **{f"GIT_{role}_{what}": "user" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
     }
     done = subprocess.run(
-        ["git", *arguments], cwd=where, env=environment, input=(given or "").encode(), capture_output=True, check=False
+        ["git", "-c", "safe.directory=*", *arguments],
+        cwd=where,
+        env=environment,
+        input=(given or "").encode(),
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode()  # line ends as they are: a patch consists of them
+    return done.stdout.decode()  # without newline translation, which would change patches
 
 
 def make(path: Path) -> Path:
-    """A user's checkout on `main`, with one commit."""
+    """Make a user's checkout on `main`, with one commit."""
     path.mkdir(parents=True)
     git(path, "init", "-q", "-b", "main")
     put(path, FILES)
@@ -45,14 +72,14 @@ def put(where: Path, files: dict[str, str]) -> None:
 
 
 def opened(checkout: Path, name: str = "w", base: str = "main") -> Worktree:
-    """A workstream's worktree, beside the checkout."""
+    """Make a workstream's worktree beside the checkout."""
     found = open_worktree(checkout, base, branch_name("r", name), checkout.parent / "trees" / name)
     assert isinstance(found, Worktree), found
     return found
 
 
 def diff(where: Path, changed: dict[str, str | None]) -> str:
-    """The patch that makes these changes (None: delete) to `where`, which is left as it was."""
+    """A patch with these changes (None: delete) to `where`, which itself stays unchanged."""
     for name, content in changed.items():
         if content is None:
             (where / name).unlink()
@@ -65,7 +92,7 @@ def diff(where: Path, changed: dict[str, str | None]) -> str:
 
 
 def everything(checkout: Path) -> dict[str, str]:
-    """Refs, HEAD, index and working files, as far as anybody could tell a difference."""
+    """A snapshot of refs, HEAD, index and working files, for comparison."""
     files = [each for each in sorted(checkout.rglob("*")) if ".git" not in each.parts and each.is_file()]
     return {
         "refs": git(checkout, "for-each-ref"),

@@ -1,6 +1,6 @@
-"""Carry out runs in process: no Celery, no git, no subprocess; what workers and effects would tell is said by the test.
+"""Carry out runs in process, without Celery, git and subprocesses; the test reports for workers and effects.
 
-`Stage` makes a run out of a sketch, lets engine and scheduler work until nothing is left to do, and plays the workers.
+`Stage` makes a run from a sketch, runs engine and scheduler until nothing is left to do, and plays the workers.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,20 +11,20 @@ from uuid import UUID
 import psycopg
 from uuid_utils.compat import uuid7
 
-from db.connect import transaction
-from db.requests import LANES
-from workers import births
-from workers.births import Birth
-from workers.client import Client
-from workers.orchestration.scheduler import schedule
-from workers.runtime import Runtime
+from interlock.db.connection import transaction
+from interlock.workers.client.client import Client
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.runtime import Runtime
+from tests.driving import partitions_due
 
 Dba = "psycopg.Connection[Any]"
 
 
 @dataclass
 class Stage:
-    """One project with runs in it. Names are the sketch's own; `ids` finds the instances."""
+    """One project with runs. `ids` maps the sketch's names to instances."""
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
@@ -58,30 +58,32 @@ class Stage:
             made.append(self._birth("workstream", name, self.ids[name], {"task_count": count, **self._context(each)}))
         for kind, sketch in (("test_gate", gates), ("task", tasks)):
             for name, each in sketch.items():
-                basics = {"gate_type": "UNIT", "command": ["true"]} if kind == "test_gate" else {}
+                basics = {"gate_type": "UNIT"} if kind == "test_gate" else {}
                 made.append(self._birth(kind, name, self.ids[name], basics | self._context(each)))
         made.sort(key=lambda birth: ("run", "workstream", "test_gate", "task").index(birth.definition.type))
         with transaction(self.runtime.database) as connection:
-            births.deliver(connection, made)  # all at once: gates name workstreams, and workstreams name gates
+            creation.deliver(connection, made)  # all at once, because gates and workstreams refer to each other
 
     def add(self, kind: str, name: str, **sketch: Any) -> None:
-        """Make one more instance of a run that is there already; nothing settles."""
+        """Add an instance to an existing run, without running engine and scheduler."""
         self.ids[name] = uuid7()
         with transaction(self.runtime.database) as connection:
-            births.deliver(connection, [self._birth(kind, name, self.ids[name], self._context(sketch))])
+            creation.deliver(connection, [self._birth(kind, name, self.ids[name], self._context(sketch))])
 
     def fire(self, name: str | UUID, trigger: str, **data: Any) -> str:
-        """Fire a trigger as whoever would, and let everything settle; its status."""
+        """Fire a trigger and run engine and scheduler until nothing is left; returns the trigger's status."""
         ref = self.ids.get(name, self.run) if isinstance(name, str) else name
         receipt = self.client.fire(ref, trigger, by="test", data=data)
         self.settle()
         return self.client.wait([receipt.request_id], timeout_seconds=5)[0].status
 
     def settle(self) -> int:
-        """Let engine and scheduler work until neither has anything left; how many requests were applied."""
+        """Run engine and scheduler until nothing is left; returns the number of requests taken."""
         total = 0
         while True:
-            done = sum(self.runtime.applier.apply_lane(lane).taken for lane in range(LANES))
+            done = sum(
+                self.runtime.applier.apply_partition(partition).taken for partition in partitions_due(self.runtime)
+            )
             total += done
             if schedule(self.runtime, self.run) + done == 0:
                 return total
@@ -91,7 +93,7 @@ class Stage:
         self.fire("run", "start")
 
     def work(self, name: str, exit_code: int = 0, **said: Any) -> None:
-        """Play the worker of a queued task: start it and report."""
+        """Play the worker of a queued task: start it and report its end."""
         self.begin(name)
         self.fire(name, "execution_completed" if exit_code == 0 else "execution_failed", exit_code=exit_code, **said)
 
@@ -100,7 +102,7 @@ class Stage:
         assert self.fire(name, "worker_started", worker_id=str(worker), capabilities=[]) == "applied", self.state(name)
 
     def worker(self) -> UUID:
-        """A worker to put into `worker_started`: one for the whole stage."""
+        """The stage's worker, for `worker_started`."""
         if "worker" not in self.ids:
             made = self.client.create("worker", "W-1", project_id=self.project, context={"capabilities": []})
             self.ids["worker"] = made["id"]
@@ -114,7 +116,7 @@ class Stage:
         return str(found[0])
 
     def states(self, *names: str) -> dict[str, str]:
-        """Name -> state, of those named or of all."""
+        """Name -> state, for these names or for all."""
         rows = self.dba.execute(
             "SELECT id, current_state FROM workflow_instances WHERE project_id = %s", (self.project,)
         )
@@ -126,11 +128,11 @@ class Stage:
         return [name for name, state in self.states().items() if state == "queued"]
 
     def land(self, outcome: str = "validation_passed") -> None:
-        """Play the effect that merges a workstream: tell each that waits for it."""
+        """Play the effect that merges a workstream: report to each workstream that waits for it."""
         self.effects("land_workstream", lambda workflow_id: self.fire(workflow_id, outcome))
 
     def effects(self, name: str, perform: Callable[[UUID], object]) -> int:
-        """Perform what is pending of an effect; how many there were."""
+        """Perform all pending effects with this name; returns their number."""
         rows = self.dba.execute(
             "UPDATE effects SET status = 'done', finished_at = now() WHERE name = %s AND status = 'pending'"
             " RETURNING workflow_id",

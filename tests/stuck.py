@@ -1,4 +1,4 @@
-"""Look for what stands still, and paste the command that is given with it."""
+"""Find stuck instances, and run the command suggested for them."""
 
 import shlex
 from typing import Any
@@ -6,29 +6,30 @@ from uuid import UUID
 
 import psycopg
 
+from interlock.workers.operations.stuck.detector import Stuck, look
+from interlock.workers.runtime import Runtime
 from tests.cli.terminal import Answer, Terminal
 from tests.driving import drain_all
-from workers.runtime import Runtime
-from workers.stuck.look import Stuck, look
 
 
 def found(runtime: Runtime, ref: UUID | str, **how: Any) -> Stuck:
-    """What is said of one instance, by entity or id; it must be stuck."""
+    """The report on one instance, by entity id or id; it must be stuck."""
     answers = look(runtime, **how)
     (answer,) = [each for each in answers if ref in (each.workflow_id, each.entity_id)]
     return answer
 
 
-def terminal(runtime: Runtime) -> Terminal:
-    """Where somebody types what is to be done in a runtime's installation."""
+def terminal(runtime: Runtime, **more: str) -> Terminal:
+    """A terminal for commands in a runtime's installation."""
     chosen = runtime.settings
-    return Terminal(chosen.home, {"DATABASE_URL": str(chosen.database_url), "BROKER_URL": str(chosen.broker_url)})
+    urls = {"DATABASE_URL": str(chosen.database_url), "BROKER_URL": str(chosen.broker_url)}
+    return Terminal(chosen.home, urls | more)
 
 
 def paste(runtime: Runtime, command: str, **words: str) -> Answer:
-    """Run a command as it is given, `words` in place of its placeholders, and let the engine do what follows.
+    """Run a suggested command, with `words` for its placeholders, and let the engine apply what follows.
 
-    `--wait` is left out: here the engine is driven by hand.
+    `--wait` is left out, because here the engine is driven by hand.
     """
     for placeholder, word in {"$(id -un)": "ann", "SOMEBODY_ELSE": "bob", **words}.items():
         command = command.replace(placeholder, word)
@@ -41,7 +42,7 @@ def paste(runtime: Runtime, command: str, **words: str) -> Answer:
 
 
 def age(dba: "psycopg.Connection[Any]", ref: UUID, seconds: float) -> None:
-    """Let an instance have stood where it does for so long already."""
+    """Move an instance's last change `seconds` into the past."""
     dba.execute(
         "UPDATE workflow_instances SET updated_at = now() - make_interval(secs => %s) WHERE id = %s", (seconds, ref)
     )

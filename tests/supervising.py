@@ -1,23 +1,23 @@
-"""What other processes do to supervised workers and jobs."""
+"""Actions on supervised workers and jobs, run by other processes."""
 
 from typing import Any
 from uuid import UUID
 
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workers.supervision.acting import Order
-from workers.supervision.jobs import Jobs
-from workers.supervision.supervisor import Supervisor
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workers.supervision.actions import Order
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.supervised_workers import Supervisor
 
 
 def acted(settings: Settings, action: str, worker: str, request_id: str) -> dict[str, Any]:
-    """Act on a worker, under a request_id that others use too; the recorded response."""
+    """Act on a worker, with a request_id that other processes use too; returns the recorded response."""
     with Client(Runtime(settings)) as client:
         return dict(getattr(Supervisor(client), action)(UUID(worker), Order(request_id=request_id)).response)
 
 
 def allocated(settings: Settings, job: str) -> str:
-    """Allocate a job's workers; the status it has then."""
+    """Allocate a job's workers; returns its status."""
     with Client(Runtime(settings)) as client:
         return str(Jobs(client).allocate(UUID(job)).subject["status"])

@@ -1,4 +1,4 @@
-"""What somebody with all rights in the database does to history, its protections switched off."""
+"""Manipulations of history by somebody with all rights in the database, with its protections switched off."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ DECLARE
     each record;
     previous bytea;
 BEGIN
-    SELECT interlock_birth_hash(i) INTO previous FROM workflow_instances i WHERE id = '%(id)s';
+    SELECT birth_hash(i) INTO previous FROM workflow_instances i WHERE id = '%(id)s';
     FOR each IN SELECT * FROM workflow_transitions WHERE workflow_id = '%(id)s' ORDER BY seq LOOP
         UPDATE workflow_transitions SET prev_hash = previous WHERE id = each.id;
-        UPDATE workflow_transitions t SET hash = interlock_event_hash(t) WHERE id = each.id
+        UPDATE workflow_transitions t SET hash = event_hash(t) WHERE id = each.id
         RETURNING hash INTO previous;
     END LOOP;
 END $$
@@ -27,7 +27,7 @@ END $$
 
 @contextmanager
 def unprotected(dba: Dba) -> Iterator[Dba]:
-    """Every trigger is off, and on again afterwards, so that nobody sees it."""
+    """Switch all triggers off for the duration of a block, and on again afterwards, which leaves no trace."""
     tables = ("workflow_instances", "workflow_transitions", "anchors", "anchor_heads", "definition_transitions")
     for table in tables:
         dba.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
@@ -41,7 +41,7 @@ def unprotected(dba: Dba) -> Iterator[Dba]:
 
 
 def cut_tail(dba: Dba, instance: UUID, keep: int) -> None:
-    """Take an instance back to an earlier event, state and all: what is left is whole in itself."""
+    """Cut an instance's history, and reset its state to match, so that the rest is consistent in itself."""
     with unprotected(dba):
         dba.execute("DELETE FROM workflow_transitions WHERE workflow_id = %s AND seq > %s", (instance, keep))
         dba.execute(
@@ -52,7 +52,7 @@ def cut_tail(dba: Dba, instance: UUID, keep: int) -> None:
 
 
 def forge(dba: Dba, instance: UUID, seq: int, column: str, value: Any) -> None:
-    """Change an event, and compute all hashes from there on anew."""
+    """Change an event, and recompute the hashes of the instance's chain."""
     with unprotected(dba):
         dba.execute(
             f"UPDATE workflow_transitions SET {column} = %s WHERE workflow_id = %s AND seq = %s", (value, instance, seq)
@@ -61,7 +61,7 @@ def forge(dba: Dba, instance: UUID, seq: int, column: str, value: Any) -> None:
 
 
 def erase(dba: Dba, instance: UUID) -> None:
-    """As if there never had been such an instance."""
+    """Delete every trace of an instance."""
     with unprotected(dba):
         for table, column in (
             ("trigger_requests", "workflow_id"),

@@ -1,4 +1,4 @@
-"""Waiting for what another process will do: never for a time, always for a fact."""
+"""Wait for a condition that another process brings about, never for a fixed time."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def eventually(check: Callable[[], T], timeout: float = 30, every: float = 0.05) -> T:
-    """Call `check` until it returns something true, and return that.
+    """Call `check` until it returns a true value, and return that.
 
     An exception counts as "not yet". After `timeout` seconds the last one is raised, or AssertionError.
     """

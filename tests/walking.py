@@ -1,7 +1,7 @@
-"""Bring an instance of any shipped machine to any of its states: by the engine, with what its guards ask for.
+"""Move an instance of any shipped machine to any of its states, by the engine.
 
-What guards look at is arranged as it would be: linked instances stand where they must, counts say what the scheduler
-would have counted.
+The facts that guards need are arranged: linked instances are in the required states, and counts are those that the
+scheduler would have written.
 """
 
 from collections import deque
@@ -14,13 +14,14 @@ import psycopg
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
-from db.connect import transaction
-from db.requests import lane_of
-from workers import births
-from workers.births import Birth
-from workers.client import Client, Receipt
-from workers.runtime import Runtime
-from workflows.definition import Definition, Transition
+from interlock.db.connection import transaction
+from interlock.db.core.requests import partition_of
+from interlock.workers.client.client import Client
+from interlock.workers.client.receipts import Receipt
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import Definition, Transition
 
 Said = dict[str, Any]
 LINK = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, %s, %s, %s)"
@@ -28,7 +29,7 @@ UNLINK = "DELETE FROM workflow_links WHERE source_id = %s AND role = %s"
 
 
 def path(definition: Definition, state: str) -> list[Transition]:
-    """The shortest way from where a machine begins to one of its states."""
+    """The shortest path from a machine's initial state to one of its states."""
     ways: dict[str, list[Transition]] = {definition.initial: []}
     frontier = deque([definition.initial])
     while state not in ways:
@@ -42,7 +43,7 @@ def path(definition: Definition, state: str) -> list[Transition]:
 
 @dataclass
 class Walker:
-    """One project's instances, each standing where it is wanted."""
+    """One project's instances, each in the wanted state."""
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
@@ -53,27 +54,27 @@ class Walker:
         return self.runtime.catalogue.get(type_, version)
 
     def at(self, definition: Definition, state: str, **context: Any) -> UUID:
-        """A new instance that stands in `state`."""
+        """A new instance in `state`."""
         made = self.born(definition, **context)
         self.lead(definition, made, state)
         return made
 
     def lead(self, definition: Definition, made: UUID, state: str) -> None:
-        """Lead a newborn instance to `state`."""
+        """Move a new instance to `state`."""
         for move in path(definition, state):
             self.go(definition, made, move)
 
     def born(self, definition: Definition, **context: Any) -> UUID:
-        """A new instance, with what its type must say of itself."""
+        """A new instance, with the required context of its type."""
         number = uuid7()
         said = self._context(definition, number) | context
         birth = Birth(definition, f"{definition.type}-{number}", self.project, "walker", said)
         with transaction(self.runtime.database) as connection:
-            births.deliver(connection, [birth])
+            creation.deliver(connection, [birth])
         return birth.id
 
     def go(self, definition: Definition, made: UUID, move: Transition) -> Mapping[str, Any]:
-        """Make one move; its event."""
+        """Make one move; returns its event."""
         said: Said = {}
         for guard in move.when:
             said |= ARRANGED.get(guard.name, _nothing)(self, definition, made)
@@ -84,26 +85,26 @@ class Walker:
         return event
 
     def ask(self, made: UUID, trigger: str, **said: Any) -> Receipt:
-        """Fire a trigger; what became of it."""
+        """Fire a trigger; returns the receipt with its outcome."""
         client = Client(self.runtime)
         receipt = client.fire(made, trigger, by="walker", data=said)
-        while self.runtime.applier.apply_lane(lane_of(made)).taken:
+        while self.runtime.applier.apply_partition(partition_of(made)).taken:
             pass
         return client.wait([receipt.request_id], timeout_seconds=0)[0]
 
     def link(self, source: UUID, role: str, inverse: str, target: UUID) -> None:
-        """Let `source` name `target`, and nobody else, in that role."""
+        """Link `source` to `target`, and to no other instance, in that role."""
         self.dba.execute(UNLINK, (source, role))
         self.dba.execute(LINK, (source, role, inverse, target))
 
     def count(self, definition: Definition, made: UUID, **counts: int) -> None:
-        """Let the scheduler have counted this."""
+        """Set counts, as the scheduler would."""
         table, key = {"workstream": ("workstream_counts", "ws_id"), "run": ("run_counts", "run_id")}[definition.type]
         values = ", ".join(f"{column} = {number}" for column, number in counts.items())
         self.dba.execute(f"UPDATE {table} SET {values} WHERE {key} = %s", (made,))  # type: ignore[call-overload]
 
     def parent(self, type_: str, **context: Any) -> UUID:
-        """The one instance of a type that others hang on."""
+        """The one instance of a type that others refer to."""
         if type_ not in self.parents:
             self.parents[type_] = self.born(self.get(type_), **context)
         return self.parents[type_]
@@ -122,7 +123,7 @@ class Walker:
                 self.dba.execute(patch, (str(number),))
                 said = {"workstream_id": str(self.parent("workstream")), "patch_id": str(number)}
             case "test_gate":
-                said = {"gate_type": "UNIT", "command": ["true"]}
+                said = {"gate_type": "UNIT"}
             case "circuit_breaker":
                 said = {"tool_id": str(number)}
             case "job":
@@ -131,12 +132,12 @@ class Walker:
 
 
 def _nothing(walker: Walker, definition: Definition, made: UUID) -> Said:
-    """What holds for an instance that nothing is linked to."""
+    """Arrange nothing: the guard holds for an instance without links."""
     return {}
 
 
 def _nothing_before(walker: Walker, definition: Definition, made: UUID) -> Said:
-    walker.dba.execute(UNLINK, (made, "depends_on"))  # what `_one_before` linked
+    walker.dba.execute(UNLINK, (made, "depends_on"))  # removes the link of `_one_before`
     return {}
 
 
@@ -168,7 +169,7 @@ def _retries_used_up(walker: Walker, definition: Definition, made: UUID) -> Said
 
 
 def _tasks(state: str, **counts: int) -> Callable[[Walker, Definition, UUID], Said]:
-    """One task of a workstream that stands in `state`: linked to the older ones, counted for the newer."""
+    """Give a workstream a task in `state`: linked for older versions, counted for newer ones."""
 
     def arrange(walker: Walker, definition: Definition, made: UUID) -> Said:
         if definition.version.startswith("0."):

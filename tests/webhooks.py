@@ -1,4 +1,4 @@
-"""A real HTTP server that takes webhooks, refuses them, or takes its time."""
+"""A real HTTP server that accepts webhooks, refuses them or answers late."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Webhook:
-    """What was received, and how the next ones are answered."""
+    """The received requests, and the answer to the next ones."""
 
     url: str = ""
     answer: int = 200
@@ -23,7 +23,7 @@ class Webhook:
 
 @contextlib.contextmanager
 def webhook() -> Iterator[Webhook]:
-    """Listen on a free port of this machine while the block runs; `url` is apprise's."""
+    """Listen on a free port for the duration of a block; `url` is in apprise's form."""
     told = Webhook()
 
     class Answer(BaseHTTPRequestHandler):

@@ -1,14 +1,14 @@
-"""Work on a run in process: the scheduler and the engine as they are, and a worker that does what a test says."""
+"""Work on a run in process, with the real scheduler and engine, and a worker that the test controls."""
 
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from db import run_tree
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.orchestration import run_tree
+from interlock.workers.client.client import Client
+from interlock.workers.orchestration.scheduler import schedule
 from tests.driving import applied, drain_all
-from workers.client import Client
-from workers.orchestration.scheduler import schedule
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -16,14 +16,14 @@ CAPABILITIES = ["interlock:execute", "interlock:agent", "python", "prose"]
 
 
 def settle(client: Client, run_id: UUID) -> None:
-    """Let the scheduler and the engine do all they can do alone."""
+    """Run scheduler and engine until neither has anything left to do."""
     drain_all(client.runtime)
     while schedule(client.runtime, run_id) or drain_all(client.runtime):
         pass
 
 
 def hire(client: Client, project_id: UUID, name: str = "worker-1") -> UUID:
-    """A worker that is idle and may do anything."""
+    """Make an idle worker with all capabilities."""
     context = {"capabilities": CAPABILITIES, "max_concurrent_tasks": 100}
     worker_id = UUID(str(client.create("worker", name, project_id=project_id, context=context)["id"]))
     applied(client, worker_id, "registration_complete")
@@ -31,7 +31,7 @@ def hire(client: Client, project_id: UUID, name: str = "worker-1") -> UUID:
 
 
 def work(client: Client, run_id: UUID, worker_id: UUID, *, failing: Collection[str] = ()) -> None:
-    """Do every task that becomes queued, those in `failing` without success; pass gates, land what is complete."""
+    """Do every task that becomes queued, and fail those in `failing`; pass gates, and land complete workstreams."""
     settle(client, run_id)
     before = None
     while before != (before := read(client, run_id)):
@@ -40,7 +40,7 @@ def work(client: Client, run_id: UUID, worker_id: UUID, *, failing: Collection[s
 
 
 def step(client: Client, rows: Rows, worker_id: UUID, failing: Collection[str] = ()) -> None:
-    """Begin and end the tasks that are queued, pass the gates that run, and land the workstreams that wait for it."""
+    """Begin and end queued tasks, pass running gates, and land workstreams that are validating."""
     for row in rows["task"]:
         if row["state"] == "queued":
             perform(client, row["id"], worker_id, well=row["name"] not in failing)
@@ -63,12 +63,12 @@ def perform(client: Client, task_id: UUID, worker_id: UUID, *, well: bool) -> No
 
 
 def read(client: Client, run_id: UUID) -> Rows:
-    """All that is in a run, by kind."""
+    """All rows of a run, by kind."""
     with transaction(client.runtime.database) as connection:
         found = run_tree.whole(connection, run_id)
     return {kind: [dict(row) for row in rows] for kind, rows in found.rows.items()}
 
 
 def states(client: Client, run_id: UUID, kind: str = "task") -> dict[str, str]:
-    """The plan's name -> where it stands."""
+    """The plan's name -> state."""
     return {str(row["name"]): str(row["state"]) for row in read(client, run_id)[kind]}

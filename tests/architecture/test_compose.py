@@ -13,8 +13,9 @@ import pytest
 import yaml
 from celery.bin.celery import celery as celery_command
 
-from supervisor.table import NODE_STOP_SECONDS
-from workers.celery_settings import celery_settings
+from interlock.supervisor.processes.specs import NODE_STOP_SECONDS
+from interlock.workers.broker.config import celery_settings
+from ops import pin_images
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -56,11 +57,19 @@ def test_every_service_of_the_design_is_there() -> None:
     assert all(SERVICES[name]["profiles"] == ["observe"] for name in OBSERVERS)
 
 
-def test_every_image_is_ours_or_pinned_to_a_version() -> None:
+def test_every_image_is_ours_or_pinned_to_a_digest() -> None:
     images = {service["image"] for name, service in SERVICES.items() if name in OURS}
     assert images == {f"interlock:{PROJECT['project']['version']}"}, "one image for all services"
     for name in set(SERVICES) - set(OURS):
-        assert re.fullmatch(r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+)*", SERVICES[name]["image"]), name
+        assert re.fullmatch(r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+)*@sha256:[0-9a-f]{64}", SERVICES[name]["image"]), name
+
+
+def test_what_pins_images_sees_every_image_of_others() -> None:
+    """`make images` asks the registries what the tags mean now."""
+    others = [service["image"] for name, service in SERVICES.items() if name not in OURS]
+    others += re.findall(r"(?m)^FROM (\S+)", (ROOT / "Dockerfile").read_text())
+    seen = [found for name in pin_images.FILES for found in pin_images.PINNED.finditer((ROOT / name).read_text())]
+    assert sorted(f"{each['tag']}@sha256:{each['digest']}" for each in seen) == sorted(others)
 
 
 def test_postgres_is_the_newest_major_with_its_volume_where_that_image_keeps_data() -> None:
@@ -96,7 +105,7 @@ def test_each_health_check_asks_the_part_itself() -> None:
 
 def test_migrate_runs_once_and_everything_waits_for_what_it_needs() -> None:
     migrate = SERVICES["migrate"]
-    assert migrate["command"] == ["interlock", "migrate"]
+    assert migrate["command"] == ["interlock", "migrate", "--yes"]
     assert migrate["restart"] == "no"
     assert "healthcheck" not in migrate
     assert migrate["depends_on"]["postgres"]["condition"] == "service_healthy"
@@ -155,8 +164,12 @@ def test_every_queue_has_a_worker_and_no_worker_waits_on_a_queue_that_is_not() -
 
 @pytest.mark.parametrize("name", [*WORKERS, "beat", "flower"])
 def test_celery_commands_exist_with_their_options(name: str) -> None:
-    program, app, command, *_ = SERVICES[name]["command"]
-    assert (program, app) == ("celery", "--app=workers.main:app")
+    words = SERVICES[name]["command"]
+    if name == "flower":
+        assert words[:3] == ["python", "-m", "interlock.workers.operations.flower"], "else it would answer to any Host"
+        words = ["celery", *words[3:]]
+    program, app, command, *_ = words
+    assert (program, app) == ("celery", "--app=interlock.workers.main:app")
     assert Path(ROOT, "workers", "main.py").exists()
     if name == "flower":
         importlib.import_module("flower.command")

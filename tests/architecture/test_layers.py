@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from beat.schedule import SCHEDULE
-from workers.effects import EFFECTS
-from workers.sweeping import SWEEPS
-from workflows.catalogue import catalogue
+from interlock.beat.schedule import SCHEDULE
+from interlock.workers.effects.runner import EFFECTS
+from interlock.workers.sweeps import SWEEPS
+from interlock.workflows.catalogue import catalogue
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("workflows", "db", "beat", "workers", "supervisor", "cli")
@@ -109,8 +109,11 @@ def test_importing_opens_nothing() -> None:
         "import socket, sys\n"
         "def refuse(*_, **__): raise SystemExit('a socket was opened at import')\n"
         "socket.socket.connect = refuse\n"
-        "import workers.client, workers.tasks, workers.runtime, beat.sweeps, db.audit, cli.main, supervisor.supervise\n"
-        "from cli.commands import MODULES, loaded\n"
+        "import interlock\n"
+        "for name in interlock.__all__: getattr(interlock, name)\n"
+        "import interlock.workers.tasks, interlock.workers.runtime, interlock.beat.sweeps, interlock.db.audit.verify\n"
+        "import interlock.cli.main, interlock.supervisor.processes.loop\n"
+        "from interlock.cli.index import MODULES, loaded\n"
         "for name in MODULES: loaded(name)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

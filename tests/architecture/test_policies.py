@@ -1,22 +1,22 @@
-"""SSOT section 8 over every definition; and docs/policies.md names for each policy where it is held and tried."""
+"""The policies over every definition; and docs/policies.md names for each policy where it is held and tried."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from workers import released
-from workflows import progress
-from workflows.catalogue import catalogue
-from workflows.definition import Definition
-from workflows.orchestration.guards import APPLY_RETRIES
+from interlock.workers.definitions import release_locks
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import Definition
+from interlock.workflows.machines.orchestration.link_guards import APPLY_RETRIES
+from interlock.workflows.versioning import levels
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 definitions = list(catalogue())
 every = pytest.mark.parametrize("definition", definitions, ids=lambda each: f"{each.type}-{each.version}")
 
-# SSOT 8.1.3, as it is written there.
+# POLICY-4, as it is written there.
 ORDER = {
     "task": {
         "pending": 0, "blocked": 0, "queued": 1, "running": 2, "retrying": 2, "validating": 3,
@@ -28,10 +28,10 @@ ORDER = {
     },
 }  # fmt: skip
 
-# SSOT 8.1.2, ADR-010 and rulings 4, 10, 11: every way back there is, and why.
+# POLICY-2: every way back there is, and why.
 BACK = {
     ("task", "retrying", "queued", "retry"),
-    ("task", "queued", "blocked", "blocked"),  # ruling 4: its gate failed
+    ("task", "queued", "blocked", "blocked"),  # TASK-11: its gate failed
     ("patch_ledger", "apply_failed", "queued", "retry"),
     ("step", "S_FAILED", "S_RETRYING", "retry"),
     ("workstream", "S_FAILED", "S_RETRYING", "retry"),
@@ -42,7 +42,7 @@ BACK = {
     ("pr_review", "approved", "reviewing", "rework"),
 }
 
-# SSOT 8.2.1, and of each other type what its seed says.
+# POLICY-5: where each type ends.
 ENDS = {
     "run": {"succeeded", "failed", "canceled"},
     "workstream": {"completed", "failed", "cancelled", "skipped"},
@@ -54,42 +54,42 @@ ENDS = {
 EXCEPTIONS = {
     ("patch_ledger", "committed", "rolled_back"),
     ("patch_ledger", "quarantined", "dropped"),
-}  # 8.2.3, ruling 1
+}  # POLICY-6
 
 
 @every
 def test_every_definition_declares_which_way_is_forward(definition: Definition) -> None:
-    assert sorted(progress.levels(definition)) == sorted(definition.states)
-    assert progress.levels(definition)[definition.initial] == 0
-    assert list(progress.faults(definition)) == []
+    assert sorted(levels.levels(definition)) == sorted(definition.states)
+    assert levels.levels(definition)[definition.initial] == 0
+    assert list(levels.faults(definition)) == []
 
 
 @pytest.mark.parametrize("type_", ORDER)
-def test_the_order_is_the_ssots_where_it_gives_one(type_: str) -> None:
+def test_the_order_is_the_specs_where_it_gives_one(type_: str) -> None:
     for definition in definitions:
         if definition.type == type_ and not definition.version.startswith("0."):
-            assert progress.levels(definition) == ORDER[type_]
+            assert levels.levels(definition) == ORDER[type_]
 
 
 def test_nothing_goes_back_but_where_it_is_excepted() -> None:
     found = {
         (definition.type, source, move.dest, move.back)
         for definition in definitions
-        for move, source in progress.backward(definition)
+        for move, source in levels.backward(definition)
     }
     assert found == BACK
 
 
 def test_retries_are_bounded_at_three_unless_a_plan_says_otherwise() -> None:
-    assert APPLY_RETRIES == progress.RETRIES == 3
-    table = (ROOT / "db" / "migrations" / "sql" / "0002_orchestration" / "task.sql").read_text()
-    assert f"max_retries           integer     NOT NULL DEFAULT {progress.RETRIES}" in table
+    assert APPLY_RETRIES == levels.RETRIES == 3
+    table = (ROOT / "db" / "migrations" / "sql" / "orchestration" / "task.sql").read_text()
+    assert f"max_retries           integer     NOT NULL DEFAULT {levels.RETRIES}" in table
     lineage = (ROOT / "db" / "sql" / "row_lineage.sql").read_text()
-    assert f"'max_retries')::integer, {progress.RETRIES})" in lineage
+    assert f"'max_retries')::integer, {levels.RETRIES})" in lineage
 
 
 @pytest.mark.parametrize("type_", ENDS)
-def test_what_ends_is_what_the_ssot_says(type_: str) -> None:
+def test_what_ends_is_what_the_spec_says(type_: str) -> None:
     assert catalogue().get(type_).terminal == ENDS[type_]
 
 
@@ -109,19 +109,19 @@ def test_what_has_ended_is_left_only_where_it_is_excepted_and_under_somebodys_au
 
 
 def test_every_released_definition_is_as_it_was_released() -> None:
-    assert released.complaints(()) == []
+    assert release_locks.complaints(()) == []
 
 
 def rows() -> list[list[str]]:
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in PAGE.splitlines()
-        if re.match(r"\| 8\.\d", line)
+        if line.startswith("| POLICY-")
     ]
 
 
 def test_the_page_names_each_policy_where_it_is_held_and_a_test_that_is_there() -> None:
-    assert {row[0] for row in rows()} == {"8.1", "8.2", "8.3", "8.4", "8.5"}
+    assert {row[0] for row in rows()} == {f"POLICY-{number}" for number in (1, 2, 3, 5, 7, 8, 9)}
     for row in rows():
         tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", row[3])
         assert tests, row

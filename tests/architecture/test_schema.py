@@ -1,5 +1,6 @@
 """Said once: what the migrations make, what the tables declare and what the code believes are the same."""
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -10,14 +11,19 @@ from alembic.migration import MigrationContext
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from uuid_utils.compat import uuid7
 
-from db import tables, typed_tables  # noqa: F401 - declares the orchestration's tables
-from db.connect import sql
-from db.requests import LANES, lane_of
-from db.tables import metadata
-from workers.runtime import Runtime
-from workflows.catalogue import catalogue
-from workflows.definition import Severity
-from workflows.outcomes import FINISHED, STATUSES, Status
+from interlock.db import tables as typed_tables  # noqa: F401 - declares the orchestration's tables
+from interlock.db.connection import sql
+from interlock.db.core.requests import PARTITIONS, partition_of
+from interlock.db.operations import protections
+from interlock.db.schema import SCHEMA
+from interlock.db.tables import core
+from interlock.db.tables.core import metadata
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import Severity
+from interlock.workflows.input.limits import DEPTH, KEPT_BYTES, KEPT_DEPTH, PLAN_BYTES, deeper
+from interlock.workflows.outcomes import FINISHED, STATUSES, Status
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -34,9 +40,16 @@ def check_of(dba: Dba, table: str, mentions: str) -> set[str]:
 
 
 def test_the_migrations_make_the_tables_the_code_declares(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ischema_names, "xid8", tables.Xid8)
+    monkeypatch.setitem(ischema_names, "xid8", core.Xid8)
     with runtime.database.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        options = {
+            "compare_type": True,
+            "version_table_schema": SCHEMA,
+            "include_schemas": True,
+            "include_name": lambda name, kind, _: kind != "schema" or name == SCHEMA,
+            "include_object": lambda found, name, kind, *_: kind != "table" or not name.startswith("archive"),
+        }
+        context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, metadata) == []
 
 
@@ -44,7 +57,8 @@ def test_every_server_default_and_generated_column_is_declared(runtime: Runtime,
     made = {
         (table, column)
         for table, column in dba.execute(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'interlock'"
+            " AND NOT starts_with(table_name, 'archive')"
             " AND (column_default IS NOT NULL OR is_generated = 'ALWAYS' OR is_identity = 'YES')"
         )
     }
@@ -100,31 +114,68 @@ def test_the_origins_of_a_request_are_those_the_code_writes(dba: Dba) -> None:
     assert {name for pair in written for name in pair if name} == allowed
 
 
-def test_the_lanes_are_said_alike_by_the_column_the_sweep_and_the_code(dba: Dba) -> None:
+def test_the_partitions_are_said_alike_by_the_column_the_sweep_and_the_code(dba: Dba) -> None:
     (generated,) = dba.execute(
-        "SELECT generation_expression FROM information_schema.columns WHERE column_name = 'lane'"
+        "SELECT generation_expression FROM information_schema.columns WHERE column_name = 'partition'"
     ).fetchone() or ("",)
-    assert re.search(rf"% {LANES}\b", generated)
-    assert f"generate_series(0, {LANES - 1})" in sql("lanes_due")
+    assert re.search(rf"% {PARTITIONS}\b", generated)
+    assert f"generate_series(0, {PARTITIONS - 1})" in sql("partitions_due")
     ids = [uuid7() for _ in range(200)]
     rows = dba.execute("SELECT id, get_byte(uuid_send(id), 15) %% 16 FROM unnest(%s::uuid[]) AS id", (ids,)).fetchall()
-    assert all(lane_of(each) == lane for each, lane in rows)
+    assert all(partition_of(each) == partition for each, partition in rows)
 
 
 def test_adr_010s_columns_are_all_there(dba: Dba) -> None:
-    adr = {
+    core = {
         "workflow_instances": "id workflow_type current_state entity_id project_id context error retry_count"
         " created_at updated_at",
         "workflow_transitions": "id workflow_id from_state to_state trigger triggered_by metadata created_at",
     }
-    for table, columns in adr.items():
+    for table, columns in core.items():
         rows = dba.execute("SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,))
         assert set(columns.split()) <= {row[0] for row in rows}
 
 
 def test_times_are_timestamptz_and_json_is_jsonb(dba: Dba) -> None:
     types = dba.execute(
-        "SELECT DISTINCT data_type FROM information_schema.columns WHERE table_schema = 'public'"
+        "SELECT DISTINCT data_type FROM information_schema.columns WHERE table_schema = 'interlock'"
         " AND (data_type LIKE 'timestamp%' OR data_type LIKE 'json%' OR data_type LIKE 'time%')"
     ).fetchall()
     assert set(types) == {("timestamp with time zone",), ("jsonb",)}
+
+
+def test_every_trigger_of_the_migrations_is_always_on_and_listed_for_doctor(dba: Dba) -> None:
+    made = dba.execute(
+        "SELECT c.relname, t.tgname, t.tgenabled::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        " WHERE NOT t.tgisinternal"
+    ).fetchall()
+    assert set(made) == {
+        (table, trigger, "A") for table, triggers in protections.TRIGGERS.items() for trigger in triggers.split()
+    }, "a migration that adds a trigger ends with `SELECT interlock.always()`, and protections.py lists it"
+
+
+def test_every_column_of_json_is_bounded_as_the_code_says(dba: Dba) -> None:
+    columns = dba.execute(
+        "SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+        " WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'interlock'::regnamespace"
+        " AND NOT starts_with(c.relname, 'archive')"
+        " AND a.atttypid IN ('json'::regtype, 'jsonb'::regtype) AND NOT a.attisdropped"
+    ).fetchall()
+    bounds = {
+        (table, re.findall(r"UPDATE OF (\w+)", rule)[0]): int(re.findall(r"bounded\(.*?, (\d+)\)", rule)[0])
+        for table, rule in dba.execute(
+            "SELECT tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger"
+            " WHERE tgname LIKE 'bounded\\_%' AND tgenabled = 'A'"
+        )
+    }
+    assert bounds == {(table, column): PLAN_BYTES if table == "plans" else KEPT_BYTES for table, column in columns}, (
+        "a migration that adds JSON says `SELECT interlock.bound('interlock.table', 'column')`"
+    )
+    for depth, fits in ((KEPT_DEPTH, True), (KEPT_DEPTH + 1, False)):
+        for document in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+            assert dba.execute("SELECT bounded(%s::jsonb)", (document,)).fetchone() == (fits,)
+            assert deeper(json.loads(document), KEPT_DEPTH) is not fits
+    for size, fits in ((KEPT_BYTES, True), (KEPT_BYTES + 1, False)):
+        assert dba.execute("SELECT bounded(to_jsonb(%s::text))", ("x" * (size - 2),)).fetchone() == (fits,)
+    assert DEPTH < KEPT_DEPTH
+    assert Settings.model_fields["context_limit_bytes"].metadata[-1].le * 2 <= KEPT_BYTES

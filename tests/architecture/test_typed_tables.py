@@ -1,4 +1,4 @@
-"""What the seeds ask of their tables, PostgreSQL holds against everyone: CHECKs, invariants, no untold state."""
+"""What docs/spec/constraints.md says, PostgreSQL holds against everyone: CHECKs, invariants, no untold state."""
 
 import re
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from psycopg import sql
 from psycopg.errors import CheckViolation, ForeignKeyViolation, NotNullViolation, RestrictViolation
 from uuid_utils.compat import uuid7
 
-from supervisor.servers import Servers
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
 from tests import databases
 from tests.architecture.typed_checks import CHECKS, VALID
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workflows.catalogue import catalogue
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -43,7 +43,7 @@ TYPED = {  # type -> its table, key and state column
 class Born:
     """A database with one newborn instance of each type."""
 
-    url: str
+    url: str  # for a superuser
     ids: dict[str, UUID]
 
 
@@ -64,7 +64,7 @@ def bear(url: str) -> dict[str, UUID]:
         create("worker")
         create("uet_worker")
         create("patch_ledger", workstream_id=str(ids["workstream"]), patch_id="P-1")
-        create("test_gate", gate_type="UNIT", command=["true"], workstream_id=str(ids["workstream"]))
+        create("test_gate", gate_type="UNIT", workstream_id=str(ids["workstream"]))
         create("circuit_breaker", tool_id="git")
         create("supervised_worker")
         create("job", depth=0, task_description="build")
@@ -73,8 +73,8 @@ def bear(url: str) -> dict[str, UUID]:
 
 @pytest.fixture(scope="module")
 def born(servers: Servers, template: str) -> Iterator[Born]:
-    with databases.copy_of(servers.database_url, template) as url:
-        yield Born(url, bear(url))
+    with databases.copy_of(servers, template) as url:
+        yield Born(databases.as_superuser(servers, url), bear(url))
 
 
 @pytest.fixture
@@ -125,12 +125,12 @@ def test_a_state_that_no_definition_has_is_refused(born: Born, undone: Dba, type
         write(undone, born, type_, f"{TYPED[type_][2]} = 'nirvana'")
 
 
-def test_a_terminal_state_is_left_only_where_the_ssot_says_so(undone: Dba) -> None:
+def test_a_terminal_state_is_left_only_where_the_spec_says_so(undone: Dba) -> None:
     left = undone.execute(
         "SELECT t.type, t.source, t.dest FROM definition_transitions t JOIN definition_states s"
         " ON (s.type, s.version, s.state) = (t.type, t.version, t.source) WHERE s.terminal AND t.type = ANY(%s)",
         (list(TYPED),),
-    ).fetchall()  # SSOT 1.4.5, invariant 2; 8.2.3; ruling 1
+    ).fetchall()  # TASK-3, POLICY-6, RECOVER-4
     assert set(left) == {("patch_ledger", "committed", "rolled_back"), ("patch_ledger", "quarantined", "dropped")}
 
 
@@ -138,7 +138,7 @@ def test_a_terminal_state_is_left_only_where_the_ssot_says_so(undone: Dba) -> No
     ("type_", "wrong", "words", "right"),
     [pytest.param(*each[1:], id=f"{each[0]} {each[1]}: {each[2]}") for each in CHECKS],
 )
-def test_what_a_check_of_the_seeds_forbids_is_refused_by_it_and_what_is_next_to_it_is_not(
+def test_what_a_check_of_the_spec_forbids_is_refused_by_it_and_what_is_next_to_it_is_not(
     born: Born, undone: Dba, type_: str, wrong: str, words: str, right: str
 ) -> None:
     with pytest.raises(CheckViolation) as refusal, undone.transaction():
@@ -153,9 +153,9 @@ def test_what_a_check_of_the_seeds_forbids_is_refused_by_it_and_what_is_next_to_
 
 
 FIXED = [
-    ("1.4.5 (8)", "task", "is_critical = NOT is_critical", ""),
-    ("1.5.7 (4)", "worker", """affinity = '{"workstreams": []}'""", "state = 'idle'"),
-    ("2.1.3 (3)", "uet_worker", """affinity = '{"workstreams": []}'""", "state = 'IDLE'"),
+    ("TASK-14", "task", "is_critical = NOT is_critical", ""),
+    ("WORKER-5", "worker", """affinity = '{"workstreams": []}'""", "state = 'idle'"),
+    ("UET-3", "uet_worker", """affinity = '{"workstreams": []}'""", "state = 'IDLE'"),
 ]
 
 
@@ -171,23 +171,23 @@ def test_what_is_fixed_cannot_be_changed(born: Born, undone: Dba, type_: str, ch
 
 
 FOREIGN = [
-    ("6.1", "run", "phase_id = 'nowhere'"),
-    ("6.2", "workstream", "run_id = <nobody>"),
-    ("6.2", "workstream", "phase_id = 'nowhere'"),
-    ("6.3", "task", "workstream_id = <nobody>"),
-    ("6.3", "task", "state = 'running', worker_id = <nobody>"),
-    ("6.5", "patch_ledger", "patch_id = 'nothing'"),
-    ("6.5", "patch_ledger", "workstream_id = <nobody>"),
-    ("6.5", "patch_ledger", "phase_id = 'nowhere'"),
-    ("6.6", "test_gate", "phase_id = 'nowhere'"),
-    ("6.6", "test_gate", "workstream_id = <nobody>"),
-    ("MVP 5.1", "job", "parent_job_id = <nobody>"),
+    ("RUN-8", "run", "phase_id = 'nowhere'"),
+    ("CHECK-20", "workstream", "run_id = <nobody>"),
+    ("CHECK-20", "workstream", "phase_id = 'nowhere'"),
+    ("CHECK-20", "task", "workstream_id = <nobody>"),
+    ("CHECK-20", "task", "state = 'running', worker_id = <nobody>"),
+    ("CHECK-20", "patch_ledger", "patch_id = 'nothing'"),
+    ("CHECK-20", "patch_ledger", "workstream_id = <nobody>"),
+    ("CHECK-20", "patch_ledger", "phase_id = 'nowhere'"),
+    ("CHECK-20", "test_gate", "phase_id = 'nowhere'"),
+    ("CHECK-20", "test_gate", "workstream_id = <nobody>"),
+    ("CHECK-17", "job", "parent_job_id = <nobody>"),
 ]
 
 
 @pytest.mark.parametrize(("type_", "columns"), [pytest.param(*each[1:], id=" ".join(each)) for each in FOREIGN])
 def test_what_a_row_names_must_exist(born: Born, undone: Dba, type_: str, columns: str) -> None:
-    with pytest.raises(ForeignKeyViolation):
+    with pytest.raises((ForeignKeyViolation, RestrictViolation)):  # whom a row belongs to never changes at all
         write(undone, born, type_, columns)
 
 
@@ -252,7 +252,7 @@ def test_a_patch_never_changes(undone: Dba) -> None:
 
 
 def test_a_patchs_state_history_is_append_only(born: Born, undone: Dba) -> None:
-    """SSOT 2.2.5, invariant 1, and 8.5."""
+    """PATCH-11, CHECK-18."""
     for wrong in (
         "state_history = '[]'",
         "state_history = state_history - 0",
@@ -264,13 +264,13 @@ def test_a_patchs_state_history_is_append_only(born: Born, undone: Dba) -> None:
 
 
 def test_a_queued_task_has_no_unmet_dependency(born: Born, undone: Dba) -> None:
-    """SSOT 1.4.5, invariant 6."""
+    """CHECK-6."""
     with pytest.raises(CheckViolation):
         write(undone, born, "task", "state = 'queued', unmet = 1")
 
 
 @pytest.mark.parametrize("state", ["validated", "queued", "applied", "verified", "committed"])
 def test_a_patchs_validation_flags_match_its_state(born: Born, undone: Dba, state: str) -> None:
-    """SSOT 2.2.5, invariant 3."""
+    """PATCH-10."""
     with pytest.raises(CheckViolation):
         write(undone, born, "patch_ledger", f"state = '{state}', validation_scope_passed = false")

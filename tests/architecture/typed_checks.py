@@ -1,79 +1,85 @@
-"""What the CHECKs of the typed tables forbid: the seeds' own, and those of the rulings."""
+"""What the CHECKs of the typed tables forbid (docs/spec/constraints.md)."""
 
 # (source, type, what is wrong, words of the CHECK that must refuse it, the nearest thing that is right)
 
 VALID = ", ".join(f"validation_{each}_passed = true" for each in ("format", "scope", "constraints", "tests"))
 CHECKS = [
-    ("6.1", "run", "state = 'running'", "started_at IS NOT NULL", "state = 'running', started_at = now()"),
-    ("6.1", "run", "started_at = now()", "started_at IS NULL", "state = 'running', started_at = now()"),
+    ("CHECK-2, CHECK-3", "run", "state = 'running'", "started_at IS NOT NULL", "state = 'running', started_at = now()"),
+    ("CHECK-2, CHECK-3", "run", "started_at = now()", "started_at IS NULL", "state = 'running', started_at = now()"),
     (
-        "6.1",
+        "CHECK-2, CHECK-3",
         "run",
         "state = 'succeeded', started_at = now()",
         "completed_at IS NOT NULL",
         "state = 'succeeded', started_at = now(), completed_at = now()",
     ),
     (
-        "6.1",
+        "CHECK-2, CHECK-3",
         "run",
         "state = 'failed', completed_at = now()",
         "started_at IS NOT NULL",
         "state = 'failed', started_at = now(), completed_at = now()",
     ),
-    ("6.1, ruling 9", "run", "state = 'canceled'", "completed_at", "state = 'canceled', completed_at = now()"),
-    ("6.1", "run", "completed_at = now()", "completed_at IS NOT NULL", "metadata = '{}'"),
+    ("CHECK-3", "run", "state = 'canceled'", "completed_at", "state = 'canceled', completed_at = now()"),
+    ("CHECK-2, CHECK-3", "run", "completed_at = now()", "completed_at IS NOT NULL", "metadata = '{}'"),
     (
-        "8.3",
+        "CHECK-8",
         "run",
         "state = 'running', started_at = created_at - interval '1 s'",
         "started_at >= created_at",
         "state = 'running', started_at = created_at",
     ),
     (
-        "ruling 9",
+        "CHECK-3",
         "run",
         "state = 'failed', started_at = now(), completed_at = created_at",
         "completed_at >= started_at",
         "state = 'failed', started_at = now(), completed_at = now()",
     ),
     (
-        "ruling 9",
+        "CHECK-3",
         "run",
         "state = 'canceled', completed_at = created_at - interval '1 s'",
         "completed_at >= created_at",
         "state = 'canceled', completed_at = created_at",
     ),
     *(
-        ("6.2", "workstream", f"state = '{end}'", "completed_at IS NOT NULL", f"state = '{end}', completed_at = now()")
+        (
+            "CHECK-2",
+            "workstream",
+            f"state = '{end}'",
+            "completed_at IS NOT NULL",
+            f"state = '{end}', completed_at = now()",
+        )
         for end in ("completed", "failed", "cancelled", "skipped")
     ),
     (
-        "6.2",
+        "CHECK-2",
         "workstream",
         "state = 'executing', completed_at = now()",
         "completed_at IS NOT NULL",
         "state = 'executing'",
     ),
     (
-        "8.3",
+        "CHECK-8",
         "workstream",
         "updated_at = created_at - interval '1 s'",
         "updated_at >= created_at",
         "updated_at = created_at",
     ),
     (
-        "8.3.2",
+        "CHECK-8",
         "workstream",
         "state = 'completed', completed_at = updated_at - interval '1 s'",
         "completed_at >= updated_at",
         "state = 'completed', completed_at = updated_at",
     ),
     *(
-        ("6.3; 1.4.5 (3)", "task", f"state = '{state}', worker_id = <worker>", "worker_id", f"state = '{state}'")
+        ("CHECK-4", "task", f"state = '{state}', worker_id = <worker>", "worker_id", f"state = '{state}'")
         for state in ("pending", "queued", "validating", "retrying", "blocked")
     ),
     (
-        "6.3; 1.4.5 (3)",
+        "CHECK-4",
         "task",
         "state = 'running'",
         "worker_id IS NOT NULL",
@@ -81,7 +87,7 @@ CHECKS = [
     ),
     *(
         (
-            "6.3",
+            "CHECK-2",
             "task",
             f"state = '{end}', completed_at = NULL",
             "completed_at",
@@ -89,86 +95,86 @@ CHECKS = [
         )
         for end in ("completed", "failed", "cancelled")
     ),
-    ("6.3", "task", "completed_at = now()", "completed_at IS NOT NULL", "last_error = 'e'"),
-    ("6.3; 1.4.5 (4)", "task", "retry_count = 4", "retry_count <= max_retries", "retry_count = 3"),
-    ("1.4.5 (4)", "task", "retry_count = -1", "retry_count >= 0", "retry_count = 0"),
+    ("CHECK-2", "task", "completed_at = now()", "completed_at IS NOT NULL", "last_error = 'e'"),
+    ("CHECK-5", "task", "retry_count = 4", "retry_count <= max_retries", "retry_count = 3"),
+    ("CHECK-5", "task", "retry_count = -1", "retry_count >= 0", "retry_count = 0"),
     (
-        "1.4.5 (5)",
+        "CHECK-8",
         "task",
         "started_at = created_at - interval '1 s'",
         "started_at >= created_at",
         "started_at = created_at",
     ),
     (
-        "1.4.5 (5)",
+        "CHECK-8",
         "task",
         "state = 'failed', started_at = now(), completed_at = created_at",
         "completed_at >= started_at",
         "state = 'failed', started_at = now(), completed_at = now()",
     ),
     (
-        "1.4.5 (5)",
+        "CHECK-8",
         "task",
         "state = 'cancelled', completed_at = created_at - interval '1 s'",
         "completed_at >= created_at",
         "state = 'cancelled', completed_at = created_at",
     ),
     (
-        "1.4.4",
+        "CHECK-7",
         "task",
         "blocked_by = ARRAY[<task>]::uuid[]",
         "blocked_by = ",
         "state = 'blocked', blocked_by = ARRAY[<task>]::uuid[]",
     ),
-    ("1.4.5 (7)", "task", "timeout_sec = 0", "timeout_sec > ", "timeout_sec = 1"),
+    ("CHECK-5", "task", "timeout_sec = 0", "timeout_sec > ", "timeout_sec = 1"),
     (
-        "6.4; 1.5.7 (5)",
+        "CHECK-10",
         "worker",
         "state = 'shutdown'",
         "shutdown_at IS NOT NULL",
         "state = 'shutdown', shutdown_at = now()",
     ),
-    ("6.4; 1.5.7 (5)", "worker", "state = 'idle', shutdown_at = now()", "shutdown_at", "state = 'idle'"),
-    ("6.4; 1.5.7 (3)", "worker", "current_load = 2", "current_load <= max_concurrent_tasks", "current_load = 1"),
-    ("1.5.7 (3)", "worker", "current_load = -1", "current_load >= 0", "current_load = 0"),
+    ("CHECK-10", "worker", "state = 'idle', shutdown_at = now()", "shutdown_at", "state = 'idle'"),
+    ("CHECK-10", "worker", "current_load = 2", "current_load <= max_concurrent_tasks", "current_load = 1"),
+    ("CHECK-10", "worker", "current_load = -1", "current_load >= 0", "current_load = 0"),
     (
-        "8.3.1",
+        "CHECK-8",
         "worker",
         "last_heartbeat = created_at - interval '1 s'",
         "last_heartbeat >= created_at",
         "last_heartbeat = created_at",
     ),
     (
-        "8.3.1",
+        "CHECK-8",
         "worker",
         "state = 'shutdown', shutdown_at = created_at - interval '1 s'",
         "shutdown_at >= created_at",
         "state = 'shutdown', shutdown_at = created_at",
     ),
     (
-        "2.1.3 (4)",
+        "CHECK-11",
         "uet_worker",
         "state = 'TERMINATED'",
         "terminated_at IS NOT NULL",
         "state = 'TERMINATED', terminated_at = now()",
     ),
-    ("2.1.3 (4)", "uet_worker", "state = 'BUSY', terminated_at = now()", "terminated_at", "state = 'BUSY'"),
+    ("CHECK-11", "uet_worker", "state = 'BUSY', terminated_at = now()", "terminated_at", "state = 'BUSY'"),
     (
-        "6.5; 2.2.5 (2)",
+        "CHECK-12",
         "patch_ledger",
         "state = 'quarantined'",
         "quarantine_reason IS NOT NULL",
         "state = 'quarantined', quarantine_reason = 'conflict'",
     ),
     (
-        "6.5",
+        "CHECK-12",
         "patch_ledger",
         f"state = 'rolled_back', {VALID}",
         "rollback_reason IS NOT NULL",
         f"state = 'rolled_back', rollback_reason = 'regression', {VALID}",
     ),
     (
-        "6.5; 2.2.5 (4)",
+        "CHECK-8",
         "patch_ledger",
         "updated_at = created_at - interval '1 s'",
         "updated_at >= created_at",
@@ -176,7 +182,7 @@ CHECKS = [
     ),
     *(
         (
-            "8.3.1",
+            "CHECK-8",
             "patch_ledger",
             f"{when} = created_at - interval '1 s'",
             f"{when} >= created_at",
@@ -184,9 +190,9 @@ CHECKS = [
         )
         for when in ("quarantined_at", "rolled_back_at")
     ),
-    ("ruling 2", "patch_ledger", "apply_retries = 4", "apply_retries <= 3", "apply_retries = 3"),
+    ("CHECK-14", "patch_ledger", "apply_retries = 4", "apply_retries <= 3", "apply_retries = 3"),
     *(
-        ("6.6; 2.3.6", "test_gate", f"state = '{end}'{so_far}", words, f"state = '{end}', {GATE}")
+        ("CHECK-15", "test_gate", f"state = '{end}'{so_far}", words, f"state = '{end}', {GATE}")
         for GATE in ("exit_code = 0, completed_at = now(), stdout = '', stderr = ''",)
         for end in ("PASSED", "FAILED")
         for so_far, words in (
@@ -196,19 +202,19 @@ CHECKS = [
             (", exit_code = 0, completed_at = now(), stdout = ''", "stderr IS NOT NULL"),
         )
     ),
-    ("6.6", "test_gate", "gate_type = 'SMOKE'", "SECURITY", "gate_type = 'SECURITY'"),
-    ("2.4.4", "circuit_breaker", "failure_threshold = 0", "failure_threshold >= 1", "failure_threshold = 1"),
-    ("2.4.4", "circuit_breaker", "cooldown_seconds = 0", "cooldown_seconds > ", "cooldown_seconds = 0.1"),
-    ("2.4.4", "circuit_breaker", "success_threshold = 0", "success_threshold >= 1", "success_threshold = 1"),
-    ("2.4", "circuit_breaker", "failure_count = -1", "failure_count >= 0", "failure_count = 0"),
-    ("2.4", "circuit_breaker", "success_count = -1", "success_count >= 0", "success_count = 0"),
-    ("MVP 5.1", "job", "depth = 6", "depth <= 5", "depth = 5"),
-    ("MVP 5.1", "job", "depth = -1", "depth >= 0", "depth = 0"),
-    ("MVP 2.5", "job", "worker_count = 0", "worker_count >= 1", "worker_count = 1"),
-    ("MVP 2.5", "job", "worker_count = 11", "worker_count <= 10", "worker_count = 10"),
+    ("CHECK-15", "test_gate", "gate_type = 'SMOKE'", "SECURITY", "gate_type = 'SECURITY'"),
+    ("CHECK-16", "circuit_breaker", "failure_threshold = 0", "failure_threshold >= 1", "failure_threshold = 1"),
+    ("CHECK-16", "circuit_breaker", "cooldown_seconds = 0", "cooldown_seconds > ", "cooldown_seconds = 0.1"),
+    ("CHECK-16", "circuit_breaker", "success_threshold = 0", "success_threshold >= 1", "success_threshold = 1"),
+    ("CHECK-16", "circuit_breaker", "failure_count = -1", "failure_count >= 0", "failure_count = 0"),
+    ("CHECK-16", "circuit_breaker", "success_count = -1", "success_count >= 0", "success_count = 0"),
+    ("CHECK-17", "job", "depth = 6", "depth <= 5", "depth = 5"),
+    ("CHECK-17", "job", "depth = -1", "depth >= 0", "depth = 0"),
+    ("CHECK-2, CHECK-17", "job", "worker_count = 0", "worker_count >= 1", "worker_count = 1"),
+    ("CHECK-2, CHECK-17", "job", "worker_count = 11", "worker_count <= 10", "worker_count = 10"),
     *(
         (
-            "MVP 2.5",
+            "CHECK-2, CHECK-17",
             "job",
             f"status = '{end}'",
             "completed_at IS NOT NULL",
@@ -216,5 +222,5 @@ CHECKS = [
         )
         for end in ("COMPLETED", "FAILED", "CANCELED")
     ),
-    ("MVP 2.5", "job", "completed_at = now()", "completed_at IS NOT NULL", "started_at = now()"),
+    ("CHECK-2, CHECK-17", "job", "completed_at = now()", "completed_at IS NOT NULL", "started_at = now()"),
 ]

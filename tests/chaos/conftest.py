@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = 240
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here: in one process under xdist, and never hanging for long."""
+    """Mark what is here: begun in one process under xdist, and never hanging for long."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.chaos)

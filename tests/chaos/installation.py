@@ -11,15 +11,17 @@ from typing import Any
 import psutil
 import psycopg
 
-from cli.servers import PREPARE
-from supervisor import daemon, places, report, servers, strays
-from supervisor.home import Home, home_of
-from supervisor.supervise import data_places
+from interlock.cli.server.up_down import PREPARE
+from interlock.supervisor import daemon, orphans, purge
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes import status
+from interlock.supervisor.processes.loop import data_places
+from interlock.supervisor.servers import data_dirs, endpoints
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests.chaos.receiver import Receiver
 from tests.waiting import eventually
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 DEFINITIONS = "tests.chaos.machines_of_chaos"
 ROOT = Path(__file__).parents[2]
@@ -47,12 +49,12 @@ class Installation:
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask PostgreSQL, as a DBA would."""
-        with psycopg.connect(servers.load(self.home).database_url, autocommit=True) as connection:
+        with psycopg.connect(endpoints.load(self.home).superuser_url, autocommit=True) as connection:
             return connection.execute(statement, values).fetchall()  # type: ignore[call-overload,no-any-return]
 
     def part(self, name: str) -> dict[str, Any]:
         """What the supervisor last knew of a part."""
-        return next(part for part in report.recorded(self.home) if part["name"] == name)
+        return next(part for part in status.recorded(self.home) if part["name"] == name)
 
     def process(self, name: str) -> psutil.Process:
         """A part's own process."""
@@ -88,7 +90,7 @@ class Installation:
         os.kill(before["pid"], how)
         yield
         eventually(lambda: self.part(name)["restarts"] > before["restarts"], timeout=BACK_SECONDS)
-        eventually(lambda: report.status(self.settings).ready, timeout=BACK_SECONDS)
+        eventually(lambda: status.status(self.settings).ready, timeout=BACK_SECONDS)
 
 
 def _local_ports(process: psutil.Process) -> set[int]:
@@ -110,11 +112,11 @@ def installed(directory: Path, receiver: Receiver) -> Iterator[Installation]:
         heartbeat_seconds=1.0,
         recovery_seconds=6.0,
         max_attempts=30,
+        dumpable=True,  # tests look for who holds a connection
     )
     made = Installation(settings, receiver)
     tether, hold = os.pipe()
     try:
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         process = daemon.launch(settings, without=("flower",), prepare=PREPARE, tether=tether)
         try:
             yield made
@@ -124,17 +126,17 @@ def installed(directory: Path, receiver: Receiver) -> Iterator[Installation]:
     finally:
         os.close(tether)
         os.close(hold)
-        left = strays.of_home(made.home, data_places(made.home))
+        left = orphans.of_home(made.home, data_places(made.home))
         ports = [port for port in _ports(made.home) if port in _listening()]
-        places.purge(made.home)
+        purge.purge(made.home)
         assert not left
         assert not ports
         assert not made.home.path.exists()
-        assert not places.outside(made.home).exists()
+        assert not data_dirs.outside(made.home).exists()
 
 
 def _ports(home: Home) -> list[int]:
-    known = servers.load(home)
+    known = endpoints.load(home)
     return [port for port in (known.postgres_port, known.redis_port) if port]
 
 

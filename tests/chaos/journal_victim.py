@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workers.journal import Journal
-from workers.relay import relay
-from workers.runtime import Runtime
-from workers.settings import Settings
+from interlock.workers.relay.journal import Journal
+from interlock.workers.relay.relay import relay
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 
 CALLS = ("write", "fsync", "rename", "ftruncate", "open", "close", "fchmod")
 MAX_BYTES = 4_000  # so that parts are set aside all the time

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from workflows.case import Case
-from workflows.definition import Deadline, Definition, Effect, Guard, T
+from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
+from interlock.workflows.guard_context import Case
 
 DOZE_SECONDS = 1.0
 

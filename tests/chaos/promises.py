@@ -6,12 +6,12 @@ from itertools import groupby
 from pathlib import Path
 from uuid import UUID
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.workers.audit.log_validation import validate
+from interlock.workers.relay.journal import files
+from interlock.workers.relay.redis_stream import STREAM
 from tests.chaos.installation import Installation
 from tests.waiting import eventually
-from workers.auditing.logs import validate
-from workers.journal import files
-from workers.stream import STREAM
 
 SETTLE_SECONDS = 90.0
 
@@ -85,7 +85,7 @@ def assert_exactly_once(installation: Installation) -> None:
 def assert_history_whole(installation: Installation) -> None:
     """Every chain, gap and move, recomputed."""
     with installation.client() as client:
-        verdict = audit.verify(client.runtime.database)
+        verdict = verify.verify(client.runtime.database)
     assert verdict.ok, verdict.problems[:5]
 
 

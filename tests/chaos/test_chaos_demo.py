@@ -1,15 +1,15 @@
-"""`interlock demo`, whole: what it is to show happens, a worker killed in the middle included, and nothing is left."""
+"""`python -m demo`, whole: what it is to show happens, a worker killed in the middle included, and nothing is left."""
 
 from pathlib import Path
 
 import pytest
 
-from supervisor import strays
-from supervisor.home import home_of
-from supervisor.supervise import data_places
+from interlock.supervisor import orphans
+from interlock.supervisor.home import home_of
+from interlock.supervisor.processes.loop import data_places
+from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
 from tests.homes import open_directory
-from workers.settings import Settings
 
 PATIENCE_SECONDS = 400.0
 
@@ -32,10 +32,10 @@ def test_without_git_the_demo_leaves_the_plans_out_and_says_so(tmp_path: Path) -
 def _demo(**environment: str) -> str:
     """What it printed; it ended well, and nothing of it runs any more."""
     with open_directory() as directory:
-        here = Terminal(directory / "home").set(**environment)
-        with here.start("demo") as process:
+        here = Terminal(directory / "home").demo.set(**environment)
+        with here.start() as process:
             out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, out + err
         home = home_of(Settings(home=here.home / "demo"))
-        assert not strays.of_home(home, data_places(home))
+        assert not orphans.of_home(home, data_places(home))
     return out

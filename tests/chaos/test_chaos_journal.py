@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from supervisor.environment import environment
+from interlock.supervisor.environment import environment
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.relay.journal import Journal, files
+from interlock.workers.relay.relay import relay
 from tests.driving import drain_all
 from tests.integration.test_journal import assert_whole, events
-from workers.client import Client
-from workers.firing import Firing
-from workers.journal import Journal, files
-from workers.relay import relay
 
 pytestmark = pytest.mark.chaos
 ROOT = Path(__file__).parents[2]

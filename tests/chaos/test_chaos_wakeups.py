@@ -1,4 +1,4 @@
-"""Hints come twice, sweeps come twice, and sweeps stop coming."""
+"""Wakeups come twice, sweeps come twice, and sweeps stop coming."""
 
 import contextlib
 import signal
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from uuid_utils.compat import uuid7
 
-from beat.schedule import OVERDUE_SECONDS
+from interlock.beat.schedule import OVERDUE_SECONDS
+from interlock.workers.client.client import Client
+from interlock.workers.operations.doctor import examine
 from tests.chaos.installation import BACK_SECONDS, Installation
 from tests.chaos.promises import assert_promises_kept
 from tests.chaos.traffic import Traffic, twice
 from tests.nodes import node
 from tests.waiting import eventually
-from workers.client import Client
-from workers.doctor import examine
 
 
 def _applies_received(client: Client) -> int:
@@ -66,7 +66,7 @@ def _beat_is(client: Client, level: str) -> bool:
     return any(finding.check == "beat" and finding.level == level for finding in examine(client.runtime))
 
 
-def test_without_beat_hints_alone_keep_triggers_flowing_and_the_rest_waits_for_it(
+def test_without_beat_wakeups_alone_keep_triggers_flowing_and_the_rest_waits_for_it(
     installation: Installation, tmp_path: Path
 ) -> None:
     fault = tmp_path / "fault"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from supervisor.environment import environment
+from demo.pull_requests import PullRequest, read
+from interlock.supervisor.environment import environment
 from tests.chaos.installation import ROOT, Installation
 from tests.chaos.promises import assert_promises_kept
 from tests.waiting import eventually
-from workers.pull_requests import PullRequest, read
 
 WHOLE = ROOT.parent / "shared" / "data" / "pull_requests.jsonl"
 FILE = WHOLE if WHOLE.exists() else ROOT / "examples" / "pull_requests.jsonl"
@@ -34,7 +34,7 @@ class Story:
 
 def start(installation: Installation) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "replay", str(FILE), "--json"],
+        [sys.executable, "-m", "demo", "replay", str(FILE), "--json"],
         env=environment(installation.settings),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -89,7 +89,7 @@ def states(installation: Installation, story: Story, type_: str) -> dict[str, in
 
 def rows(installation: Installation) -> dict[str, int]:
     """How many rows each table has, but for what is measured: that somebody asked again is counted."""
-    kept = "schemaname = 'public' AND NOT starts_with(tablename, 'metric')"
+    kept = "schemaname = 'interlock' AND NOT starts_with(tablename, 'metric')"
     tables = [row[0] for row in installation.sql(f"SELECT tablename FROM pg_tables WHERE {kept}")]
     return {table: installation.sql(f"SELECT count(*) FROM {table}")[0][0] for table in tables}
 
@@ -118,7 +118,7 @@ def test_what_a_replay_tells_adds_up(replayed: Story) -> None:
 def test_a_replay_keeps_every_promise(installation: Installation, replayed: Story) -> None:
     assert_promises_kept(installation, {})
     audited = subprocess.run(
-        [sys.executable, "-m", "cli.main", "audit", "verify", "--json"],
+        [sys.executable, "-m", "interlock.cli.main", "audit", "verify", "--json"],
         env=environment(installation.settings),
         capture_output=True,
         text=True,

@@ -9,12 +9,13 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from db.requests import lane_of
+from interlock.db.core.requests import partition_of
+from interlock.workers.client.client import Client
+from interlock.workers.client.receipts import Receipt
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workflows.errors import AlreadyExists
 from tests.chaos.installation import Installation
 from tests.waiting import eventually
-from workers.client import Client, Receipt
-from workers.firing import Firing
-from workflows.errors import AlreadyExists
 
 PATIENCE_SECONDS = 90.0
 LEAD_IN: dict[str, tuple[str, ...]] = {
@@ -153,7 +154,9 @@ def twice(client: Client, receipts: Sequence[Receipt]) -> None:
     """Deliver each trigger's message twice more, flags or no flags."""
     for receipt in receipts:
         for _ in range(2):
-            client.runtime.app.send_task("interlock.apply", args=[lane_of(receipt.workflow_id), receipt.request_id])
+            client.runtime.app.send_task(
+                "interlock.apply", args=[partition_of(receipt.workflow_id), receipt.request_id]
+            )
 
 
 def slow_trigger(client: Client, name: str) -> Receipt:

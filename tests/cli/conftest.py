@@ -1,6 +1,5 @@
 """One running installation for all tests of the command line in a pytest process."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,25 +8,24 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
-from supervisor import places, servers, strays
-from supervisor.home import home_of
-from supervisor.supervise import data_places
+from interlock.supervisor import orphans
+from interlock.supervisor.home import home_of
+from interlock.supervisor.processes.loop import data_places
+from interlock.supervisor.servers import data_dirs, endpoints
+from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
-from workers.settings import Settings
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 # `dead` at the first fault, so that there is something to redrive.
 ENVIRONMENT = {
     "INTERLOCK_DEFINITIONS": "tests.chaos.machines_of_chaos",
     "INTERLOCK_MAX_ATTEMPTS": "1",
     "INTERLOCK_OPERATORS": "ann",
-    "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here: in one process under xdist, and never hanging for long."""
+    """Mark what is here: begun in one process under xdist, and never hanging for long."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.integration)
@@ -47,9 +45,9 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     finally:
         down = here.execute("down", "--purge", "--yes")
         assert down.code == 0, down.said
-        assert not strays.of_home(home, data_places(home))
+        assert not orphans.of_home(home, data_places(home))
         assert not here.home.exists()
-        assert not places.outside(home).exists()
+        assert not data_dirs.outside(home).exists()
 
 
 @pytest.fixture
@@ -73,7 +71,7 @@ def story(terminal: Terminal, project: str, name: str) -> str:
 
 @pytest.fixture
 def dba(terminal: Terminal) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
-    """Raw SQL in the installation's database, each statement its own commit."""
-    url = servers.load(home_of(Settings(home=terminal.home))).database_url
+    """Raw SQL of a superuser in the installation's database, each statement its own commit."""
+    url = endpoints.load(home_of(Settings(home=terminal.home))).superuser_url
     with psycopg.connect(url, autocommit=True) as connection:
         yield connection

@@ -14,14 +14,16 @@ import tempfile
 import termios
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cli.commands import MODULES
-from supervisor.environment import environment
-from workers.settings import Settings
+from interlock.cli.index import MODULES
+from interlock.supervisor.environment import environment
+from interlock.workers.settings import Settings
 
+COMMAND = "interlock.cli.main"
 ANSWER_SECONDS = 90.0
 AT_ONCE = 4
 LINES, COLUMNS = 30, 120  # of a screen
@@ -31,7 +33,14 @@ SCREEN = re.compile(r"(?:\x1b\[[0-9]*[A-Z])+")  # the cursor goes back to where 
 # each time, and there are hundreds. `execute` is the whole thing, for the tests that start from nothing.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    [*(f"cli.{name}" for name in MODULES.values()), "cli.main", "cli.faults", "pytest", __name__]
+    [
+        *(f"interlock.cli.{name}" for name in MODULES.values()),
+        COMMAND,
+        "demo.__main__",
+        "interlock.cli.lib.errors",
+        "pytest",
+        __name__,
+    ]
 )
 
 
@@ -78,15 +87,21 @@ class Terminal:
 
     home: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    program: str = COMMAND
 
     def set(self, **env: str) -> "Terminal":
         """The same terminal with more in its environment."""
-        return Terminal(self.home, {**self.env, **env})
+        return replace(self, env={**self.env, **env})
+
+    @property
+    def demo(self) -> "Terminal":
+        """The same terminal for `python -m demo`."""
+        return replace(self, program="demo.__main__")
 
     def start(self, *words: str | bytes) -> "subprocess.Popen[str]":
         """Start a command."""
         return subprocess.Popen(
-            [sys.executable, "-m", "cli.main", *words],
+            [sys.executable, "-m", self.program, *words],
             env=self.variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -105,7 +120,7 @@ class Terminal:
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", *words],
+            [sys.executable, "-m", self.program, *words],
             env={**self.variables, "TERM": "xterm"},
             stdin=follower,
             stdout=follower,
@@ -123,21 +138,7 @@ class Terminal:
 
     def run(self, *words: str | bytes) -> Answer:
         """Run a command to its end, in a fork."""
-        with tempfile.TemporaryDirectory() as directory:
-            out, err = Path(directory) / "out", Path(directory) / "err"
-            process = FORKS.Process(target=_command, args=(words, self.variables, out, err))
-            process.start()
-            process.join(ANSWER_SECONDS)
-            code = process.exitcode
-            if code is None:
-                process.kill()
-            process.join()
-            process.close()
-            assert code is not None, f"no answer to {words}: {out.read_text()}{err.read_text()}"
-            # Its own word first: the fork server now and then loses a child's status and answers 255 for it.
-            told = out.with_name("code")
-            code = int(told.read_text()) if told.exists() else code
-            return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
+        return forked(words, self.variables, self.program)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -155,10 +156,26 @@ class Terminal:
             return list(pool.map(lambda words: self.run(*words), commands))
 
 
-def _command(words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:
-    """What `python -m cli.main WORDS` does once everything is imported."""
-    from cli.main import main
+def forked(words: Sequence[str | bytes], env: Mapping[str, str], program: str = COMMAND) -> Answer:
+    """Run a command to its end with an environment, in a fork of a process that has imported all of them."""
+    with tempfile.TemporaryDirectory() as directory:
+        out, err = Path(directory) / "out", Path(directory) / "err"
+        process = FORKS.Process(target=_command, args=(program, words, env, out, err))
+        process.start()
+        process.join(ANSWER_SECONDS)
+        code = process.exitcode
+        if code is None:
+            process.kill()
+        process.join()
+        assert code is not None, f"no answer to {words}: {out.read_text()}{err.read_text()}"
+        # Its own word first: the fork server now and then loses a child's status and answers 255 for it.
+        told = out.with_name("code")
+        code = int(told.read_text()) if told.exists() else code
+        return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
 
+
+def _command(program: str, words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:
+    """What `python -m PROGRAM WORDS` does once everything is imported."""
     for stream, file in ((1, out), (2, err)):
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(handle, stream)
@@ -167,7 +184,7 @@ def _command(words: Sequence[str | bytes], env: Mapping[str, str], out: Path, er
     os.environ.update(env)
     sys.argv = ["interlock", *map(os.fsdecode, words)]
     try:
-        main()
+        import_module(program).main()
     except SystemExit as end:
         out.with_name("code").write_text(str(end.code or 0))
         raise

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 MINE = """
 from dataclasses import replace
-from workflows.definition import Definition, T
+from interlock.workflows.definition import Definition, T
 
 LAMP = Definition(
     type="lamp", version="{version}", summary="A lamp.", states=("off", "on", "broken"), initial="off",
@@ -154,7 +154,7 @@ def test_a_live_instance_moves_to_another_version_and_back(
     assert (again.code, "1 of those named do not live under worker 1.1.0" in again.out) == (0, True)
     nobody = terminal.run(*words, "--by", "nobody-at-all")
     assert nobody.code == 2
-    nobody.is_one_clear_line("'nobody-at-all' is no operator")
+    nobody.is_one_clear_line("'nobody-at-all' is not an operator")
     badly = terminal.run(*words, "--by", name, "--map", "suspended")
     assert badly.code == 2
     badly.is_one_clear_line("is not OLD=NEW")
@@ -164,7 +164,7 @@ def test_what_is_deprecated_says_so_wherever_it_is_used(
     terminal: Terminal, project: str, name: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
-    words = ("definitions", "deprecate", "test_gate", "1.0.0", "--state", "BLOCKED", "--reason", "gates just wait")
+    words = ("definitions", "deprecate", "test_gate", "1.1.0", "--state", "BLOCKED", "--reason", "gates just wait")
     said = terminal.ok(*words, "--by", name, "--remove-after", "2100-01-31", "--guide", "leave it PENDING")
     assert (said["kind"], said["name"], said["uses"], said["deprecated_by"]) == ("state", "BLOCKED", 0, name)
     again = terminal.run(*words, "--by", name)
@@ -172,9 +172,12 @@ def test_what_is_deprecated_says_so_wherever_it_is_used(
     again.is_one_clear_line("that was said on", name)
     (row,) = [each for each in terminal.ok("definitions", "deprecated") if each["type"] == "test_gate"]
     assert row["remove_after"].startswith("2100-01-31")
-    (listed,) = [each for each in terminal.ok("definitions", "list") if each["type"] == "test_gate"]
+    key = ("test_gate", "1.1.0")
+    (listed,) = [each for each in terminal.ok("definitions", "list") if (each["type"], each["version"]) == key]
     (told,) = listed["deprecated"]
-    assert told.startswith("state BLOCKED of test_gate 1.0.0 is deprecated and goes after 2100-01-31: gates just wait")
+    assert told.startswith(
+        "state BLOCKED of test_gate 1.1.0 is deprecated and will be removed after 2100-01-31: gates "
+    )
     assert terminal.ok("definitions", "show", "test_gate")["deprecated"] == [told]
     assert "leave it PENDING" in terminal.run("definitions", "show", "test_gate").out
 
@@ -182,12 +185,12 @@ def test_what_is_deprecated_says_so_wherever_it_is_used(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--by", "nobody-at-all"), "is no operator"),
+        (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--by", "nobody-at-all"), "is not an operator"),
         (("deprecate", "test_gate", "9.0.0", "--reason", "x"), "no version '9.0.0'"),
         (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--state", "LIMBO"), "has no state 'LIMBO'"),
         (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--trigger", "fly"), "has no trigger 'fly'"),
         (("deprecate", "test_gate", "1.0.0", "--reason", "x", "--state", "A", "--trigger", "b"), "not both"),
-        (("remove", "test_gate", "1.0.0", "--reason", "x", "--by", "nobody-at-all"), "is no operator"),
+        (("remove", "test_gate", "1.0.0", "--reason", "x", "--by", "nobody-at-all"), "is not an operator"),
     ],
 )
 def test_a_deprecation_that_makes_no_sense_is_one_clear_line(

@@ -42,7 +42,7 @@ def test_a_stale_claim_exits_2(terminal: Terminal, task: str, name: str) -> None
     terminal.ok("fire", task, "user_cancelled", "--by", "ann", "--wait")
     stale = terminal.run("worker", "finish", name, token)
     assert stale.code == 2
-    stale.is_one_clear_line(f"claim {token} no longer counts")
+    stale.is_one_clear_line(f"claim {token} is no longer valid")
     unknown = terminal.run("worker", "finish", name, "987654321", "--json")
     assert (unknown.code, unknown.json["error"]) == (2, "StaleClaim")
     terminal.ok("worker", "shutdown", name, "--now")

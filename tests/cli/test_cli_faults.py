@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import places
-from supervisor.home import home_of
+from interlock.supervisor import purge
+from interlock.supervisor.home import Home, home_of
+from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
 from tests.homes import open_directory
 from tests.waiting import eventually
-from workers.settings import Settings
 
 PROJECT = "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11"
 CLOSED = "127.0.0.1:1"  # nobody listens there
@@ -66,9 +66,8 @@ def test_with_no_database_every_command_says_so_in_one_line(terminal: Terminal) 
     commands = (
         ("create", "story", "S", "--project", PROJECT), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
         ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("redrive", "--all"), ("migrate",), ("audit", "verify"),
-        ("replay", str(EXAMPLE)),
     )  # fmt: skip
-    for answer in nowhere.all(commands):
+    for answer in (*nowhere.all(commands), nowhere.demo.run("replay", str(EXAMPLE))):
         assert answer.code == 1, answer.said
         answer.is_one_clear_line("database does not answer", "DATABASE_URL")
         assert "secret-word" not in answer.said
@@ -125,6 +124,7 @@ def test_a_half_written_data_directory_is_left_alone_and_explained() -> None:
     with open_directory() as directory:
         here = Terminal(directory / "home")
         data = here.home / "postgres"
+        Home(here.home).claim()
         (data / "base").mkdir(parents=True)
         (data / "PG_VERSION").write_text("18\n")
         up = here.run("up", "--detach")
@@ -136,7 +136,7 @@ def test_a_half_written_data_directory_is_left_alone_and_explained() -> None:
 
 def test_a_damaged_servers_file_is_explained(tmp_path: Path) -> None:
     here = Terminal(tmp_path / "home")
-    here.home.mkdir()
+    Home(here.home).claim()
     (here.home / "servers.json").write_text('{"postgres_pass')
     up = here.run("up", "--detach")
     assert up.code == 1
@@ -146,5 +146,5 @@ def test_a_damaged_servers_file_is_explained(tmp_path: Path) -> None:
 
 
 def _clean(home: Path) -> None:
-    places.purge(home_of(Settings(home=home)))
+    purge.purge(home_of(Settings(home=home)))
     assert not home.exists()

@@ -4,9 +4,9 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from interlock.workers.operations.metrics import METRICS
 from tests.cli.terminal import Terminal
 from tests.waiting import eventually
-from workers.metrics import METRICS
 
 
 def test_up_serves_them_where_status_says(terminal: Terminal, story: str) -> None:

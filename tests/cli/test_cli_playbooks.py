@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from redis import Redis
 
-from supervisor import servers
-from supervisor.home import home_of
+from interlock.supervisor.home import home_of
+from interlock.supervisor.servers import endpoints
+from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
 from tests.playbooks import type_in
 from tests.waiting import eventually
-from workers.settings import Settings
 
 
 def part(terminal: Terminal, name: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_a_beat_that_hangs_is_killed_and_comes_back(terminal: Terminal) -> None:
 
 
 def test_what_was_accepted_outlives_a_wiped_redis(terminal: Terminal, story: str) -> None:
-    with Redis.from_url(servers.load(home_of(Settings(home=terminal.home))).broker_url) as broker:
+    with Redis.from_url(endpoints.load(home_of(Settings(home=terminal.home))).broker_url) as broker:
         broker.flushall()
     type_in(terminal, "redis-was-wiped", "Check")
     patiently(terminal, "redis-was-wiped", "Cure", STORY=story)

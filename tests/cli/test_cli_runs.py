@@ -185,6 +185,28 @@ def test_what_cannot_be_run_is_refused_in_one_line(terminal: Terminal, words: tu
     answer.is_one_clear_line()
 
 
+TASK = "name: x\nworkstreams:\n  - id: w\n    tasks:\n      - {{id: t, command: [x], {}}}\n"
+
+
+@pytest.mark.parametrize("asked", ["reads: [/]", "reads: [HOME/run]", "reads: [/proc/1]", "reads: [gone]"])
+def test_check_refuses_what_run_does_without_a_server(terminal: Terminal, tmp_path: Path, asked: str) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(TASK.format(asked.replace("HOME", str(terminal.home))))
+    checked, run = terminal.all([("run", "check", str(file)), ("run", str(file))])
+    assert (checked.code, run.code) == (2, 2), checked.said
+    checked.is_one_clear_line("reads: ")
+    assert checked.err == run.err
+
+
+def test_check_refuses_a_patch_outside_of_the_plans_folder(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    patched = "    tasks:\n      - {id: t, patch: ../../../../etc/shadow}\n"
+    file.write_text(f"name: x\nrepository: {{path: gone}}\nworkstreams:\n  - id: w\n{patched}")
+    answer = Terminal(tmp_path / "never").run("run", "check", str(file))
+    assert answer.code == 2
+    answer.is_one_clear_line("task w/t: patch ../../../../etc/shadow is outside the plan's folder")
+
+
 def test_a_name_is_taken_once(terminal: Terminal, plan: Path, name: str) -> None:
     words = ("run", str(plan), "--detach", "--name", name)
     terminal.ok(*words)

@@ -75,7 +75,9 @@ def test_a_job_waits_for_workers_runs_with_them_and_ends(terminal: Terminal, pro
     assert terminal.run("job", "cancel", job, "--json").json["status_code"] == 409
 
 
-def test_errors_are_recovered_from_by_the_seeds_tables(terminal: Terminal, project: str, worker: str) -> None:
+def test_errors_are_recovered_from_by_the_tables_of_the_specification(
+    terminal: Terminal, project: str, worker: str
+) -> None:
     supervise(terminal, "start", worker)
     tried = [terminal.run("supervise", "worker", "recover", worker, "transient_network") for _ in range(4)]
     assert [each.code for each in tried] == [0] * 4

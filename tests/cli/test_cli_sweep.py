@@ -12,11 +12,10 @@ EVERY = dict(every_command())
 STAYING = {
     ("up",),
     ("down",),
-    ("demo",),
     ("metrics", "serve"),
     ("definitions", "lock"),
 }  # they start, stop, serve, write
-NOT_JSON = {("demo",), ("metrics", "serve")}  # a show and a server
+NOT_JSON = {("metrics", "serve")}  # a server
 MAKING = {
     ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"), ("backup",),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cli.commands import MODULES, loaded
+from interlock.cli.index import MODULES, loaded
 
 NOBODY = "no-such-thing"
 PROJECT = "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11"

@@ -19,16 +19,17 @@ import pytest
 from psycopg.errors import CheckViolation, RestrictViolation
 from redis import Redis
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers import sweeps
+from interlock.workers.client.client import Client
+from interlock.workers.relay.redis_stream import STREAM
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests import databases
-from tests.driving import make_due, outcome, state
+from tests.driving import make_due, outcome, state, swept
 from tests.nodes import node
 from tests.waiting import eventually
-from workers import sweeping
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workers.stream import STREAM
 
 pytestmark = pytest.mark.compat
 HOST = "127.0.0.1"
@@ -51,7 +52,7 @@ def own_database() -> Iterator[str]:
         psycopg.connect(POSTGRES, connect_timeout=5).close()
     except psycopg.OperationalError as refused:
         pytest.skip(f"no PostgreSQL of the machine's own: {refused}")
-    with databases.copy_of(POSTGRES, "template1") as url:
+    with databases.copy_of(Servers(database_url=POSTGRES), "template1") as url:
         databases.prepare(url)
         yield url
 
@@ -135,7 +136,7 @@ def test_a_story_goes_through_review_approval_and_merge_to_done(client: Client, 
     eventually(lambda: state(client, story) == "testing", timeout=30)
     applied(client, story, "tests_pass", by="ann")
     assert state(client, story) == "done"
-    verdict = audit.verify(client.runtime.database)
+    verdict = verify.verify(client.runtime.database)
     assert (verdict.ok, verdict.instances, verdict.transitions) == (True, 3, 11), verdict.problems
 
 
@@ -143,10 +144,10 @@ def test_an_approval_expires_and_the_stream_tells(client: Client, project: UUID)
     approval = client.create("approval", "A-1", project_id=project)["id"]
     with psycopg.connect(client.runtime.settings.database_url or "", autocommit=True) as dba:
         assert make_due(dba) == 1
-    sweeping.run(client.runtime, "dispatch")
+    swept(client.runtime, "dispatch")
     eventually(lambda: state(client, approval) == "expired", timeout=30)
     redis = client.runtime.redis
-    carried = eventually(lambda: sweeping.SWEEPS["relay"](client.runtime) or redis is None, timeout=30)
+    carried = eventually(lambda: sweeps.SWEEPS["relay"](client.runtime) or redis is None, timeout=30)
     assert redis is None or (carried, redis.xlen(STREAM)) == (1, 1)
 
 

@@ -1,19 +1,21 @@
 """What many tests of the integration tier begin with; a module that needs more says so with a fixture of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from db import definitions
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import definitions
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.telemetry import tracing
+from interlock.workflows.catalogue import catalogue
+from tests.collector import Collector, collector
 from tests.crewing import Site
 from tests.running import Stage
-from workers.client import Client
-from workers.runtime import Runtime
-from workflows.catalogue import catalogue
 
 
 @pytest.fixture
@@ -47,3 +49,15 @@ def stories(client: Client, project: UUID) -> list[UUID]:
     births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
     client.create_many(births)
     return [birth.id for birth in births]
+
+
+@pytest.fixture
+def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """A collector that this process's spans, and those of the nodes it starts, are sent to."""
+    with collector() as kept:
+        for name, value in kept.environment.items():
+            monkeypatch.setenv(name, value)
+        tracing.forget()
+        yield kept
+        tracing.end()
+        tracing.forget()

@@ -4,8 +4,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from workflows.case import Case
-from workflows.definition import Definition, Guard, T
+from interlock.workflows.definition import Definition, Guard, T
+from interlock.workflows.guard_context import Case
 
 EVER = 600.0
 

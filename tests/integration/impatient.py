@@ -2,11 +2,11 @@
 
 import os
 
-from workers import solo
-from workers.main import app
+from interlock.workers.broker import time_limits
+from interlock.workers.main import app
 
 __all__ = ["app"]
 
 app.conf.task_annotations = {"*": {"soft_time_limit": 1.0, "time_limit": 2.0}}
 app.conf.worker_max_memory_per_child = int(os.environ.get("MOST_KIB", app.conf.worker_max_memory_per_child))
-solo.MEASURED_EACH = 1
+time_limits.MEASURED_EACH = 1

@@ -10,53 +10,54 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import SQLAlchemyError
 
-from beat.schedule import SCHEDULE
-from db import effects
-from db.connect import transaction
+from interlock.beat.schedule import SCHEDULE
+from interlock.db.connection import transaction
+from interlock.db.core import effects
+from interlock.workers.operations import metrics_server
+from interlock.workers.overrides.tasks import complete_task
+from interlock.workers.overrides.transaction import Order
+from interlock.workers.relay.counters import Counters
+from interlock.workers.relay.destinations import destinations
+from interlock.workers.relay.relay import relay
+from interlock.workers.runtime import Runtime
 from tests import machines
 from tests.crewing import silence
-from tests.driving import applied, drain_all
-from tests.promql.evaluate import Storage
-from tests.promql.rules import Watch, rules_of
+from tests.driving import applied, drain_all, swept
+from tests.promtool import fired, needs_promtool, rules_of
 from tests.running import Stage
-from workers import exposition, sweeping
-from workers.destinations import destinations
-from workers.metrics import Counters
-from workers.overrides.operation import Order
-from workers.overrides.tasks import complete_task
-from workers.relay import relay
-from workers.runtime import Runtime
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, needs_promtool]
 RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
 OWN = ("tests.machines",)
-EVERY_SECONDS = 15.0
+EVERY_SECONDS = 15
 Dba = "psycopg.Connection[Any]"
 
 
 @dataclass
 class Prometheus:
-    """Scrapes the exporter and evaluates the rules, on a clock of its own."""
+    """Scrapes the exporter, on a clock of its own; promtool says which alerts fired by then."""
 
     runtime: Runtime
-    now: float = 0.0
-    watch: Watch = field(default_factory=lambda: Watch(rules_of(RULES), Storage()))
-    fired: set[str] = field(default_factory=set)
+    where: Path
+    scrapes: int = 0
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[float | None]] = field(default_factory=dict)
 
     def scrape(self, times: int = 1) -> None:
         """What the exporter says now, at the next `times` scrapes."""
-        found, up = [], 1.0
+        found = {("up", (("instance", "test"), ("job", "interlock"))): 1.0}
         try:
-            for family in text_string_to_metric_families(exposition.shown(self.runtime)):
-                found += family.samples
+            for family in text_string_to_metric_families(metrics_server.shown(self.runtime)):
+                found |= {(each.name, tuple(sorted(each.labels.items()))): each.value for each in family.samples}
         except SQLAlchemyError:
-            up = 0.0
-        for _ in range(times):
-            self.now += EVERY_SECONDS
-            self.watch.storage.add("up", {"job": "interlock", "instance": "test"}, self.now, up)
-            for sample in found:
-                self.watch.storage.add(sample.name, sample.labels, self.now, sample.value)
-            self.fired |= {alert.name for alert in self.watch.look(self.now)}
+            found = dict.fromkeys(found, 0.0)
+        for key in self.series.keys() | found.keys():
+            self.series.setdefault(key, [None] * self.scrapes).extend([found.get(key)] * times)
+        self.scrapes += times
+
+    @property
+    def fired(self) -> set[str]:
+        """The alerts that fired at any scrape so far."""
+        return fired(RULES, self.series, range(self.scrapes), every_seconds=EVERY_SECONDS, where=self.where)
 
 
 @pytest.fixture
@@ -64,14 +65,14 @@ def own(knowing: Callable[..., Runtime]) -> Iterator[Runtime]:
     """A runtime that knows `turnstile` and `announcement`, gives up at once, and counts a moment as stuck."""
     runtime = knowing(*OWN, max_attempts=1, stuck_seconds=0.001)
     for sweep in SCHEDULE:
-        sweeping.run(runtime, sweep.name)
+        swept(runtime, sweep.name)
     yield runtime
     machines.broken.clear()
 
 
 @pytest.fixture
-def prometheus(own: Runtime) -> Prometheus:
-    return Prometheus(own)
+def prometheus(own: Runtime, tmp_path: Path) -> Prometheus:
+    return Prometheus(own, tmp_path)
 
 
 @pytest.fixture
@@ -156,14 +157,14 @@ def silent_worker(stage: Stage) -> None:
     assert stage.client.show(worker)["current_state"] == "busy"
     silence(stage.dba, worker, 200)
     stage.dba.execute("DELETE FROM sweeps WHERE name = 'heartbeats'")
-    sweeping.run(stage.runtime, "heartbeats")
+    swept(stage.runtime, "heartbeats")
     drain_all(stage.runtime)
 
 
 def stuck(stage: Stage) -> None:
     stage.client.create("story", "S-1", project_id=stage.project)
     stage.dba.execute("DELETE FROM sweeps WHERE name = 'stuck'")
-    assert sweeping.run(stage.runtime, "stuck")
+    assert swept(stage.runtime, "stuck")
 
 
 def beat_dead(stage: Stage) -> None:
@@ -185,6 +186,15 @@ def dead_request(stage: Stage) -> None:
     drain_all(stage.runtime)
 
 
+def partition_stuck(stage: Stage) -> None:
+    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.fire("S-1", "block", by="a")
+    stage.dba.execute(
+        "INSERT INTO partition_watch (partition, head, since)"
+        " SELECT partition, seq, now() - interval '1 min' FROM trigger_requests"
+    )
+
+
 def leased(stage: Stage, name: str) -> None:
     made = stage.client.create("announcement", name, project_id=stage.project)
     stage.client.fire(made["id"], "announce", by="ann")
@@ -203,7 +213,7 @@ def leases_lost(stage: Stage) -> None:
     for number in range(3):
         leased(stage, f"A-{number}")
     stage.dba.execute("DELETE FROM sweeps WHERE name = 'leases'")
-    sweeping.run(stage.runtime, "leases")
+    swept(stage.runtime, "leases")
 
 
 def relay_behind(stage: Stage) -> None:
@@ -235,6 +245,7 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockWorkerUnresponsive": (silent_worker, set()),
     "InterlockValidationFailures": (quarantined, set()),
     "InterlockBlockedTasks": (blocked, set()),
+    "InterlockPartitionStuck": (partition_stuck, set()),
     "InterlockDeadRequests": (dead_request, set()),
     "InterlockDeadEffects": (leases_lost, {"InterlockLeasesLost"}),
     "InterlockLeasesStale": (lease_not_taken_back, set()),
@@ -276,7 +287,7 @@ def test_a_run_that_goes_well_fires_none(prometheus: Prometheus, stage: Stage) -
     assert prometheus.fired == set()
 
 
-def test_a_database_that_is_away_fires(make_runtime: Callable[..., Runtime]) -> None:
-    prometheus = Prometheus(make_runtime(database_url="postgresql://nobody:x@127.0.0.1:1/none"))
+def test_a_database_that_is_away_fires(make_runtime: Callable[..., Runtime], tmp_path: Path) -> None:
+    prometheus = Prometheus(make_runtime(database_url="postgresql://nobody:x@127.0.0.1:1/none"), tmp_path)
     prometheus.scrape(times=6)
     assert prometheus.fired == {"InterlockDown"}

@@ -7,10 +7,9 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
-from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, trail
-from workers import sweeping
-from workers.client import Client
-from workers.firing import Firing
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, swept, trail
 
 pytestmark = pytest.mark.integration
 
@@ -145,11 +144,11 @@ def test_an_approval_expires_by_its_timer_and_refuses_what_it_held(
     client: Client, review: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
     merge = fire(client, review, "merge", "bob")
-    sweeping.run(client.runtime, "dispatch")
+    swept(client.runtime, "dispatch")
     assert drain_all(client.runtime) == 0  # not before its time
     assert make_due(dba, "expire") == 1
     dba.execute("DELETE FROM sweeps")
-    assert sweeping.run(client.runtime, "dispatch")
+    assert swept(client.runtime, "dispatch")
     drain_all(client.runtime)
     assert state(client, merge["held_by"]) == "expired"
     refused = outcome(client, merge["request_id"])
@@ -171,7 +170,7 @@ def test_a_timer_for_a_state_that_was_left_is_superseded(client: Client, dba: "p
     approval = votes_needed(client, 1)
     fire(client, approval, "approve", "bob")
     make_due(dba, "expire")
-    sweeping.run(client.runtime, "dispatch")
+    swept(client.runtime, "dispatch")
     drain_all(client.runtime)
     assert dba.execute("SELECT status FROM trigger_requests WHERE origin = 'timer'").fetchone() == ("superseded",)
     assert trail(client, approval) == ["approve"]

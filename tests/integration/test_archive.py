@@ -11,15 +11,15 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.workers.client.client import Client
+from interlock.workers.operations.archiver import Rules, archive_ended
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.runtime import Runtime
 from tests.archived import approval, archive, expire_timers, relayed, rows, settled_run
 from tests.driving import applied, drain_all, raising
 from tests.landscape import Landscape
 from tests.running import Stage
-from workers.archiving import Rules, archive_ended
-from workers.client import Client
-from workers.orchestration.scheduler import schedule
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -46,7 +46,7 @@ def test_what_ended_moves_with_its_history_and_is_read_as_before(
     shown = client.show("approval/A-1")
     assert (shown["current_state"], shown["legal"]) == ("rejected", [])
     assert shown["archived_at"] is not None
-    verdict = audit.verify(runtime.database)
+    verdict = verify.verify(runtime.database)
     assert (verdict.ok, verdict.instances, verdict.transitions) == (True, 1, 1)
 
 
@@ -57,10 +57,10 @@ def test_a_run_moves_whole_with_all_that_is_typed(runtime: Runtime, stage: Stage
     assert done.instances == 4  # the worker has not ended
     for table in ("runs", "workstreams", "tasks", "task_claims", "run_counts", "workstream_counts", "workflow_links"):
         assert rows(dba, table) == 0, table
-    kinds = dict(dba.execute("SELECT kind, count(*) FROM archive.records GROUP BY kind").fetchall())
+    kinds = dict(dba.execute("SELECT kind, count(*) FROM archived_records GROUP BY kind").fetchall())
     assert kinds == {"runs": 1, "run_counts": 1, "workstreams": 1, "workstream_counts": 1, "tasks": 2}
-    assert audit.verify(runtime.database).ok
-    assert [each["state"] for (each,) in dba.execute("SELECT body FROM archive.records WHERE kind = 'tasks'")] == [
+    assert verify.verify(runtime.database).ok
+    assert [each["state"] for (each,) in dba.execute("SELECT body FROM archived_records WHERE kind = 'tasks'")] == [
         "completed"
     ] * 2
 
@@ -81,9 +81,9 @@ def test_a_patch_moves_with_its_text_and_its_links(runtime: Runtime, dba: Dba, t
     assert dict(done.held) == {}
     assert rows(dba, "patches") == 0
     assert len(landscape.client.show(entry)["links"]) == linked > 0
-    (body,) = dba.execute("SELECT body->>'body' FROM archive.records WHERE kind = 'patches'").fetchone() or ("",)
+    (body,) = dba.execute("SELECT body->>'body' FROM archived_records WHERE kind = 'patches'").fetchone() or ("",)
     assert "+1" in body
-    assert audit.verify(runtime.database).ok
+    assert verify.verify(runtime.database).ok
 
 
 # What stays -------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_nothing_moves_that_something_alive_is_linked_to(
     applied(client, story, "tests_pass")
     relayed(dba)
     assert archive(runtime).instances == 3
-    assert audit.verify(runtime.database).ok
+    assert verify.verify(runtime.database).ok
 
 
 def only_approval(dba: Dba) -> str:
@@ -166,7 +166,7 @@ def test_a_dead_request_holds_its_instance_back(
     made = approval(client, project, "A-1")
     client.fire(made, "approve", by="bob")
     with monkeypatch.context() as broken:
-        broken.setattr("workers.engine.decide", raising(ValueError))
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
         drain_all(runtime)
     expire_timers(dba)
     assert archive(runtime).held == {"it has dead requests or effects": 1}
@@ -198,10 +198,10 @@ def test_a_dry_run_tells_what_a_run_then_does(runtime: Runtime, client: Client, 
 KILLED = """
 import sys, time
 from datetime import timedelta
-from workers import archiving
-from workers.archiving import Rules, archive_ended
-from db.connect import make_engine
-archiving.PACK = 5
+from interlock.workers.operations import archiver
+from interlock.workers.operations.archiver import Rules, archive_ended
+from interlock.db.connection import make_engine
+archiver.PACK = 5
 rules = Rules(timedelta(0), timedelta(0))
 archive_ended(make_engine(sys.argv[1]), rules, progress=lambda done: print(done.instances, flush=True))
 """
@@ -223,15 +223,15 @@ def test_killed_anywhere_nothing_is_lost_or_doubled(
         for _ in range(after_packs):
             victim.stdout.readline()
         victim.send_signal(signal.SIGKILL)
-    moved = rows(dba, "archive.workflow_instances")
+    moved = rows(dba, "archived_instances")
     assert moved % 5 == 0
     assert 0 < moved <= 60
     assert moved + rows(dba, "workflow_instances") == 60
-    verdict = audit.verify(runtime.database)
+    verdict = verify.verify(runtime.database)
     assert (verdict.ok, verdict.instances, verdict.transitions) == (True, 60, 60)
     archive(runtime)
-    assert (rows(dba, "archive.workflow_instances"), rows(dba, "workflow_instances")) == (60, 0)
-    assert audit.verify(runtime.database).ok
+    assert (rows(dba, "archived_instances"), rows(dba, "workflow_instances")) == (60, 0)
+    assert verify.verify(runtime.database).ok
 
 
 def test_who_is_being_worked_on_is_left_for_the_next_time(
@@ -241,5 +241,5 @@ def test_who_is_being_worked_on_is_left_for_the_next_time(
     expire_timers(dba)
     with psycopg.connect(database_url) as other:
         other.execute("SELECT FROM workflow_instances WHERE id = %s FOR KEY SHARE", (made,))
-        assert archive(runtime).held == {"somebody is at work on it": 1}
+        assert archive(runtime).held == {"another process is working on it": 1}
     assert archive(runtime).instances == 1

@@ -5,14 +5,13 @@ from uuid import UUID
 
 import pytest
 
+from interlock.workers.client.client import Client
+from interlock.workers.operations.archiver import rules_of
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
 from tests.archived import approval, expire_timers, relayed
-from tests.driving import applied
+from tests.driving import applied, swept
 from tests.stuck import terminal
-from workers import sweeping
-from workers.archiving import rules_of
-from workers.client import Client
-from workers.runtime import Runtime
-from workflows.errors import BadInput
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -24,11 +23,11 @@ def test_the_sweep_goes_on_where_it_stopped_and_begins_anew_at_the_end(
     runtime = make_runtime(archive_after_days=1.0, keep_finished_days=0.0)
     made = approval(Client(runtime), project, "A-1")
     expire_timers(dba)
-    dba.execute("UPDATE archive.progress SET after = %s", (made,))
+    dba.execute("UPDATE archive_progress SET after = %s", (made,))
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '2 days'")
     for expected in (0, 1):
         dba.execute("DELETE FROM sweeps")
-        assert sweeping.run(runtime, "archive") == expected
+        assert swept(runtime, "archive") == expected
 
 
 def test_a_setting_of_0_is_off(make_runtime: Callable[..., Runtime]) -> None:
@@ -51,5 +50,5 @@ def test_the_commands_move_list_and_show(make_runtime: Callable[..., Runtime], p
     assert {each["kind"] for each in here.ok("archive", "show", "V-1")["records"]} == {"supervised_workers"}
     assert here.ok("show", "V-1")["archived_at"]
     assert [each["trigger"] for each in here.ok("history", "V-1")] == ["terminate"]
-    here.run("fire", "V-1", "pause", "--by", "ann").is_one_clear_line("archived since", "interlock history")
+    here.run("fire", "V-1", "pause", "--by", "ann").is_one_clear_line("was archived on", "interlock history")
     assert here.ok("audit", "verify")["instances"] == 1

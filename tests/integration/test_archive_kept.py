@@ -5,12 +5,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import AlreadyExists, Archived, UnknownInstance
 from tests.archived import approval, archive, expire_timers, relayed, rows
 from tests.driving import applied
-from workers.client import Client
-from workers.runtime import Runtime
-from workflows.errors import AlreadyExists, Archived, UnknownInstance
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -30,7 +30,7 @@ def test_a_name_that_is_archived_is_not_free_again(runtime: Runtime, client: Cli
             (project,),
         )
     client.create("approval", "A-1", project_id=UUID(int=7))
-    with pytest.raises(Archived, match="is archived since"):
+    with pytest.raises(Archived, match="was archived on"):
         Client(runtime).fire(made, "approve", by="bob")
     with pytest.raises(UnknownInstance, match="or is archived"):
         client.fire(made, "approve", by="bob")  # who knew it before
@@ -50,12 +50,12 @@ def test_nothing_can_be_deleted_that_does_not_stand_in_the_archive(
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO archive.workflow_instances SELECT i.*, now() FROM workflow_instances i",  # leaving it there
-        "INSERT INTO archive.workflow_transitions SELECT * FROM workflow_transitions",
-        "UPDATE archive.workflow_instances SET current_state = 'approved'",
-        "DELETE FROM archive.workflow_transitions",
-        "TRUNCATE archive.workflow_transitions",
-        "DELETE FROM archive.records",
+        "INSERT INTO archived_instances SELECT i.*, now() FROM workflow_instances i",  # leaving it there
+        "INSERT INTO archived_transitions SELECT * FROM workflow_transitions",
+        "UPDATE archived_instances SET current_state = 'approved'",
+        "DELETE FROM archived_transitions",
+        "TRUNCATE archived_transitions",
+        "DELETE FROM archived_records",
     ],
 )
 def test_the_archive_takes_whole_instances_and_keeps_them(
@@ -65,26 +65,26 @@ def test_the_archive_takes_whole_instances_and_keeps_them(
     applied(client, made, "terminate")
     relayed(dba)
     archive(runtime)
-    assert rows(dba, "archive.workflow_transitions") == 1
+    assert rows(dba, "archived_transitions") == 1
     approval(client, project, "A-1")
     with pytest.raises(psycopg.Error):
         dba.execute(statement)  # type: ignore[call-overload]
-    assert (rows(dba, "archive.workflow_instances"), rows(dba, "workflow_instances")) == (1, 1)
+    assert (rows(dba, "archived_instances"), rows(dba, "workflow_instances")) == (1, 1)
 
 
 def test_what_lives_cannot_be_put_into_the_archive_by_hand(client: Client, project: UUID, dba: Dba) -> None:
     client.create("story", "S-1", project_id=project)
     with pytest.raises(psycopg.errors.RestrictViolation, match="only what has ended"):
-        dba.execute("INSERT INTO archive.workflow_instances SELECT i.*, now() FROM workflow_instances i")
+        dba.execute("INSERT INTO archived_instances SELECT i.*, now() FROM workflow_instances i")
 
 
 def test_another_row_than_the_one_that_stands_is_not_taken(client: Client, project: UUID, dba: Dba) -> None:
     approval(client, project, "A-1")
     dba.execute("BEGIN")
-    dba.execute("INSERT INTO archive.workflow_instances SELECT i.*, now() FROM workflow_instances i")
+    dba.execute("INSERT INTO archived_instances SELECT i.*, now() FROM workflow_instances i")
     with pytest.raises(psycopg.errors.RestrictViolation):
         dba.execute(
-            "INSERT INTO archive.workflow_transitions SELECT t.* FROM (SELECT (jsonb_populate_record(t,"
+            "INSERT INTO archived_transitions SELECT t.* FROM (SELECT (jsonb_populate_record(t,"
             ' \'{"triggered_by": "mallory"}\')).* FROM workflow_transitions t) t'
         )
     dba.execute("ROLLBACK")
@@ -92,14 +92,14 @@ def test_another_row_than_the_one_that_stands_is_not_taken(client: Client, proje
 
 def test_every_table_that_names_instances_is_known_to_the_archive(dba: Dba) -> None:
     """A new table that references an instance must say what becomes of its rows."""
-    (body,) = dba.execute("SELECT prosrc FROM pg_proc WHERE proname = 'interlock_archive'").fetchone() or ("",)
+    (body,) = dba.execute("SELECT prosrc FROM pg_proc WHERE proname = 'archive'").fetchone() or ("",)
     naming = {
         row[0]
         for row in dba.execute(
             "WITH RECURSIVE named (rel) AS (SELECT 'workflow_instances'::regclass::oid UNION"
             " SELECT c.conrelid FROM pg_constraint c JOIN named n ON c.confrelid = n.rel WHERE c.contype = 'f')"
             " SELECT c.relname FROM named JOIN pg_class c ON c.oid = rel JOIN pg_namespace s ON s.oid = c.relnamespace"
-            " WHERE s.nspname = 'public'"
+            " WHERE s.nspname = 'interlock'"
         )
     }
     assert {table for table in naming if table not in body} == {"circuit_breakers"}  # a breaker never ends
@@ -110,10 +110,10 @@ def test_what_is_changed_in_the_archive_is_named(runtime: Runtime, client: Clien
     applied(client, made, "terminate")
     relayed(dba)
     assert archive(runtime).instances == 1
-    dba.execute("ALTER TABLE archive.workflow_transitions DISABLE TRIGGER USER")
-    dba.execute("UPDATE archive.workflow_transitions SET triggered_by = 'mallory'")
-    (problem,) = audit.verify(runtime.database).problems
+    dba.execute("ALTER TABLE archived_transitions DISABLE TRIGGER USER")
+    dba.execute("UPDATE archived_transitions SET triggered_by = 'mallory'")
+    (problem,) = verify.verify(runtime.database).problems
     assert (problem.instance, problem.seq) == (str(made), 1)
-    dba.execute("DELETE FROM archive.workflow_transitions")
-    (problem,) = audit.verify(runtime.database).problems
-    assert (problem.instance, problem.says) == (str(made), "made 1 moves, but history ends at 0")
+    dba.execute("DELETE FROM archived_transitions")
+    (problem,) = verify.verify(runtime.database).problems
+    assert (problem.instance, problem.message) == (str(made), "made 1 moves, but history ends at 0")

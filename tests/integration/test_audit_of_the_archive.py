@@ -6,19 +6,19 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from db import history
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import history
+from interlock.workers import sweeps
+from interlock.workers.audit import anchors, exports
+from interlock.workers.audit.verify import verify
+from interlock.workers.client.client import Client
+from interlock.workers.relay.journal import files
+from interlock.workers.runtime import Runtime
 from tests.archived import approval, archive, expire_timers, settled_run
 from tests.integration.test_exports import hashes
 from tests.integration.test_journal import events
 from tests.running import Stage
 from tests.tampering import unprotected
-from workers import sweeping
-from workers.auditing import anchors, exports
-from workers.auditing.verifying import verify
-from workers.client import Client
-from workers.journal import files
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -34,7 +34,7 @@ def archived(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> list[
     settled_run(Stage(runtime, dba))
     approval(client, project, "A-1")
     expire_timers(dba)
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     anchors.anchor(runtime)
     told = dba.execute(VIEW).fetchall()
     assert archive(runtime).instances == 5
@@ -43,7 +43,7 @@ def archived(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> list[
 
 
 def test_it_verifies_against_anchors_and_journal(runtime: Runtime, archived: list[Any]) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     verdict = verify(runtime, with_journal=True)
     assert (verdict.ok, verdict.problems) == (True, [])
     assert verdict.transitions == len(archived) + 1
@@ -54,11 +54,11 @@ def test_the_view_tells_it_as_before(dba: Dba, archived: list[Any]) -> None:
 
 
 def test_a_journal_written_anew_and_a_first_export_have_it_too(runtime: Runtime, dba: Dba, archived: list[Any]) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     before = [event for path in files(runtime.settings.state_directory) for event in path.read_text().splitlines()]
     for path in files(runtime.settings.state_directory):
         path.rename(path.with_suffix(".old"))
-    assert sweeping.SWEEPS["relay"](runtime) == len(archived) + 1
+    assert sweeps.SWEEPS["relay"](runtime) == len(archived) + 1
     after = [event for path in files(runtime.settings.state_directory) for event in path.read_text().splitlines()]
     assert after == before
     assert len(events(runtime.settings.state_directory)) == len(archived) + 1
@@ -78,17 +78,17 @@ def test_batches_of_both_are_in_commit_order_and_overlap_nowhere(runtime: Runtim
 
 
 def test_an_archived_event_changed_or_cut_shows(runtime: Runtime, dba: Dba, archived: list[Any]) -> None:
-    (run,) = dba.execute("SELECT id FROM archive.workflow_instances WHERE workflow_type = 'run'").fetchone() or ()
+    (run,) = dba.execute("SELECT id FROM archived_instances WHERE workflow_type = 'run'").fetchone() or ()
     with unprotected(dba):
-        dba.execute("ALTER TABLE archive.workflow_transitions DISABLE TRIGGER ALL")
+        dba.execute("ALTER TABLE archived_transitions DISABLE TRIGGER ALL")
         dba.execute(
-            "UPDATE archive.workflow_transitions SET triggered_by = 'mallory' WHERE workflow_id = %s AND seq = 1",
+            "UPDATE archived_transitions SET triggered_by = 'mallory' WHERE workflow_id = %s AND seq = 1",
             (run,),
         )
     assert {(each.instance, each.seq) for each in verify(runtime).problems} == {(str(run), 1)}
     with unprotected(dba):
-        dba.execute("DELETE FROM archive.workflow_transitions WHERE workflow_id = %s", (run,))
-    assert (str(run), 2, "cut") in {(each.instance, each.seq, each.says[:3]) for each in verify(runtime).problems}
+        dba.execute("DELETE FROM archived_transitions WHERE workflow_id = %s", (run,))
+    assert (str(run), 2, "cut") in {(each.instance, each.seq, each.message[:3]) for each in verify(runtime).problems}
 
 
 def test_what_was_archived_before_any_anchor_saw_it_is_in_the_next(
@@ -96,16 +96,16 @@ def test_what_was_archived_before_any_anchor_saw_it_is_in_the_next(
 ) -> None:
     approval(client, project, "A-1")
     expire_timers(dba)
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     assert archive(runtime).instances == 1
     assert anchors.anchor(runtime) == 1
     assert anchors.anchor(runtime) == 0
-    ((instance, seq),) = dba.execute("SELECT id, version FROM archive.workflow_instances").fetchall()
+    ((instance, seq),) = dba.execute("SELECT id, version FROM archived_instances").fetchall()
     with unprotected(dba):
-        for table in ("workflow_transitions", "workflow_instances"):
-            dba.execute(f"ALTER TABLE archive.{table} DISABLE TRIGGER ALL")
-        dba.execute("DELETE FROM archive.workflow_transitions")
-        dba.execute("DELETE FROM archive.records")
-        dba.execute("DELETE FROM archive.workflow_instances")
+        for table in ("archived_transitions", "archived_instances"):
+            dba.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
+        dba.execute("DELETE FROM archived_transitions")
+        dba.execute("DELETE FROM archived_records")
+        dba.execute("DELETE FROM archived_instances")
     problems = verify(runtime, with_journal=False).problems
-    assert (str(instance), seq, "cut") in {(each.instance, each.seq, each.says[:3]) for each in problems}
+    assert (str(instance), seq, "cut") in {(each.instance, each.seq, each.message[:3]) for each in problems}

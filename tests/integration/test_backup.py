@@ -1,40 +1,48 @@
 """A backup is whole or not there; restored, it verifies and works on; nothing told is told twice, nothing left out."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from redis import Redis
 from uuid_utils.compat import uuid7
 
-from db import history
-from db.connect import transaction
-from supervisor import backups, manifest, restoring
-from supervisor.backups import BackupFailed, back_up
-from supervisor.embedded import running
-from supervisor.environment import environment
-from supervisor.manifest import BackupUnusable
-from supervisor.restoring import NotEmpty, RestoreFailed
+from interlock.db.connection import transaction
+from interlock.db.core import history
+from interlock.supervisor.backup import backup as backups
+from interlock.supervisor.backup import manifest, restore
+from interlock.supervisor.backup.backup import BackupFailed, back_up
+from interlock.supervisor.backup.manifest import BackupUnusable
+from interlock.supervisor.backup.restore import NotEmpty, RestoreFailed
+from interlock.supervisor.embedded import running
+from interlock.supervisor.environment import environment
+from interlock.supervisor.home import home_of
+from interlock.supervisor.servers import endpoints
+from interlock.workers.audit import signing_keys
+from interlock.workers.audit.verify import verify
+from interlock.workers.client.client import Client
+from interlock.workers.relay.journal import Journal
+from interlock.workers.relay.redis_stream import STREAM, Stream, named
+from interlock.workers.relay.relay import relay
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests import databases
 from tests.cli.terminal import Terminal
 from tests.driving import applied, drain_all
 from tests.homes import open_directory
-from workers.auditing.verifying import verify
-from workers.client import Client
-from workers.journal import Journal
-from workers.relay import relay
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workers.stream import STREAM, Stream, named
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -54,6 +62,13 @@ def home(place: Path) -> Settings:
 @pytest.fixture
 def first(home: Settings) -> Iterator[Client]:
     """A client of an installation whose servers run."""
+    with installed(home) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def installed(home: Settings) -> Iterator[Client]:
+    """A client of an installation of the block's own."""
     with running(home, keep=True) as addresses:
         databases.prepare(addresses.database_url)
         runtime = Runtime(home)
@@ -77,19 +92,33 @@ def some(client: Client, count: int, project: UUID | None = None) -> list[UUID]:
 def take(client: Client, place: Path) -> Path:
     chosen = client.runtime.settings
     url = chosen.resolved_database_url().replace("+psycopg", "")
-    return back_up(url, place / "backups", chosen.signing_directory)[0]
+    return back_up(url, place / "backups", chosen.signing_directory, replicating=superuser(client))[0]
+
+
+def superuser(client: Client) -> str:
+    return endpoints.load(home_of(client.runtime.settings)).superuser_url
 
 
 def known() -> list[str]:
-    from cli.backups import _revisions
+    from interlock.db.migrate import revisions
 
-    return _revisions()
+    return revisions()
+
+
+def believed(place: Path) -> dict[str, Ed25519PublicKey]:
+    return signing_keys.believed(place / "home" / "keys")
 
 
 def put_back(place: Path, backup: Path, name: str = "again") -> Settings:
     again = Settings(home=place / name)
-    restoring.restore(again, backup, known())
+    restore.restore(again, backup, known(), believed(place))
     return again
+
+
+def signed_anew(backup: Path, place: Path, **changed: Any) -> None:
+    """Have a backup say something else, with the installation's own signature."""
+    said = replace(manifest.read(backup, believed(place)), **changed)
+    said.write(backup, signing_keys.signer(place / "home" / "keys", may_make=False))
 
 
 # The whole way ---------------------------------------------------------------------------------------------------
@@ -105,8 +134,9 @@ def test_a_backup_under_traffic_restores_verifies_and_works_on(first: Client, pl
     finally:
         stop.set()
         traffic.join()
-    told = manifest.read(backup)
+    told = manifest.read(backup, believed(place))
     again = put_back(place, backup)
+    assert again.state_directory.is_dir(), "where the journal goes on"
     with running(again, keep=True):
         runtime = Runtime(again)
         try:
@@ -197,10 +227,22 @@ def test_names_of_transactions_never_fall_back() -> None:
 # What is refused -------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def taken() -> Iterator[Path]:
+    """Room with one backup and the keys of its installation."""
+    with open_directory() as directory:
+        with installed(Settings(home=directory / "home")) as client:
+            some(client, 1)
+            take(client, directory)
+        yield directory
+
+
 @pytest.fixture
-def backup(first: Client, place: Path) -> Path:
-    some(first, 1)
-    return take(first, place)
+def backup(taken: Path, place: Path) -> Path:
+    """A copy of it, to be changed; what it was taken of runs no more."""
+    shutil.copytree(taken / "home" / "keys", place / "home" / "keys")
+    (only,) = (taken / "backups").iterdir()
+    return shutil.copytree(only, place / "backups" / only.name)
 
 
 def test_a_damaged_backup_is_refused_before_anything_is_made(backup: Path, place: Path) -> None:
@@ -208,7 +250,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_made(backup: Path, place
     content = bytearray(packed.read_bytes())
     content[len(content) // 2] ^= 1
     packed.write_bytes(content)
-    with pytest.raises(BackupUnusable, match=r"base\.tar\.gz is not as it was written"):
+    with pytest.raises(BackupUnusable, match=r"base\.tar\.gz was changed after it was written"):
         put_back(place, backup)
     assert not (place / "again").exists()
     packed.unlink()
@@ -227,9 +269,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_made(backup: Path, place
 def test_a_backup_that_cannot_be_restored_here_is_refused(
     backup: Path, place: Path, field: str, value: Any, says: str
 ) -> None:
-    told = manifest.read(backup)
-    object.__setattr__(told, field, value)
-    told.write(backup)
+    signed_anew(backup, place, **{field: value})
     with pytest.raises(BackupUnusable, match=says):
         put_back(place, backup)
     assert not (place / "again").exists()
@@ -240,19 +280,60 @@ def test_a_changed_manifest_is_refused(backup: Path, place: Path) -> None:
     body = json.loads(file.read_text())
     body["events_after"] += 1
     file.write_text(json.dumps(body))
-    with pytest.raises(BackupUnusable, match="not as it was written"):
+    with pytest.raises(BackupUnusable, match="changed after it was written"):
         put_back(place, backup)
 
 
-def test_a_home_with_data_is_left_as_it_is(backup: Path, place: Path, home: Settings) -> None:
-    with pytest.raises(NotEmpty, match="is restored into an empty home"):
-        restoring.restore(home, backup, known())
-    assert (home.home / "postgres" / "PG_VERSION").exists()
+def test_a_backup_that_a_stranger_signed_is_refused_unless_anybody_is_trusted(backup: Path, place: Path) -> None:
+    """Also where it brings the stranger's public key along: what lies in a backup vouches for nothing."""
+    ours = believed(place)
+    said = manifest.read(backup, ours)
+    name = signing_keys.make(place / "stranger")
+    shutil.copy(place / "stranger" / f"{name}.pub", backup / "keys")
+    files = said.files | {f"keys/{name}.pub": manifest.checksum(backup / "keys" / f"{name}.pub")}
+    replace(said, files=files).write(backup, signing_keys.signer(place / "stranger", may_make=False))
+    with pytest.raises(BackupUnusable, match=f"signed with the key '{name}', which is not trusted.*--trust FILE"):
+        put_back(place, backup)
+    assert manifest.read(backup, signing_keys.believed(place / "stranger" / f"{name}.pub")).files == files
+    assert manifest.read(backup, None).files == files
+
+
+def test_a_key_that_came_with_the_backup_is_not_believed(tmp_path: Path) -> None:
+    keys_of_it = tmp_path / "backup" / "keys"
+    keys_of_it.mkdir(parents=True)
+    (keys_of_it / "stranger.pub").write_text("x")
+    refused = Terminal(tmp_path / "home").run(
+        "restore", str(tmp_path / "backup"), "--trust", str(keys_of_it / "stranger.pub")
+    )
+    refused.is_one_clear_line("came with the backup", "--trust-anyone")
+
+
+def test_what_is_changed_and_given_a_fitting_checksum_lacks_the_signature(backup: Path, place: Path) -> None:
+    file = backup / manifest.NAME
+    before = json.loads(file.read_text())
+    signed_anew(backup, place, events_after=0)
+    body = json.loads(file.read_text()) | {"signature": before["signature"]}
+    file.write_text(json.dumps(body))
+    with pytest.raises(BackupUnusable, match="was changed"):
+        put_back(place, backup)
+
+
+def test_a_home_with_data_is_left_as_it_is(backup: Path, place: Path) -> None:
+    again = put_back(place, backup)
+    assert (before := written(again.home / "postgres"))
+    with pytest.raises(NotEmpty, match="is restored only into an empty home"):
+        put_back(place, backup)
+    assert written(again.home / "postgres") == before
+
+
+def written(directory: Path) -> dict[Path, int]:
+    """Everything below a directory, and when it was last written."""
+    return {each: each.stat().st_mtime_ns for each in directory.rglob("*")}
 
 
 def test_a_server_that_lets_nobody_replicate_is_refused_with_what_to_do(first: Client, place: Path) -> None:
     url = first.runtime.settings.resolved_database_url().replace("+psycopg", "")
-    with psycopg.connect(url, autocommit=True) as dba:
+    with psycopg.connect(superuser(first), autocommit=True) as dba:
         dba.execute("CREATE ROLE reader LOGIN PASSWORD 'x' IN ROLE pg_read_all_data")
     weaker = url.replace(url.split("@", maxsplit=1)[0], "postgresql://reader:x")
     with pytest.raises(BackupFailed, match="must be allowed to replicate"):
@@ -273,7 +354,7 @@ def test_a_full_disk_is_named_and_what_to_do(first: Client, place: Path, monkeyp
     programs.mkdir()
     (programs / "pg_basebackup").write_text(FULL)
     (programs / "pg_basebackup").chmod(0o755)
-    monkeypatch.setattr("supervisor.postgres.programs", lambda: programs)
+    monkeypatch.setattr("interlock.supervisor.servers.postgres.programs", lambda: programs)
     with pytest.raises(BackupFailed) as failed:
         take(first, place)
     assert "No space left on device. Make room there" in str(failed.value)
@@ -294,34 +375,34 @@ def test_a_place_that_cannot_be_written_and_a_database_that_is_away_are_one_clea
 BACKUP = """
 import sys
 from pathlib import Path
-from supervisor.backups import back_up
-back_up(sys.argv[1], Path(sys.argv[2]), Path("/nowhere"), lambda done, total: print(done, flush=True))
+from interlock.supervisor.backup.backup import back_up
+back_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), lambda done, total: print(done, flush=True))
 """
 
 
 def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(first: Client, place: Path) -> None:
     some(first, 20)
-    url = first.runtime.settings.resolved_database_url().replace("+psycopg", "")
-    words = [sys.executable, "-c", BACKUP, url, str(place / "backups")]
+    words = [sys.executable, "-c", BACKUP, superuser(first), str(place / "backups")]
+    words.append(str(first.runtime.settings.signing_directory))
     with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, **environment(Settings())}) as victim:
         assert victim.stdout
         victim.stdout.readline()
         victim.send_signal(signal.SIGKILL)
     (left,) = (place / "backups").iterdir()
     assert left.name.startswith(backups.PARTIAL)
-    with pytest.raises(BackupUnusable, match="no whole backup"):
+    with pytest.raises(BackupUnusable, match="not a complete backup"):
         put_back(place, left)
     whole = take(first, place)
     assert list((place / "backups").iterdir()) == [whole]  # what was left is gone
 
 
 def test_a_restore_that_fails_leaves_an_empty_home(backup: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError("No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("supervisor.restoring._unpack", full)
-        with pytest.raises(RestoreFailed, match=r"No space left on device\. Nothing of it was left"):
+        broken.setattr("interlock.supervisor.backup.unpack.unpack", full)
+        with pytest.raises(RestoreFailed, match=r"No space left on device\. It was removed again"):
             put_back(place, backup)
     assert not (place / "again" / "postgres").exists()
     put_back(place, backup)

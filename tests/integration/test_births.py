@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput, UnknownInstance
 from tests.walking import Walker
-from workers.runtime import Runtime
-from workflows.errors import BadInput, UnknownInstance
 
 pytestmark = pytest.mark.integration
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -40,7 +40,7 @@ def test_who_names_nobody_is_told_what_does_not_exist(walker: Walker, type_: str
 
 @pytest.mark.parametrize("state", ["validating", "completed", "failed", "cancelled", "skipped"])
 def test_a_workstream_whose_tasks_are_done_takes_no_more(walker: Walker, state: str) -> None:
-    """SSOT 1.3.7, invariants 1 and 2: what completes has completed all of its tasks."""
+    """WORKSTREAM-1, WORKSTREAM-2: what completes has completed all of its tasks."""
     workstream = walker.at(walker.get("workstream"), state)
     with pytest.raises(BadInput, match=f"is {state}: it takes no more tasks"):
         walker.born(walker.get("task"), workstream_id=str(workstream))
@@ -57,7 +57,7 @@ def test_what_postgresql_refuses_of_a_context_is_bad_input(walker: Walker) -> No
 
 
 def test_a_typed_row_says_what_it_is_called_and_whom_it_is_tried_again_for(walker: Walker) -> None:
-    """SSOT 6: metadata; 8.2.3: it records `retry_of`."""
+    """CHECK-20: metadata, which records `retry_of`."""
     task = walker.get("task")
     before = walker.born(task)
     made = walker.born(task, name="build/compile", title="Compile", retry_of=str(before), metadata={"ticket": 7})

@@ -1,4 +1,4 @@
-"""What a blocked task waits for is in its row and its event, and nowhere once it waits no more (SSOT 1.4.4, 1.4.6)."""
+"""What a blocked task waits for is in its row and its event, and nowhere once it waits no more (TASK-9)."""
 
 from typing import Any
 from uuid import UUID
@@ -6,10 +6,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from interlock.workers.runtime import Runtime
 from tests.crewing import row
 from tests.running import Stage
 from tests.walking import Walker
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -41,7 +41,7 @@ def test_a_blocked_task_names_what_stands_in_its_way_until_that_is_done(runtime:
 
 
 def test_a_queued_task_is_blocked_by_a_gate_that_failed(runtime: Runtime, dba: Dba) -> None:
-    """SSOT 2.3.6, ruling 4."""
+    """TASK-11."""
     walker = Walker(runtime, dba)
     made = walker.at(walker.get("task"), "queued")
     gate = walker.at(walker.get("test_gate"), "FAILED")
@@ -87,7 +87,7 @@ def test_a_cancelled_task_says_when(runtime: Runtime, dba: Dba) -> None:
 
 
 def test_a_patchs_state_history_tells_each_of_its_moves(runtime: Runtime, dba: Dba) -> None:
-    """SSOT 2.2.5 and 8.5.1: from, to, when, with what was said."""
+    """PATCH-11: from, to, when, with what was said."""
     walker = Walker(runtime, dba)
     made = walker.at(walker.get("patch_ledger"), "verified")
     walker.ask(made, "commit_succeeded", commit_sha="abc123")

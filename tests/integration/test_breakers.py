@@ -8,18 +8,19 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
-from db import breakers, requests
-from db.breakers import Breaker
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.orchestration import breakers
+from interlock.db.orchestration.breakers import Breaker
+from interlock.workers.circuit_breakers import BreakerOpen, _request, calling, configure, known
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.circuit_breakers import reset
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workflows.errors import UnknownInstance
 from tests.callers import TOOL, crowd, fail_often, hold_the_trial, kill, let_the_cooldown_pass, try_at_once
-from tests.driving import drain_all
+from tests.driving import drain_all, swept
 from tests.waiting import eventually
-from workers import sweeping
-from workers.breakers import BreakerOpen, _request, calling, configure, known, reset
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workflows.errors import UnknownInstance
 
 pytestmark = pytest.mark.integration
 MANY = 8
@@ -72,7 +73,7 @@ def test_a_tool_never_configured_gets_a_breaker_with_the_settings_thresholds(
     make_runtime: Callable[..., Runtime], project: UUID
 ) -> None:
     runtime = make_runtime(breaker_failure_threshold=2, breaker_cooldown_seconds=7.5, breaker_success_threshold=3)
-    with pytest.raises(UnknownInstance, match="nobody called it yet"):
+    with pytest.raises(UnknownInstance, match="the tool has not been called yet"):
         known(runtime, project, TOOL)
     call(runtime, project)
     made = known(runtime, project, TOOL)
@@ -92,7 +93,7 @@ def test_another_configuration_holds_at_once_also_where_it_is_open(
     changed = configure(runtime, project, TOOL, cooldown_seconds=3600)
     assert (changed.failure_threshold, changed.success_threshold) == (5, 1)
     assert 3590 < refuses(runtime, project).seconds <= 3600
-    sweeping.run(runtime, "dispatch")
+    swept(runtime, "dispatch")
     assert known(runtime, project, TOOL).state == "OPEN"
     configure(runtime, project, TOOL, cooldown_seconds=0.001, failure_threshold=2)
     call(runtime, project)  # the trial
@@ -126,7 +127,7 @@ def test_a_lower_threshold_waits_for_the_next_failure(runtime: Runtime, project:
 
 
 def test_a_tool_nobody_called_cannot_be_configured(runtime: Runtime, project: UUID) -> None:
-    with pytest.raises(UnknownInstance, match="nobody called it yet"):
+    with pytest.raises(UnknownInstance, match="the tool has not been called yet"):
         configure(runtime, project, TOOL, failure_threshold=2)
 
 
@@ -277,7 +278,7 @@ def test_the_sweep_ends_a_cooldown_that_nobody_asks_about(
 
     def half_open() -> bool:
         dba.execute("DELETE FROM sweeps")  # each time is a new period
-        sweeping.run(runtime, "dispatch")
+        swept(runtime, "dispatch")
         drain_all(runtime)
         return known(runtime, project, TOOL).state == "HALF_OPEN"
 
@@ -354,7 +355,7 @@ def test_a_breaker_opened_again_after_a_reset_keeps_its_whole_cooldown(
     fail(runtime, project, 5)
     with transaction(runtime.database) as connection:  # the time of the first cooldown is over, not of the second
         connection.exec_driver_sql(
-            "UPDATE trigger_requests SET not_before = now(), status = 'pending' WHERE request_id = %s",
+            "UPDATE interlock.trigger_requests SET not_before = now(), status = 'pending' WHERE request_id = %s",
             (f"{opened.breaker_id}:1:cooldown_expires",),
         )
     drain_all(runtime)

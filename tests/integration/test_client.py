@@ -1,9 +1,9 @@
 """The client's promises: accepted exactly once, in the caller's own commit if asked, broker or no broker."""
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from threading import Barrier
@@ -17,24 +17,30 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 from uuid_utils.compat import uuid7
 
-from db import migrate, requests, rounds
-from db.connect import collided, make_engine, transaction
-from tests import databases
-from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, trail
-from workers import sweeping, unit
-from workers.client import Client, NotSettled
-from workers.firing import Firing
-from workers.runtime import Runtime
-from workers.settings import Settings
-from workflows.errors import (
+from interlock.db import migrate
+from interlock.db.connection import collided, make_engine, transaction
+from interlock.db.core import requests, rounds
+from interlock.workers.client import transaction as unit
+from interlock.workers.client.client import Client
+from interlock.workers.client.receipts import NotSettled
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workflows.errors import (
     AlreadyExists,
     AmbiguousInstance,
+    Archived,
     BadInput,
     RequestConflict,
     UnknownInstance,
     UnknownTrigger,
     UnknownWorkflow,
 )
+from tests import databases
+from tests.archived import approval, archive, expire_timers
+from tests.callers import FORKS
+from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, swept, trail
+from tests.legacy import rename
 
 pytestmark = pytest.mark.integration
 NOBODY = "redis://127.0.0.1:1/0"
@@ -49,17 +55,17 @@ def story(client: Client, project: UUID) -> UUID:
 @pytest.fixture
 def session(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Iterator[Session]:
     """A caller's own session, with a table of the caller's."""
-    dba.execute("CREATE TABLE callers_own (note text)")
+    dba.execute("CREATE TABLE public.callers_own (note text); GRANT ALL ON public.callers_own TO PUBLIC")
     with Session(runtime.database) as opened:
         yield opened
 
 
 def note(session: Session) -> None:
-    session.execute(text("INSERT INTO callers_own VALUES ('kept')"))
+    session.execute(text("INSERT INTO public.callers_own VALUES ('kept')"))
 
 
 def queued(valkey: "Redis") -> int:
-    """How many hints wait in the broker."""
+    """How many wakeups wait in the broker."""
     return int(valkey.llen("interlock:triggers"))
 
 
@@ -91,7 +97,7 @@ def test_the_same_request_id_on_another_instance_is_refused(client: Client, stor
 
 
 def test_a_batch_that_contradicts_itself_is_refused_whole(client: Client, story: UUID) -> None:
-    with pytest.raises(RequestConflict, match="used twice here"):
+    with pytest.raises(RequestConflict, match="used twice in this batch"):
         client.fire_many([Firing(story, "block", "a", "r-1"), Firing(story, "block", "b", "r-1")])
     assert drain_all(client.runtime) == 0
 
@@ -123,7 +129,7 @@ def _fire_elsewhere(database_url: str, story: UUID) -> bool:
 def test_many_processes_firing_the_same_request_have_it_accepted_once(
     client: Client, story: UUID, database_url: str
 ) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
+    with FORKS.Pool(3) as pool:
         replayed = pool.starmap(_fire_elsewhere, [(database_url, story)] * 6)
     assert sorted(replayed) == [False] + [True] * 5
     assert drain_all(client.runtime) == 1
@@ -198,10 +204,10 @@ def test_what_is_enqueued_in_the_callers_session_commits_with_its_data(
     client.fire(made["id"], "start", by="a", session=session)
     client.fire(story, "design_complete", by="a", session=session)
     assert dba.execute("SELECT count(*) FROM trigger_requests").fetchone() == (0,)
-    assert queued(valkey) == 0  # a hint sent now would find nothing, and be spent
+    assert queued(valkey) == 0  # a wakeup sent now would find nothing, and be spent
     session.commit()
     assert dba.execute("SELECT count(*) FROM trigger_requests").fetchone() == (2,)
-    assert queued(valkey) in (1, 2)  # one for each lane
+    assert queued(valkey) in (1, 2)  # one for each partition
     assert drain_all(client.runtime) == 2
     assert state(client, story) == "design"
 
@@ -214,7 +220,7 @@ def test_what_is_enqueued_in_the_callers_session_rolls_back_with_its_data(
     client.fire(story, "design_complete", by="a", session=session)
     session.rollback()
     assert dba.execute("SELECT count(*) FROM trigger_requests").fetchone() == (0,)
-    assert dba.execute("SELECT count(*) FROM callers_own").fetchone() == (0,)
+    assert dba.execute("SELECT count(*) FROM public.callers_own").fetchone() == (0,)
     note(session)
     session.commit()
     assert queued(valkey) == 0  # nor later, with what the session does next
@@ -253,11 +259,11 @@ def test_a_session_can_be_used_again(client: Client, story: UUID, session: Sessi
 def test_a_trigger_for_later_waits_for_its_time(client: Client, story: UUID, dba: "psycopg.Connection[Any]") -> None:
     receipt = client.fire(story, "design_complete", by="a", after=timedelta(hours=1))
     assert receipt.status == "scheduled"
-    sweeping.run(client.runtime, "dispatch")
+    swept(client.runtime, "dispatch")
     assert drain_all(client.runtime) == 0
     make_due(dba)
     dba.execute("DELETE FROM sweeps")
-    assert sweeping.run(client.runtime, "dispatch")
+    assert swept(client.runtime, "dispatch")
     assert drain_all(client.runtime) == 1
     assert state(client, story) == "design"
 
@@ -281,7 +287,7 @@ def test_accepting_never_waits_for_a_broker_that_is_down(
     assert time.monotonic() - began < 3
     assert [receipt.status for receipt in receipts] == ["pending"] * 3
     up = Client(make_runtime())
-    sweeping.run(up.runtime, "dispatch")
+    swept(up.runtime, "dispatch")
     with Redis.from_url(up.runtime.settings.resolved_broker_url()) as broker:
         assert queued(broker) == 1
     drain_all(up.runtime)
@@ -298,7 +304,7 @@ def test_waiting_returns_the_outcomes_in_the_order_asked(client: Client, story: 
 
 def test_waiting_in_vain_is_told_as_such(client: Client, story: UUID) -> None:
     receipt = client.fire(story, "design_complete", by="a")
-    with pytest.raises(NotSettled, match="1 of 1 triggers not applied in 0 s"):
+    with pytest.raises(NotSettled, match="1 of 1 triggers were not applied within 0 s"):
         client.wait([receipt.request_id], timeout_seconds=0)
 
 
@@ -318,10 +324,51 @@ def test_a_reference_is_an_entity_id_a_type_and_entity_id_or_a_uuid(client: Clie
     with pytest.raises(AmbiguousInstance, match=r"sprint/X-1.*TYPE/ENTITY_ID or the UUID"):
         client.show("X-1")
     assert client.show("story/X-1")["id"] == story
-    with pytest.raises(UnknownInstance, match="no instance answers to 'X-2'"):
+    with pytest.raises(UnknownInstance, match="there is no instance 'X-2'"):
         client.fire("X-2", "block", by="a")
     with pytest.raises(UnknownInstance):
         client.fire(uuid7(), "block", by="a")
+
+
+def test_a_uuid_means_the_instance_that_has_it_whatever_others_are_called(
+    client: Client, story: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    """As in a database from before names that are UUIDs were refused."""
+    client.create("story", "S-1", project_id=uuid7())
+    stranger = client.create("story", "S-2", project_id=uuid7())["id"]
+    rename(dba, stranger, str(story))
+    for ref in ("S-1", "story/S-1"):
+        with pytest.raises(AmbiguousInstance, match=r"Use TYPE/ENTITY_ID or the UUID\.$"):
+            client.fire(ref, "design_complete", by="ann")
+    assert client.fire(str(story), "design_complete", by="ann").workflow_id == story
+    drain_all(client.runtime)
+    assert [event["workflow_id"] for event in client.history(str(story))] == [story]
+    assert client.show(str(story))["id"] == story
+
+
+def test_the_uuid_of_an_archived_instance_is_nobody_elses(
+    client: Client, project: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    ended = approval(client, project, "A-1")
+    expire_timers(dba)
+    archive(client.runtime)
+    rename(dba, approval(client, project, "A-2", ended=False), str(ended))
+    with pytest.raises(Archived):
+        client.fire(str(ended), "approve", by="bob")
+    assert client.show(str(ended))["id"] == ended
+
+
+@pytest.mark.parametrize("spelled", [str, lambda id_: str(id_).upper()], ids=["lower", "upper"])
+def test_nobody_is_called_as_a_uuid(
+    client: Client, story: UUID, dba: "psycopg.Connection[Any]", spelled: Callable[[UUID], str]
+) -> None:
+    name = spelled(story)
+    with pytest.raises(BadInput, match=f"entity id {name} is a UUID, which means the instance that has it"):
+        client.create("story", name, project_id=uuid7())
+    birth = replace(client.birth("story", "S-2", project_id=uuid7()), entity_id=name)
+    with pytest.raises(BadInput, match=f"workflow_instances.entity_id can be no UUID: {name}"):
+        client.create_many([birth])
+    client.create("story", name.replace("-", ""), project_id=uuid7())
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_written(
@@ -367,7 +414,7 @@ def test_accepting_does_not_wait_for_a_round_that_holds_the_same_instance(
 ) -> None:
     client.fire(story, "design_complete", by="a")
     with transaction(runtime.database) as connection:
-        assert len(rounds.gather(connection, requests.lane_of(story), limit=10)) == 1
+        assert len(rounds.gather(connection, requests.partition_of(story), limit=10)) == 1
         with ThreadPoolExecutor(1) as pool:
             accepted = pool.submit(client.fire, story, "start_coding", by="a")
             assert accepted.result(timeout=5).status == "pending"
@@ -387,7 +434,7 @@ def test_a_restarted_database_costs_a_caller_nothing(
 
 
 def test_migrating_from_several_machines_at_once_is_harmless(settings: Settings, servers: Any) -> None:
-    with databases.copy_of(servers.database_url, "template0") as url:
+    with databases.copy_of(servers, "template0") as url:
         engines = [make_engine(Settings(database_url=url).resolved_database_url()) for _ in range(3)]
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(migrate.upgrade, engines))

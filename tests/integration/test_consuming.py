@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from redis import Redis
 
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from tests.nodes import node
 from tests.waiting import eventually
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 

@@ -1,4 +1,4 @@
-"""External agents: register, claim, heartbeat, finish, leave; and what labour makes of a claimed task."""
+"""External agents: register, claim, heartbeat, finish, leave; and what task execution makes of a claimed task."""
 
 from pathlib import Path
 from threading import Thread
@@ -7,16 +7,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from interlock.workers import circuit_breakers
+from interlock.workers.client.client import Client
+from interlock.workers.pool import work_loop
+from interlock.workers.pool.agent import Agent, NotRegistered, ShutDown
+from interlock.workers.pool.claims import StaleClaim
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput, UnknownInstance
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state
 from tests.waiting import eventually
-from workers import breakers
-from workers.client import Client
-from workers.crew import shift
-from workers.crew.agent import Agent, NotRegistered, ShutDown
-from workers.crew.claims import StaleClaim
-from workers.runtime import Runtime
-from workflows.errors import BadInput, UnknownInstance
 
 pytestmark = pytest.mark.integration
 
@@ -90,13 +90,13 @@ def test_what_is_no_claim_of_the_agents_is_refused(runtime: Runtime) -> None:
             agent.finish(4711, output={"nan": float("nan")})
 
 
-# Labour ---------------------------------------------------------------------------------------------------------
+# Task execution ------------------------------------------------------------------------------------------
 
 
 def carried_out(runtime: Runtime, client: Client, site: Site, **context: Any) -> tuple[str, dict[str, Any]]:
     """Let a worker carry out one task; its state, and what was said with its last move."""
     (task,) = site.queue(1, **context)
-    assert shift.work(runtime, hand(runtime)) == 1
+    assert work_loop.work(runtime, hand(runtime)) == 1
     drain_all(runtime)
     return state(client, task), client.history(task)[-1]["metadata"]
 
@@ -107,6 +107,7 @@ def carried_out(runtime: Runtime, client: Client, site: Site, **context: Any) ->
         ({"command": ["python3", "-c", "raise SystemExit(4)"], "expected_exit_codes": [4]}, "validating", None),
         ({"command": ["python3", "-c", "raise SystemExit(4)"]}, "retrying", "exit code 4"),
         ({"command": "exit 5", "shell": True, "kind": "shell"}, "retrying", "exit code 5"),
+        ({"command": "echo b >&2; echo a; exit 6", "shell": True, "kind": "shell"}, "retrying", "exit code 6: b"),
         ({"command": ["no-such-program-anywhere"]}, "retrying", "no-such-program-anywhere"),
         ({"command": [""]}, "retrying", "BadInput: argv"),
         ({"command": ["python3", "-c", "print(1)"], "cwd": "/no/such/place"}, "retrying", "/no/such/place"),
@@ -145,7 +146,7 @@ def test_a_tool_left_alone_fails_the_task_at_once(
         "circuit_breaker", "linter", project_id=site.project, context={"tool_id": "linter", "failure_threshold": 1}
     )
     failing, spared = site.queue(2, command=["false"], tool="linter", max_retries=0)
-    assert shift.work(runtime, hand(runtime)) == 2
+    assert work_loop.work(runtime, hand(runtime)) == 2
     drain_all(runtime)
     assert (state(client, failing), state(client, spared)) == ("failed", "failed")
     assert row(dba, "tasks", failing)["exit_code"] == 1
@@ -158,21 +159,21 @@ def test_what_never_ran_a_tool_tells_nothing_of_it(
 ) -> None:
     reached, _ = carried_out(runtime, client, site, tool="linter", **context)
     assert reached == "retrying"
-    with pytest.raises(UnknownInstance, match="nobody called it yet"):
-        breakers.known(runtime, site.project, "linter")
+    with pytest.raises(UnknownInstance, match="the tool has not been called yet"):
+        circuit_breakers.known(runtime, site.project, "linter")
 
 
 def test_a_task_taken_away_meanwhile_counts_neither_as_failure_nor_as_success_of_its_tool(
     runtime: Runtime, client: Client, site: Site, tmp_path: Path
 ) -> None:
     site.queue(2, command=["false"], tool="linter", max_retries=0)
-    assert shift.work(runtime, hand(runtime)) == 2
+    assert work_loop.work(runtime, hand(runtime)) == 2
     begun = tmp_path / "begun"
     (task,) = site.queue(1, command=["sh", "-c", f"touch {begun}; sleep 60"], tool="linter")
-    worker = Thread(target=shift.work, args=(runtime, hand(runtime, "another")))
+    worker = Thread(target=work_loop.work, args=(runtime, hand(runtime, "another")))
     worker.start()
     eventually(begun.exists)
     client.fire(task, "user_cancelled", by="ann")
     drain_all(runtime)
     worker.join()
-    assert breakers.known(runtime, site.project, "linter").failure_count == 2
+    assert circuit_breakers.known(runtime, site.project, "linter").failure_count == 2

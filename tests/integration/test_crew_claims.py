@@ -7,16 +7,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from db import crew, crew_requests, requests
-from db.connect import sql, transaction
+from interlock.db.connection import sql, transaction
+from interlock.db.core import requests
+from interlock.db.orchestration import claim_triggers
+from interlock.db.orchestration import claims as crew
+from interlock.workers.client.client import Client
+from interlock.workers.pool import claims
+from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.registration import AGENT, Enlistment, drain, enlist, leave
+from interlock.workers.pool.report import Report, failure
+from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state, trail
-from workers.client import Client
-from workers.crew import claims
-from workers.crew.claims import Claim, StaleClaim
-from workers.crew.member import AGENT, Enlistment, drain, enlist, leave
-from workers.crew.report import Report, failure
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 DONE = Report("execution_completed", {"exit_code": 0})
@@ -255,7 +257,7 @@ def _count_started(client: Client, workstream: UUID) -> None:
     """What the scheduler keeps: one of its tasks runs."""
     with transaction(client.runtime.database) as connection:
         connection.exec_driver_sql(
-            "UPDATE workstream_counts SET running = 1, queued = 1 WHERE ws_id = %s", (workstream,)
+            "UPDATE interlock.workstream_counts SET running = 1, queued = 1 WHERE ws_id = %s", (workstream,)
         )
 
 
@@ -344,7 +346,7 @@ def test_who_leaves_before_its_start_was_applied_leaves_no_task_running(
     with transaction(runtime.database) as connection:
         claimed = crew.claim(connection, worker)
         assert claimed is not None
-        requests.accept(connection, crew_requests.claimed(claimed))
+        requests.accept(connection, claim_triggers.claimed(claimed))
     leave(runtime, worker, "was interrupted")
     drain_all(runtime)
     assert trail(client, task) == ["scheduler_assigned", "worker_started", "execution_failed"]

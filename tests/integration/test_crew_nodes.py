@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,22 +11,25 @@ import psutil
 import psycopg
 import pytest
 
+from interlock.workers import sweeps
+from interlock.workers.client.client import Client
+from interlock.workers.isolation import in_force
+from interlock.workers.operations import doctor
+from interlock.workers.pool import claims
+from interlock.workers.pool.report import Report
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from tests.callers import FORKS
 from tests.crewing import Site, hand, row
 from tests.driving import state, trail
 from tests.nodes import Node, node
 from tests.waiting import eventually
-from workers import sweeping
-from workers.client import Client
-from workers.crew import claims
-from workers.crew.report import Report
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 T = TypeVar("T")
 
 pytestmark = pytest.mark.integration
 PROCESSES, TASKS = 8, 200
-QUICK = {"heartbeat_seconds": 1.0, "recovery_seconds": 4.0, "drain_seconds": 1.0}
+QUICK = {"sandbox": "off", "heartbeat_seconds": 1.0, "recovery_seconds": 4.0, "drain_seconds": 1.0}
 PATIENCE = 60.0
 
 
@@ -55,7 +57,7 @@ def sweeping_until(found: Callable[[], T], runtime: Runtime, dba: "psycopg.Conne
     def swept() -> T:
         for name in ("heartbeats", "dispatch", "work"):
             dba.execute("DELETE FROM sweeps WHERE name = %s", (name,))
-            sweeping.run(runtime, name)
+            sweeps.run(runtime, name)
         return found()
 
     return eventually(swept, PATIENCE)
@@ -81,12 +83,12 @@ def noted(place: Path, what: str) -> list[int]:
 def test_eight_processes_claim_two_hundred_tasks_each_once(
     settings: Settings, client: Client, project: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
-    """SSOT 4.3.1."""
-    site, spawn = Site(client, project), get_context("spawn")
+    """TASK-16."""
+    site = Site(client, project)
     site.queue(TASKS)
     workers = [hand(client.runtime, f"p{number}") for number in range(PROCESSES)]
-    begin, taken = spawn.Barrier(PROCESSES), spawn.Queue()
-    processes = [spawn.Process(target=_claim_all, args=(settings, each, begin, taken)) for each in workers]
+    begin, taken = FORKS.Barrier(PROCESSES), FORKS.Queue()
+    processes = [FORKS.Process(target=_claim_all, args=(settings, each, begin, taken)) for each in workers]
     for process in processes:
         process.start()
     found = [each for _ in processes for each in taken.get(timeout=PATIENCE)]
@@ -224,3 +226,19 @@ def _idle(dba: "psycopg.Connection[Any]", count: int) -> list[UUID]:
     """The workers that are idle, once they are so many."""
     found = [each[0] for each in dba.execute("SELECT worker_id FROM workers WHERE state = 'idle' AND NOT draining")]
     return found if len(found) == count else []
+
+
+@pytest.mark.parametrize("queue", ["work", "gates", "effects"])
+def test_doctor_tells_the_workers_sandbox_not_that_of_its_own_settings(
+    runtime: Runtime, settings: Settings, queue: str
+) -> None:
+    (settings.home / "run").mkdir(parents=True, exist_ok=True)
+    with node(settings, settings.home / "run", "worker", "-Q", queue, "-c", "1", INTERLOCK_SANDBOX="off") as started:
+        eventually(started.ready_file.read_text)
+        assert settings.sandbox == "auto"
+        ((level, says),) = [(each.level, each.message) for each in doctor.examine(runtime) if each.check == "sandbox"]
+        started.ready_file.unlink()
+    assert level == "warn"
+    assert says.startswith("commands of plans run without a sandbox, as ")
+    assert says.endswith(": INTERLOCK_SANDBOX is off")
+    assert next(each.message for each in in_force.told(settings)).endswith("(tested here: no worker has reported)")

@@ -6,20 +6,20 @@ from typing import Any
 import psycopg
 import pytest
 
+from interlock.workers.client.client import Client
+from interlock.workers.operations import doctor
+from interlock.workers.pool import claims, registration, work_loop
+from interlock.workers.pool.claims import StaleClaim
+from interlock.workers.pool.heartbeat import Pulse
+from interlock.workers.pool.registration import Enlistment, enlist, heartbeat
+from interlock.workers.pool.report import Report
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import AlreadyExists, BadInput
 from tests.crewing import Site, hand, row, silence
-from tests.driving import drain_all, make_due, state, trail
-from workers import doctor, sweeping
-from workers.client import Client
-from workers.crew import claims, member, shift
-from workers.crew.claims import StaleClaim
-from workers.crew.member import Enlistment, enlist, heartbeat
-from workers.crew.pulse import Pulse
-from workers.crew.report import Report
-from workers.runtime import Runtime
-from workflows.errors import AlreadyExists, BadInput
+from tests.driving import drain_all, make_due, state, swept, trail
 
 pytestmark = pytest.mark.integration
-MISSED, GONE = 121.0, 301.0  # SSOT 1.5.6: two heartbeats of 60 s; five minutes
+MISSED, GONE = 121.0, 301.0  # WORKER-7, WORKER-9: two heartbeats of 60 s; five minutes
 DONE = Report("execution_completed", {"exit_code": 0})
 
 
@@ -27,7 +27,7 @@ DONE = Report("execution_completed", {"exit_code": 0})
 def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], None]:
     def run() -> None:
         dba.execute("DELETE FROM sweeps")
-        sweeping.run(runtime, "heartbeats")
+        swept(runtime, "heartbeats")
         drain_all(runtime)
 
     return run
@@ -112,7 +112,7 @@ def test_an_unresponsive_worker_is_shut_down_after_five_minutes(
 def test_an_idle_worker_is_never_unresponsive_but_shut_down_after_five_minutes(
     runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
 ) -> None:
-    """Ruling 6."""
+    """WORKER-9."""
     worker = hand(runtime)
     silence(dba, worker, GONE - 2)
     sweep()
@@ -152,7 +152,7 @@ def test_heartbeats_touch_no_instance_and_revive_nobody(
     runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]"
 ) -> None:
     alive, gone = hand(runtime, "alive"), hand(runtime, "gone")
-    member.leave(runtime, gone, "left")
+    registration.leave(runtime, gone, "left")
     drain_all(runtime)
     silence(dba, alive, 50.0)
     before = [client.show(each)["updated_at"] for each in (alive, gone)]
@@ -176,7 +176,7 @@ def test_a_process_that_was_given_up_enlists_anew_but_not_one_that_was_dismissed
     assert second is not None
     assert (state(client, first), state(client, second)) == ("shutdown", "idle")
     assert row(dba, "workers", second)["name"] == "P#1"
-    member.drain(runtime, second)
+    registration.drain(runtime, second)
     drain_all(runtime)
     for _ in range(2):
         pulse.beat()
@@ -187,10 +187,10 @@ def test_a_name_is_free_again_once_its_bearer_is_shut_down(runtime: Runtime) -> 
     first = hand(runtime, "name")
     with pytest.raises(AlreadyExists, match="'name' is idle already"):
         hand(runtime, "name")
-    member.leave(runtime, first, "left")
+    registration.leave(runtime, first, "left")
     drain_all(runtime)
     second = hand(runtime, "name")
-    assert member.find(runtime, "name")["worker_id"] == second
+    assert registration.find(runtime, "name")["worker_id"] == second
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
     worker = hand(runtime, "W")
     claims.take(runtime, worker)  # and then a fault
     drain_all(runtime)
-    assert shift.work(runtime, worker) == 1
+    assert work_loop.work(runtime, worker) == 1
     drain_all(runtime)
     assert (state(client, lost), state(client, other)) == ("retrying", "validating")
     assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
@@ -218,7 +218,7 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
 
 
 def crew_says(runtime: Runtime) -> list[str]:
-    return [each.says for each in doctor.examine(runtime) if each.check == "crew" and each.level != "ok"]
+    return [each.message for each in doctor.examine(runtime) if each.check == "crew" and each.level != "ok"]
 
 
 def test_a_worker_that_answers_but_takes_nothing_is_reported(
@@ -234,7 +234,7 @@ def test_a_worker_that_answers_but_takes_nothing_is_reported(
     assert crew_says(runtime) == [], "it has not waited long"
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '31 s' WHERE workflow_type = 'task'")
     (said,) = crew_says(runtime)
-    assert said.startswith("worker stuck is alive but takes nothing: T-")
+    assert said.startswith("worker stuck is alive but claims no task: T-")
     silence(dba, stuck, 200.0)
     assert crew_says(runtime) == [], "silence is another matter"
 
@@ -254,14 +254,14 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '11 s' WHERE workflow_type = 'task'")
     assert says() == {"no worker process is registered", "no agent is registered"}
     hand(runtime, "picky", affinity={"workstreams": ["elsewhere"]})
-    affinity = "nobody offers all it requires and may take it (affinity)"
-    assert says() == {"nobody offers cuda, gpu", "no agent is registered", affinity}
+    affinity = "no worker offers all its capabilities and is allowed by its affinity"
+    assert says() == {"no worker offers cuda, gpu", "no agent is registered", affinity}
     hand(runtime)
     (gpu,) = [each for each in crew_says(runtime) if "cuda" in each]
-    assert gpu.startswith("no worker could ever take T-")
+    assert gpu.startswith("no worker can run T-")
     assert " (and 2 more), queued for 1" in gpu
     assert sum(affinity in each for each in crew_says(runtime)) == 2, "the workstream's, and the task's own"
-    assert says() == {"nobody offers cuda, gpu", "no agent is registered", affinity}
+    assert says() == {"no worker offers cuda, gpu", "no agent is registered", affinity}
     hand(runtime, "chosen")
     enlist(runtime, Enlistment("agent", ("interlock:agent",)))
     for half in ("gpu", "cuda"):
@@ -269,7 +269,7 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     assert says() == {affinity}, "each offers a part of it"
     last = hand(runtime, "whole", capabilities=("python", "gpu", "cuda"))
     assert says() == set()
-    member.drain(runtime, last)
+    registration.drain(runtime, last)
     assert says() == {affinity}
 
 
@@ -278,7 +278,7 @@ def test_the_work_sweep_counts_free_hands_that_fit(
 ) -> None:
     def free() -> int | None:
         dba.execute("DELETE FROM sweeps")
-        return sweeping.run(runtime, "work")
+        return swept(runtime, "work")
 
     hands = [hand(runtime, f"W{number}") for number in range(3)]
     assert free() == 0
@@ -297,7 +297,7 @@ def test_the_work_sweep_sends_nobody_to_tasks_that_affinity_keeps_for_others(
 ) -> None:
     def free() -> int | None:
         dba.execute("DELETE FROM sweeps")
-        return sweeping.run(runtime, "work")
+        return swept(runtime, "work")
 
     workstream = site.workstream(site.run(), affinity=["chosen"])
     (kept,) = site.tasks(workstream)

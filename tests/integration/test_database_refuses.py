@@ -11,12 +11,12 @@ import pytest
 from psycopg.errors import CheckViolation, ForeignKeyViolation, RaiseException, RestrictViolation, UniqueViolation
 from uuid_utils.compat import uuid7
 
-from db.requests import lane_of
-from supervisor.servers import Servers
+from interlock.db.core.requests import partition_of
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests import databases
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 NO_BROKER = "redis://127.0.0.1:1/0"  # nobody answers there
@@ -62,15 +62,15 @@ def design_story(database_url: str) -> UUID:
     with Client(runtime) as client:
         made: UUID = client.create("story", "S-1", project_id=uuid7())["id"]
         client.fire(made, "design_complete", by="agent")
-        assert runtime.applier.apply_lane(lane_of(made)).taken == 1
+        assert runtime.applier.apply_partition(partition_of(made)).taken == 1
         return made
 
 
 @pytest.fixture(scope="module")
 def kept(servers: Servers, template: str) -> Iterator[tuple[str, UUID]]:
     """A database with such a story, for tests that must not change it."""
-    with databases.copy_of(servers.database_url, template) as url:
-        yield url, design_story(url)
+    with databases.copy_of(servers, template) as url:
+        yield databases.as_superuser(servers, url), design_story(url)
 
 
 @pytest.fixture(params=["origin", "replica"])
@@ -100,8 +100,7 @@ def test_a_legal_move_with_its_history_is_accepted_and_chained(legal: Raw) -> No
         legal.run("UPDATE workflow_instances SET current_state = 'implementation', version = 2 WHERE id = %(id)s")
         legal.event(2, "design", "start_coding", "implementation")
     rows = legal.run(
-        "SELECT seq, prev_hash, hash, interlock_event_hash(t) FROM workflow_transitions t"
-        " WHERE workflow_id = %(id)s ORDER BY seq"
+        "SELECT seq, prev_hash, hash, event_hash(t) FROM workflow_transitions t WHERE workflow_id = %(id)s ORDER BY seq"
     ).fetchall()
     assert [row[0] for row in rows] == [1, 2]
     assert rows[1][1] == rows[0][2]
@@ -123,7 +122,7 @@ def test_several_legal_moves_in_one_commit_are_accepted(legal: Raw) -> None:
 
 def test_the_chain_begins_with_the_birth(legal: Raw) -> None:
     rows = legal.run(
-        "SELECT t.prev_hash, interlock_birth_hash(i) FROM workflow_transitions t, workflow_instances i"
+        "SELECT t.prev_hash, birth_hash(i) FROM workflow_transitions t, workflow_instances i"
         " WHERE t.workflow_id = i.id AND t.seq = 1"
     ).fetchall()
     assert len(rows) == 1
@@ -292,7 +291,7 @@ def test_forged_time_order_and_hashes_are_replaced_by_the_databases_own(legal: R
             " 'implementation', 'start_coding', '1999-12-31', 'forged', 'forged', '1')"
         )
     row = legal.run(
-        "SELECT t.created_at, t.xid::text::bigint > 3, t.hash = interlock_event_hash(t), t.prev_hash = p.hash"
+        "SELECT t.created_at, t.xid::text::bigint > 3, t.hash = event_hash(t), t.prev_hash = p.hash"
         " FROM workflow_transitions t JOIN workflow_transitions p ON p.workflow_id = t.workflow_id AND p.seq = 1"
         " WHERE t.seq = 2"
     ).fetchone()

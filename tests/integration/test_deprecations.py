@@ -10,21 +10,21 @@ import psycopg
 import pytest
 from psycopg.errors import CheckViolation, ForeignKeyViolation, InsufficientPrivilege, RestrictViolation
 
-from db import definitions, deprecations
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import definitions, deprecations
+from interlock.workers.client.client import Client
+from interlock.workers.engine.deprecations import Deprecations
+from interlock.workers.operations import doctor
+from interlock.workers.operations.metrics import read
+from interlock.workers.runtime import Runtime
+from interlock.workflows.catalogue import Catalogue
+from interlock.workflows.definition import T
+from interlock.workflows.errors import InvalidDefinition
+from interlock.workflows.versioning.export import checksum
+from interlock.workflows.versioning.validate import check
 from tests import parcels
 from tests.driving import applied, drain_all, outcome
 from tests.parcels import PARCEL_1_0, born
-from workers import doctor
-from workers.client import Client
-from workers.deprecations import Deprecations
-from workers.metrics import read
-from workers.runtime import Runtime
-from workflows.catalogue import Catalogue
-from workflows.check import check
-from workflows.definition import T
-from workflows.errors import InvalidDefinition
-from workflows.export import checksum
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -64,7 +64,7 @@ def test_whoever_uses_it_is_told_and_counted_in_the_commit_of_the_move(
     drain_all(runtime)
     told, silent = (outcome(client, each.request_id)["result"] for each in receipts)
     (says,) = told["deprecated"]
-    assert "parcel 1.0.0 is deprecated and goes after" in says
+    assert "parcel 1.0.0 is deprecated and will be removed after" in says
     assert says.endswith(": old. use 1.1.0")
     assert "deprecated" not in silent
     (row,) = listed(runtime)
@@ -75,7 +75,7 @@ def test_whoever_uses_it_is_told_and_counted_in_the_commit_of_the_move(
     assert read(runtime)["interlock_deprecated_uses_total", ("parcel", "1.0.0", kind, PATHS[kind])] == uses
 
 
-def test_uses_are_counted_over_lanes_and_rounds_and_not_where_a_trigger_is_refused(
+def test_uses_are_counted_over_partitions_and_rounds_and_not_where_a_trigger_is_refused(
     client: Client, runtime: Runtime, project: UUID
 ) -> None:
     deprecate(runtime, "trigger", "send")
@@ -94,7 +94,7 @@ def test_where_nothing_is_deprecated_a_round_does_not_look_again_within_ten_seco
     seen = Deprecations()
     with transaction(runtime.database) as connection:
         seen.refresh(connection)
-        connection.exec_driver_sql("ALTER TABLE deprecations RENAME TO gone")
+        connection.exec_driver_sql("ALTER TABLE interlock.deprecations RENAME TO gone")
         seen.refresh(connection)  # no statement: there is no such table any more
         connection.rollback()
 
@@ -124,16 +124,16 @@ def test_doctor_names_what_is_in_use_and_what_the_code_has_lost(
     client: Client, runtime: Runtime, make_runtime: Callable[..., Runtime], project: UUID
 ) -> None:
     def findings(of: Runtime) -> list[tuple[str, str]]:
-        return [(each.level, each.says) for each in dict(doctor.CHECKS)["changes"](of)]
+        return [(each.level, each.message) for each in dict(doctor.CHECKS)["changes"](of)]
 
-    assert findings(runtime) == [("ok", "0 deprecations, none of them in use")]
+    assert findings(runtime) == [("ok", "0 deprecations, none in use")]
     deprecate(runtime)
-    assert findings(runtime) == [("ok", "1 deprecations, none of them in use")]
+    assert findings(runtime) == [("ok", "1 deprecations, none in use")]
     parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
     ((level, says),) = findings(runtime)
-    assert (level, says.endswith("1 instances are there, used 0 times since")) == ("warn", True)
+    assert (level, says.endswith("1 live instances use it, 0 uses since it was announced")) == ("warn", True)
     (lost, _) = findings(make_runtime())
-    assert lost == ("fail", "instances live under versions that this process does not know: parcel 1.0.0 (1 live)")
+    assert lost == ("fail", "instances use definition versions that this process does not have: parcel 1.0.0 (1 live)")
     applied(client, parcel, "send", "deliver")
     assert [level for level, _ in findings(runtime)] == ["ok"]
 

@@ -4,52 +4,45 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from db import effects as rows
-from db.connect import transaction
-from supervisor.environment import environment
+from interlock.db.connection import transaction
+from interlock.db.core import effects as rows
+from interlock.supervisor.environment import environment
+from interlock.workers.effects import runner
+from interlock.workers.runtime import Runtime
+from interlock.workers.runtime import runtime as process_runtime
+from interlock.workflows.errors import StaleLease
+from tests.callers import FORKS, Crowd, crowd
 from tests.driving import drain_all, state, trail
-from tests.integration.test_repository_kills import KILLER, REAL
 from tests.landscape import ONE_LINE, Landscape
-from tests.repositories import git, put
-from tests.waiting import eventually
-from workers import effects
-from workers.runtime import Runtime
-from workers.runtime import runtime as process_runtime
-from workflows.errors import StaleLease
+from tests.repositories import git, killing
 
 pytestmark = pytest.mark.integration
-ROOT = Path(__file__).parents[2]
 Dba = "psycopg.Connection[Any]"
 PROCESSES, KEYS, EFFECTS_EACH = 8, 3, 30
 
 
-def run_and_die(effect_id: str) -> None:
+def run_and_die(env: Mapping[str, str], effect_id: UUID) -> None:
     """Run an effect in a process that dies before it can report (or before that, at a git command)."""
-    effects._report = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-    effects.run(process_runtime(), UUID(effect_id))
+    os.environ.clear()
+    os.environ.update(env)
+    runner._report = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    runner.run(process_runtime(), effect_id)
 
 
 def kill(land: Landscape, effect_id: UUID, at: int, directory: Path) -> None:
     """Run an effect in a process that is killed at its `at`-th git command, or else before its report."""
     programs = directory / f"bin-{at}"
-    programs.mkdir()
-    (programs / "count").write_text("0")
-    (programs / "git").write_text(KILLER.format(count=programs / "count", at=at, real=REAL))
-    (programs / "git").chmod(0o755)
-    code = "import sys; from tests.integration.test_effect_kills import run_and_die; run_and_die(sys.argv[1])"
-    env = environment(land.runtime.settings) | {"PATH": f"{programs}:{os.environ['PATH']}"}
-    died = subprocess.run(
-        [sys.executable, "-c", code, str(effect_id)], cwd=ROOT, env=env, capture_output=True, check=False
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    env = environment(land.runtime.settings) | {"PATH": killing(programs, at)}
+    victim = FORKS.Process(target=run_and_die, args=(env, effect_id))
+    victim.start()
+    victim.join()
+    assert victim.exitcode == -signal.SIGKILL
     shutil.rmtree(programs)
 
 
@@ -67,7 +60,7 @@ def is_applied(land: Landscape, entry: UUID) -> None:
 
 def committing(land: Landscape) -> tuple[UUID, str]:
     entry = land.applied_patch()
-    put(land.place.path, {"left/by": "tests"})
+    land.leave({"left/by": "tests"})
     land.fire(entry, "tests_passed")
     return entry, "commit_patch"
 
@@ -155,31 +148,32 @@ def test_a_worker_whose_lease_passed_on_does_no_harm_and_cannot_report(
         stale = rows.claim(connection, land.effect(instance, effect)["id"], holder="slow", lease_seconds=60)
     assert stale is not None
     land.make_due()
-    effects.run(runtime, stale["id"])
-    effects.EFFECTS[effect](runtime, stale)  # the slow one gets to work only now
+    runner.run(runtime, stale["id"])
+    runner.EFFECTS[effect](runtime, stale)  # the slow one gets to work only now
     with pytest.raises(StaleLease), transaction(runtime.database) as connection:
         rows.finish(connection, stale, status="done")
     drain_all(runtime)
     ended(land, instance)
 
 
-def hold_each_alone(directory: str) -> None:
+def hold_each_alone(told: Crowd, _: int, directory: Path) -> None:
     """Claim whatever is due until nothing is left; of a key, be the only holder."""
-    runtime = process_runtime()
-    (Path(directory) / f"ready-{os.getpid()}").touch()
-    eventually(lambda: len(list(Path(directory).glob("ready-*"))) == PROCESSES, timeout=60)
+    runtime = Runtime(told.settings)
+    told.wait()
     while True:
         with transaction(runtime.database) as connection:
             left = rows.count_by_status(connection)
-            ids = connection.exec_driver_sql("SELECT id FROM effects WHERE status = 'pending'").scalars().all()
+            ids = (
+                connection.exec_driver_sql("SELECT id FROM interlock.effects WHERE status = 'pending'").scalars().all()
+            )
         if set(left) == {"done"}:
-            return
+            return runtime.close()
         for effect_id in random.sample(list(ids), len(ids)):
             with transaction(runtime.database) as connection:
                 claimed = rows.claim(connection, effect_id, holder=str(os.getpid()), lease_seconds=60)
             if claimed is None:
                 continue
-            alone = Path(directory) / str(claimed["exclusive"])
+            alone = directory / str(claimed["exclusive"])
             os.close(os.open(alone, os.O_CREAT | os.O_EXCL))  # fails, and so this process, if another holds the key
             with transaction(runtime.database) as connection:
                 rows.renew(connection, claimed, 60)
@@ -205,17 +199,6 @@ def test_of_effects_with_one_key_never_two_are_leased_however_many_processes_ask
         ]
         rows.intend(connection, wanted)
     (tmp_path / "held").mkdir()
-    code = "import sys; from tests.integration.test_effect_kills import hold_each_alone; hold_each_alone(sys.argv[1])"
-    asking = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path / "held")],
-            cwd=ROOT,
-            env=environment(runtime.settings),
-            stderr=subprocess.PIPE,
-        )
-        for _ in range(PROCESSES)
-    ]
-    for each in asking:
-        _, said = each.communicate(timeout=120)
-        assert each.returncode == 0, said.decode()
+    with crowd(runtime.settings, land.project, PROCESSES, hold_each_alone, tmp_path / "held"):
+        pass  # they end by themselves, each well
     assert dba.execute("SELECT count(*), max(attempts) FROM effects").fetchone() == (KEYS * EFFECTS_EACH, 1)

@@ -1,6 +1,7 @@
 """Effects: after the commit, under a lease, reported under its fencing token, and told to the instance."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,15 +13,17 @@ from redis import Redis
 from sqlalchemy import RowMapping
 from uuid_utils.compat import uuid7
 
-from db import effects as rows
-from db.connect import transaction
-from tests.driving import drain_all, outcome, state
+from interlock.db.connection import transaction
+from interlock.db.core import effects as rows
+from interlock.workers.client.client import Client
+from interlock.workers.effects import runner
+from interlock.workers.git.lock import RepositoryBusy
+from interlock.workers.operations import doctor
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import StaleLease
+from tests.driving import drain_all, outcome, state, swept
 from tests.waiting import eventually
 from tests.webhooks import Webhook, webhook
-from workers import doctor, effects, sweeping
-from workers.client import Client
-from workers.runtime import Runtime
-from workflows.errors import StaleLease
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
@@ -74,7 +77,7 @@ def expire(dba: "psycopg.Connection[Any]") -> None:
 def take_back(client: Client, dba: "psycopg.Connection[Any]") -> int | None:
     expire(dba)
     dba.execute("DELETE FROM sweeps")
-    return sweeping.run(client.runtime, "leases")
+    return swept(client.runtime, "leases")
 
 
 def make_due(dba: "psycopg.Connection[Any]") -> None:
@@ -83,7 +86,7 @@ def make_due(dba: "psycopg.Connection[Any]") -> None:
 
 def test_a_notice_reaches_the_webhook_with_its_id_and_its_token(own: Client, announcing: UUID, world: Webhook) -> None:
     effect = only(own, announcing)
-    effects.run(own.runtime, effect["id"])
+    runner.run(own.runtime, effect["id"])
     (received,) = world.received
     assert received["interlock-effect"] == str(effect["id"])
     assert received["interlock-token"] == "1"
@@ -92,7 +95,7 @@ def test_a_notice_reaches_the_webhook_with_its_id_and_its_token(own: Client, ann
 
 
 def test_its_outcome_is_recorded_and_told_to_its_instance(own: Client, announcing: UUID) -> None:
-    effects.run(own.runtime, only(own, announcing)["id"])
+    runner.run(own.runtime, only(own, announcing)["id"])
     effect = only(own, announcing)
     assert (effect["status"], effect["result"], effect["attempts"]) == ("done", {"sent": 1}, 1)
     drain_all(own.runtime)
@@ -113,7 +116,7 @@ def test_the_effect_is_written_in_the_commit_of_its_move_and_hinted_after_it(
 def test_nobody_runs_an_effect_that_somebody_else_has(own: Client, announcing: UUID, world: Webhook) -> None:
     world.before_answering.clear()
     effect_id = only(own, announcing)["id"]
-    threads = [threading.Thread(target=effects.run, args=(own.runtime, effect_id)) for _ in range(4)]
+    threads = [threading.Thread(target=runner.run, args=(own.runtime, effect_id)) for _ in range(4)]
     for thread in threads:
         thread.start()
     eventually(lambda: sum(thread.is_alive() for thread in threads) == 1)
@@ -126,11 +129,12 @@ def test_nobody_runs_an_effect_that_somebody_else_has(own: Client, announcing: U
 
 def test_a_refused_notice_is_tried_again_later(own: Client, announcing: UUID, world: Webhook) -> None:
     world.answer = 503
-    effects.run(own.runtime, only(own, announcing)["id"])
+    runner.run(own.runtime, only(own, announcing)["id"])
     effect = only(own, announcing)
     assert (effect["status"], effect["attempts"], effect["finished_at"]) == ("pending", 1, None)
     assert effect["error"].startswith("NoticeNotSent")
-    assert world.url in effect["error"]
+    shown = world.url.rstrip("/")  # its scheme and host, and no more
+    assert effect["error"] == f"NoticeNotSent: {shown} did not accept the notice"
 
 
 def test_attempts_used_up_end_it_and_tell_the_instance(
@@ -139,17 +143,36 @@ def test_attempts_used_up_end_it_and_tell_the_instance(
     world.answer = 503
     for _ in range(3):
         make_due(dba)
-        effects.run(own.runtime, only(own, announcing)["id"])
+        runner.run(own.runtime, only(own, announcing)["id"])
     assert only(own, announcing)["status"] == "dead"
     assert [received["interlock-token"] for received in world.received] == ["1", "2", "3"]
     drain_all(own.runtime)
     assert state(own, announcing) == "unheard"
 
 
+def test_waiting_for_a_busy_repository_is_no_attempt(
+    own: Client, announcing: UUID, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(runtime: Runtime, claimed: RowMapping) -> dict[str, Any]:
+        raise RepositoryBusy("held by pid 1")
+
+    monkeypatch.setitem(runner.EFFECTS, "notice", busy)  # type: ignore[arg-type]
+    for _ in range(own.runtime.settings.max_attempts + 2):
+        make_due(dba)
+        runner.run(own.runtime, only(own, announcing)["id"])
+    row = only(own, announcing)
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+    dba.execute("UPDATE effects SET created_at = created_at - interval '1 hour'")
+    for _ in range(own.runtime.settings.max_attempts):
+        make_due(dba)
+        runner.run(own.runtime, only(own, announcing)["id"])
+    assert only(own, announcing)["status"] == "dead", "not for ever"
+
+
 def test_an_instance_that_has_moved_on_is_not_told(own: Client, announcing: UUID) -> None:
     own.fire(announcing, "give_up", by="ann", request_id="r-2")
     drain_all(own.runtime)
-    effects.run(own.runtime, only(own, announcing)["id"])
+    runner.run(own.runtime, only(own, announcing)["id"])
     drain_all(own.runtime)
     (told,) = [each for each in own.show(announcing)["requests"] if each["triggered_by"] == "effect"]
     assert told["status"] == "superseded"
@@ -189,22 +212,22 @@ def test_a_worker_that_lost_its_lease_while_acting_reports_nothing(
         take_back(own, dba)
         return {"by": effect["token"]}
 
-    monkeypatch.setattr(effects, "EFFECTS", {"notice": act_and_lose})
-    effects.run(own.runtime, only(own, announcing)["id"])
+    monkeypatch.setattr(runner, "EFFECTS", {"notice": act_and_lose})
+    runner.run(own.runtime, only(own, announcing)["id"])
     assert only(own, announcing)["status"] == "pending"
     assert drain_all(own.runtime) == 0
     monkeypatch.undo()
-    effects.run(own.runtime, only(own, announcing)["id"])
+    runner.run(own.runtime, only(own, announcing)["id"])
     assert (only(own, announcing)["status"], only(own, announcing)["result"]) == ("done", {"sent": 1})
     assert dba.execute("SELECT count(*) FROM trigger_requests WHERE triggered_by = 'effect'").fetchone() == (1,)
 
 
-def test_a_silent_workers_effect_is_given_back_and_hinted(
+def test_a_silent_workers_effect_is_given_back_and_woken(
     own: Client, announcing: UUID, dba: "psycopg.Connection[Any]", valkey: "Redis"
 ) -> None:
     claim(own, announcing)
     valkey.flushall()
-    assert sweeping.run(own.runtime, "leases") == 0  # it still has its lease
+    assert swept(own.runtime, "leases") == 0  # it still has its lease
     assert take_back(own, dba) == 1
     effect = only(own, announcing)
     assert (effect["status"], effect["leased_by"]) == ("pending", None)
@@ -226,14 +249,14 @@ def test_an_effect_whose_workers_all_went_silent_ends_and_tells_the_instance(
 def test_an_effect_nobody_knows_is_a_recorded_fault(
     own: Client, announcing: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "EFFECTS", {})
-    effects.run(own.runtime, only(own, announcing)["id"])
+    monkeypatch.setattr(runner, "EFFECTS", {})
+    runner.run(own.runtime, only(own, announcing)["id"])
     assert only(own, announcing)["error"] == "KeyError: 'notice'"
 
 
 @pytest.mark.parametrize("effect_id", [uuid7(), UUID(int=0)])
 def test_a_forged_message_is_a_no_op(own: Client, effect_id: UUID) -> None:
-    effects.run(own.runtime, effect_id)
+    runner.run(own.runtime, effect_id)
 
 
 def test_without_targets_a_notice_is_sent_to_nobody_and_is_done(client: Client) -> None:
@@ -241,7 +264,7 @@ def test_without_targets_a_notice_is_sent_to_nobody_and_is_done(client: Client) 
     client.fire(story, "block", by="a", request_id="r-1")
     drain_all(client.runtime)
     assert outcome(client, "r-1")["status"] == "applied"
-    effects.run(client.runtime, only(client, story)["id"])
+    runner.run(client.runtime, only(client, story)["id"])
     assert (only(client, story)["status"], only(client, story)["result"]) == ("done", {"sent": 0})
 
 
@@ -250,7 +273,7 @@ def test_an_approvals_notice_says_how_to_decide(own: Client, world: Webhook) -> 
     own.fire(sprint, "start", by="ann", request_id="r-1")
     drain_all(own.runtime)
     approval = outcome(own, "r-1")["held_by"]
-    effects.run(own.runtime, only(own, approval)["id"])
+    runner.run(own.runtime, only(own, approval)["id"])
     body = json.loads(world.received[0]["body"])
     name = own.show(approval)["entity_id"]
     assert body["message"] == (
@@ -262,12 +285,12 @@ def test_an_effect_that_nobody_takes_is_reported_unless_its_kind_is_at_work(
     own: Client, announcing: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
     def says() -> list[str]:
-        return [each.says for each in doctor.examine(own.runtime) if each.check == "effects"]
+        return [each.message for each in doctor.examine(own.runtime) if each.check == "effects"]
 
     assert says() == [], "it has only just become due"
     dba.execute("UPDATE effects SET not_before = now() - interval '30 s'")
     (said,) = says()
-    assert said.startswith("an effect has been due for 30 s")
+    assert re.match(r"an effect has been due for 3\d s, and no node", said)
     other: UUID = own.create("announcement", "A-2", project_id=uuid7())["id"]
     own.fire(other, "announce", by="ann", request_id="r-2")
     drain_all(own.runtime)

@@ -14,18 +14,19 @@ from redis import Redis
 from structlog.testing import capture_logs
 from uuid_utils.compat import uuid7
 
-from db import audit, requests
-from db.connect import transaction
-from db.requests import LANES, lane_of
+from interlock.db.audit import verify
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.core.requests import PARTITIONS, partition_of
+from interlock.workers.client.client import Client
+from interlock.workers.client.partition_drainer import Drain
+from interlock.workers.engine import applier
+from interlock.workers.engine.applier import BATCH
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.runtime import Runtime
 from tests import machines
-from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, trail
+from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, swept, trail
 from tests.waiting import eventually
-from workers import engine, sweeping
-from workers.client import Client
-from workers.engine import BATCH
-from workers.firing import Firing
-from workers.lanes import Drain
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
@@ -51,7 +52,7 @@ def gate(client: Client, name: str = "T-1") -> UUID:
 
 def verified(client: Client) -> None:
     """Every chain is whole."""
-    verdict = audit.verify(client.runtime.database)
+    verdict = verify.verify(client.runtime.database)
     assert verdict.ok, verdict.problems
 
 
@@ -65,13 +66,13 @@ def test_a_burst_on_one_instance_is_applied_in_the_order_accepted_in_one_commit(
     verified(client)
 
 
-def test_a_duplicate_hint_finds_nothing_to_do(client: Client, story: UUID) -> None:
+def test_a_duplicate_wakeup_finds_nothing_to_do(client: Client, story: UUID) -> None:
     client.fire(story, "design_complete", by="a")
-    lane = lane_of(story)
-    assert [client.runtime.applier.apply_lane(lane).taken for _ in range(3)] == [1, 0, 0]
+    partition = partition_of(story)
+    assert [client.runtime.applier.apply_partition(partition).taken for _ in range(3)] == [1, 0, 0]
 
 
-def test_workers_that_get_the_same_lane_at_once_apply_each_trigger_once_and_in_order(
+def test_workers_that_get_the_same_partition_at_once_apply_each_trigger_once_and_in_order(
     client: Client, story: UUID, make_runtime: Callable[..., Runtime]
 ) -> None:
     applied(client, story, *UP_TO_REVIEW)
@@ -80,7 +81,8 @@ def test_workers_that_get_the_same_lane_at_once_apply_each_trigger_once_and_in_o
     workers = [make_runtime() for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         taken = pool.map(
-            lambda worker: sum(worker.applier.apply_lane(lane_of(story), limit=7).taken for _ in range(9)), workers
+            lambda worker: sum(worker.applier.apply_partition(partition_of(story), limit=7).taken for _ in range(9)),
+            workers,
         )
         assert sum(taken) == 100
     assert trail(client, story)[3:] == [firing.trigger for firing in rounds]
@@ -220,7 +222,7 @@ def wake(client: Client, dba: "psycopg.Connection[Any]") -> int:
     """Let every time pass, run the dispatch sweep, and apply what it woke."""
     make_due(dba)
     dba.execute("DELETE FROM sweeps")
-    sweeping.run(client.runtime, "dispatch")
+    swept(client.runtime, "dispatch")
     return drain_all(client.runtime)
 
 
@@ -229,19 +231,19 @@ def poison(dba: "psycopg.Connection[Any]") -> None:
     dba.execute("ALTER TABLE workflow_transitions ADD CONSTRAINT poisoned CHECK (triggered_by <> 'poison')")
 
 
-def same_lane(client: Client, project: UUID, count: int) -> list[UUID]:
-    """Stories whose triggers share a lane."""
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(40 * count)]
-    chosen = [birth for birth in births if lane_of(birth.id) == 3][:count]
+def same_partition(client: Client, project: UUID, count: int) -> list[UUID]:
+    """Stories whose triggers share a partition."""
+    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(200 * count)]
+    chosen = [birth for birth in births if partition_of(birth.id) == 3][:count]
     assert client.create_many(chosen) == count
     return [birth.id for birth in chosen]
 
 
-def test_a_row_postgresql_refuses_does_not_hold_up_its_lane(
+def test_a_row_postgresql_refuses_does_not_hold_up_its_partition(
     client: Client, project: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
     poison(dba)
-    first, poisoned, last = same_lane(client, project, 3)
+    first, poisoned, last = same_partition(client, project, 3)
     receipts = client.fire_many(
         [Firing(each, "block", by) for each, by in ((first, "a"), (poisoned, "poison"), (last, "a"))]
     )
@@ -269,16 +271,16 @@ def test_a_lost_connection_writes_nothing_and_the_same_round_can_be_run_again(
     client: Client, story: UUID, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = client.fire(story, "design_complete", by="a")
-    written = engine.Ledger.write
+    written = applier.Ledger.write
 
-    def write_and_lose(ledger: engine.Ledger, connection: Any) -> None:
+    def write_and_lose(ledger: applier.Ledger, connection: Any) -> None:
         written(ledger, connection)
         dba.execute("SELECT pg_terminate_backend(%s)", (connection.connection.driver_connection.info.backend_pid,))
 
-    monkeypatch.setattr(engine.Ledger, "write", write_and_lose)
+    monkeypatch.setattr(applier.Ledger, "write", write_and_lose)
     with pytest.raises(Exception, match=r"terminat|closed") as lost:
-        client.runtime.applier.apply_lane(lane_of(story))
-    assert engine.retryable(lost.value)
+        client.runtime.applier.apply_partition(partition_of(story))
+    assert applier.retryable(lost.value)
     monkeypatch.undo()
     row = outcome(client, receipt.request_id)
     assert (row["status"], row["attempts"]) == ("pending", 0)
@@ -289,8 +291,8 @@ def test_an_instance_moved_around_the_engine_is_a_lost_race_not_a_shrug(
     client: Client, story: UUID, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = client.fire(story, "design_complete", by="a")
-    monkeypatch.setattr(engine.Ledger, "write", _with_stale_versions(engine.Ledger.write))
-    drain_all_once(client.runtime, lane_of(story))
+    monkeypatch.setattr(applier.Ledger, "write", _with_stale_versions(applier.Ledger.write))
+    drain_all_once(client.runtime, partition_of(story))
     monkeypatch.undo()
     row = outcome(client, receipt.request_id)
     assert row["status"] == "scheduled"
@@ -298,15 +300,15 @@ def test_an_instance_moved_around_the_engine_is_a_lost_race_not_a_shrug(
     assert client.show(story)["version"] == 0
 
 
-def drain_all_once(runtime: Runtime, lane: int) -> None:
-    """One look at a lane."""
-    runtime.publish(runtime.applier.apply_lane(lane))
+def drain_all_once(runtime: Runtime, partition: int) -> None:
+    """One look at a partition."""
+    runtime.publish(runtime.applier.apply_partition(partition))
 
 
 def _with_stale_versions(write: Callable[..., None]) -> Callable[..., None]:
-    def stale(ledger: engine.Ledger, connection: Any) -> None:
-        for standing in ledger.moved.values():
-            standing.seen += 1
+    def stale(ledger: applier.Ledger, connection: Any) -> None:
+        for locked in ledger.moved.values():
+            locked.seen += 1
         write(ledger, connection)
 
     return stale
@@ -328,16 +330,16 @@ def test_an_instance_of_a_definition_this_process_does_not_know_is_left_to_one_t
 
 def test_a_round_takes_no_more_than_it_is_told(client: Client, story: UUID) -> None:
     client.fire_many([Firing(story, trigger, "a") for trigger in UP_TO_REVIEW])
-    assert [client.runtime.applier.apply_lane(lane_of(story), limit=2).taken for _ in range(3)] == [2, 1, 0]
+    assert [client.runtime.applier.apply_partition(partition_of(story), limit=2).taken for _ in range(3)] == [2, 1, 0]
 
 
-def test_a_turn_takes_a_lane_to_its_end_whatever_its_length(client: Client, story: UUID) -> None:
+def test_a_turn_takes_a_partition_to_its_end_whatever_its_length(client: Client, story: UUID) -> None:
     applied(client, story, *UP_TO_REVIEW)
     client.fire_many([Firing(story, ("request_changes", "submit_pr")[n % 2], "a") for n in range(BATCH + 20)])
-    assert Drain(client.runtime).lane(lane_of(story)) == BATCH + 20
+    assert Drain(client.runtime).partition(partition_of(story)) == BATCH + 20
 
 
-def test_two_lanes_whose_instances_move_each_other_do_not_lock_each_other_up(
+def test_two_partitions_whose_instances_move_each_other_do_not_lock_each_other_up(
     client: Client, project: UUID, make_runtime: Callable[..., Runtime]
 ) -> None:
     pairs = []
@@ -355,8 +357,8 @@ def test_two_lanes_whose_instances_move_each_other_do_not_lock_each_other_up(
 
     def work(worker: Runtime) -> None:
         for _ in range(4):
-            for lane in range(LANES):
-                worker.publish(worker.applier.apply_lane(lane))
+            for partition in range(PARTITIONS):
+                worker.publish(worker.applier.apply_partition(partition))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(work, workers))
@@ -370,20 +372,22 @@ def held(client: Client) -> list[Any]:
     """The requests that wait for an approval."""
     with client.runtime.database.connect() as connection:
         return list(
-            connection.exec_driver_sql("SELECT * FROM trigger_requests WHERE held_by IS NOT NULL").mappings().all()
+            connection.exec_driver_sql("SELECT * FROM interlock.trigger_requests WHERE held_by IS NOT NULL")
+            .mappings()
+            .all()
         )
 
 
 def test_a_round_that_was_rolled_back_is_not_logged_as_applied(
     client: Client, story: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "log", structlog.get_logger())  # one that has not kept its processors
+    monkeypatch.setattr(applier, "log", structlog.get_logger())  # one that has not kept its processors
     client.fire(story, "design_complete", by="a", request_id="r-1")
-    lane = lane_of(story)
+    partition = partition_of(story)
     with capture_logs() as undone, client.runtime.database.connect() as connection, connection.begin() as transaction_:
-        assert client.runtime.applier.round(connection, lane).taken == 1
+        assert client.runtime.applier.round(connection, partition).taken == 1
         transaction_.rollback()
     assert undone == []
     with capture_logs() as done:
-        Drain(client.runtime).lane(lane)
+        Drain(client.runtime).partition(partition)
     assert [line["event"] for line in done] == ["applied"]

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 from psycopg.errors import CheckViolation
 
+from interlock.workers.runtime import Runtime
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import Definition
 from tests.walking import Walker
-from workers.runtime import Runtime
-from workflows.catalogue import catalogue
-from workflows.definition import Definition
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection

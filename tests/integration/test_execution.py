@@ -15,12 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
+from interlock.workers.execution.command import INHERITED, MARK, Command
+from interlock.workers.execution.result import Finished
+from interlock.workers.execution.run import run
+from interlock.workflows.errors import BadInput
+from tests.shims import shim, shims
 from tests.waiting import eventually
-from tests.wardens import warden, wardens
-from workers.execution.command import INHERITED, Command
-from workers.execution.finished import Finished
-from workers.execution.run import run
-from workflows.errors import BadInput
 
 pytestmark = pytest.mark.integration
 MIB = 1 << 20
@@ -31,7 +31,7 @@ def nothing_left() -> Iterator[None]:
     """No child of ours, running or waiting to be reaped, and no file descriptor."""
     before = psutil.Process().num_fds()
     yield
-    assert (wardens(), psutil.Process().num_fds()) == ([], before)
+    assert (shims(), psutil.Process().num_fds()) == ([], before)
 
 
 def done(cwd: Path, *argv: str, **asked: Any) -> Finished:
@@ -85,6 +85,7 @@ def test_the_environment_is_what_was_given_and_the_short_list(tmp_path: Path, mo
     ended = done(tmp_path, "/usr/bin/env", "-0", env={"TMPDIR": str(tmp_path), "LINES": "two\nlines", "EMPTY": ""})
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     seen = dict(entry.split("=", 1) for entry in ended.stdout.split("\ufffd") if entry)
+    assert seen.pop(MARK).partition("/")[::2] != ("", "")  # an id of its own, by which strays are found
     assert seen == {**inherited, "TMPDIR": str(tmp_path), "LINES": "two\nlines", "EMPTY": ""}
 
 
@@ -202,7 +203,7 @@ os.write(1, b'x' * 900_000)
 
 def test_what_still_lies_in_the_pipe_at_the_end_is_kept(tmp_path: Path) -> None:
     def tick_until_it_is_over() -> None:
-        watching = warden()
+        watching = shim()
         (tmp_path / "go").touch()
         eventually(lambda: watching.status() == psutil.STATUS_ZOMBIE)
 

@@ -1,5 +1,6 @@
 """Nothing of a command outlives it: no daemon, not after a timeout, a cancel, a fault, the death of who asked."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,13 +14,13 @@ from uuid import uuid4
 import psutil
 import pytest
 
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.process import ShimLost, running
+from interlock.workers.execution.result import Finished
+from interlock.workers.execution.run import run
+from interlock.workflows.errors import StaleLease
+from tests.shims import shim, shims
 from tests.waiting import eventually
-from tests.wardens import warden, wardens
-from workers.execution.command import Command
-from workers.execution.finished import Finished
-from workers.execution.run import run
-from workers.execution.running import WardenLost, running
-from workflows.errors import StaleLease
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -69,14 +70,14 @@ class Marked:
 
 @pytest.fixture
 def marked(tmp_path: Path) -> Iterator[Marked]:
-    """Its processes must be gone when the test is over, and so must every warden of this process."""
+    """Its processes must be gone when the test is over, and so must every shim of this process."""
     made = Marked(tmp_path)
     yield made
     left = made.alive()
     for process in left:
         process.kill()
     assert left == []
-    assert wardens() == []
+    assert shims() == []
 
 
 def test_a_timeout_ends_the_whole_tree_with_its_daemons(marked: Marked) -> None:
@@ -90,7 +91,7 @@ def test_a_timeout_ends_the_whole_tree_with_its_daemons(marked: Marked) -> None:
 def test_who_ignores_sigterm_gets_the_grace_and_then_sigkill(marked: Marked) -> None:
     ended = marked.run("trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=0.3, grace_seconds=0.5)
     assert (ended.timed_out, ended.signal, ended.exit_code) == (True, signal.SIGKILL, 137)
-    assert 0.8 <= ended.duration_seconds < 2
+    assert 0.8 <= ended.duration_seconds < 4
 
 
 def test_who_hears_sigterm_may_tidy_up_within_the_grace(marked: Marked) -> None:
@@ -123,14 +124,14 @@ def test_a_grandchild_that_holds_the_output_does_not_hold_us(marked: Marked) -> 
 def test_who_only_needs_a_moment_longer_gets_it(marked: Marked) -> None:
     ended = marked.run("(sleep 0.15; echo late) & exit 0", grace_seconds=10)
     assert (ended.stdout, ended.left_behind) == ("late\n", 0)
-    assert ended.duration_seconds < 0.5
+    assert ended.duration_seconds < 3
 
 
 def test_an_orphan_that_ended_is_reaped_while_the_command_runs(marked: Marked) -> None:
     seen: list[list[str]] = []
 
     def look() -> None:
-        seen.append([child.status() for each in wardens() for child in each.children(recursive=True)])
+        seen.append([child.status() for each in shims() for child in each.children(recursive=True)])
 
     run(marked.command("(true & true &); sleep 0.6"), on_tick=look, tick_seconds=0.2)
     assert seen
@@ -148,7 +149,7 @@ def test_a_cancel_ends_the_tree_after_the_grace(marked: Marked) -> None:
 def test_a_cancel_that_comes_too_late_does_not_hide_the_end(marked: Marked) -> None:
     with running(marked.command("touch up; exec sleep 300")) as begun:
         eventually((marked.directory / "up").exists)
-        watching = warden()
+        watching = shim()
         command = watching.children()[0]
         watching.suspend()
         begun.cancel()
@@ -185,10 +186,10 @@ def test_the_time_limit_does_not_wait_for_a_slow_tick(marked: Marked) -> None:
 
 # Runs one command as a worker's process does. With `fork`, a fork without exec keeps a copy of all it has open.
 RUNNER = """
-import os, signal, sys
+import fcntl, os, signal, sys
 from pathlib import Path
-from workers.execution.command import Command
-from workers.execution.run import run
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.run import run
 
 line, fork = sys.argv[1:]
 def tick():
@@ -198,7 +199,10 @@ def tick():
         Path("fork").write_text(str(pid))
         os.rename("fork", "forked")
 env = {name: os.environ[name] for name in ("MARK", "LEAVE")}
-run(Command((line,), Path.cwd(), shell=True, env=env, grace_seconds=60), on_tick=tick, tick_seconds=0.05)
+lock = os.open("lock", os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+asked = Command((line,), Path.cwd(), shell=True, env=env, grace_seconds=60)
+run(asked, on_tick=tick, tick_seconds=0.05, keep=(lock,))
 """
 
 
@@ -224,9 +228,27 @@ def test_when_who_asked_is_killed_the_whole_tree_is_gone_in_two_seconds(
     marked: Marked, start_runner: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     runner = start_runner()
-    assert len(marked.alive()) >= 7  # it, the warden, the shell, two daemons, two sleeps
+    assert len(marked.alive()) >= 6  # it, the shell, two daemons, two sleeps; the shim has no environment
     runner.kill()
     eventually(lambda: runner.poll() is not None and marked.alive() == [], timeout=2)
+
+
+def test_a_lock_that_is_kept_lasts_until_the_tree_is_gone_and_the_command_has_no_part_in_it(
+    marked: Marked, start_runner: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    runner = start_runner(f"ls -l /proc/self/fd > descriptors; {DAEMONS}")
+    held = psutil.Process(runner.pid).children()[0]
+    held.suspend()
+    runner.kill()
+    runner.wait()
+    with (marked.directory / "lock").open() as lock:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert marked.alive() != []
+        held.resume()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert marked.alive() == []
+    assert "/lock" not in (marked.directory / "descriptors").read_text()
 
 
 def test_who_leaves_before_hearing_of_the_start_ends_the_tree_too(marked: Marked) -> None:
@@ -257,27 +279,27 @@ def test_a_ctrl_c_for_who_asked_ends_the_tree_through_its_exception(
     assert marked.alive() == []
 
 
-def test_a_warden_that_is_asked_to_end_cancels_its_command(marked: Marked) -> None:
+def test_a_shim_that_is_asked_to_end_cancels_its_command(marked: Marked) -> None:
     def ask() -> None:
-        for each in wardens():
+        for each in shims():
             each.terminate()
 
     ended = run(marked.command("sleep 300"), on_tick=ask, tick_seconds=0.3)
     assert (ended.cancelled, ended.signal) == (True, signal.SIGTERM)
 
 
-def test_a_warden_that_is_killed_takes_the_command_along_and_is_a_fault(marked: Marked) -> None:
+def test_a_shim_that_is_killed_takes_the_command_along_and_is_a_fault(marked: Marked) -> None:
     def murder() -> None:
         if (marked.directory / "up").exists():
-            for each in wardens():
+            for each in shims():
                 each.kill()
 
-    with pytest.raises(WardenLost, match="hello"):
+    with pytest.raises(ShimLost, match="hello"):
         run(marked.command("echo hello; sleep 300 & touch up; sleep 301"), on_tick=murder, tick_seconds=0.05)
     eventually(lambda: marked.alive() == [], timeout=2)
 
 
-def test_a_command_dies_with_its_warden_even_if_nobody_is_left_to_see_it(
+def test_a_command_dies_with_its_shim_even_if_nobody_is_left_to_see_it(
     marked: Marked, start_runner: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     runner = start_runner("touch all; exec sleep 300;")

@@ -15,20 +15,20 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from cli.audit import app
+from interlock.cli.audit.audit import app
+from interlock.workers import sweeps
+from interlock.workers.audit import exports, log_validation, signing_keys
+from interlock.workers.audit.verify import verify
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.relay.journal import files
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput, InterlockError
+from interlock.workflows.input.json_text import read
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.integration.test_journal import told
 from tests.running import Stage
 from tests.tampering import unprotected
-from workers import sweeping
-from workers.auditing import exports, keys, logs
-from workers.auditing.verifying import verify
-from workers.client import Client
-from workers.firing import Firing
-from workers.journal import files
-from workers.runtime import Runtime
-from workflows.errors import BadInput, InterlockError
-from workflows.events import read
 
 pytestmark = pytest.mark.integration
 
@@ -51,12 +51,16 @@ def hashes(runtime: Runtime) -> list[str]:
 
 def said(runtime: Runtime, *paths: Path) -> list[str]:
     """Findings in files, without their paths."""
-    found = [each for each in logs.validate(paths, runtime.catalogue) if isinstance(each, logs.Finding)]
-    return [f"{Path(each.file).name}:{each.line}: {each.says}" for each in found]
+    found = [
+        each for each in log_validation.validate(paths, runtime.catalogue) if isinstance(each, log_validation.Finding)
+    ]
+    return [f"{Path(each.file).name}:{each.line}: {each.message}" for each in found]
 
 
 def seals(runtime: Runtime, *paths: Path) -> list[str]:
-    return [each.says for each in logs.seals(paths, keys.believed(runtime.settings.signing_directory))]
+    return [
+        each.message for each in log_validation.seals(paths, signing_keys.believed(runtime.settings.signing_directory))
+    ]
 
 
 def test_each_event_is_in_one_export_and_nothing_makes_none(runtime: Runtime, client: Client, story: UUID) -> None:
@@ -101,7 +105,7 @@ def test_an_export_that_is_kept_back_or_replaced_shows_to_who_has_only_the_files
     (says,) = seals(runtime, other)
     assert says.startswith("is no manifest of an export")
     (other / exports.MANIFEST).unlink()
-    with pytest.raises(BadInput, match="no export"):
+    with pytest.raises(BadInput, match="not an export"):
         seals(runtime, other)
 
 
@@ -166,7 +170,7 @@ def test_a_half_written_draft_is_thrown_away(runtime: Runtime, client: Client, s
 def test_what_is_anothers_is_not_overwritten(runtime: Runtime, client: Client, story: UUID) -> None:
     other = exports.directory(runtime) / "export-000001.2020-01-01"
     other.mkdir(parents=True)
-    with pytest.raises(exports.ExportFault, match="is no export of ours"):
+    with pytest.raises(exports.ExportFault, match="is not an export by Interlock"):
         exports.export(runtime)
     (other / exports.MANIFEST).write_text(
         json.dumps({"behind": {"xid": 5, "position": 6}, "upto": {"xid": 7, "position": 8}})
@@ -179,13 +183,13 @@ def test_the_sweep_exports_when_it_is_time(
     make_runtime: Callable[..., Runtime], story: UUID, client: Client, dba: "psycopg.Connection[Any]"
 ) -> None:
     runtime = make_runtime(export_seconds=3_600.0)
-    assert sweeping.SWEEPS["export"](runtime) == 3
+    assert sweeps.SWEEPS["export"](runtime) == 3
     applied(client, story, "block")
-    assert sweeping.SWEEPS["export"](runtime) == 0
+    assert sweeps.SWEEPS["export"](runtime) == 0
     with unprotected(dba):
         dba.execute("ALTER TABLE audit_exports DISABLE TRIGGER ALL")
         dba.execute("UPDATE audit_exports SET made_at = made_at - interval '1 hour'")
-    assert sweeping.SWEEPS["export"](runtime) == 1
+    assert sweeps.SWEEPS["export"](runtime) == 1
 
 
 def test_an_export_changed_shows(runtime: Runtime, client: Client, story: UUID) -> None:
@@ -205,7 +209,7 @@ def test_an_export_changed_shows(runtime: Runtime, client: Client, story: UUID) 
     manifest.chmod(0o640)
     manifest.write_text(manifest.read_text().replace('"events": 3', '"events": 2'))
     assert "changed: its signature is not that of its content" in seals(runtime, one.directory)
-    assert [each.says for each in verify(runtime).problems] == ["changed: it is not the manifest that was written"]
+    assert [each.message for each in verify(runtime).problems] == ["changed: it is not the manifest that was written"]
 
 
 def test_the_journal_of_real_runs_is_right_in_parts_and_whole(
@@ -225,7 +229,7 @@ def test_the_journal_of_real_runs_is_right_in_parts_and_whole(
     stage.start()
     stage.work("t", exit_code=1)
     dba.execute("UPDATE trigger_requests SET not_before = now() WHERE status = 'scheduled'")
-    sweeping.SWEEPS["dispatch"](runtime)
+    sweeps.SWEEPS["dispatch"](runtime)
     stage.settle()
     for name in ("t", "u"):
         stage.work(name)
@@ -234,7 +238,7 @@ def test_the_journal_of_real_runs_is_right_in_parts_and_whole(
     stage.work("x", exit_code=2)
     story = Client(runtime).create("story", "S-1", project_id=project)["id"]
     applied(Client(runtime), story, *UP_TO_REVIEW, "block")
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     paths = files(runtime.settings.state_directory)
     assert len(paths) > 3
     assert said(runtime, *paths) == []
@@ -255,7 +259,7 @@ def test_the_journal_of_real_runs_is_right_in_parts_and_whole(
 def test_a_journal_changed_is_named_by_file_and_line(
     runtime: Runtime, story: UUID, tmp_path: Path, was: str, becomes: str, says: str
 ) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     (path,) = files(runtime.settings.state_directory)
     copy = tmp_path / "copy.jsonl"
     copy.write_text(path.read_text().replace(was, becomes, 1))
@@ -263,7 +267,7 @@ def test_a_journal_changed_is_named_by_file_and_line(
 
 
 def test_a_journal_with_a_line_taken_out_or_two_swapped_shows(runtime: Runtime, story: UUID, tmp_path: Path) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     (path,) = files(runtime.settings.state_directory)
     first, second, third = path.read_text().splitlines(keepends=True)
     copy = tmp_path / "copy.jsonl"
@@ -286,7 +290,7 @@ def test_a_journal_with_a_line_taken_out_or_two_swapped_shows(runtime: Runtime, 
 def test_what_is_not_hashed_itself_cannot_be_changed_either(
     runtime: Runtime, story: UUID, tmp_path: Path, field: str, becomes: str | None, says: str
 ) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     (path,) = files(runtime.settings.state_directory)
     lines = path.read_text().splitlines()
     event = json.loads(lines[1]) | {field: becomes}
@@ -308,7 +312,7 @@ GOOD = (
         (b"", []),
         (b"\xef\xbb\xbf" + (GOOD % b"").replace(b"\n", b"\r\n"), []),
         (b"\xff\x00\xfe junk\n" + GOOD % b"", ["1: no JSON object"]),
-        (b"[" * 100_000 + b"\n" + GOOD % b"", ["1: no JSON object: nested too deeply"]),
+        (b"[" * 100_001 + b"\n" + GOOD % b"", ["1: no JSON object: nested more than 100,000 deep"]),
         (GOOD % b', "metadata": {"a": 1e999999999}', ["1: no JSON object: a number of more than 131,072 digits"]),
         (GOOD % b', "metadata": {"a": 1e99999999999999999999}', ["1: no JSON object: no number"]),
         (GOOD % b', "metadata": {"a": 1.0}' + (GOOD % b"")[:60], ["2: no JSON object"]),
@@ -332,7 +336,7 @@ GOOD = (
 def test_whatever_a_file_holds_is_a_finding_and_no_fault(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: list[str]
 ) -> None:
-    monkeypatch.setattr(logs, "LONGEST", 1_000 if b"xxx" in content else logs.LONGEST)
+    monkeypatch.setattr(log_validation, "LONGEST", 1_000 if b"xxx" in content else log_validation.LONGEST)
     log = tmp_path / "log.jsonl"
     log.write_bytes(content)
     says = said(runtime, log)
@@ -386,7 +390,7 @@ def test_a_directory_that_cannot_be_written_is_an_error_that_says_which(
     make_runtime: Callable[..., Runtime], story: UUID, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     runtime = make_runtime(audit=Path("/dev/null/audit"))
-    monkeypatch.setattr("cli.audit.Client", lambda: Client(Runtime(runtime.settings)))
+    monkeypatch.setattr("interlock.cli.audit.audit.Client", lambda: Client(Runtime(runtime.settings)))
     answer = CliRunner().invoke(app, [command])
     assert isinstance(answer.exception, InterlockError)
     assert "/dev/null/audit" in str(answer.exception)

@@ -14,13 +14,13 @@ import pytest
 from flower.urls import handlers
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.home import home_of
-from supervisor.servers import Servers
-from supervisor.table import celery_parts
+from interlock.supervisor.home import home_of
+from interlock.supervisor.processes.specs import celery_parts
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.settings import Settings
 from tests.nodes import Node
 from tests.waiting import eventually
-from workers.client import Client
-from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 USER, PASSWORD = "ops", "correct horse"
@@ -47,7 +47,8 @@ def flower(settings: Settings, servers: Servers, tmp_path: Path) -> Iterator[str
         flower_port=port,
         metrics_port=port + 1,
     )
-    (part,) = [each for each in celery_parts(home, settings, known) if each.name == "flower"]
+    chosen = settings.model_copy(update={"allowed_hosts": ("metrics.example",)})
+    (part,) = [each for each in celery_parts(home, chosen, known) if each.name == "flower"]
     assert not any(PASSWORD in word for word in part.command), "arguments show in `ps`"
     with (tmp_path / "flower.log").open("wb") as log:
         process = subprocess.Popen(part.command, env={**os.environ, **part.environment}, stdout=log, stderr=log)
@@ -65,10 +66,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def ask(url: str, path: str, *, method: str = "GET", login: str | None = None) -> tuple[int, bytes]:
+def ask(
+    url: str, path: str, *, method: str = "GET", login: str | None = None, host: str | None = None
+) -> tuple[int, bytes]:
     """The status and the body of an answer."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=20)
     headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
+    headers |= {"Host": host} if host else {}
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -86,6 +90,22 @@ def test_it_asks_for_the_password_and_refuses_to_write(flower: str) -> None:
     for path in WRITES:
         assert ask(flower, path, method="POST", login=login) == (403, b"Read only mode is enabled"), path
         assert ask(flower, path, method="POST")[0] in (401, 403), path
+
+
+def test_it_answers_under_its_own_names_only_and_to_few_who_guess(flower: str) -> None:
+    """A page that has its name mean 127.0.0.1 reads nothing; who fails ten times waits, with the right password too."""
+    login = f"{USER}:{PASSWORD}"
+    for path in ("/", "/metrics", "/healthcheck", "/static/css/flower.css", "/none"):
+        assert ask(flower, path, login=login, host="evil.example") == (
+            421,
+            b"not a name of this server: see INTERLOCK_ALLOWED_HOSTS\n",
+        )
+    for host in ("localhost", "127.0.0.1:1", "metrics.example"):
+        assert ask(flower, "/api/workers", login=login, host=host)[0] == 200
+    guessed = [ask(flower, "/", login=f"{USER}:{guess}")[0] for guess in range(12)]
+    assert guessed == [401] * 10 + [429] * 2
+    assert ask(flower, "/", login=login)[0] == 429
+    assert ask(flower, "/healthcheck")[0] == 200
 
 
 def test_prometheus_reads_what_the_workers_did(flower: str, client: Client, celery_worker: Node, project: UUID) -> None:

@@ -8,17 +8,21 @@ from typing import Any
 import psutil
 import pytest
 
-from beat import sweeps
-from db import effects as rows
-from db.connect import transaction
-from tests.driving import drain_all, state
+from interlock.beat import sweeps
+from interlock.db.connection import transaction
+from interlock.db.core import effects as rows
+from interlock.db.orchestration import commands
+from interlock.db.orchestration.commands import CommandRow, Made
+from interlock.workers.effects import runner
+from interlock.workers.effects.gate_command import TAIL_BYTES, tail
+from interlock.workers.engine import creation
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from tests.commanding import OPERATOR
+from tests.driving import applied, drain_all, state
 from tests.landscape import Landscape
 from tests.nodes import node
 from tests.waiting import eventually
-from workers import effects
-from workers.orchestration.commands import TAIL_BYTES, tail
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -40,6 +44,20 @@ def test_a_gate_that_passes_ran_in_its_workstreams_worktree_and_told_its_output(
     assert row == (0, said["stdout"], "warned\n", said["duration_sec"])
 
 
+def test_a_gate_without_a_workstream_fails_and_says_so(land: Landscape) -> None:
+    said = {"gate_type": "UNIT", "name": "alone"}
+    land.dba.execute("ALTER TABLE commands DISABLE TRIGGER USER")  # which give such a gate no command
+    birth = land.client.birth("test_gate", "alone", project_id=land.project, context=said)
+    gate, row = birth.id, CommandRow("command", ("pwd",))
+    with transaction(land.runtime.database) as connection:
+        creation.deliver(connection, [birth])
+        commands.keep(connection, land.run, {gate: row}, Made("operator", OPERATOR, "a test"))
+    applied(land.client, gate, "gate_started")
+    land.settle()
+    assert state(land.client, gate) == "FAILED"
+    assert "it belongs to no workstream" in land.said(gate)["reason"]
+
+
 @pytest.mark.parametrize(
     ("command", "context", "code", "reason"),
     [
@@ -50,7 +68,7 @@ def test_a_gate_that_passes_ran_in_its_workstreams_worktree_and_told_its_output(
         (["sh", "-c", "kill -9 $$"], {}, 137, "SIGKILL"),
         (["true"], {"expected_exit_codes": [1]}, 0, "exit code 0"),
         (["true"], {"cwd": "no/such/folder"}, 126, "no/such/folder"),
-        ("echo 'open", {}, 126, "cannot be run"),
+        ([""], {}, 126, "cannot be run"),
     ],
 )
 def test_a_gate_that_does_not_pass_fails_with_its_code_and_the_reason(
@@ -118,8 +136,8 @@ def test_a_gate_whose_workers_all_died_fails_with_exit_code_70(
 def test_a_lease_is_renewed_for_as_long_as_the_command_runs(
     make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
-    land = Landscape(make_runtime(effect_lease_seconds=2.0), dba, tmp_path)
-    gate = land.gate(["sleep", "4"])
+    land = Landscape(make_runtime(effect_lease_seconds=4.0), dba, tmp_path)
+    gate = land.gate(["sleep", "7"])
     land.settle()
     assert state(land.client, gate) == "PASSED"
     assert land.effect(gate, "run_gate")["attempts"] == 1
@@ -131,7 +149,7 @@ def test_who_loses_the_lease_kills_the_command_and_reports_nothing(
     land = Landscape(make_runtime(effect_lease_seconds=3.0), dba, tmp_path)
     gate = land.gate(["sleep", "98.7"])
     effect_id = land.effect(gate, "run_gate")["id"]
-    running = threading.Thread(target=effects.run, args=(land.runtime, effect_id))
+    running = threading.Thread(target=runner.run, args=(land.runtime, effect_id))
     running.start()
     eventually(lambda: _sleepers("98.7"))
     dba.execute("UPDATE effects SET token = token + 1 WHERE id = %s", (effect_id,))  # as if taken back and leased anew
@@ -156,13 +174,14 @@ def test_a_gate_of_a_workstream_that_ends_is_stopped_and_fails(land: Landscape) 
 def test_celery_runs_a_gate_for_longer_than_its_lease_while_notices_go_on(
     settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
-    chosen = settings.model_copy(update={"effect_lease_seconds": 2.0})
-    land = Landscape(make_runtime(effect_lease_seconds=2.0), dba, tmp_path)
+    lease, longer = 4.0, "10"
+    chosen = settings.model_copy(update={"effect_lease_seconds": lease})
+    land = Landscape(make_runtime(effect_lease_seconds=lease), dba, tmp_path)
     with (
         node(chosen, tmp_path, "worker", "-Q", "triggers,sweeps,effects", "-c", "1"),
         node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1"),
     ):
-        slow, next_ = land.gate(["sleep", "5"], "slow"), land.gate(["true"], "next")
+        slow, next_ = land.gate(["sleep", longer], "slow"), land.gate(["true"], "next")
         entry = land.patch("no diff")  # its check is an effect, on the other queue
         eventually(lambda: state(land.client, entry) == "quarantined", timeout=30)
         assert state(land.client, next_) == "RUNNING"

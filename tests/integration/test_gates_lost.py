@@ -1,4 +1,4 @@
-"""A gate that can never pass holds nothing up for ever (ruling 5), and one that is run again only until then."""
+"""A gate that can never pass holds nothing up for ever (GATE-8), and one that is run again only until then."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ def test_a_workstream_does_not_wait_for_a_final_gate_of_one_that_failed(stage: S
 
 
 def test_a_gate_is_blocked_until_the_failed_one_before_it_passes_when_run_again(stage: Stage) -> None:
-    _submit_chain(stage)  # SSOT 2.3.7, "blocked then unblocked"
+    _submit_chain(stage)  # GATE-5: blocked, then unblocked
     stage.fire("g1", "gate_failed", **BAD)
     assert stage.states("g1", "g2", "t") == {"g1": "FAILED", "g2": "BLOCKED", "t": "blocked"}
     stage.fire(_again(stage, "g1"), "gate_passed", **GOOD)

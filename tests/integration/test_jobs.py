@@ -10,22 +10,21 @@ import pytest
 from psycopg.errors import CheckViolation
 from uuid_utils.compat import uuid7
 
-from db import supervision
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.orchestration import jobs as supervision
+from interlock.workers.client.client import Client
+from interlock.workers.settings import Settings
+from interlock.workers.supervision.actions import Answer, Order
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.supervised_workers import Supervisor
+from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 from tests.callers import FORKS
-from tests.driving import drain_all
+from tests.driving import drain_all, swept
 from tests.supervising import allocated
-from workers import sweeping
-from workers.client import Client
-from workers.settings import Settings
-from workers.supervision.acting import Answer, Order
-from workers.supervision.jobs import Jobs
-from workers.supervision.supervisor import Supervisor
-from workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 
 pytestmark = pytest.mark.integration
 
-# Seed 002, sections 2.3 to 2.5, and ruling 8.
+# docs/spec/supervision.md, written down again here.
 WAY_TO = {
     "SUBMITTED": (),
     "PENDING": ("validate",),
@@ -157,7 +156,7 @@ def test_the_sweep_ends_what_a_dead_supervisor_left_paused(
 
 def sweep(jobs: Jobs, dba: "psycopg.Connection[Any]") -> int | None:
     dba.execute("DELETE FROM sweeps")
-    found = sweeping.run(jobs.client.runtime, "jobs")
+    found = swept(jobs.client.runtime, "jobs")
     drain_all(jobs.client.runtime)
     return found
 
@@ -300,5 +299,5 @@ def test_a_job_is_found_by_its_name_and_only_as_a_job(jobs: Jobs, supervisor: Su
     made = jobs.submit("build", project_id=project).subject
     assert made["entity_id"].startswith("j_")
     assert jobs.show(made["entity_id"])["id"] == jobs.show(f"job/{made['entity_id']}")["id"] == made["id"]
-    with pytest.raises(UnknownInstance, match="is no job but a supervised_worker"):
+    with pytest.raises(UnknownInstance, match="is not a job but a supervised_worker"):
         jobs.cancel(supervisor.create(project).subject["id"])

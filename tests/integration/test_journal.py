@@ -14,20 +14,21 @@ import psycopg
 import pytest
 from sqlalchemy import Connection
 
-from db import history
-from db.connect import transaction
-from supervisor.environment import environment
+from interlock.db.connection import transaction
+from interlock.db.core import history
+from interlock.supervisor.environment import environment
+from interlock.workers import sweeps
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.operations.doctor import examine
+from interlock.workers.relay.journal import ACTIVE, Journal, JournalFault, files, set_aside
+from interlock.workers.relay.relay import relay
+from interlock.workers.runtime import Runtime
+from interlock.workflows.audit.events import born, chained
+from interlock.workflows.input.json_text import read
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.running import Stage
 from tests.tampering import cut_tail
-from workers import sweeping
-from workers.client import Client
-from workers.doctor import examine
-from workers.firing import Firing
-from workers.journal import ACTIVE, Journal, JournalFault, files, set_aside
-from workers.relay import relay
-from workers.runtime import Runtime
-from workflows.events import born, chained, read
 
 pytestmark = pytest.mark.integration
 CANONICAL = (
@@ -205,7 +206,7 @@ def test_the_doctor_says_that_the_journals_last_event_was_cut(
         return next((each.level, each.cure) for each in examine(runtime) if each.check == "journal")
 
     applied(client, stories[0], *UP_TO_REVIEW)
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     assert finding()[0] == "ok"
     cut_tail(dba, stories[0], keep=2)
     level, cure = finding()
@@ -238,15 +239,15 @@ def test_a_directory_that_is_gone_is_not_made_again_and_nothing_is_lost(
     story = client.create("story", "S-1", project_id=project)["id"]
     assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]
     applied(client, story, "block")
-    assert sweeping.SWEEPS["relay"](runtime) == 1
+    assert sweeps.SWEEPS["relay"](runtime) == 1
     directory.rename(directory.with_name("elsewhere"))
     applied(client, story, "unblock")
     with pytest.raises(JournalFault, match="is gone"):
-        sweeping.SWEEPS["relay"](runtime)
+        sweeps.SWEEPS["relay"](runtime)
     (found,) = (finding for finding in examine(runtime) if finding.check == "journal")
-    assert (found.level, "gone" in found.says) == ("fail", True)
+    assert (found.level, "gone" in found.message) == ("fail", True)
     directory.with_name("elsewhere").rename(directory)
-    assert sweeping.SWEEPS["relay"](runtime) == 1
+    assert sweeps.SWEEPS["relay"](runtime) == 1
     assert_whole(client, directory)
 
 
@@ -257,15 +258,15 @@ def test_a_full_disk_stops_the_journal_only_and_nothing_is_lost(
     client = Client(runtime)
     story = client.create("story", "S-1", project_id=project)["id"]
     applied(client, story, "block")
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     rounds = [Firing(story, ("unblock", "block")[number % 2], "a") for number in range(20)]
     client.fire_many(rounds)
     drain_all(runtime)
     code = (
-        "import resource, sys; from pathlib import Path; from workers.settings import Settings;"
-        "from workers.runtime import Runtime; from workers import sweeping;"
+        "import resource, sys; from pathlib import Path; from interlock.workers.settings import Settings;"
+        "from interlock.workers.runtime import Runtime; from interlock.workers import sweeps;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
-        "sweeping.SWEEPS['relay'](Runtime(Settings()))"
+        "sweeps.SWEEPS['relay'](Runtime(Settings()))"
     )
     full = subprocess.run(
         [sys.executable, "-c", code],
@@ -278,12 +279,12 @@ def test_a_full_disk_stops_the_journal_only_and_nothing_is_lost(
     assert "File too large" in full.stderr, full.stderr
     assert valkey.xlen("interlock:events") == 21  # no other destination waits for it
     assert (directory / ACTIVE).stat().st_size == 3_000  # half a line at its end
-    assert sweeping.SWEEPS["relay"](runtime) > 0
+    assert sweeps.SWEEPS["relay"](runtime) > 0
     assert_whole(client, directory)
 
 
 def test_the_journal_can_be_switched_off(make_runtime: Callable[..., Runtime], directory: Path) -> None:
     runtime = make_runtime(state=directory, journal=False)
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     assert not directory.exists()
     assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.workers.effects import runner
+from interlock.workers.runtime import Runtime
 from tests.driving import state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import everything, git, put
-from workers import effects
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -18,7 +18,7 @@ Dba = "psycopg.Connection[Any]"
 
 @pytest.fixture
 def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Landscape:
-    slowly = make_runtime(max_attempts=3, backoff_base_seconds=600.0)  # tried again when a test says so
+    slowly = make_runtime(max_attempts=3, backoff_base_seconds=1e9, backoff_cap_seconds=1e9)  # never by itself
     return Landscape(slowly, dba, tmp_path)
 
 
@@ -132,7 +132,7 @@ def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: La
     land.validate()
     landing = land.land()
     land.client.fire(land.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
-    effects.run(land.runtime, landing)
+    runner.run(land.runtime, landing)
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
     assert "was not merged" in land.effect(land.workstream, "land_workstream")["error"]
     land.settle()
@@ -145,7 +145,7 @@ def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: La
 def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(land: Landscape) -> None:
     land.committed_patch()
     land.validate()
-    effects.run(land.runtime, land.land())
+    runner.run(land.runtime, land.land())
     assert state(land.client, land.workstream) == "completed"
     land.client.fire(land.workstream, "cancel", by="ann")
     land.settle()
@@ -197,7 +197,7 @@ def test_a_cancelled_or_skipped_workstream_that_left_nothing_leaves_no_archive(
 
 def test_a_workstream_that_fails_is_kept_with_its_files_and_why(land: Landscape) -> None:
     land.applied_patch()
-    put(land.place.path, {"unfinished": "work\n"})
+    land.leave({"unfinished": "work\n"})
     land.fail()
     land.settle()
     kept = json.loads((land.place.archive / "reason.json").read_text())

@@ -6,13 +6,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from interlock.workers.orchestration import scheduler
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.transaction import Order
+from interlock.workers.runtime import Runtime
 from tests.driving import drain_all
 from tests.running import Stage
-from workers.orchestration import scheduler
-from workers.orchestration.scheduler import schedule
-from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import Order
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -141,7 +141,7 @@ def again(stage: Stage, name: str) -> Any:
 
 
 def gate(stage: Stage, name: str, **sketch: Any) -> None:
-    stage.add("test_gate", name, gate_type="UNIT", command=["true"], **{"workstream": "w", **sketch})
+    stage.add("test_gate", name, gate_type="UNIT", **{"workstream": "w", **sketch})
 
 
 @pytest.mark.parametrize("passes", [True, False])

@@ -5,8 +5,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from interlock.workers.runtime import Runtime
 from tests.walking import Walker
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +26,7 @@ def walker(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Walker:
 def test_what_depends_on_another_waits_for_it(
     walker: Walker, type_: str, version: str, trigger: str, guard: str
 ) -> None:
-    """Seeds 000 (step, dependency resolution) and 001 (task, pending → queued)."""
+    """LEGACY-3 (step) and LEGACY-5 (task, pending → queued)."""
     definition = walker.get(type_, version)
     first = walker.born(definition)
     second = walker.born(definition, depends_on=[str(first)])
@@ -38,7 +38,7 @@ def test_what_depends_on_another_waits_for_it(
 
 
 def test_a_workstream_of_steps_succeeds_once_all_of_them_have(walker: Walker) -> None:
-    """Seed 000, workstream."""
+    """LEGACY-4."""
     workstream = walker.at(walker.get("workstream", "0.1.0"), "S_RUNNING")
     step = walker.get("step")
     steps = [walker.born(step, workstream_id=str(workstream)) for _ in range(2)]
@@ -50,7 +50,7 @@ def test_a_workstream_of_steps_succeeds_once_all_of_them_have(walker: Walker) ->
 
 
 def test_a_workstream_counts_its_tasks(walker: Walker) -> None:
-    """Seed 001, workstream: as many tasks as specified, one started, all completed."""
+    """LEGACY-6: as many tasks as specified, one started, all completed."""
     definition, task = walker.get("workstream", "0.2.0"), walker.get("task", "0.2.0")
     workstream = walker.born(definition, task_count=2)
     tasks = [walker.born(task, workstream_id=str(workstream))]
@@ -67,14 +67,14 @@ def test_a_workstream_counts_its_tasks(walker: Walker) -> None:
 
 @pytest.mark.parametrize(("critical", "status"), [(True, "applied"), (False, "rejected")])
 def test_only_a_critical_task_fails_its_workstream(walker: Walker, critical: bool, status: str) -> None:
-    """Seed 001, executing → failed."""
+    """LEGACY-6, executing → failed."""
     workstream = walker.at(walker.get("workstream", "0.2.0"), "executing")
     walker.at(walker.get("task", "0.2.0"), "failed", workstream_id=str(workstream), is_critical=critical)
     assert walker.ask(workstream, "critical_task_failed").status == status
 
 
 def test_retries_are_counted_in_history_and_limited_by_the_context(walker: Walker) -> None:
-    """Seeds 000 and 001: retry_count never exceeds max_retries."""
+    """LEGACY-2: retry_count never exceeds max_retries."""
     step = walker.get("step")
     made = walker.at(step, "S_FAILED", max_retries=1)
     assert walker.ask(made, "retry_eligible").status == "applied"

@@ -9,16 +9,17 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
+from interlock.db.core.rounds import PARTITION_LOCK
+from interlock.workers.client.client import Client
+from interlock.workers.definitions.instance_migration import Migrated, Order, migrate
+from interlock.workers.overrides.transaction import NotAnOperator
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput, UnknownWorkflow
+from interlock.workflows.versioning.migration import MIGRATE, Subject, obstacles
 from tests import parcels
 from tests.driving import applied, drain_all, outcome, state, trail
 from tests.migrating import due_in, move, sound, whys
 from tests.parcels import born
-from workers.client import Client
-from workers.migrating import Migrated, Order, migrate
-from workers.overrides.operation import NotAnOperator
-from workers.runtime import Runtime
-from workflows.errors import BadInput, UnknownWorkflow
-from workflows.migration import MIGRATE, Subject, obstacles
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -193,7 +194,7 @@ def test_one_that_cannot_be_judged_stays_and_holds_up_nobody(
     def judge(old: Any, new: Any, subject: Subject, renamed: Any) -> list[str]:
         return [str(1 / 0)] if subject.context["address"] == "bad" else obstacles(old, new, subject, renamed)
 
-    monkeypatch.setattr("workers.migrating.obstacles", judge)
+    monkeypatch.setattr("interlock.workers.definitions.instance_migration.obstacles", judge)
     done = move(runtime)
     assert (done.found, done.moved) == (2, 1)
     assert whys(done) == {"bad": ("it cannot be judged: ZeroDivisionError: division by zero",)}
@@ -202,7 +203,7 @@ def test_one_that_cannot_be_judged_stays_and_holds_up_nobody(
 
 def test_only_operators_may_and_only_for_a_reason(runtime: Runtime, project: UUID) -> None:
     born(runtime, "parcel", "1.0.0", "P-1", project)
-    with pytest.raises(NotAnOperator, match="'bob' is no operator"):
+    with pytest.raises(NotAnOperator, match="'bob' is not an operator"):
         move(runtime, by="bob")
     with pytest.raises(BadInput, match="--reason"):
         move(runtime, reason=" ")
@@ -228,9 +229,9 @@ def test_a_migration_waits_for_the_round_that_decides_for_its_instance(
     client: Client, runtime: Runtime, project: UUID, database_url: str
 ) -> None:
     parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
-    lane = parcel.bytes[15] % 16
+    partition = parcel.bytes[15] % 16
     with psycopg.connect(database_url) as other:
-        other.execute("SELECT * FROM interlock_gather(%s, %s, 1, NULL)", (0x1E71, lane))
+        other.execute("SELECT * FROM gather(%s, %s, 1, NULL)", (PARTITION_LOCK, partition))
         runtime.database.dispose()
         with pytest.raises(Exception, match="lock timeout"):
             migrate_impatiently(runtime)

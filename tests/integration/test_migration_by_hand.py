@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 from psycopg.errors import CheckViolation, InsufficientPrivilege, RestrictViolation
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from tests import parcels
 from tests.driving import applied
 from tests.migrating import sound
 from tests.parcels import born
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -110,10 +110,10 @@ def test_tampering_with_a_migration_is_seen(runtime: Runtime, dba: Dba, sent: UU
     dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
     dba.execute("ALTER TABLE workflow_instances DISABLE TRIGGER ALL")
     dba.execute("UPDATE workflow_instances SET definition_version = '3.0.0'")
-    (said,) = [each.says for each in audit.verify(runtime.database).problems]
+    (said,) = [each.message for each in verify.verify(runtime.database).problems]
     assert said == "is under 3.0.0, but history ends under 1.1.0"
     dba.execute("UPDATE workflow_instances SET definition_version = '1.1.0'")
     dba.execute('UPDATE workflow_transitions SET metadata = metadata || \'{"from_version": "2.0.0"}\' WHERE seq = 2')
-    says = [each.says for each in audit.verify(runtime.database).problems]
+    says = [each.message for each in verify.verify(runtime.database).problems]
     assert any("under 1.0.0" in each for each in says)
     assert any("its hash is not that of its content" in each for each in says)

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from tests import parcels
 from tests.driving import applied
 from tests.migrating import due_in, move, sound, whys
 from tests.parcels import born
 from tests.running import Stage
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"

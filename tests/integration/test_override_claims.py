@@ -1,4 +1,4 @@
-"""Overrides of tasks that workers hold or held: the claim ends, a late report is refused; and steps of seed 000."""
+"""Overrides of tasks that workers hold or held: the claim ends, a late report is refused; and legacy steps."""
 
 from typing import Any
 from uuid import UUID
@@ -6,21 +6,21 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from db.connect import transaction
-from db.requests import lane_of
-from db.rounds import LANE_LOCK
+from interlock.db.connection import transaction
+from interlock.db.core.requests import partition_of
+from interlock.db.core.rounds import PARTITION_LOCK
+from interlock.workers.client.client import Client
+from interlock.workers.engine import creation
+from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.tasks import complete_task, fail_task
+from interlock.workers.overrides.transaction import CannotOverride, Order, StillDeciding
+from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
+from interlock.workers.pool import claims
+from interlock.workers.pool.claims import StaleClaim
+from interlock.workers.pool.report import Report, failure
+from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, row
 from tests.driving import applied, drain_all, make_due, state, trail
-from workers import births
-from workers.client import Client
-from workers.crew import claims
-from workers.crew.claims import StaleClaim
-from workers.crew.report import Report, failure
-from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import CannotOverride, Order, StillDeciding
-from workers.overrides.others import fail_workstream, validate_workstream
-from workers.overrides.tasks import complete_task, fail_task
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -76,7 +76,7 @@ def test_what_was_begun_before_ends_in_its_last_workers_name(
 def test_an_override_that_waits_too_long_for_others_says_so(runtime: Runtime, site: Site, dba: Dba) -> None:
     task, _ = site.queue(2)
     with dba.transaction():
-        dba.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane_of(task)))
+        dba.execute("SELECT pg_advisory_xact_lock(%s, %s)", (PARTITION_LOCK, partition_of(task)))
         with pytest.raises(StillDeciding, match="try again"):
             skip_step(runtime, str(task), BY_HAND)
     skip_step(runtime, str(task), BY_HAND)
@@ -84,7 +84,7 @@ def test_an_override_that_waits_too_long_for_others_says_so(runtime: Runtime, si
 
 @pytest.fixture
 def step(runtime: Runtime, client: Client, project: UUID) -> dict[str, UUID]:
-    """A step of seed 000 that has failed, and its workstream."""
+    """A step 0.1.0 that has failed, and its workstream."""
     workstream, step = (_lineage(runtime, kind, project) for kind in ("workstream", "step"))
     applied(client, workstream, "start_execution")
     applied(client, step, "dependencies_met")
@@ -95,9 +95,9 @@ def step(runtime: Runtime, client: Client, project: UUID) -> dict[str, UUID]:
 
 def _lineage(runtime: Runtime, kind: str, project: UUID) -> UUID:
     definition = runtime.catalogue.get(kind, "0.1.0")
-    birth = births.Birth(definition, f"{kind}-1", project, "test", {})
+    birth = creation.Birth(definition, f"{kind}-1", project, "test", {})
     with transaction(runtime.database) as connection:
-        births.deliver(connection, [birth])
+        creation.deliver(connection, [birth])
     return birth.id
 
 
@@ -110,7 +110,7 @@ def test_a_failed_step_is_tried_again_or_left_out_as_done(
     assert [move.to_state for move in done.moves] == ["S_RUNNING", "S_SUCCESS"]
     event = client.history(step["step"])[-1]
     assert (event["metadata"]["skipped"], event["severity"]) == (True, "warning")
-    with pytest.raises(CannotOverride, match="legal: nothing, it is finished"):
+    with pytest.raises(CannotOverride, match="legal: nothing: it has ended"):
         skip_step(runtime, str(step["step"]), BY_HAND)
 
 
@@ -121,5 +121,5 @@ def test_the_oldest_workstreams_are_completed_and_failed_by_hand(
     assert state(client, step["workstream"]) == "S_FAILED"
     validate_workstream(runtime, str(step["workstream"]), BY_HAND)
     assert trail(client, step["workstream"])[-1] == "all_steps_succeed"
-    with pytest.raises(CannotOverride, match="fail-task is for a task or a step"):
+    with pytest.raises(CannotOverride, match="fail-task applies to a task or a step"):
         fail_task(runtime, str(step["workstream"]), BY_HAND)

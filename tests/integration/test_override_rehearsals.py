@@ -7,30 +7,26 @@ from typing import Any
 import psycopg
 import pytest
 
+from interlock.workers.circuit_breakers import BreakerOpen, calling, known
+from interlock.workers.operations.rollback import override_roll_back
+from interlock.workers.overrides.circuit_breakers import reset_breaker
+from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
+from interlock.workers.overrides.transaction import CannotOverride, Order
+from interlock.workers.overrides.workstreams_and_patches import (
+    drop_patch,
+    fail_workstream,
+    validate_workstream,
+)
+from interlock.workers.runtime import Runtime
+from tests.databases import whole
 from tests.landscape import Landscape
 from tests.repositories import everything as checkout
 from tests.running import Stage
-from workers.breakers import BreakerOpen, calling, known
-from workers.orchestration.rollback import override_roll_back
-from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import CannotOverride, Order
-from workers.overrides.others import drop_patch, fail_workstream, reset_breaker, validate_workstream
-from workers.overrides.tasks import complete_task, fail_task, unblock_task
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 TRIED, BY_HAND = Order("ann", "would it?", dry_run=True), Order("ann", "seen to it")
-TABLES = """
-SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1"""
-
-
-def whole_database(dba: Dba) -> dict[str, list[Any]]:
-    """Every row of every table."""
-    names = [name for (name,) in dba.execute(TABLES)]
-    assert len(names) > 25
-    return {name: dba.execute(f"SELECT t::text FROM {name} t ORDER BY 1").fetchall() for name in names}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -67,13 +63,13 @@ def test_a_rehearsal_in_a_run_changes_nothing(runtime: Runtime, dba: Dba, comman
     stage.begin("running")
     stage.work("failed", exit_code=1)
     assert stage.states("waiting", "lost", "paused") == {"waiting": "pending", "lost": "cancelled", "paused": "paused"}
-    before = whole_database(dba)
+    before = whole(dba)
     tried = command(runtime, str(stage.ids[ref]), TRIED)
-    assert whole_database(dba) == before
+    assert whole(dba) == before
     done = command(runtime, str(stage.ids[ref]), BY_HAND)
     told = [[(move.trigger, move.to_state, move.passed_over) for move in each.moves] for each in (tried, done)]
     assert told[0] == told[1], "what it told is what is done"
-    assert whole_database(dba) != before
+    assert whole(dba) != before
 
 
 def test_a_rehearsal_with_patches_and_breakers_changes_nothing(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
@@ -85,14 +81,14 @@ def test_a_rehearsal_with_patches_and_breakers_changes_nothing(runtime: Runtime,
             raise OSError("away")
     breaker = known(runtime, land.project, "pytest")
     assert breaker.state == "OPEN"
-    before = whole_database(dba), checkout(land.checkout)
+    before = whole(dba), checkout(land.checkout)
     told = [
         drop_patch(runtime, str(bad), TRIED),
         override_roll_back(runtime, str(good), TRIED),
         reset_breaker(runtime, breaker.breaker_id, TRIED),
     ]
     assert [each.moves[-1].to_state for each in told] == ["dropped", "rolled_back", "CLOSED"]
-    assert (whole_database(dba), checkout(land.checkout)) == before
+    assert (whole(dba), checkout(land.checkout)) == before
 
 
 @pytest.mark.parametrize("command", [complete_task, fail_task, reset_task, skip_step])
@@ -101,7 +97,7 @@ def test_a_task_whose_patch_is_on_its_way_is_left_alone(
 ) -> None:
     land = Landscape(runtime, dba, tmp_path)
     land.applied_patch(name="t")
-    before = whole_database(dba)
-    with pytest.raises(CannotOverride, match=r"the patch demo/w/t\^1 of task/demo/w/t is on its way"):
+    before = whole(dba)
+    with pytest.raises(CannotOverride, match=r"the patch demo/w/t\^1 of task/demo/w/t is being processed"):
         command(runtime, "task/demo/w/t", BY_HAND)
-    assert whole_database(dba) == before
+    assert whole(dba) == before

@@ -1,4 +1,4 @@
-"""Overrides take the machine's own moves and pass over its guards; who is no operator takes none (SSOT 5.2)."""
+"""Overrides take the machine's own moves and pass over its guards; who is no operator takes none (RECOVER-5)."""
 
 from typing import Any
 from uuid import UUID
@@ -8,17 +8,17 @@ import pytest
 from psycopg.errors import CheckViolation, InsufficientPrivilege, RestrictViolation
 from uuid_utils.compat import uuid7
 
-from db import operators
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.operations import operators
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
+from interlock.workers.overrides.transaction import CannotOverride, NotAnOperator, Operation, Order, operating
+from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
 from tests.driving import drain_all, outcome
 from tests.running import Stage
-from workers.client import Client
-from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import CannotOverride, NotAnOperator, Operation, Order, operating
-from workers.overrides.others import fail_workstream, validate_workstream
-from workers.overrides.tasks import complete_task, fail_task, unblock_task
-from workers.runtime import Runtime
-from workflows.errors import BadInput
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -61,7 +61,7 @@ def test_a_running_task_is_completed_whatever_its_gates_say_and_history_tells_wh
     assert stage.state("w") == "validating"
 
 
-def test_seed_queries_find_overrides_and_nothing_else(stage: Stage, dba: Dba) -> None:
+def test_its_queries_find_overrides_and_nothing_else(stage: Stage, dba: Dba) -> None:
     stage.submit({"w": {}}, {"a": {"workstream": "w"}})
     stage.start()
     stage.begin("a")
@@ -152,7 +152,7 @@ def test_raw_sql_may_tell_an_operators_override(client: Client, dba: Dba) -> Non
 @pytest.mark.parametrize("key", ["operator", "override"])
 def test_an_agent_cannot_speak_as_an_operator(client: Client, dba: Dba, key: str) -> None:
     story = client.create("story", "S-1", project_id=uuid7())["id"]
-    with pytest.raises(BadInput, match=f"data.{key} is what overrides say"):
+    with pytest.raises(BadInput, match=f"data.{key} is reserved for overrides"):
         client.fire(story, "design_complete", by="ann", data={key: "ann"})
     with pytest.raises(CheckViolation):
         dba.execute(
@@ -221,7 +221,7 @@ def test_an_approval_is_passed_over_and_the_event_says_so(runtime: Runtime, clie
 
 def test_what_has_no_way_there_is_refused_with_what_would_be_legal(runtime: Runtime, client: Client) -> None:
     story = client.create("story", "S-1", project_id=uuid7())["id"]
-    with pytest.raises(CannotOverride, match="has no way from analysis to nowhere; legal: design_complete, block"):
+    with pytest.raises(CannotOverride, match="cannot get from analysis to nowhere; legal: design_complete, block"):
         walk(runtime, story, "nowhere")
 
 
@@ -244,7 +244,7 @@ class TestTasks:
     def test_what_was_never_begun_can_neither_be_completed_nor_fail(self, stage: Stage, override: Any) -> None:
         stage.submit({"w": {}}, {"a": {"workstream": "w"}})
         stage.start()
-        with pytest.raises(CannotOverride, match="never begun: leave it out"):
+        with pytest.raises(CannotOverride, match="never started: skip it"):
             override(stage.runtime, str(stage.ids["a"]), BY_HAND)
 
     def test_a_left_out_task_holds_nobody_up_and_the_run_succeeds(self, stage: Stage) -> None:
@@ -320,7 +320,7 @@ class TestTasks:
             stage.work(name)
         stage.land()
         assert stage.state("run") == "succeeded"
-        with pytest.raises(CannotOverride, match="a~2 is in its place"):
+        with pytest.raises(CannotOverride, match="a~2 replaces it"):
             reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
 
     def test_a_task_at_work_is_cancelled_and_made_anew(self, stage: Stage) -> None:
@@ -385,7 +385,7 @@ class TestTasks:
         stage.work("a")
         with pytest.raises(CannotOverride, match="is completed"):
             reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
-        with pytest.raises(CannotOverride, match=r"is completed already|has no way from completed"):
+        with pytest.raises(CannotOverride, match=r"is completed already|cannot get from completed"):
             skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
 
     def test_a_waiting_task_is_let_go_without_what_it_waits_for(self, stage: Stage) -> None:
@@ -403,7 +403,7 @@ class TestTasks:
             stage.work(name)
         stage.land()
         assert stage.state("run") == "succeeded"
-        with pytest.raises(CannotOverride, match="is completed; only one that waits"):
+        with pytest.raises(CannotOverride, match="is completed; only a task that waits"):
             unblock_task(stage.runtime, str(stage.ids["b"]), BY_HAND)
 
 
@@ -434,7 +434,7 @@ class TestWorkstreams:
         stage.submit({"v": {}, "w": {"depends_on": ["v"]}}, {"a": {"workstream": "v"}, "b": {"workstream": "w"}})
         stage.start()
         assert stage.state("w") == "blocked"
-        with pytest.raises(CannotOverride, match="is blocked: nothing was done in it yet"):
+        with pytest.raises(CannotOverride, match="is blocked: no task of it has run"):
             validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
         done = fail_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
         assert [move.to_state for move in done.moves] == ["ready", "executing", "failed"]

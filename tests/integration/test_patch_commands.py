@@ -1,21 +1,19 @@
 """`interlock patch`: what operators see of the ledger, and what they may do to it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from supervisor.environment import environment
+from interlock.supervisor.environment import environment
+from interlock.workers.runtime import Runtime
+from tests.cli.terminal import forked
 from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import FILES, everything
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
-ROOT = Path(__file__).parents[2]
 Dba = "psycopg.Connection[Any]"
 WHY = ("--by", "ann", "--reason", "regression")
 
@@ -27,16 +25,9 @@ def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
 
 def interlock(land: Landscape, *words: str, code: int = 0) -> str:
     """Run a command in a process of its own; what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "patch", *words],
-        cwd=ROOT,
-        env=environment(land.runtime.settings),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    done = forked(("patch", *words), environment(land.runtime.settings))
+    assert done.code == code, done.said
+    return done.said
 
 
 def answer(land: Landscape, *words: str, code: int = 0) -> Any:
@@ -49,7 +40,7 @@ def test_entries_are_listed_by_run_and_state_and_shown_with_their_way(land: Land
     (listed,) = answer(land, "list", "--state", "committed")
     assert (listed["entity_id"], listed["ledger_id"]) == ("demo/w/good^1", str(good))
     (set_aside,) = answer(land, "quarantined")
-    assert "does not take it for a diff" in set_aside["quarantine_reason"]
+    assert "cannot read it as a diff" in set_aside["quarantine_reason"]
     shown = answer(land, "show", "demo/w/good^1")
     assert [each["to_state"] for each in shown["state_history"]][-1] == "committed"
     words = interlock(land, "show", str(good))

@@ -1,6 +1,7 @@
 """Every playbook's commands, typed as its page has them, after its symptom was provoked; afterwards it is cured."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cli.playbooks import INDEX, pages
-from db import operators, patches
-from db.connect import transaction
-from supervisor.embedded import running
+from interlock.cli.operations.playbooks import INDEX, pages
+from interlock.db.connection import transaction
+from interlock.db.operations import operators
+from interlock.db.orchestration import patches
+from interlock.supervisor.embedded import running
+from interlock.workers.circuit_breakers import BreakerOpen, calling
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.operators import os_user
+from interlock.workers.relay.journal import Journal
+from interlock.workers.relay.relay import relay
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests import databases
 from tests.crewing import Site
 from tests.driving import applied, drain_all, outcome, raising, state
@@ -22,13 +31,6 @@ from tests.playbooks import commands, type_in
 from tests.repositories import git
 from tests.running import Stage
 from tests.stuck import terminal
-from workers.breakers import BreakerOpen, calling
-from workers.client import Client
-from workers.journal import Journal
-from workers.operators import os_user
-from workers.relay import relay
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Dba = psycopg.Connection[Any]
@@ -174,16 +176,37 @@ def test_an_open_breaker_is_closed_once_its_tool_works(make_runtime: Callable[..
     drain_all(runtime)
     with pytest.raises(BreakerOpen), calling(runtime, project, "git"):
         pass
-    here = terminal(runtime)
+    git = shutil.which("git")
+    here = terminal(runtime, INTERLOCK_TOOL_CHECKS=f"git={git},no-such-tool=/no/such/tool")
     type_in(here, "reset-breaker", "Check", TOOL="git")
     told = type_in(here, "reset-breaker", "Cure", TOOL="git")
     assert "git version" in told
     with calling(runtime, project, "git"):
         pass
     words = ("playbook", "run", "reset-breaker", "no-such-tool", "--reason", "x", "--yes")
-    here.run(*words).is_one_clear_line("is not to be found")
+    here.run(*words).is_one_clear_line("is not available")
     with pytest.raises(BreakerOpen), calling(runtime, project, "no-such-tool"):
         pass
+
+
+def test_what_an_agent_calls_a_tool_is_never_run(
+    make_runtime: Callable[..., Runtime], project: UUID, dba: Dba, tmp_path: Path
+) -> None:
+    trap = tmp_path.parent / "trap"  # a tool's name has 100 characters at most
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    runtime = make_runtime(breaker_failure_threshold=1, breaker_cooldown_seconds=3600.0)
+    with calling(runtime, project, str(trap)) as call:
+        call.failed("it hangs")
+    drain_all(runtime)
+    ((breaker,),) = dba.execute("SELECT breaker_id FROM circuit_breakers").fetchall()
+    words = ("playbook", "run", "reset-breaker", str(breaker), "--reason", "x")
+    assert "names no program" in terminal(runtime).run(*words, "--dry-run").said
+    named = terminal(runtime, INTERLOCK_TOOL_CHECKS=f"{trap}={trap}")
+    assert "would be run" in named.run(*words, "--dry-run").said
+    assert not (tmp_path / "sprung").exists()
+    assert terminal(runtime).run(*words, "--yes").code == 0
+    assert not (tmp_path / "sprung").exists()
 
 
 def test_dead_requests_are_redriven(
@@ -194,7 +217,7 @@ def test_dead_requests_are_redriven(
     story = client.create("story", "S-1", project_id=project)["id"]
     receipt = client.fire(story, "block", by="ann")
     with monkeypatch.context() as broken:
-        broken.setattr("workers.engine.decide", raising(ValueError))
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
         drain_all(runtime)
     assert outcome(client, receipt.request_id)["status"] == "dead"
     here = terminal(runtime)
@@ -202,6 +225,21 @@ def test_dead_requests_are_redriven(
     type_in(here, "dead-requests", "Cure")
     drain_all(runtime)
     assert state(client, story) == "blocked"
+
+
+def test_what_a_partition_stuck_at_is_set_aside_and_the_others_are_applied(
+    runtime: Runtime, client: Client, project: UUID
+) -> None:
+    story = client.create("story", "S-1", project_id=project)["id"]
+    request = client.fire(story, "block", by="ann").request_id
+    other = client.fire(story, "design_complete", by="ann").request_id
+    here = terminal(runtime)
+    type_in(here, "partition-stuck", "Check")
+    assert "a crash" in type_in(here, "partition-stuck", "Cure", REQUEST_ID=request, WHY="'a crash'")
+    drain_all(runtime)
+    assert state(client, story) == "design"
+    assert [outcome(client, each)["status"] for each in (request, other)] == ["dead", "applied"]
+    assert outcome(client, request)["result"]["by"] == os_user()
 
 
 def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], project: UUID, dba: Dba) -> None:

@@ -1,4 +1,4 @@
-"""The policies of SSOT section 8, as PostgreSQL holds them against raw SQL: time, dependencies, what has ended."""
+"""The policies of docs/spec, as PostgreSQL holds them against raw SQL: time, dependencies, what has ended."""
 
 from typing import Any
 from uuid import UUID
@@ -9,11 +9,11 @@ from psycopg import sql
 from psycopg.errors import CheckViolation
 from psycopg.types.json import Jsonb
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.workers.runtime import Runtime
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.versioning.export import recorded
 from tests.walking import Walker
-from workers.runtime import Runtime
-from workflows.catalogue import catalogue
-from workflows.export import recorded
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -33,7 +33,7 @@ def enter(dba: Dba, made: UUID, dest: str, trigger: str, **said: Any) -> None:
     dba.execute(EVENT, (dest, trigger, Jsonb(said), made))
 
 
-# 8.3 --------------------------------------------------------------------------------------------------------------
+# POLICY-8 ---------------------------------------------------------------------------------------------------------
 
 TIMES = [
     ("runs", "run_id", "run", "running", "started_at"),
@@ -63,7 +63,7 @@ def test_no_time_is_in_the_future_or_before_the_birth(
     update = sql.SQL("UPDATE {} SET {} = now() {} interval '1 hour' WHERE {} = %s")
     for sign, says in (("+", f"{column} of {table} .* is in the future"), ("-", "violates check constraint")):
         if (table, sign) == ("circuit_breakers", "-"):
-            continue  # the SSOT orders no time of a breaker's
+            continue  # CHECK-8 orders no time of a breaker's
         with pytest.raises(CheckViolation, match=says):
             dba.execute(
                 update.format(*map(sql.Identifier, (table, column)), sql.SQL(sign), sql.Identifier(key)), (made,)
@@ -96,29 +96,29 @@ def test_an_instances_time_never_goes_back_though_the_clock_does(walker: Walker,
     run = walker.at(walker.get("run"), "running")
     dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER kept")
     dba.execute("UPDATE workflow_transitions SET created_at = created_at + interval '1 hour'")  # the clock is set back
-    dba.execute("UPDATE workflow_transitions t SET hash = interlock_event_hash(t)")
+    dba.execute("UPDATE workflow_transitions t SET hash = event_hash(t)")
     dba.execute("ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER kept")
     assert walker.ask(run, "cancel").status == "applied"
     times = dba.execute("SELECT created_at FROM workflow_transitions ORDER BY seq").fetchall()
     assert len(times) == 2
     assert times[0] == times[1]
     assert dba.execute("SELECT completed_at FROM runs").fetchall() == [times[1]]
-    assert audit.verify(runtime.database).ok
+    assert verify.verify(runtime.database).ok
 
 
 def test_an_event_dated_before_the_one_before_it_is_named_though_its_hash_is_right(
     walker: Walker, dba: Dba, runtime: Runtime
 ) -> None:
     gate = walker.at(walker.get("test_gate"), "PASSED")
-    assert audit.verify(runtime.database).ok
+    assert verify.verify(runtime.database).ok
     dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER kept")
     dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '1 hour' WHERE seq = 2")
-    dba.execute("UPDATE workflow_transitions t SET hash = interlock_event_hash(t)")
-    (problem,) = audit.verify(runtime.database).problems
-    assert (problem.instance, problem.seq, problem.says) == (str(gate), 2, "is dated before the event before it")
+    dba.execute("UPDATE workflow_transitions t SET hash = event_hash(t)")
+    (problem,) = verify.verify(runtime.database).problems
+    assert (problem.instance, problem.seq, problem.message) == (str(gate), 2, "is dated before the event before it")
 
 
-# 8.4 --------------------------------------------------------------------------------------------------------------
+# POLICY-7 ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_workstream_is_not_ready_before_those_it_depends_on_are_completed(walker: Walker, dba: Dba) -> None:
@@ -164,7 +164,7 @@ def test_a_task_does_not_run_at_a_worker_that_lacks_what_it_requires_whatever_it
     assert walker.ask(made, "worker_started", worker_id=str(able), **said).status == "applied"
 
 
-# 8.2 --------------------------------------------------------------------------------------------------------------
+# POLICY-5 ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exceptional", [False, True])

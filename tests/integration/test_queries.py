@@ -1,4 +1,4 @@
-"""The seeds' own queries run on the tables and views, find what they should, and nothing else."""
+"""The queries of docs/queries.sql run on the tables and views, find what they should, and nothing else."""
 
 import re
 from pathlib import Path
@@ -8,19 +8,20 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from db import invariants
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.operations import invariants
+from interlock.workers.client.client import Client
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
+from interlock.workers.operations import doctor
+from interlock.workers.overrides.tasks import complete_task
+from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.workstreams_and_patches import validate_workstream
+from interlock.workers.runtime import Runtime
 from tests.crewing import hand, silence
 from tests.driving import applied
 from tests.landscape import Landscape
 from tests.running import Stage
-from workers import births, doctor
-from workers.births import Birth
-from workers.client import Client
-from workers.overrides.operation import Order
-from workers.overrides.others import validate_workstream
-from workers.overrides.tasks import complete_task
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -37,11 +38,7 @@ def ask(dba: Dba, name: str, **words: object) -> list[tuple[Any, ...]]:
     for word, value in words.items():
         assert f"'{word.replace('_001', '-001')}'" in statement
         statement = statement.replace(f"'{word.replace('_001', '-001')}'", f"'{value}'")
-    dba.execute("SET search_path = " + ("lineage, public" if name.startswith("lineage") else "public"))
-    try:
-        return dba.execute(statement).fetchall()  # type: ignore[call-overload, no-any-return]
-    finally:
-        dba.execute("RESET search_path")
+    return dba.execute(statement).fetchall()  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.fixture
@@ -160,7 +157,7 @@ def test_overrides_of_the_last_day_with_who_and_why(stage: Stage, dba: Dba) -> N
 
 @pytest.fixture
 def old(runtime: Runtime, project: UUID) -> Client:
-    """A workstream WS-001 of seed 000 with steps s1 and s2, running."""
+    """A workstream WS-001 of version 0.1.0 with steps s1 and s2, running."""
     client, catalogue = Client(runtime), runtime.catalogue
     made = [Birth(catalogue.get("workstream", "0.1.0"), "WS-001", project, "test", {})]
     made += [
@@ -168,7 +165,7 @@ def old(runtime: Runtime, project: UUID) -> Client:
         for name in ("s1", "s2")
     ]
     with transaction(runtime.database) as connection:
-        births.deliver(connection, made)
+        creation.deliver(connection, made)
     applied(client, "WS-001", "start_execution")
     applied(client, "s1", "dependencies_met")
     return client
@@ -198,7 +195,7 @@ def test_a_success_with_a_step_that_has_none_is_found(old: Client, runtime: Runt
     assert len(broken(runtime)) == 2
 
 
-# Entities that contradict each other (seed 000, recovery 4; SSOT 3) ------------------------------------------------
+# Entities that contradict each other (LEGACY-8, DERIVE-8) ------------------------------------------------
 
 
 class as_a_bad_dba:
@@ -220,7 +217,7 @@ class as_a_bad_dba:
 
 def broken(runtime: Runtime) -> list[tuple[str, str]]:
     with transaction(runtime.database) as connection:
-        return [(row["entity_id"], row["says"]) for row in invariants.broken(connection, limit=100)]
+        return [(row["entity_id"], row["message"]) for row in invariants.broken(connection, limit=100)]
 
 
 def test_a_completed_workstream_with_a_task_that_is_not_is_found(stage: Stage, runtime: Runtime, dba: Dba) -> None:
@@ -234,7 +231,10 @@ def test_a_completed_workstream_with_a_task_that_is_not_is_found(stage: Stage, r
         ("w", "is completed, but its task b is queued"),
     ]
     (first, *_) = [each for each in doctor.examine(runtime) if each.check == "invariants"]
-    assert (first.level, first.says) == ("fail", "workstream w is completed, but its task a is queued (SSOT 1.3.7)")
+    assert (first.level, first.message) == (
+        "fail",
+        "workstream w is completed, but its task a is queued (WORKSTREAM-2)",
+    )
 
 
 def test_a_typed_row_that_says_another_state_is_found(stage: Stage, runtime: Runtime, dba: Dba) -> None:

@@ -1,4 +1,4 @@
-"""What SSOT 4.3.1 tries with threads, tried with processes: of two moves of one patch, exactly one is made.
+"""Of two moves of one patch that processes ask for at once, exactly one is made (PATCH-15).
 
 That two workers never claim one task is in `test_crew_nodes.py`.
 """
@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests.callers import FORKS
 from tests.landscape import Landscape
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 PATIENCE = 60.0
@@ -30,7 +30,7 @@ def _move(settings: Settings, patches: list[UUID], which: int, together: Barrier
     for patch in patches:
         together.wait(PATIENCE)
         receipt = client.fire(patch, trigger, by=f"process-{which}", data=data)
-        runtime.applier.apply_lane(patch.bytes[15] % 16)
+        runtime.applier.apply_partition(patch.bytes[15] % 16)
         statuses += [each.status for each in client.wait([receipt.request_id])]
     runtime.close()
     said.put((which, statuses))

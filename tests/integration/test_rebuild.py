@@ -8,16 +8,16 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from cli.audit import app
-from db import rebuild as rebuilding
-from db.connect import transaction
-from db.rebuild import RebuildFault, rebuild
+from interlock.cli.audit.audit import app
+from interlock.db.audit import rebuild as rebuilding
+from interlock.db.audit.rebuild import RebuildFault, rebuild
+from interlock.db.connection import transaction
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from tests.driving import UP_TO_REVIEW, applied
 from tests.landscape import ONE_LINE, Landscape
 from tests.running import Stage
 from tests.tampering import unprotected
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -54,7 +54,7 @@ def assert_gone(dba: Dba) -> None:
 
 def counts(dba: Dba) -> list[tuple[Any, ...]]:
     """How many rows every table has, to see that the replay wrote nothing."""
-    names = dba.execute("SELECT relname FROM pg_stat_user_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
+    names = dba.execute("SELECT relname FROM pg_stat_user_tables WHERE schemaname = 'interlock' ORDER BY 1").fetchall()
     return [(name, *(dba.execute(f"SELECT count(*) FROM {name}").fetchone() or ())) for (name,) in names]
 
 
@@ -115,7 +115,7 @@ def test_a_row_that_is_gone_and_one_that_nothing_tells_are_named(runtime: Runtim
 
 
 def test_one_at_a_time_and_a_killed_ones_schema_is_no_obstacle(runtime: Runtime, stage: Stage, dba: Dba) -> None:
-    dba.execute("CREATE SCHEMA interlock_rebuild")
+    dba.execute("CREATE SCHEMA interlock_rebuild AUTHORIZATION interlock")
     dba.execute("CREATE TABLE interlock_rebuild.runs (x integer)")
     dba.execute("SELECT pg_advisory_lock(%s)", (rebuilding.REBUILD_LOCK,))
     with pytest.raises(RebuildFault, match="another rebuild"):
@@ -140,22 +140,24 @@ def test_what_cannot_be_replayed_says_so_and_leaves_nothing(runtime: Runtime, st
 def test_nothing_that_the_scratch_schema_cannot_shadow_writes(dba: Dba) -> None:
     """A function with a parsed body is bound to the tables it was made for: none may write."""
     bound = dba.execute(
-        "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosqlbody IS NOT NULL"
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'interlock'::regnamespace AND prosqlbody IS NOT NULL"
         " AND provolatile = 'v'"
     ).fetchall()
-    assert {name for (name,) in bound} <= {"interlock_signal"}
+    assert {name for (name,) in bound} <= {"signal"}
 
 
 def test_the_command_exits_1_with_differences(
     runtime: Runtime, stage: Stage, dba: Dba, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.audit.Client", lambda: Client(Runtime(runtime.settings)))
+    monkeypatch.setattr("interlock.cli.audit.audit.Client", lambda: Client(Runtime(runtime.settings)))
     right = CliRunner().invoke(app, ["rebuild", "--json"])
     assert (right.exit_code, json.loads(right.stdout)["ok"]) == (0, True)
     with unprotected(dba):
         dba.execute("UPDATE workflow_instances SET version = version + 1 WHERE id = %s", (stage.ids["t"],))
     wrong = CliRunner().invoke(app, ["rebuild"])
     assert wrong.exit_code == 1
-    assert "1 differences" in wrong.stdout
+    assert wrong.stdout.startswith("1 differences: ")
     with transaction(runtime.database) as connection:
-        assert connection.exec_driver_sql("SHOW search_path").scalar_one() == '"$user", public'
+        assert (
+            connection.exec_driver_sql("SHOW search_path").scalar_one() == "nowhere"
+        )  # the login's own: the session was not left to others

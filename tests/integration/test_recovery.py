@@ -1,15 +1,15 @@
-"""The MVP's recovery tables, row by row (seed 002, sections 4.1 and 4.2)."""
+"""The recovery tables, row by row (SUPERVISED-5, JOB-7)."""
 
 from uuid import UUID
 
 import pytest
 
-from workers.client import Client
-from workers.supervision.acting import Order
-from workers.supervision.jobs import Jobs
-from workers.supervision.recovery import JobError, WorkerError, recover_job, recover_worker
-from workers.supervision.supervisor import Supervisor
-from workflows.errors import BadInput, IllegalTransition
+from interlock.workers.client.client import Client
+from interlock.workers.supervision.actions import Order
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.recovery import JobError, WorkerError, recover_job, recover_worker
+from interlock.workers.supervision.supervised_workers import Supervisor
+from interlock.workflows.errors import BadInput, IllegalTransition
 
 pytestmark = pytest.mark.integration
 
@@ -141,7 +141,7 @@ def test_a_crash_of_somebody_elses_worker_or_of_a_job_that_does_not_run_is_refus
         recover_job(client, job, JobError.WORKER_CRASH, worker=running)
     jobs.allocate(job)
     for worker in (running, None):
-        with pytest.raises(BadInput, match="which of its own crashed"):
+        with pytest.raises(BadInput, match="name the one of its own that crashed"):
             recover_job(client, job, JobError.WORKER_CRASH, worker=worker)
 
 

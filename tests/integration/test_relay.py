@@ -11,17 +11,17 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
+from interlock.workers import sweeps
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.operations.doctor import examine
+from interlock.workers.relay.destinations import destinations
+from interlock.workers.relay.redis_stream import STREAM, Stream
+from interlock.workers.relay.relay import Destination, relay
+from interlock.workers.runtime import Runtime
+from interlock.workflows.audit.ids import event_name
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.waiting import eventually
-from workers import sweeping
-from workers.client import Client
-from workers.destinations import destinations
-from workers.doctor import examine
-from workers.firing import Firing
-from workers.relay import Destination, relay
-from workers.runtime import Runtime
-from workers.stream import STREAM, Stream
-from workflows.ids import event_name
 
 pytestmark = pytest.mark.integration
 
@@ -229,14 +229,14 @@ def test_the_doctor_names_the_destination_that_is_late(
     runtime = make_runtime(journal=False)
 
     def finding() -> tuple[str, str]:
-        return next((each.level, each.says) for each in examine(runtime) if each.check == "relay")
+        return next((each.level, each.message) for each in examine(runtime) if each.check == "relay")
 
     assert finding()[0] == "ok"
     applied(Client(runtime), stories[0], "block")
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     applied(Client(runtime), stories[0], "unblock")
     relay(runtime.database, [each for each in destinations(runtime) if each.name != STREAM])
-    monkeypatch.setattr("workers.doctor.LATE_SECONDS", 0.0)
+    monkeypatch.setattr("interlock.workers.operations.doctor.LATE_SECONDS", 0.0)
     eventually(lambda: f"{STREAM} 0.0 s" not in finding()[1])
     level, says = finding()
     assert level == "warn"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from interlock.workers.git.apply import Applied, Committed, apply, commit
+from interlock.workers.git.policy import Checked, PatchPolicy
+from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.trial_index import TRIES
+from interlock.workers.git.worktree import Worktree, restore
 from tests.repositories import AUTHOR, diff, everything, git, make, opened, put
-from workers.repository.applying import Applied, Committed, apply, commit
-from workers.repository.checking import Checked, PatchPolicy
-from workers.repository.outcomes import Conflict, Refusal
-from workers.repository.staging import TRIES
-from workers.repository.worktree import Worktree, restore
 
 TEN = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"
 
@@ -182,7 +182,7 @@ def test_a_worker_killed_while_git_wrote_files_is_made_good_by_the_retry(found: 
     # As git leaves it: some files written, one begun, the index not yet replaced, its lock still there.
     git(found.path, "read-tree", base)
     put(found.path, {"app.py": "1\n" * 7})
-    (Path(git(found.path, "rev-parse", "--git-dir").strip()) / "index.lock").touch()
+    (found.path / ".git" / "index.lock").touch()
     assert isinstance(apply(found, patch, "L-1"), Applied)
     assert (found.path / "app.py").read_text() == "1\n" * 1000
     assert git(found.path, "diff", "--name-only") == ""

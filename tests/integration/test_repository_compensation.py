@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from interlock.workers.git.results import Refusal
+from interlock.workers.git.revert import Verdict
+from interlock.workers.git.rollback import Compensation, Means, compensate
+from interlock.workers.git.rollback_plan import CompensationPlan, Notify
 from tests.repositories import AUTHOR, everything, git, make, put
-from workers.repository.compensation import Compensation, Means, compensate
-from workers.repository.outcomes import Refusal
-from workers.repository.plan import CompensationPlan, Notify
-from workers.repository.reverting import Verdict
 
 
 class World:
@@ -33,7 +33,7 @@ class World:
         return git(self.checkout, "rev-parse", "HEAD").strip()
 
     def plan(self, **changed: Any) -> CompensationPlan:
-        """The plan of SSOT 2.5.3."""
+        """A plan with every action (PATCH-12)."""
         said = {
             "compensation_type": "git_revert",
             "actions": [
@@ -100,7 +100,7 @@ def test_a_failing_proof_leaves_everything_as_it_was(world: World, failing: str)
     done = world.run()
     assert not done.success
     assert failing in str(done.error)
-    assert done.actions[-1].verdict.says == f"{failing} ran"
+    assert done.actions[-1].verdict.message == f"{failing} ran"
     assert "notify" not in world.ran
     assert everything(world.checkout) == before
     assert not any(world.scratch.iterdir())

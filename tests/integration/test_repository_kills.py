@@ -11,27 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.repositories import AUTHOR, git, make, opened
-from workers.repository import place
-from workers.repository.applying import Applied, Committed, apply, commit
-from workers.repository.archive import Archived, archive
-from workers.repository.compensation import Compensation, Means, compensate
-from workers.repository.merging import Merged, merge
-from workers.repository.naming import branch_name
-from workers.repository.plan import CompensationPlan
-from workers.repository.reverting import Verdict
-from workers.repository.worktree import Worktree, close, restore
+from interlock.workers.git import repository
+from interlock.workers.git.apply import Applied, Committed, apply, commit
+from interlock.workers.git.archive import Archived, archive
+from interlock.workers.git.merge import Merged, merge
+from interlock.workers.git.ref_names import branch_name
+from interlock.workers.git.revert import Verdict
+from interlock.workers.git.rollback import Compensation, Means, compensate
+from interlock.workers.git.rollback_plan import CompensationPlan
+from interlock.workers.git.worktree import Worktree, close, restore
+from tests.repositories import AUTHOR, git, killing, make, opened
 
 STRIDE = 4
-REAL = str(shutil.which("git"))
 PATCH = (
     "--- a/app.py\n+++ b/app.py\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n--- /dev/null\n+++ b/new/f.py\n@@ -0,0 +1 @@\n+f\n"
 )
-KILLER = """#!/bin/sh
-n=$(($(cat {count}) + 1)); echo $n > {count}
-if [ $n = {at} ]; then kill -9 $PPID; exit 1; fi
-exec {real} "$@"
-"""
 
 
 def patch_and_merge(checkout: Path) -> None:
@@ -60,8 +54,8 @@ def fail_and_archive(checkout: Path) -> None:
 
 
 def _worktree(checkout: Path) -> Worktree:
-    found = place.find(checkout)
-    assert isinstance(found, place.Repository)
+    found = repository.find(checkout)
+    assert isinstance(found, repository.Repository)
     return Worktree(found, checkout.parent / "trees" / "w", branch_name("r", "w"), "main")
 
 
@@ -113,12 +107,7 @@ def kill_everywhere(name: str, root: str, first: str) -> None:
 
 
 def _do(work: Callable[[Path], None], checkout: Path, at: int) -> None:
-    programs = checkout.parent / "bin"
-    programs.mkdir()
-    (programs / "count").write_text("0")
-    (programs / "git").write_text(KILLER.format(count=programs / "count", at=at, real=REAL))
-    (programs / "git").chmod(0o755)
-    os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+    os.environ["PATH"] = killing(checkout.parent / "bin", at)
     work(checkout)
     os._exit(0)
 

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from interlock.workers.git import branches, repository, state_files
+from interlock.workers.git.command import Git
+from interlock.workers.git.lock import RepositoryBusy
+from interlock.workers.git.merge import Merged, merge
+from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.worktree import Worktree, bring_in, close
 from tests.repositories import AUTHOR, everything, git, make, opened, put
 from tests.waiting import eventually
-from workers.repository import branches, place, records
-from workers.repository.git import Git
-from workers.repository.lock import RepositoryBusy
-from workers.repository.merging import Merged, merge
-from workers.repository.outcomes import Conflict, Refusal
-from workers.repository.worktree import Worktree, close
 
 MERGE = """
 import sys
 from pathlib import Path
 from tests.repositories import AUTHOR, opened
-from workers.repository.merging import merge
+from interlock.workers.git.merge import merge
 sys.stdin.readline()
 print(merge(opened(Path(sys.argv[1]), sys.argv[2]), "Merge " + sys.argv[2], identity=AUTHOR))
 """
 HOLD = """
 import sys
 from pathlib import Path
-from workers.repository import place
-with place.hold(place.find(Path(sys.argv[1]))):
+from interlock.workers.git import repository
+with repository.hold(repository.find(Path(sys.argv[1]))):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -46,6 +46,7 @@ def worked(checkout: Path, name: str = "w", **files: str) -> Worktree:
     put(found.path, {each.replace("_", "."): content for each, content in (files or {name: name}).items()})
     git(found.path, "add", "-A")
     git(found.path, "commit", "-qm", f"Work of {name}")
+    assert bring_in(found) is None
     return found
 
 
@@ -110,7 +111,7 @@ def test_a_conflict_names_its_files_and_changes_nothing(checkout: Path) -> None:
     failed = merge(second, "m", identity=AUTHOR)
     assert isinstance(failed, Conflict)
     assert failed.files == ("app.py",)
-    assert "CONFLICT" in failed.says
+    assert "CONFLICT" in failed.message
     assert everything(checkout) == before
 
 
@@ -166,16 +167,16 @@ def test_who_waits_too_long_is_told_the_holders_pid_and_the_lock_dies_with_it(ch
 
 
 def test_git_that_outlives_its_worker_keeps_the_lock(checkout: Path) -> None:
-    found = place.find(checkout)
-    assert isinstance(found, place.Repository)
-    with place.hold(found) as there:
+    found = repository.find(checkout)
+    assert isinstance(found, repository.Repository)
+    with repository.hold(found) as there:
         there.run("-c", f"alias.has=!test -e /dev/fd/{there.keep[0]}", "has")
         # As `git` would be after its worker's SIGKILL: running, with the descriptor, and without us.
         orphan = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=there.keep)
-    with pytest.raises(RepositoryBusy), place.hold(found, timeout_seconds=0.1):
+    with pytest.raises(RepositoryBusy), repository.hold(found, timeout_seconds=0.1):
         pass
     orphan.communicate()
-    with eventually(lambda: place.hold(found, timeout_seconds=1)):
+    with eventually(lambda: repository.hold(found, timeout_seconds=1)):
         pass
 
 
@@ -184,8 +185,9 @@ def half_moved(checkout: Path, found: Worktree) -> None:
     old, directory = git(checkout, "rev-parse", "main").strip(), found.repository.directory
     git(found.path, "merge", "-q", "--no-ff", "-m", "m", "main")
     new = git(found.path, "rev-parse", "HEAD").strip()
+    git(checkout, "fetch", "-q", str(found.path), "HEAD")
     intent = {"path": str(checkout), "branch": "main", "old": old, "new": new}
-    records.write(directory / branches.MOVING, intent)
+    state_files.write(directory / branches.MOVING, intent)
     put(checkout, {"app.py": "o", "fresh": "fre"})
     lock = directory / "index.lock"
     lock.touch()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from interlock.workers.git import bisect
+from interlock.workers.git.bisect import Broke
+from interlock.workers.git.results import Refusal
 from tests.repositories import everything, git, make, put
-from workers.repository import regression
-from workers.repository.outcomes import Refusal
-from workers.repository.regression import Broke
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +37,7 @@ def test_the_commit_that_broke_it_is_found_in_few_trials(checkout: Path, tmp_pat
     made = [commit(checkout, "fault" if each == place else f"f{each}", "x") for each in range(13)]
     put(checkout, {"mine": "not committed"})
     before, told = everything(checkout), list[tuple[int, int]]()
-    found = regression.find(
+    found = bisect.find(
         checkout, "main", made, sound, scratch=tmp_path / "scratch", progress=lambda *at: told.append(at)
     )
     assert isinstance(found, Broke)
@@ -58,7 +58,7 @@ def test_a_fault_in_a_branch_that_was_merged_is_found_there(checkout: Path, tmp_
     git(checkout, "switch", "-q", "main")
     aside = commit(checkout, "f3", "x")
     git(checkout, "merge", "-q", "--no-ff", "--no-edit", "side")
-    found = regression.find(checkout, "main", [first, fault, after, aside], sound, scratch=tmp_path / "scratch")
+    found = bisect.find(checkout, "main", [first, fault, after, aside], sound, scratch=tmp_path / "scratch")
     assert isinstance(found, Broke)
     assert found.sha == fault
 
@@ -69,19 +69,19 @@ def test_trees_that_tell_nothing_are_passed_over_and_named(checkout: Path, tmp_p
     put(checkout, {"fault": "x"})
     git(checkout, "rm", "-q", "odd")
     bad = commit(checkout, "f2", "x")
-    found = regression.find(checkout, "main", [good, odd, bad], sound, scratch=tmp_path / "scratch")
+    found = bisect.find(checkout, "main", [good, odd, bad], sound, scratch=tmp_path / "scratch")
     assert isinstance(found, Broke)
     assert (found.sha, found.among) == (bad, (odd,))
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"), [(None, "does not fail at"), ("before", "was broken before the first"), ("gone", "none of its")]
+    ("fault", "says"), [(None, "does not fail at"), ("before", "failed before the first"), ("gone", "none of its")]
 )
 def test_where_there_is_nothing_to_find_it_says_so(checkout: Path, tmp_path: Path, fault: str, says: str) -> None:
     if fault == "before":
         commit(checkout, "fault", "x")
     made = [commit(checkout, "f1", "x")] if fault != "gone" else ["0" * 40]
-    found = regression.find(checkout, "main", made, sound, scratch=tmp_path / "scratch")
+    found = bisect.find(checkout, "main", made, sound, scratch=tmp_path / "scratch")
     assert isinstance(found, Refusal)
     assert says in str(found)
 
@@ -97,6 +97,6 @@ def test_a_trial_that_is_not_always_of_the_same_opinion_accuses_nobody(
         trials.append(tree)
         return sound(tree) is not (len(trials) == wrong)
 
-    found = regression.find(checkout, "main", made, flaky, scratch=tmp_path / "scratch")
+    found = bisect.find(checkout, "main", made, flaky, scratch=tmp_path / "scratch")
     assert isinstance(found, Refusal), "once it said the contrary of what is so"
-    assert "now this, now that" in str(found)
+    assert "passes and fails on the same commit" in str(found)

@@ -1,16 +1,19 @@
 """A workstream's worktree: opened twice it is one, half-made it is mended; the user's own checkout is left alone."""
 
 import json
-import subprocess
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.repositories import everything, git, make, opened, put
-from workers.repository import place
-from workers.repository.archive import Archived, archive
-from workers.repository.outcomes import Refusal
-from workers.repository.worktree import NotAWorktree, Worktree, close, discard, open_worktree, restore
+from interlock.workers.git import repository as place
+from interlock.workers.git import state_files
+from interlock.workers.git.archive import Archived, archive
+from interlock.workers.git.command import GitFault
+from interlock.workers.git.git_directories import RECORD, own_directory
+from interlock.workers.git.results import Refusal
+from interlock.workers.git.worktree import NotAWorktree, Worktree, close, discard, open_worktree, restore
+from tests.repositories import before_git, everything, git, make, opened, put
 
 
 @pytest.fixture
@@ -35,48 +38,48 @@ def test_opening_again_finds_the_same_worktree_with_its_work(checkout: Path) -> 
     assert (found.path / "app.py").read_text() == "in progress\n"
 
 
-def test_a_worktree_found_from_another_worktree_is_the_same(checkout: Path) -> None:
+def test_a_worktree_opened_from_another_checkout_of_the_user_is_the_same(checkout: Path, tmp_path: Path) -> None:
     first = opened(checkout)
-    again = open_worktree(first.path, "main", first.branch, first.path)
+    git(checkout, "worktree", "add", "-q", "--detach", str(tmp_path / "another"))
+    again = open_worktree(tmp_path / "another", "main", first.branch, first.path)
     assert again == first
 
 
-def orphan_metadata(found: Worktree) -> None:
-    """Git was killed after the first file of its metadata."""
-    own = found.repository.directory / "worktrees" / found.path.name
-    for each in own.iterdir():
-        each.unlink() if each.is_file() else subprocess.run(["rm", "-r", each], check=True)
-    (own / "locked").write_text("initializing")
+def without_record(found: Worktree) -> None:
+    """Killed before it wrote down what it makes."""
+    shutil.rmtree(found.path)
+    (own_directory(found.path) / RECORD).unlink()
 
 
 def unfinished(found: Worktree) -> None:
-    """Git was killed while it wrote the files."""
-    own = found.repository.directory / "worktrees" / found.path.name
-    (own / "locked").write_text("initializing")
-    (own / "index").unlink()
-    (own / "index.lock").touch()
+    """Killed while git wrote the files."""
+    record = state_files.read(own_directory(found.path) / RECORD)
+    assert record
+    state_files.write(own_directory(found.path) / RECORD, record | {"whole": False})
+    (found.path / ".git" / "index").rename(found.path / ".git" / "index.lock")
     (found.path / "app.py").unlink()
 
 
 def vanished(found: Worktree) -> None:
-    subprocess.run(["rm", "-r", found.path], check=True)
+    shutil.rmtree(found.path)
 
 
-def unregistered(found: Worktree) -> None:
-    """Git was killed while it removed the worktree."""
-    subprocess.run(["rm", "-r", found.repository.directory / "worktrees" / found.path.name], check=True)
+def half_removed(found: Worktree) -> None:
+    """Killed while it removed the worktree."""
+    shutil.rmtree(found.path)
+    (own_directory(found.path) / "config").unlink()
 
 
-@pytest.mark.parametrize("killed", [orphan_metadata, unfinished, vanished, unregistered])
-def test_what_a_killed_git_leaves_is_mended(checkout: Path, killed: object) -> None:
+@pytest.mark.parametrize("killed", [without_record, unfinished, vanished, half_removed])
+def test_what_a_killed_process_leaves_is_mended(checkout: Path, killed: object) -> None:
     found = opened(checkout)
     assert callable(killed)
     killed(found)
     assert opened(checkout) == found
     assert git(found.path, "status", "--porcelain") == ""
-    assert len(git(checkout, "worktree", "list").splitlines()) == 2
     close(found)
-    assert not (checkout / ".git" / "worktrees").exists()
+    assert not list(found.path.parent.iterdir())
+    assert git(checkout, "worktree", "list").count("\n") == 1
 
 
 @pytest.mark.parametrize("case", ["missing", "plain", "bare", "unborn", "base", "name", "path", "taken"])
@@ -103,7 +106,7 @@ def test_what_cannot_be_opened_is_refused_with_what_to_do(checkout: Path, tmp_pa
     refused = open_worktree(repository, base, branch, path)
     assert isinstance(refused, Refusal)
     said = {"missing": "not exist", "plain": "not a git", "unborn": "commit", "base": "mian", "name": "-x..y"} | {
-        "path": "something else",
+        "path": "not this worktree's",
         "taken": "checked out",
     }
     assert said.get(case, case) in refused.reason
@@ -142,7 +145,7 @@ def test_restoring_removes_what_tests_left_and_nothing_outside(checkout: Path, t
     put(found.path, {"app.py": "broken\n", "left/over": "x", ".gitignore": "cache\n", "cache/x": "x"})
     (found.path / "link").symlink_to(tmp_path / "outside")
     git(found.path, "add", "app.py")
-    (Path(git(found.path, "rev-parse", "--git-dir").strip()) / "index.lock").touch()
+    (found.path / ".git" / "index.lock").touch()
     restore(found)
     assert git(found.path, "status", "--porcelain") == ""
     assert sorted(each.name for each in found.path.iterdir()) == [".git", "app.py", "docs"]
@@ -177,6 +180,34 @@ def test_a_failed_workstream_is_kept_whole_and_archived_once(checkout: Path, tmp
     git(checkout, "update-ref", "-d", kept.ref)
     git(checkout, "fetch", "-q", str(kept.bundle), "+refs/*:refs/*")
     assert git(checkout, "show", f"{kept.ref}:app.py") == "not committed\n"
+
+
+@pytest.mark.parametrize("command", ["add", "unpack-objects"])
+@pytest.mark.parametrize("ends", ["kill -9 $$", "echo 'fatal: x: No space left on device' >&2; exit 128"])
+def test_files_that_git_could_not_store_now_are_archived_by_the_next_try(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, ends: str
+) -> None:
+    found = opened(checkout)
+    put(found.path, {"app.py": "not committed\n"})
+    with monkeypatch.context() as failing:
+        script = f'case " $* " in *" {command} "*) {ends};; esac'
+        failing.setenv("PATH", before_git(tmp_path / "bin", script))
+        with pytest.raises(GitFault, match=f"git {command} "):
+            archive(found, tmp_path / "archive", {})
+    assert (found.path / "app.py").read_text() == "not committed\n"
+    kept = archive(found, tmp_path / "archive", {})
+    assert isinstance(kept, Archived)
+    assert git(checkout, "show", f"{kept.ref}:app.py") == "not committed\n"
+
+
+def test_what_git_cannot_add_is_named_in_the_reason(checkout: Path, tmp_path: Path) -> None:
+    found = opened(checkout)
+    put(found.path, {"app.py": "not committed\n"})
+    git(found.path, "init", "-q", "nested")
+    kept = archive(found, tmp_path / "archive", {})
+    assert isinstance(kept, Archived)
+    assert git(checkout, "show", f"{kept.ref}:app.py") == "not committed\n"
+    assert "'nested/'" in json.loads(kept.reason.read_text())["reason"]["files_not_kept"]
 
 
 def test_archiving_what_was_never_there_is_refused(checkout: Path, tmp_path: Path) -> None:

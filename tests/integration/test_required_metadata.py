@@ -1,4 +1,4 @@
-"""What every event must say (SSOT 7.2.3), whoever fired its trigger: the values, not only the keys."""
+"""What every event must say (EVENT-4), whoever fired its trigger: the values, not only the keys."""
 
 from typing import Any
 from uuid import UUID
@@ -6,10 +6,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from interlock.workers.runtime import Runtime
 from tests.crewing import silence
 from tests.running import Stage
 from tests.walking import Walker
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from supervisor.environment import environment
-from tests.driving import state
-from tests.landscape import Landscape
-from tests.repositories import FILES, everything, git, put
-from tests.webhooks import webhook
-from workers.orchestration import rollback
-from workers.orchestration.rollback import (
+from interlock.supervisor.environment import environment
+from interlock.workers.git.rollback_plan import CompensationPlan
+from interlock.workers.operations import rollback
+from interlock.workers.operations.rollback import (
     CannotRollBack,
     CompensationFailed,
     compensation_plan,
     override_roll_back,
     roll_back,
 )
-from workers.overrides.operation import Order
-from workers.repository.plan import CompensationPlan
-from workers.runtime import Runtime
-from workers.runtime import runtime as process_runtime
-from workflows.errors import BadInput
+from interlock.workers.overrides.transaction import Order
+from interlock.workers.runtime import Runtime
+from interlock.workers.runtime import runtime as process_runtime
+from interlock.workflows.errors import BadInput
+from tests.driving import state
+from tests.landscape import Landscape
+from tests.repositories import FILES, everything, git, put
+from tests.webhooks import webhook
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -162,7 +162,7 @@ def test_a_plan_that_does_not_take_this_patch_back_is_refused(land: Landscape, n
     action = revert(land, {"earlier": earlier, "later": later}.get(named, entry))
     action |= {"not required": {"required": False}, "nothing": {"commit_sha": "f" * 40}}.get(named, {})
     before = everything(land.checkout), ledger(land, entry)
-    with pytest.raises(CannotRollBack, match=f"it is commit {land.entry(entry)['commit_sha']}"):
+    with pytest.raises(CannotRollBack, match=f"which is commit {land.entry(entry)['commit_sha']}"):
         roll_back(land.runtime, entry, plan(land, entry, actions=[action]), by="ann", reason="regression")
     assert (everything(land.checkout), ledger(land, entry)) == before
 
@@ -221,7 +221,7 @@ def by_hand(land: Landscape, entry: Any, files: dict[str, str]) -> str:
 
 
 def test_what_was_reverted_by_hand_is_proved_and_told_with_its_commit(land: Landscape) -> None:
-    """SSOT 5.3.2: `rollback-patch --commit-sha $(git rev-parse HEAD)`."""
+    """RECOVER-12: `rollback-patch --commit-sha $(git rev-parse HEAD)`."""
     entry = landed(land)
     made = by_hand(land, entry, {"app.py": FILES["app.py"] + "# mended\n"})
     before = everything(land.checkout)
@@ -254,6 +254,6 @@ def test_a_commit_that_cannot_have_taken_the_patch_back_is_refused(land: Landsca
     own = land.entry(entry)["commit_sha"]
     said = {"the patch's own": own, "another file's": other, "another branch's": aside, "none": "f" * 40}
     refusal: Any = BadInput if named == "no name" else CannotRollBack
-    with pytest.raises(refusal, match=r"no commit"):
+    with pytest.raises(refusal, match=r"does not undo|is not a commit id"):
         roll_back(land.runtime, entry, by="ann", reason="by hand", mended=said.get(named, "HEAD"))
     assert state(land.client, entry) == "committed"

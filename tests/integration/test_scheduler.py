@@ -1,4 +1,4 @@
-"""The scheduler on real PostgreSQL: completion is carried up, failure along, and nothing waits for ever (SSOT 3)."""
+"""The scheduler on real PostgreSQL: completion is carried up, failure along, and nothing waits for ever (DERIVE-3)."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_a_failure_that_is_not_critical_lets_the_others_go_on(stage: Stage) -> N
         "cancel",
     ]
     stage.work("t4")
-    assert stage.states("a", "run") == {"a": "failed", "run": "failed"}  # ruling 5
+    assert stage.states("a", "run") == {"a": "failed", "run": "failed"}  # RUN-4
 
 
 def test_a_retry_waits_and_comes_back(stage: Stage, dba: Dba) -> None:
@@ -106,7 +106,7 @@ def test_a_run_canceled_before_it_began_never_starts(stage: Stage, dba: Dba) -> 
     stage.settle()
     stage.fire("run", "cancel")
     assert stage.states("run", "a", "a1") == {"run": "canceled", "a": "cancelled", "a1": "cancelled"}
-    assert dba.execute("SELECT started_at FROM runs").fetchone() == (None,)  # ruling 9
+    assert dba.execute("SELECT started_at FROM runs").fetchone() == (None,)  # RUN-7
 
 
 def test_a_skipped_workstream_skips_its_dependents(stage: Stage) -> None:

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from tests.nodes import Node, node
 from tests.waiting import eventually
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 
@@ -90,8 +90,8 @@ def test_a_node_that_has_grown_ends_after_its_task(own: Client, clock: UUID, sol
 
 
 def test_sigterm_lets_the_task_at_work_come_to_its_end(own: Client, clock: UUID, solo: Solo) -> None:
-    with solo("workers.main:app") as worker, transaction(own.runtime.database) as other:
-        other.exec_driver_sql("SELECT FROM workflow_instances WHERE id = %s FOR NO KEY UPDATE", (clock,))
+    with solo("interlock.workers.main:app") as worker, transaction(own.runtime.database) as other:
+        other.exec_driver_sql("SELECT FROM interlock.workflow_instances WHERE id = %s FOR NO KEY UPDATE", (clock,))
         fired = start(own, clock, "not at all")
         eventually(lambda: somebody_waits(own))
         worker.process.terminate()

@@ -1,20 +1,21 @@
-"""Who stands still is found once they do so for too long, kept by the sweep, and told by the command (SSOT 5.1)."""
+"""Who stands still is found once they do so for too long, kept by the sweep, and told by the command (RECOVER-3)."""
 
 from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
+from interlock.workers.circuit_breakers import calling
+from interlock.workers.client.client import Client
+from interlock.workers.operations import doctor, metrics
+from interlock.workers.operations.stuck.detector import look
+from interlock.workers.pool import claims
+from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
-from tests.driving import applied, drain_all, make_due, state
+from tests.driving import applied, drain_all, make_due, state, swept
+from tests.legacy import rename
 from tests.running import Stage
 from tests.stuck import age, terminal
-from workers import doctor, metrics, sweeping
-from workers.breakers import calling
-from workers.client import Client
-from workers.crew import claims
-from workers.runtime import Runtime
-from workers.stuck.look import look
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -118,7 +119,7 @@ def test_the_sweep_keeps_what_it_found_and_the_doctor_tells_it(
     silence(dba, worker, 130)
     assert sweep(runtime, dba) == 1
     (finding,) = [each for each in doctor.examine(runtime) if each.check == "stuck"]
-    assert (finding.level, finding.says) == ("warn", "stand still for too long: 1 worker")
+    assert (finding.level, finding.message) == ("warn", "stuck: 1 worker")
     silence(dba, worker, 0)
     assert sweep(runtime, dba) == 0
     (finding,) = [each for each in doctor.examine(runtime) if each.check == "stuck"]
@@ -145,9 +146,11 @@ def test_notice_is_given_once_for_each_who_is_stuck(make_runtime: Callable[..., 
 
 def test_a_notice_has_one_line_for_each_whatever_it_is_called(make_runtime: Callable[..., Runtime], dba: Dba) -> None:
     runtime = make_runtime(notify_urls=("json://127.0.0.1:9",))
-    silence(dba, hand(runtime, "W\nall is well"), 130)
+    worker = hand(runtime, "W")
+    rename(dba, worker, "W\nall is well")
+    silence(dba, worker, 130)
     sweep(runtime, dba)
-    (says,) = dba.execute("SELECT payload->>'says' FROM effects WHERE name = 'notice'").fetchone() or ("",)
+    (says,) = dba.execute("SELECT payload->>'message' FROM effects WHERE name = 'notice'").fetchone() or ("",)
     assert says.count("\n") == 0
     assert "has been idle for" in says
 
@@ -159,7 +162,7 @@ def notices(dba: Dba) -> int:
 
 def sweep(runtime: Runtime, dba: Dba) -> int | None:
     dba.execute("DELETE FROM sweeps")
-    return sweeping.run(runtime, "stuck")
+    return swept(runtime, "stuck")
 
 
 # The command -----------------------------------------------------------------------------------------------------
@@ -186,8 +189,8 @@ def test_the_command_says_how_many_it_does_not_show(runtime: Runtime, client: Cl
     assert "longest" not in here.run("stuck", "--all").out
 
 
-def test_a_name_cannot_forge_a_line_of_the_answer(runtime: Runtime, client: Client, project: UUID) -> None:
-    client.create("story", "S-1\n  $ rm -rf ~\x1b[2J", project_id=project)
+def test_a_name_cannot_forge_a_line_of_the_answer(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+    rename(dba, client.create("story", "S-1", project_id=project)["id"], "S-1\n  $ rm -rf ~\x1b[2J")
     told = terminal(runtime).run("stuck", "--all").out
     assert [line for line in told.splitlines() if line.startswith("  $ rm")] == []
     assert "\x1b" not in told

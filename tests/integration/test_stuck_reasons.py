@@ -1,4 +1,4 @@
-"""Whoever stands still is told of with the reason, and the command that is printed beside it cures it (SSOT 5.1)."""
+"""Whoever stands still is told of with the reason, and the command that is printed beside it cures it (RECOVER-3)."""
 
 import os
 import re
@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
+from interlock.workers.client.client import Client
+from interlock.workers.operations.stuck.detector import look
+from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
 from tests.driving import applied, drain_all, outcome, raising, state
 from tests.landscape import Landscape
 from tests.running import Stage
 from tests.stuck import found, paste, terminal
-from workers.client import Client
-from workers.runtime import Runtime
-from workers.stuck.look import look
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -56,7 +56,7 @@ def test_a_gate_under_a_lease_names_who_holds_it_and_until_when(stage: Stage, ru
     reason = found(runtime, stage.ids["g"], everything=True).reason
     assert reason.startswith("gates@here holds the lease of the effect run_gate until ")
     dba.execute("UPDATE effects SET lease_until = now() - interval '1 minute'")
-    assert "ran out at" in found(runtime, stage.ids["g"], everything=True).reason
+    assert "expired at" in found(runtime, stage.ids["g"], everything=True).reason
 
 
 def test_a_workstream_counts_what_has_not_ended(stage: Stage, runtime: Runtime) -> None:
@@ -128,7 +128,7 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
     story = client.create("story", "S-1", project_id=project)["id"]
     receipt = client.fire(story, "block", by="ann", request_id="block it")
     with monkeypatch.context() as broken:
-        broken.setattr("workers.engine.decide", raising(ValueError))
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
         drain_all(runtime)
     assert outcome(client, receipt.request_id)["status"] == "dead"
     told = found(runtime, story)
@@ -138,7 +138,7 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
     assert look(runtime) == []
 
 
-@pytest.mark.parametrize("request_id", ["--all", "x'; touch PWNED; '", "$(touch PWNED)", "two\nlines"])
+@pytest.mark.parametrize("request_id", ["--all", "x'; touch PWNED; '", "$(touch PWNED)"])
 def test_nothing_that_an_agent_named_reaches_the_shell(
     request_id: str,
     make_runtime: Callable[..., Runtime],
@@ -151,7 +151,7 @@ def test_nothing_that_an_agent_named_reaches_the_shell(
     for name, asked in (("S-1", request_id), ("S-2", "another")):
         client.fire(client.create("story", name, project_id=project)["id"], "block", by="ann", request_id=asked)
     with monkeypatch.context() as broken:
-        broken.setattr("workers.engine.decide", raising(ValueError))
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
         drain_all(runtime)
     told = found(runtime, "S-1")
     here = terminal(runtime)
@@ -159,14 +159,14 @@ def test_nothing_that_an_agent_named_reaches_the_shell(
     subprocess.run(["bash", "-c", told.command], cwd=tmp_path, env=env, check=True, capture_output=True)
     assert list(tmp_path.iterdir()) == []
     assert outcome(client, "another")["status"] == "dead"
-    assert outcome(client, request_id)["status"] == ("dead" if "\n" in request_id else "pending")
+    assert outcome(client, request_id)["status"] == "pending"
 
 
 def test_a_trigger_in_retry_says_when(runtime: Runtime, client: Client, project: UUID, monkeypatch: Any) -> None:
     story = client.create("story", "S-1", project_id=project)["id"]
     client.fire(story, "block", by="ann")
     with monkeypatch.context() as broken:
-        broken.setattr("workers.engine.decide", raising(ValueError))
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
         drain_all(runtime)
     assert found(runtime, story, everything=True).reason.startswith(
         "block failed 1 times (ValueError: on purpose); it is tried again at "
@@ -182,7 +182,9 @@ def test_a_trigger_nobody_applies_points_to_the_doctor(
     assert look(runtime) == []
     let_wait(dba, 61)
     told = found(runtime, story)
-    assert re.fullmatch(r"block has been due for \d+ s, and nobody applies it: are workers and beat up\?", told.reason)
+    assert re.fullmatch(
+        r"block has been due for \d+ s, but no worker has applied it: are workers and beat running\?", told.reason
+    )
     assert told.command == "interlock doctor"
 
 
@@ -208,7 +210,7 @@ def test_a_timer_that_nobody_wakes_is_stuck_and_one_of_a_state_since_left_is_not
     let_wait(dba, 61)
     (only,) = look(runtime)
     assert only.workflow_id == stage.ids["a"]
-    assert re.match(r"timeout_exceeded has been due for \d+ s, and nobody applies it", only.reason)
+    assert re.match(r"timeout_exceeded has been due for \d+ s, but no worker has applied it", only.reason)
 
 
 def test_what_keeps_its_place_behind_a_retry_is_not_stuck(
@@ -217,7 +219,7 @@ def test_what_keeps_its_place_behind_a_retry_is_not_stuck(
     story = client.create("story", "S-1", project_id=project)["id"]
     client.fire(story, "block", by="ann")
     with monkeypatch.context() as broken:
-        broken.setattr("workers.engine.decide", raising(ValueError))
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
         drain_all(runtime)
     client.fire(story, "unblock", by="ann")
     dba.execute("UPDATE trigger_requests SET not_before = now() + interval '5 minutes' WHERE attempts > 0")
@@ -237,13 +239,13 @@ def test_an_effect_that_nobody_takes_and_a_lease_that_ran_out_are_stuck(
     assert look(runtime) == []
     dba.execute("UPDATE effects SET not_before = now() - interval '61 seconds'")
     told = found(runtime, stage.ids["g"])
-    assert re.fullmatch(r"the effect run_gate has been due for \d+ s, and nobody takes it", told.reason)
+    assert re.fullmatch(r"the effect run_gate has been due for \d+ s, but no node has started it", told.reason)
     dba.execute(
         "UPDATE effects SET status = 'leased', leased_by = 'gates@here', lease_until = now() + interval '9 seconds'"
     )
     assert look(runtime) == []
     dba.execute("UPDATE effects SET lease_until = now() - interval '61 seconds'")
-    assert "which ran out at" in found(runtime, stage.ids["g"]).reason
+    assert "which expired at" in found(runtime, stage.ids["g"]).reason
 
 
 def test_a_silent_worker_is_stuck_and_shut_down(runtime: Runtime, client: Client, site: Site, dba: Dba) -> None:
@@ -251,7 +253,7 @@ def test_a_silent_worker_is_stuck_and_shut_down(runtime: Runtime, client: Client
     assert look(runtime) == []
     silence(dba, worker, 130)
     told = found(runtime, worker)
-    assert told.reason == "not heard of for 2 min"
+    assert told.reason == "no heartbeat for 2 min"
     paste(runtime, told.command)
     assert state(client, worker) == "shutdown"
     assert look(runtime) == []
@@ -268,4 +270,4 @@ def test_a_patch_in_the_ledger_says_which_effect_it_waits_for(runtime: Runtime, 
     landscape = Landscape(runtime, dba, tmp_path)
     entry = landscape.patch({"app.py": "1\n"})
     told = found(runtime, entry, everything=True)
-    assert re.fullmatch(r"the effect validate_patch has been due for \d+ s, and nobody takes it", told.reason)
+    assert re.fullmatch(r"the effect validate_patch has been due for \d+ s, but no node has started it", told.reason)

@@ -1,4 +1,4 @@
-"""A task that stands still is told of with the reason, and the command printed beside it cures it (SSOT 5.1)."""
+"""A task that stands still is told of with the reason, and the command printed beside it cures it (RECOVER-3)."""
 
 import re
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from uuid import UUID
 
 import pytest
 
+from interlock.workers.circuit_breakers import BreakerOpen, calling
+from interlock.workers.client.client import Client
+from interlock.workers.operations.stuck.detector import look
+from interlock.workers.pool import claims
+from interlock.workers.pool.registration import AGENT, EXECUTE
+from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, state
 from tests.running import Stage
 from tests.stuck import found, paste
-from workers.breakers import BreakerOpen, calling
-from workers.client import Client
-from workers.crew import claims
-from workers.crew.member import AGENT, EXECUTE
-from workers.runtime import Runtime
-from workers.stuck.look import look
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -27,7 +27,7 @@ def test_a_running_task_names_its_worker_and_is_given_to_another(runtime: Runtim
     claims.take(runtime, hand(runtime, "W"))
     drain_all(runtime)
     told = found(runtime, task, everything=True)
-    assert re.match(r"worker W \(busy, heard of \d+ s ago\) holds it; its time is up at ", told.reason)
+    assert re.match(r"worker W \(busy, last heartbeat \d+ s ago\) runs it; it times out at ", told.reason)
     paste(runtime, told.command)
     assert state(client, task) == "retrying"
 
@@ -37,7 +37,7 @@ def test_a_queued_task_names_the_capability_nobody_offers(runtime: Runtime, clie
     (task,) = site.queue(1, required_capabilities=["cobol", EXECUTE])
     told = found(runtime, task, everything=True)
     assert told.reason == "it waits for a worker: none offers cobol"
-    assert told.command.startswith("INTERLOCK_CAPABILITIES=cobol celery -A workers.main:app worker -Q work")
+    assert told.command.startswith("INTERLOCK_CAPABILITIES=cobol celery -A interlock.workers.main:app worker -Q work")
     hand(runtime, "old-hand", capabilities=("cobol",))
     claims.take(runtime, found_worker(client, "old-hand"))
     drain_all(runtime)
@@ -80,11 +80,11 @@ def test_a_queued_task_whose_worker_is_suspended_is_freed(runtime: Runtime, clie
     applied(client, worker, "suspend")
     (task,) = site.queue()
     told = found(runtime, task, everything=True)
-    assert told.reason == "worker W, which could take it, is suspended"
+    assert told.reason == "worker W, which could run it, is suspended"
     paste(runtime, told.command)
     assert state(client, worker) == "idle"
     told = found(runtime, task, everything=True)
-    assert told.reason.startswith("worker W is free and fits, but takes nothing: if that lasts, kill its process")
+    assert told.reason.startswith("worker W is free and could run it, but claims no task: if that lasts, kill it")
     assert "pid" in paste(runtime, told.command).out
 
 
@@ -93,7 +93,7 @@ def test_a_queued_task_whose_workers_are_busy_says_how_many(runtime: Runtime, si
     claims.take(runtime, hand(runtime))
     drain_all(runtime)
     told = found(runtime, second, everything=True)
-    assert told.reason == "all 1 workers that fit it are busy (0 of them draining)"
+    assert told.reason == "all 1 workers that could run it are busy (0 of them draining)"
     paste(runtime, told.command)
 
 
@@ -106,7 +106,7 @@ def test_a_claimed_task_that_was_never_begun_is_taken_from_its_worker(
         "INSERT INTO task_claims (task_id, run_id, worker_id) SELECT task_id, run_id, %s FROM tasks", (worker,)
     )
     told = found(runtime, task, everything=True)
-    assert re.fullmatch(r"worker W claimed it \d+ s ago and has not begun", told.reason)
+    assert re.fullmatch(r"worker W claimed it \d+ s ago and has not started it", told.reason)
     paste(runtime, told.command)
     other = hand(runtime, "V")
     claims.take(runtime, other)
@@ -128,7 +128,7 @@ def test_a_validating_task_names_its_gate(stage: Stage, runtime: Runtime) -> Non
     stage.work("t")
     assert found(runtime, stage.ids["t"], everything=True).reason == "it waits for test_gate g (RUNNING)"
     told = found(runtime, stage.ids["g"], everything=True)
-    assert re.fullmatch(r"the effect run_gate has been due for \d+ s, and nobody takes it", told.reason)
+    assert re.fullmatch(r"the effect run_gate has been due for \d+ s, but no node has started it", told.reason)
     assert told.command == "interlock doctor"
 
 
@@ -139,7 +139,7 @@ def test_tasks_that_nobody_could_take_are_stuck_at_once_and_told_as_one(runtime:
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '61 seconds'")
     (only,) = look(runtime)
     assert only.workflow_id in waiting
-    assert only.reason == "it waits for a worker: none offers cobol; so do 2 more"
+    assert only.reason == "it waits for a worker: none offers cobol; 2 more tasks wait likewise"
 
 
 def test_a_task_whose_tool_is_left_alone_names_the_breaker_and_it_is_reset(

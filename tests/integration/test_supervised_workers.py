@@ -9,17 +9,17 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
+from interlock.workers.client.client import Client
+from interlock.workers.settings import Settings
+from interlock.workers.supervision.actions import Answer, Order
+from interlock.workers.supervision.supervised_workers import Supervisor
+from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 from tests.callers import FORKS
 from tests.supervising import acted
-from workers.client import Client
-from workers.settings import Settings
-from workers.supervision.acting import Answer, Order
-from workers.supervision.supervisor import Supervisor
-from workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 
 pytestmark = pytest.mark.integration
 
-# Seed 002, sections 1.3 to 1.5, and ruling 8: written down again here, not read from the definition.
+# docs/spec/supervision.md: written down again here, not read from the definition.
 WAY_TO = {
     "IDLE": (),
     "RUNNING": ("start",),
@@ -105,7 +105,7 @@ def test_another_machine_with_the_same_trigger_is_not_touched(
     supervisor: Supervisor, client: Client, project: UUID
 ) -> None:
     run = client.create("run", "R-1", project_id=project)["id"]
-    with pytest.raises(UnknownInstance, match="is no supervised_worker but a run"):
+    with pytest.raises(UnknownInstance, match="is not a supervised_worker but a run"):
         supervisor.terminate(run)
 
 
@@ -175,7 +175,7 @@ def test_a_workspace_must_have_a_name(supervisor: Supervisor, project: UUID) -> 
         supervisor.client.birth("supervised_worker", "w", project_id=project, context={"workspace_id": ""})
 
 
-def test_the_seeds_view_tells_who_moved_and_why(
+def test_the_view_tells_who_moved_and_why(
     supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
     worker = worker_in(supervisor, project, "RUNNING")

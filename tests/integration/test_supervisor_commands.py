@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.embedded import CELERY_PARTS
+from interlock.supervisor.embedded import CELERY_PARTS
 from tests.homes import Place, place
 from tests.waiting import eventually
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.integration
 # The three commands alone; migrations are another test's subject.
 PROGRAM = """
 import sys, typer
-from cli import servers
-from workflows.errors import InterlockError
-servers.PREPARE = (sys.executable, "-c", "print('prepared')")
+from interlock.cli.server import up_down
+from interlock.workflows.errors import InterlockError
+up_down.PREPARE = (sys.executable, "-c", "print('prepared')")
 app = typer.Typer()
-servers.register(app)
+up_down.register(app)
 try:
     app()
 except InterlockError as fault:
@@ -56,7 +56,8 @@ def interlock(here: Place, *words: str) -> tuple[int, str]:
     return process.returncode, output
 
 
-def test_up_detached_status_and_down(here: Place) -> None:
+def test_up_detached_status_and_down(here: Place, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
     code, output = interlock(here, "up", "--detach", *WITHOUT)
     assert code == 0, output
     assert "postgres" in output

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor.child import Child, Report
-from supervisor.home import Home
-from supervisor.parts import Part
-from supervisor.supervise import Supervision
+from interlock.supervisor.home import Home
+from interlock.supervisor.processes.loop import Supervision
+from interlock.supervisor.processes.process import Child, Report
+from interlock.supervisor.processes.spec import Part
+from interlock.workflows.errors import ServerFault
 from tests.waiting import eventually
-from workflows.errors import ServerFault
 
 pytestmark = pytest.mark.integration
 
@@ -34,14 +34,14 @@ def part(name: str, program: str, **changed: object) -> Part:
 
 
 def supervise(home: Home, rows: list[Part], until: Callable[[list[Report]], bool]) -> list[list[Report]]:
-    """Run `rows` until what is reported satisfies `until`, or 10 s passed; returns every report."""
+    """Run `rows` until what is reported satisfies `until`, or a minute passed; returns every report."""
     seen: list[list[Report]] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
 
     def told() -> bool:
         return (bool(seen) and until(seen[-1])) or time.monotonic() > deadline
 
-    Supervision(home, told, seen.append).run(rows, [], {}, lambda: None)
+    Supervision(home, told, time.sleep, seen.append).run(rows, (), {}, lambda: None)
     assert time.monotonic() < deadline
     return seen
 
@@ -117,7 +117,7 @@ def test_a_failing_preparation_is_an_error_and_stops_the_servers(home: Home) -> 
     seen: list[list[Report]] = []
     prepare = [sys.executable, "-c", "raise SystemExit('no such revision')"]
     with pytest.raises(ServerFault, match="no such revision"):
-        Supervision(home, lambda: False, seen.append).run(
+        Supervision(home, lambda: False, time.sleep, seen.append).run(
             [part("postgres", SLEEPS)], prepare, dict(os.environ), lambda: None
         )
     assert [report.state for report in seen[-1]] == ["stopped"]

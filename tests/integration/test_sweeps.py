@@ -1,8 +1,12 @@
 """Sweeps: once a period whoever asks, in bounded batches, and harmless in any number."""
 
+import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
+from threading import Timer
 from typing import Any
 from uuid import UUID
 
@@ -10,16 +14,19 @@ import psycopg
 import pytest
 from redis import Redis
 
-from beat import sweeps
-from beat.schedule import BY_NAME, SCHEDULE
-from db import requests
-from db import sweeps as runs
-from db.connect import transaction
-from tests.driving import UP_TO_REVIEW, applied, drain_all, trail
-from workers import sweeping
-from workers.client import Client
-from workers.firing import Firing
-from workers.runtime import Runtime
+from interlock.beat import sweeps
+from interlock.beat.schedule import BY_NAME, SCHEDULE
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.core import sweep_runs as runs
+from interlock.workers import sweeps as sweeping
+from interlock.workers.broker import nodes
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.operations.doctor import Finding, examine
+from interlock.workers.runtime import Runtime
+from tests.driving import UP_TO_REVIEW, applied, drain_all, swept, trail
+from tests.nodes import node
 
 pytestmark = pytest.mark.integration
 MONTHS = 90
@@ -38,7 +45,7 @@ def backdate(dba: "psycopg.Connection[Any]", seconds: float) -> None:
 
 @pytest.mark.parametrize("name", [sweep.name for sweep in SCHEDULE])
 def test_every_sweep_of_the_schedule_runs_and_is_recorded(runtime: Runtime, name: str) -> None:
-    assert sweeping.run(runtime, name) == 0
+    assert swept(runtime, name) == 0
     with transaction(runtime.database) as connection:
         (row,) = runs.last_runs(connection)
     assert (row["name"], row["found"]) == (name, 0)
@@ -46,35 +53,75 @@ def test_every_sweep_of_the_schedule_runs_and_is_recorded(runtime: Runtime, name
     assert row["age_seconds"] >= 0
 
 
+def test_doctor_names_the_workers_where_nobody_takes_what_beat_sends(
+    runtime: Runtime, dba: "psycopg.Connection[Any]"
+) -> None:
+    def finding() -> Finding:
+        return next(each for each in examine(runtime) if each.check == "beat")
+
+    dba.execute("ALTER TABLE workflow_definitions DISABLE TRIGGER kept")
+    dba.execute("UPDATE workflow_definitions SET recorded_at = now()")
+    assert finding().level == "ok"
+    swept(runtime, "dispatch")
+    backdate(dba, 40)
+    said = finding()
+    assert (said.level, "dispatch has not run for 4" in said.message) == ("fail", True)
+    assert "interlock playbook show beat-is-dead" in said.cure
+    runtime.app.send_task("interlock.sweep", args=["dispatch"])
+    said = finding()
+    assert said.message.startswith(
+        "no node consumes the queue `sweeps`, where beat's messages wait (1); sweeps are late"
+    )
+    assert said.cure == "interlock playbook show worker-takes-nothing"
+
+
+def test_doctor_fails_where_no_node_takes_triggers(runtime: Runtime, tmp_path: Path) -> None:
+    assert swept(runtime, "dispatch") == 0
+    with node(runtime.settings, tmp_path, "worker", "-Q", "effects", "-c", "1"):
+        said = next(each for each in examine(runtime) if each.check == "workers")
+    assert said.level == "fail"
+    assert said.message.startswith("no node that consumes `sweeps`, `triggers` answers; these nodes do: ")
+
+
+def test_a_node_that_is_held_up_for_some_seconds_is_one_that_answers(runtime: Runtime, tmp_path: Path) -> None:
+    with node(runtime.settings, tmp_path, "worker", "-Q", "effects", "-c", "1") as held_up:
+        assert list(nodes.answering(runtime.app)) != []  # it listens only once its event loop has turned
+        os.kill(held_up.process.pid, signal.SIGSTOP)
+        later = Timer(1.25 * nodes.ANSWER_SECONDS, os.kill, (held_up.process.pid, signal.SIGCONT))
+        later.start()
+        assert list(nodes.answering(runtime.app)) != []
+        later.join()
+
+
 def test_a_sweep_runs_once_a_period_however_many_ask_at_once(
     make_runtime: Callable[..., Runtime], dba: "psycopg.Connection[Any]"
 ) -> None:
     beats = [make_runtime() for _ in range(4)]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda number: sweeping.run(beats[number % 4], "prune"), range(16)))
+        found = list(pool.map(lambda number: swept(beats[number % 4], "prune"), range(16)))
     assert sorted(found, key=str) == [0] + [None] * 15
     backdate(dba, 3_600)
-    assert sweeping.run(beats[0], "prune") == 0
+    assert swept(beats[0], "prune") == 0
 
 
 def test_a_sweep_that_failed_runs_again_in_the_next_period(
     runtime: Runtime, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeping, "SWEEPS", {"dispatch": lambda _: 1 / 0})
-    with pytest.raises(ZeroDivisionError):
-        sweeping.run(runtime, "dispatch")
+    with pytest.raises(ExceptionGroup, match="1 of 1"):
+        swept(runtime, "dispatch")
     monkeypatch.undo()
     with transaction(runtime.database) as connection:
         (row,) = runs.last_runs(connection)
     assert row["finished_at"] is None
     backdate(dba, 1)
-    assert sweeping.run(runtime, "dispatch") == 0
+    assert swept(runtime, "dispatch") == 0
 
 
 def test_a_period_that_became_longer_still_comes_round(runtime: Runtime, dba: "psycopg.Connection[Any]") -> None:
     def begun(every_seconds: float) -> bool:
         with transaction(runtime.database) as connection:
-            return runs.begin(connection, "dispatch", every_seconds=every_seconds)
+            return runs.begin(connection, ("dispatch",), every_seconds=every_seconds) == {"dispatch"}
 
     assert begun(1.0)
     backdate(dba, 3_600)
@@ -102,28 +149,30 @@ def test_two_dispatches_at_once_wake_different_rows_and_wait_for_nobody(
         assert requests.wake(other, limit=100) == 4
 
 
-def test_dispatch_sends_again_the_hints_that_were_lost(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_dispatch_sends_again_the_wakeups_that_were_lost(client: Client, story: UUID, valkey: "Redis") -> None:
     client.fire_many([Firing(story, trigger, "a") for trigger in UP_TO_REVIEW])
     valkey.flushall()
-    assert sweeping.run(client.runtime, "dispatch") == 1
+    assert swept(client.runtime, "dispatch") == 1
     assert valkey.llen("interlock:triggers") == 1
     drain_all(client.runtime)
     assert trail(client, story) == list(UP_TO_REVIEW)
 
 
-def test_dispatch_hints_each_lane_once_however_much_waits(client: Client, project: UUID, valkey: "Redis") -> None:
+def test_dispatch_wakeups_each_partition_once_however_much_waits(
+    client: Client, project: UUID, valkey: "Redis"
+) -> None:
     births = [client.birth("story", f"S-{number}", project_id=project) for number in range(200)]
     client.create_many(births)
     client.fire_many([Firing(birth.id, trigger, "a") for birth in births for trigger in UP_TO_REVIEW])
     valkey.flushall()
-    assert sweeping.run(client.runtime, "dispatch") == requests.LANES
-    assert valkey.llen("interlock:triggers") == requests.LANES
+    assert swept(client.runtime, "dispatch") == requests.PARTITIONS
+    assert valkey.llen("interlock:triggers") == requests.PARTITIONS
 
 
-def test_dispatch_hints_effects_nobody_runs(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_dispatch_wakeups_effects_nobody_runs(client: Client, story: UUID, valkey: "Redis") -> None:
     applied(client, story, "block")
     valkey.flushall()
-    sweeping.run(client.runtime, "dispatch")
+    swept(client.runtime, "dispatch")
     assert valkey.llen("interlock:effects") == 1
 
 
@@ -146,7 +195,7 @@ def test_prune_deletes_what_is_long_finished_and_never_history_nor_what_is_dead_
         " WHERE request_id = 'dead'",
         (MONTHS,),
     )
-    assert sweeping.run(client.runtime, "prune") == 2
+    assert swept(client.runtime, "prune") == 2
     left = dba.execute("SELECT request_id FROM trigger_requests ORDER BY 1").fetchall()
     assert [row[0] for row in left] == ["dead", "open", "recent"]
     assert trail(client, story) == ["design_complete", "block"]
@@ -172,13 +221,13 @@ def test_effects_that_are_done_have_a_keeping_time_of_their_own(
     dba.execute("UPDATE effects SET status = 'done', finished_at = now() - interval '2 days'")
     dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '2 days' WHERE finished_at IS NOT NULL")
     (effects,) = dba.execute("SELECT count(*) FROM effects").fetchone() or (0,)
-    assert sweeping.run(runtime, "prune") == effects > 0
+    assert swept(runtime, "prune") == effects > 0
     assert dba.execute("SELECT count(*) FROM trigger_requests WHERE status = 'applied'").fetchone() == (1,)
 
 
 def test_a_timer_not_yet_due_is_left_alone(client: Client, project: UUID) -> None:
     client.create("approval", "A-1", project_id=project)
-    assert sweeping.run(client.runtime, "dispatch") == 0
+    assert swept(client.runtime, "dispatch") == 0
 
 
 def test_the_relay_sweep_carries_events_and_without_redis_none_to_the_stream(
@@ -186,8 +235,8 @@ def test_the_relay_sweep_carries_events_and_without_redis_none_to_the_stream(
 ) -> None:
     applied(client, story, "block")
     without = make_runtime(broker_url="amqp://guest@127.0.0.1:1//", journal=False)
-    assert sweeping.run(without, "relay") == 1  # they are counted all the same
+    assert swept(without, "relay") == 1  # they are counted all the same
     assert valkey.xlen("interlock:events") == 0
     backdate(dba, BY_NAME["relay"].every_seconds)
-    assert sweeping.run(client.runtime, "relay") == 1
+    assert swept(client.runtime, "relay") == 1
     assert valkey.xlen("interlock:events") == 1

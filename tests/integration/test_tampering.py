@@ -12,18 +12,18 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from db import audit
+from interlock.db.audit import verify as audit
+from interlock.workers import sweeps
+from interlock.workers.audit import anchors, exports, signing_keys
+from interlock.workers.audit.verify import verify
+from interlock.workers.client.client import Client
+from interlock.workers.operations.doctor import examine
+from interlock.workers.relay.journal import ACTIVE, files
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import BadInput
+from interlock.workflows.versioning.export import canonical_checksum
 from tests.driving import UP_TO_REVIEW, applied
 from tests.tampering import cut_tail, erase, forge, unprotected
-from workers import sweeping
-from workers.auditing import anchors, exports, keys
-from workers.auditing.verifying import verify
-from workers.client import Client
-from workers.doctor import examine
-from workers.journal import ACTIVE, files
-from workers.runtime import Runtime
-from workflows.errors import BadInput
-from workflows.export import canonical_checksum
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -51,7 +51,7 @@ def found(runtime: Runtime, **how: Any) -> set[tuple[str, int | None, str]]:
     verdict = verify(runtime, **how)
     assert verdict.found == len(verdict.problems)
     assert verdict.ok == (not verdict.problems)
-    return {(each.instance, each.seq, each.says.split()[0].rstrip(":")) for each in verdict.problems}
+    return {(each.instance, each.seq, each.message.split()[0].rstrip(":")) for each in verdict.problems}
 
 
 def chains(runtime: Runtime) -> bool:
@@ -151,7 +151,7 @@ def test_the_tail_cut_with_its_state_is_seen_by_the_anchor_alone(
 def test_a_tail_cut_before_the_sweep_came_round_is_seen_by_the_journal_alone(
     runtime: Runtime, stories: list[UUID], dba: Dba
 ) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     cut_tail(dba, stories[1], keep=4)
     assert found(runtime, with_journal=False) == set()
     assert found(runtime) == {(str(stories[1]), 5, "cut"), (str(stories[1]), 6, "cut")}
@@ -161,7 +161,7 @@ def test_what_an_anchor_has_seen_is_not_looked_up_in_old_parts_of_the_journal_ag
     make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba
 ) -> None:
     runtime = make_runtime(journal_bytes=1)  # each event in a part of its own
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     anchors.anchor(runtime)
     for path in files(runtime.settings.state_directory):
         os.utime(path, (0, 0))
@@ -173,7 +173,7 @@ def test_what_an_anchor_has_seen_is_not_looked_up_in_old_parts_of_the_journal_ag
 def test_a_line_of_the_journal_changed_shows_and_one_half_written_does_not(
     runtime: Runtime, stories: list[UUID]
 ) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     path = runtime.settings.state_directory / ACTIVE
     text = path.read_text()
     path.write_text(text + text.splitlines()[-1][:40])
@@ -185,7 +185,7 @@ def test_a_line_of_the_journal_changed_shows_and_one_half_written_does_not(
 
 
 def test_a_forged_row_with_all_hashes_after_it_computed_anew(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
-    sweeping.SWEEPS["relay"](runtime)
+    sweeps.SWEEPS["relay"](runtime)
     forge(dba, anchored[1], 3, "triggered_by", "mallory")
     assert chains(runtime)
     assert found(runtime, with_journal=False) == {(str(anchored[1]), 6, "forged")}
@@ -255,21 +255,21 @@ def test_an_anchor_signed_by_somebody_else_is_not_believed(
     runtime: Runtime, anchored: list[UUID], tmp_path: Path
 ) -> None:
     ours = runtime.settings.signing_directory
-    public = ours / f"{keys.signer(ours, may_make=False).name}.pub"
+    public = ours / f"{signing_keys.signer(ours, may_make=False).name}.pub"
     aside = shutil.copy(public, tmp_path / "ours.pub")
     shutil.rmtree(ours)
     assert {says for _, _, says in found(runtime)} == {"signed"}
-    keys.make(ours)
+    signing_keys.make(ours)
     assert {says for _, _, says in found(runtime)} == {"signed"}
     assert found(runtime, trusted=[Path(aside)]) == set()
 
 
 def test_a_lost_signing_key_is_not_replaced_in_silence(runtime: Runtime, anchored: list[UUID], client: Client) -> None:
-    (runtime.settings.signing_directory / keys.SIGNING).unlink()
+    (runtime.settings.signing_directory / signing_keys.SIGNING).unlink()
     applied(client, anchored[1], "block")
-    with pytest.raises(keys.KeyFault, match="--new"):
+    with pytest.raises(signing_keys.KeyFault, match="--new"):
         anchors.anchor(runtime)
-    keys.make(runtime.settings.signing_directory)
+    signing_keys.make(runtime.settings.signing_directory)
     assert anchors.anchor(runtime) == 1
     assert found(runtime) == set()
 
@@ -385,6 +385,29 @@ def test_the_doctor_says_when_anchors_are_overdue(
     applied(client, anchored[1], "block")
     anchors.anchor(runtime)
     assert finding() == "ok"
+
+
+def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works(runtime: Runtime, dba: Dba) -> None:
+    def finding() -> tuple[str, str, str]:
+        return next((each.level, each.message, each.cure) for each in examine(runtime) if each.check == "protection")
+
+    assert finding()[0] == "ok"
+    dba.execute("ALTER TABLE trigger_requests DISABLE TRIGGER bounded_metadata, DISABLE TRIGGER worded")
+    dba.execute("ALTER TABLE archived_records ENABLE TRIGGER kept")
+    level, says, cure = finding()
+    assert level == "fail"
+    assert "archived_records.kept, trigger_requests.bounded_metadata, trigger_requests.worded" in says
+    commands = cure.removesuffix("; then `interlock audit verify`").split("; ")
+    assert commands[1] == (
+        "ALTER TABLE interlock.trigger_requests ENABLE ALWAYS TRIGGER bounded_metadata, ENABLE ALWAYS TRIGGER worded"
+    )
+    for command in commands:
+        dba.execute(command.encode())
+    assert finding()[0] == "ok"
+    dba.execute("DROP TRIGGER no_command ON workflow_instances")
+    level, says, cure = finding()
+    assert (level, says) == ("fail", "protecting triggers were dropped: workflow_instances.no_command")
+    assert "interlock playbook show audit-finding" in cure
 
 
 def test_the_moves_that_postgresql_enforces_changed(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:

@@ -15,33 +15,22 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from supervisor.environment import environment
+from interlock.supervisor.environment import environment
+from interlock.workers.client.client import Client
+from interlock.workers.effects import runner
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.runtime import Runtime
+from interlock.workers.telemetry import tracing
 from tests import machines
-from tests.collector import Collector, Received, collector
+from tests.collector import Collector, Received
 from tests.driving import drain_all, make_due, outcome
 from tests.nodes import node
 from tests.waiting import eventually
 from tests.webhooks import Webhook, webhook
-from workers import effects, tracing
-from workers.client import Client
-from workers.firing import Firing
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
 Dba = "psycopg.Connection[Any]"
-
-
-@pytest.fixture
-def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    """A collector that this process's spans, and those of the nodes it starts, are sent to."""
-    with collector() as kept:
-        for name, value in kept.environment.items():
-            monkeypatch.setenv(name, value)
-        tracing.forget()
-        yield kept
-        tracing.end()
-        tracing.forget()
 
 
 @pytest.fixture
@@ -148,7 +137,7 @@ def test_a_refusal_and_a_failed_effect_are_marked(
     drain_all(own.runtime)
     world.answer = 500
     (effect,) = own.show("A-1")["effects"]
-    effects.run(own.runtime, effect["id"])
+    runner.run(own.runtime, effect["id"])
     assert arrived(collecting, "interlock.effect", 1)[0].failed
 
 
@@ -173,7 +162,7 @@ def test_what_is_tried_again_goes_on_in_its_trace(
     drain_all(own.runtime)
     (effect,) = own.show("A-1")["effects"]
     for world.answer in (500, 200):
-        effects.run(own.runtime, effect["id"])
+        runner.run(own.runtime, effect["id"])
         dba.execute("UPDATE effects SET not_before = now()")
     tries = arrived(collecting, "interlock.effect", 2)
     assert [span.failed for span in tries] == [True, False]
@@ -230,7 +219,7 @@ def test_a_collector_that_is_away_holds_nobody_up(
 
 def test_a_process_that_ends_sends_its_last_spans(client: Client, collecting: Collector, project: UUID) -> None:
     client.create("story", "S-1", project_id=project)
-    program = "from workers.client import Client; Client().fire('S-1', 'block', by='a', request_id='r-1')"
+    program = "from interlock import Client; Client().fire('S-1', 'block', by='a', request_id='r-1')"
     slow = {"OTEL_BSP_SCHEDULE_DELAY": "60000"}
     ours = {**os.environ, **environment(client.runtime.settings), **slow}
     subprocess.run([sys.executable, "-c", program], env=ours, check=True)
@@ -244,9 +233,10 @@ def test_off_nothing_is_written_and_the_exporter_is_not_even_imported(client: Cl
     assert outcome(client, receipt.request_id)["trace"] is None
     drain_all(client.runtime)
     program = (
-        "import sys; from workers.client import Client; c = Client(); c.fire('S-1', 'unblock', by='a');"
-        "c.runtime.applier.apply_lane(0); "
-        "sys.exit(any(name.startswith(('workers.spans', 'opentelemetry.exporter')) for name in sys.modules))"
+        "import sys; from interlock import Client; c = Client(); c.fire('S-1', 'unblock', by='a');"
+        "c.runtime.applier.apply_partition(0); "
+        "late = ('interlock.workers.telemetry.spans', 'opentelemetry.exporter'); "
+        "sys.exit(any(name.startswith(late) for name in sys.modules))"
     )
     bare = {name: value for name, value in environment(client.runtime.settings).items() if not name.startswith("OTEL_")}
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **bare}, check=False)

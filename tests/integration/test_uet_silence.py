@@ -1,4 +1,4 @@
-"""Heartbeats of the execution engine's workers: two missed, and they have crashed (SSOT 2.1.3, invariants 1 and 2)."""
+"""Heartbeats of the execution engine's workers: two missed, and they have crashed (UET-1, UET-2)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from interlock.workers.client.client import Client
+from interlock.workers.pool import registration
+from interlock.workers.pool.agent import ShutDown, heartbeat
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import UnknownInstance
 from tests.crewing import hand, row, silence
-from tests.driving import drain_all, state, trail
-from workers import sweeping
-from workers.client import Client
-from workers.crew import member
-from workers.crew.agent import ShutDown, heartbeat
-from workers.runtime import Runtime
-from workflows.errors import UnknownInstance
+from tests.driving import drain_all, state, swept, trail
 
 pytestmark = pytest.mark.integration
 MISSED = 121.0  # two heartbeats of 60 s, and a second
@@ -47,7 +46,7 @@ def spawn(runtime: Runtime, client: Client, project: UUID) -> Spawn:
 def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], int | None]:
     def run() -> int | None:
         dba.execute("DELETE FROM sweeps")
-        found = sweeping.run(runtime, "heartbeats")
+        found = swept(runtime, "heartbeats")
         drain_all(runtime)
         return found
 
@@ -100,7 +99,7 @@ def test_one_that_is_heard_of_stays_and_its_instance_is_not_touched(
     before = client.show(worker)["updated_at"]
     assert heartbeat("U", runtime) == heartbeat(str(worker), runtime) == "BUSY"
     assert heartbeat("hand", runtime) == "idle"
-    assert member.heartbeat(runtime, [worker, other]).keys() == {worker, other}
+    assert registration.heartbeat(runtime, [worker, other]).keys() == {worker, other}
     assert sweep() == 0
     assert client.show(worker)["updated_at"] == before
     assert trail(client, worker) == list(WAYS["BUSY"])

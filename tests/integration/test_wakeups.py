@@ -1,4 +1,4 @@
-"""Hints: one for each lane that has none waiting, readable in Flower, and never worth failing for."""
+"""Wakeups: one for each partition that has none waiting, readable in Flower, and never worth failing for."""
 
 import base64
 import json
@@ -11,15 +11,15 @@ from uuid import UUID
 import pytest
 from redis import Redis
 
-from db.requests import lane_of
+from interlock.db.core.requests import partition_of
+from interlock.workers.broker import wakeups as module
+from interlock.workers.client.client import Client
+from interlock.workers.client.partition_drainer import Drain
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.runtime import Runtime
 from tests.driving import applied, drain_all, state
 from tests.nodes import Node
 from tests.waiting import eventually
-from workers import hints as module
-from workers.client import Client
-from workers.firing import Firing
-from workers.lanes import Drain
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ def queued(valkey: "Redis", queue: str = "triggers") -> list[dict[str, Any]]:
     return [json.loads(message) for message in reversed(valkey.lrange(f"interlock:{queue}", 0, -1))]  # type: ignore[arg-type]
 
 
-def test_a_hint_says_what_it_is_about_in_words(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_a_wakeup_says_what_it_is_about_in_words(client: Client, story: UUID, valkey: "Redis") -> None:
     receipt = client.fire(story, "design_complete", by="agent-7")
     (message,) = queued(valkey)
     headers = message["headers"]
@@ -44,53 +44,55 @@ def test_a_hint_says_what_it_is_about_in_words(client: Client, story: UUID, valk
     assert headers["argsrepr"] == "(story/S-1 design_complete by agent-7)"
     assert headers["id"] == receipt.request_id
     assert message["content-type"] == "application/json"
-    assert json.loads(base64.b64decode(message["body"]))[0] == [lane_of(story), receipt.request_id, False]
+    assert json.loads(base64.b64decode(message["body"]))[0] == [partition_of(story), receipt.request_id, False]
 
 
-def test_while_a_hint_waits_its_lane_gets_no_other(
+def test_while_a_wakeup_waits_its_partition_gets_no_other(
     client: Client, story: UUID, valkey: "Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that got a head start has nothing to do with flags.
-    monkeypatch.setattr(client.runtime.courier, "head_start", lambda _hint: None)
+    monkeypatch.setattr(client.runtime.wakeup_sender, "head_start", lambda _wakeup: None)
     for trigger in ("design_complete", "start_coding", "submit_pr"):
         client.fire(story, trigger, by="a")
-    client.runtime.courier.flush()
+    client.runtime.wakeup_sender.flush()
     assert len(queued(valkey)) == 1
-    Drain(client.runtime).lane(lane_of(story))
+    Drain(client.runtime).partition(partition_of(story))
     assert state(client, story) == "review"
     client.fire(story, "request_changes", by="a")
-    client.runtime.courier.flush()
+    client.runtime.wakeup_sender.flush()
     assert len(queued(valkey)) == 2  # the first is still there, spent; the flag was lowered
 
 
-def test_a_flag_whose_hint_was_lost_runs_out(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_a_flag_whose_wakeup_was_lost_runs_out(client: Client, story: UUID, valkey: "Redis") -> None:
     client.fire(story, "design_complete", by="a")
-    (flag,) = valkey.keys("interlock:hinted:*")  # type: ignore[misc]
+    (flag,) = valkey.keys("interlock:woken:*")  # type: ignore[misc]
     assert 0 < int(valkey.pttl(flag)) <= module.FLAG_MILLISECONDS
 
 
-def test_many_triggers_at_once_hint_each_of_their_lanes_once(client: Client, project: UUID, valkey: "Redis") -> None:
+def test_many_triggers_at_once_wakeup_each_of_their_partitions_once(
+    client: Client, project: UUID, valkey: "Redis"
+) -> None:
     births = [client.birth("story", f"S-{number}", project_id=project) for number in range(100)]
     client.create_many(births)
     client.fire_many([Firing(birth.id, "block", "a") for birth in births])
-    client.runtime.courier.flush()
-    lanes = [json.loads(base64.b64decode(message["body"]))[0][0] for message in queued(valkey)]
-    assert sorted(lanes) == sorted({lane_of(birth.id) for birth in births})
+    client.runtime.wakeup_sender.flush()
+    partitions = [json.loads(base64.b64decode(message["body"]))[0][0] for message in queued(valkey)]
+    assert sorted(partitions) == sorted({partition_of(birth.id) for birth in births})
 
 
-def test_a_trigger_for_later_sends_no_hint(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_a_trigger_for_later_sends_no_wakeup(client: Client, story: UUID, valkey: "Redis") -> None:
     client.fire(story, "block", by="a", after=timedelta(hours=1))
     assert queued(valkey) == []
 
 
-def test_a_follow_up_is_hinted_to_its_own_lane(client: Client, project: UUID, valkey: "Redis") -> None:
+def test_a_follow_up_is_hinted_to_its_own_partition(client: Client, project: UUID, valkey: "Redis") -> None:
     sprint = client.create("sprint", "P-1", project_id=project)["id"]
     client.fire(sprint, "start", by="ann")
     drain_all(client.runtime)
     (waiting,) = client.show(sprint)["requests"]
     client.fire(waiting["held_by"], "approve", by="bob")
     valkey.flushall()
-    done = client.runtime.applier.apply_lane(lane_of(waiting["held_by"]))
+    done = client.runtime.applier.apply_partition(partition_of(waiting["held_by"]))
     client.runtime.publish(done)
     assert [message["headers"]["shadow"] for message in queued(valkey)] == ["sprint.start"]
 
@@ -116,8 +118,8 @@ def test_a_real_worker_applies_what_is_fired_and_runs_its_effects(
     eventually(lambda: [effect["status"] for effect in client.show(story)["effects"]] == ["done"])
 
 
-def test_a_forged_hint_changes_nothing(celery_worker: Node, client: Client, story: UUID, runtime: Runtime) -> None:
-    for args in ([lane_of(story), "no-such-request"], [99, ""], [-1, ""]):
+def test_a_forged_wakeup_changes_nothing(celery_worker: Node, client: Client, story: UUID, runtime: Runtime) -> None:
+    for args in ([partition_of(story), "no-such-request"], [99, ""], [-1, ""]):
         runtime.app.send_task("interlock.apply", args=args)
     runtime.app.send_task("interlock.effect", args=[str(story)])
     applied_by_worker = client.fire(story, "design_complete", by="a")
@@ -140,8 +142,8 @@ def test_the_bus_is_told_by_real_workers_too(
     }
 
 
-def test_a_drained_lane_has_no_flag(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_a_drained_partition_has_no_flag(client: Client, story: UUID, valkey: "Redis") -> None:
     client.fire(story, "design_complete", by="a")
-    Drain(client.runtime).lane(lane_of(story))
-    assert valkey.keys("interlock:hinted:*") == []
+    Drain(client.runtime).partition(partition_of(story))
+    assert valkey.keys("interlock:woken:*") == []
     applied(client, story, "start_coding")

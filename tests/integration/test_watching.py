@@ -1,23 +1,22 @@
 """Whoever watches a run sees every move once, also those of transactions that took their time; and the tree fits."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from rich.console import Console
 
-from cli.run_tree import draw
-from db.connect import transaction
-from db.requests import lane_of
+from interlock.cli.lib.output import Screen
+from interlock.cli.runs.tree import draw
+from interlock.db.connection import transaction
+from interlock.db.core.requests import partition_of
+from interlock.workers.client.client import Client
+from interlock.workers.orchestration.run_view import Watch
+from interlock.workers.orchestration.submission import Run, submit
+from interlock.workflows.plan.read import read_plan
 from tests.driving import drain_all
 from tests.working import CAPABILITIES, hire, settle, work
-from workers.client import Client
-from workers.orchestration.submission import Run, submit
-from workers.orchestration.watching import Watch
-from workflows.plan.read import read_plan
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +42,7 @@ def said(watch: Watch) -> list[tuple[str, str | None, str]]:
 
 def shown(watch: Watch, lines: int = 100) -> list[str]:
     """The tree as it stands in a terminal."""
-    console = Console(width=100, file=StringIO())
+    console = Screen(width=100)
     with console.capture() as captured:
         console.print(draw(watch.view, lines=lines))
     return captured.get().splitlines()
@@ -74,8 +73,8 @@ def test_a_move_that_commits_late_is_not_missed(client: Client, run: Run, dba: D
         )
         workstream = next(iter(watch.view.workstreams))
         client.fire(workstream, "skip", by="quick")
-        with transaction(client.runtime.database) as connection:  # of this one alone: the run may share its lane
-            assert client.runtime.applier.round(connection, lane_of(workstream), only=workstream).taken
+        with transaction(client.runtime.database) as connection:  # of this one alone: the run may share its partition
+            assert client.runtime.applier.round(connection, partition_of(workstream), only=workstream).taken
         assert [each[2] for each in said(watch)] == ["skipped"]
     assert said(watch) == [(run.name, "pending", "running")]
 
@@ -117,7 +116,7 @@ def test_the_tree_has_every_workstream_task_and_gate_with_what_went_wrong(client
     assert "failed" in lines["c !"]
     assert "pending" in lines["b"]
     assert "[UNIT]" in lines["g"]
-    assert any("it broke [31m badly" in each for each in text)  # the terminal gets no escape
+    assert any(r"it broke\x1b[31m badly" in each for each in text)  # the terminal gets no escape
 
 
 @pytest.mark.parametrize("lines", [2, 3, 4, 5, 6, 7, 8, 40])

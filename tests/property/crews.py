@@ -13,15 +13,15 @@ import pytest
 from hypothesis import note
 from uuid_utils.compat import uuid7
 
-from beat import silence
-from db.connect import transaction
+from interlock.beat import heartbeats
+from interlock.db.connection import transaction
+from interlock.workers.pool import claims, registration
+from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.registration import EXECUTE, Enlistment
+from interlock.workers.pool.report import Report
 from tests import crewing
 from tests.property.play import Play, answer, interfere
 from tests.property.run_things import Task
-from workers.crew import claims, member
-from workers.crew.claims import Claim, StaleClaim
-from workers.crew.member import EXECUTE, Enlistment
-from workers.crew.report import Report
 
 T = TypeVar("T")
 
@@ -33,21 +33,21 @@ ENDS = (
     Report("timeout_exceeded", {"error": "too slow"}),
 )
 RULES: dict[str, LiteralString] = {
-    "1.5.7 (3) a worker's load is what it holds, and no more than it may": """
+    "WORKER-4 a worker's load is what it holds, and no more than it may": """
         SELECT w.name, w.current_load FROM workers w
          WHERE w.current_load > w.max_concurrent_tasks
             OR w.current_load <> (SELECT count(*) FROM task_claims c
                                    WHERE c.worker_id = w.worker_id AND c.ended_at IS NULL)""",
-    "1.5.3 who can take no more is busy, and only who can take no more": """
+    "WORKER-2 who can take no more is busy, and only who can take no more": """
         SELECT name, state FROM workers w WHERE state = 'busy' AND current_load < max_concurrent_tasks
             OR state = 'idle' AND current_load = max_concurrent_tasks
                AND EXISTS (SELECT FROM task_claims c WHERE c.worker_id = w.worker_id AND c.revoked_at IS NULL
                               AND c.ended_at IS NULL)""",
-    "1.5.7 (5, 7) who is shut down holds nothing": """
+    "WORKER-12 who is shut down holds nothing": """
         SELECT name FROM workers w WHERE state = 'shutdown'
            AND (shutdown_at IS NULL OR current_load > 0
                 OR EXISTS (SELECT FROM task_claims c WHERE c.worker_id = w.worker_id AND c.ended_at IS NULL))""",
-    "1.4.5 (3) a task runs in the hands of the one worker whose claim counts": """
+    "TASK-16 a task runs in the hands of the one worker whose claim counts": """
         SELECT t.task_id FROM tasks t
          WHERE (SELECT array_agg(c.worker_id) FROM task_claims c
                  WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL)
@@ -91,7 +91,7 @@ class Crew:
                 {"workstreams": [str(ids[each.name]) for each in world.workstreams]},  # of other runs they see nothing
                 self.chances.randint(1, 2),
             )
-            self.workers.append(Worker(member.enlist(self.runtime, enlistment)))
+            self.workers.append(Worker(registration.enlist(self.runtime, enlistment)))
 
     def claim(self) -> None:
         """A worker asks for work: it gets some exactly if there is any, and it has room."""
@@ -136,14 +136,14 @@ class Crew:
         """A worker goes, and what it holds is given back."""
         if worker := self._one_of(self.workers):
             self._lose(worker)
-            member.leave(self.runtime, worker.id, "left")
+            registration.leave(self.runtime, worker.id, "left")
             self.play.stage.settle()
             self._let_go(worker)
 
     def drain(self) -> None:
         """A worker is to go once it holds nothing: it takes no more."""
         if worker := self._one_of(self.workers):
-            member.drain(self.runtime, worker.id)
+            registration.drain(self.runtime, worker.id)
 
     def others(self) -> None:
         """A gate's command ends, a retry's time comes, a workstream lands."""
@@ -174,7 +174,7 @@ class Crew:
 
     def _is_alive(self, worker: Worker) -> bool:
         """It says that it is; one that was given up for dead is told so, and goes."""
-        if not member.heartbeat(self.runtime, [worker.id]):
+        if not registration.heartbeat(self.runtime, [worker.id]):
             self._let_go(worker)
             return False
         self.play.stage.settle()
@@ -189,7 +189,7 @@ class Crew:
 
     def _sweep(self) -> None:
         with transaction(self.runtime.database) as connection:
-            silence.heartbeats(connection, silent_seconds=SILENT_SECONDS, gone_seconds=GONE_SECONDS)
+            heartbeats.heartbeats(connection, silent_seconds=SILENT_SECONDS, gone_seconds=GONE_SECONDS)
 
     def _lose(self, worker: Worker) -> None:
         """What it runs is taken from it, which is a failure like another."""

@@ -1,7 +1,7 @@
-"""What the engine should do, said again in plain dicts from ADR-010 and the rulings. Knows nothing of its code.
+"""What the engine should do, said again in plain dicts from docs/spec/delivery.md. Knows nothing of its code.
 
-A *round* takes a lane's due requests, oldest first, and decides each where the one before it left its instance. What
-other instances say (a story's pull requests) is as it was when the round began; what a round releases, closes or
+A *round* takes a partition's due requests, oldest first, and decides each where the one before it left its instance.
+What other instances say (a story's pull requests) is as it was when the round began; what a round releases, closes or
 fires is there when it has ended.
 """
 
@@ -80,7 +80,7 @@ class Thing:
 
     key: str
     type: str
-    lane: int
+    partition: int
     context: dict[str, Any] = field(default_factory=dict)
     state: str = ""
     version: int = 0
@@ -125,11 +125,11 @@ class Model:
         self.asked: list[Asked] = []
         self.broken: set[str] = set()
 
-    def round(self, lane: int, limit: int) -> Round:
-        """One round of a lane."""
+    def round(self, partition: int, limit: int) -> Round:
+        """One round of a partition."""
         ended, failed = Round(), set()
         merged = {id(thing): self._pull_requests_merged(thing) for thing in self.things}
-        for asked in self._due(lane)[:limit]:
+        for asked in self._due(partition)[:limit]:
             if asked.thing not in failed and not self._judge(asked, ended, merged):
                 failed.add(asked.thing)
         for happen in ended.afterwards:
@@ -156,7 +156,7 @@ class Model:
         self.asked += timer
         return timer
 
-    def _due(self, lane: int) -> list[Asked]:
+    def _due(self, partition: int) -> list[Asked]:
         def in_the_way(asked: Asked) -> bool:
             return any(
                 asked.to is None
@@ -167,7 +167,7 @@ class Model:
                 for other in self.asked
             )
 
-        pending = [asked for asked in self.asked if asked.status == "pending" and asked.thing.lane == lane]
+        pending = [asked for asked in self.asked if asked.status == "pending" and asked.thing.partition == partition]
         return sorted((asked for asked in pending if not in_the_way(asked)), key=lambda asked: asked.place)
 
     def _judge(self, asked: Asked, ended: Round, merged: dict[int, bool]) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from interlock.workflows.input.names import is_name
+
 Path = tuple[str | int, ...]
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(
     lambda text: not text.isspace()
@@ -71,7 +73,7 @@ def _terms() -> st.SearchStrategy[dict[str, Any]]:
             "critical": st.booleans(),
             "env": st.dictionaries(st.sampled_from("ABC"), TEXTS),
             "expected_exit_codes": st.lists(st.integers(0, 255), min_size=1, max_size=3),
-            "capabilities": st.lists(TEXTS, max_size=2),
+            "capabilities": st.lists(TEXTS.filter(is_name), max_size=2),
             "backoff": st.fixed_dictionaries({}, optional={"base": st.floats(0, 100), "cap": st.just("5m")}),
         },
     )

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from hypothesis import note
 
-from db import requests
-from db.connect import transaction
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.orchestration.scheduler import schedule
 from tests.property.run_model import World
 from tests.property.run_things import Gate, Task, Thing, Workstream
 from tests.running import Stage
-from workers.firing import Firing
-from workers.orchestration.scheduler import schedule
 
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ class Theatre(Stage):
         total = 0
         while True:
             with transaction(self.runtime.database) as connection:
-                lanes = [row["lane"] for row in requests.lanes_due(connection)]
-            done = sum(self.runtime.applier.apply_lane(lane).taken for lane in lanes)
+                partitions = [row["partition"] for row in requests.partitions_due(connection)]
+            done = sum(self.runtime.applier.apply_partition(partition).taken for partition in partitions)
             total += done
             if schedule(self.runtime, self.run) + done == 0:
                 return total

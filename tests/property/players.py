@@ -10,32 +10,34 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from db.connect import retryable, transaction
-from db.requests import LANES
-from workers.client import Client
-from workers.firing import Firing
-from workers.orchestration.scheduler import schedule
-from workers.runtime import Runtime
-from workers.settings import Settings
+from interlock.db.connection import retryable, transaction
+from interlock.db.core.requests import PARTITIONS
+from interlock.db.schema import in_schema
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 
 T = TypeVar("T")
 
 FORKS = multiprocessing.get_context("forkserver")  # never a fork of pytest itself, with its connections
 PATIENCE_SECONDS = 120.0
-OPEN = """
+OPEN = in_schema("""
 SELECT t.task_id AS id, i.version, t.state AS state, i.entity_id AS name, t.retry_count
-  FROM tasks t JOIN workflow_instances i ON i.id = t.task_id
+  FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
  WHERE t.run_id = :run AND t.state IN ('queued', 'running', 'retrying')
 UNION ALL
 SELECT g.gate_id, i.version, g.state, i.entity_id, 0
-  FROM test_gates g JOIN workflow_instances i ON i.id = g.gate_id WHERE g.run_id = :run AND g.state = 'RUNNING'
+  FROM interlock.test_gates g JOIN interlock.workflow_instances i ON i.id = g.gate_id
+ WHERE g.run_id = :run AND g.state = 'RUNNING'
 UNION ALL
 SELECT w.ws_id, i.version, w.state, i.entity_id, 0
-  FROM workstreams w JOIN workflow_instances i ON i.id = w.ws_id
+  FROM interlock.workstreams w JOIN interlock.workflow_instances i ON i.id = w.ws_id
  WHERE w.run_id = :run AND w.state = 'validating'
-   AND EXISTS (SELECT FROM effects e WHERE e.workflow_id = w.ws_id AND e.name = 'land_workstream')
-"""
-STATE = "SELECT state FROM runs WHERE run_id = :run"
+   AND EXISTS (SELECT FROM interlock.effects e WHERE e.workflow_id = w.ws_id AND e.name = 'land_workstream')
+""")
+STATE = in_schema("SELECT state FROM interlock.runs WHERE run_id = :run")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ def play_together(settings: Settings, run: UUID, worker: UUID, fates: Fates, pla
     for process in made:
         process.start()
     try:
-        return [said.get(timeout=PATIENCE_SECONDS) for _ in made]
+        played = [said.get(timeout=PATIENCE_SECONDS) for _ in made]
+        assert all(isinstance(read, int) for read in played), played
+        return played
     finally:
         for process in made:
             process.join(5)
@@ -87,8 +91,8 @@ def _carry_out(settings: Settings, run: UUID, worker: UUID, fates: Fates, seed: 
     client = Client(runtime)
     ready.wait(PATIENCE_SECONDS)
     while True:
-        for lane in chances.sample(range(LANES), LANES):
-            _insisting(lambda lane=lane: runtime.applier.apply_lane(lane))
+        for partition in chances.sample(range(PARTITIONS), PARTITIONS):
+            _insisting(lambda partition=partition: runtime.applier.apply_partition(partition))
         read += (seen := _insisting(lambda: schedule(runtime, run)))
         with transaction(runtime.database) as connection:
             found = [dict(row) for row in connection.execute(text(OPEN), {"run": run}).mappings()]

@@ -1,4 +1,4 @@
-"""What a run should do, said again from the SSOT (1.2-1.4, 2.3, 3.1-3.3) and the rulings. Knows nothing of the code.
+"""What a run should do, said again from the specification (docs/spec). Knows nothing of the code.
 
 No counters and no signals: whenever something happened, everybody looks at the whole world; all that is due happens at
 once, and again, until nothing is due. What a person, a worker or a gate's command says comes from outside: `told`.
@@ -70,7 +70,7 @@ class World:
                 return "running"
             case Task(), "execution_completed", "running":
                 return "validating"
-            case Task(), "execution_failed" | "timeout_exceeded", "running":  # ruling 3: one like the other
+            case Task(), "execution_failed" | "timeout_exceeded", "running":  # TASK-6: one like the other
                 return "retrying" if thing.retries < thing.max_retries else "failed"
             case Task(), "retry_delay_elapsed", "retrying":
                 return "queued"
@@ -86,7 +86,7 @@ class World:
                 return "paused"
             case Workstream(), "resume", "paused":
                 return "executing"
-            case Workstream() | Task(), "user_cancelled", _:  # ruling 4
+            case Workstream() | Task(), "user_cancelled", _:  # WORKSTREAM-13, TASK-12
                 return None if thing.ended else "cancelled"
             case _, "start", "pending":
                 return "running"
@@ -130,17 +130,17 @@ class World:
         never = any(each.state in ("failed", "cancelled") for each in task.after) or any(map(self.never, task.before))
         now = all(each.state == "completed" for each in task.after) and all(g.state == "PASSED" for g in task.before)
         match task.state:
-            case "pending" if never or any(gate.state in ("FAILED", "BLOCKED") for gate in task.before):  # 3.1.2, 2
+            case "pending" if never or any(gate.state in ("FAILED", "BLOCKED") for gate in task.before):  # GATE-6
                 return "blocked"
             case "pending" if now and task.home.state in OPEN and self.run.state == "running":
                 return "queued"
-            case "blocked" if never:  # ruling 5
+            case "blocked" if never:  # TASK-13
                 return "cancelled"
             case "blocked" if now:
                 return "pending"
             case "validating" if any(map(self.never, task.gates)):
                 return "failed"
-            case "validating" if all(gate.state == "PASSED" for gate in task.gates):  # 3.1.2, 1
+            case "validating" if all(gate.state == "PASSED" for gate in task.gates):  # TASK-10
                 return "completed"
         return None
 
@@ -173,7 +173,7 @@ class World:
         return [task for task in self.tasks if gate in task.gates]
 
     def never(self, gate: Gate) -> bool:
-        """Can this gate never pass any more? (Ruling 5: what depends on it can never be satisfied.)"""
+        """Can this gate never pass any more? (GATE-8: what depends on it can never be satisfied.)"""
         if gate.state == "FAILED":
             return not self._may_run_again(gate)
         if gate.state not in ("PENDING", "BLOCKED"):
@@ -200,7 +200,7 @@ class World:
                 return "failed"
             case "executing" if all(state == "completed" for state in states):
                 return "validating"
-            case "executing" if all(task.ended for task in workstream.tasks):  # ruling 5
+            case "executing" if all(task.ended for task in workstream.tasks):  # WORKSTREAM-10
                 return "failed"
             case "validating" if any(map(self.never, workstream.final)):
                 return "failed"
@@ -229,7 +229,7 @@ class World:
         return "succeeded" if well else "failed"
 
     def run_again(self, old: Gate, *, reruns: int) -> None:
-        """Ruling 1: a new one takes the place of the failed one wherever that was named."""
+        """GATE-7: a new one takes the place of the failed one wherever that was named."""
         base, _, number = old.name.partition("#")
         again = Gate(f"{base}#{int(number or 0) + 1}", home=old.home, moment=old.moment, reruns=reruns)
         again.after, old.replaced = list(old.after), True

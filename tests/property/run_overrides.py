@@ -7,14 +7,14 @@ from typing import Any
 
 from hypothesis import note
 
+from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
+from interlock.workers.overrides.transaction import CannotOverride, Done, Order
+from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
 from tests.property.play import Play
 from tests.property.run_model import World
 from tests.property.run_things import Gate, Task, Thing, Workstream
 from tests.running import Stage
-from workers.overrides.again import reset_task, skip_step
-from workers.overrides.operation import CannotOverride, Done, Order
-from workers.overrides.others import fail_workstream, validate_workstream
-from workers.overrides.tasks import complete_task, fail_task, unblock_task
 
 BY_HAND = Order("ann", "as drawn")
 SPENT = ("failed", "cancelled")

@@ -6,7 +6,7 @@ from uuid import UUID
 import psycopg
 
 RULES: dict[str, LiteralString] = {
-    "1.3.7 (1) a workstream is where its tasks are": """
+    "WORKSTREAM-1 a workstream is where its tasks are": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
          WHERE w.run_id = %(run)s AND NOT t.left_out AND NOT EXISTS (
                SELECT FROM workflow_transitions m WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')
@@ -15,38 +15,38 @@ RULES: dict[str, LiteralString] = {
                 OR w.state = 'validating' AND t.state <> 'completed'
                 OR w.state IN ('completed', 'failed', 'cancelled', 'skipped')
                    AND t.state NOT IN ('completed', 'failed', 'cancelled'))""",
-    "1.3.7 (2) completed is when all tasks are": """
+    "WORKSTREAM-2 completed is when all tasks are": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
          WHERE w.run_id = %(run)s AND w.state = 'completed' AND t.state <> 'completed' AND NOT t.left_out
            AND NOT EXISTS (SELECT FROM workflow_transitions m
                             WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
-    "1.3.7 (3) a critical failure fails the workstream": """
+    "WORKSTREAM-3 a critical failure fails the workstream": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
          WHERE w.run_id = %(run)s AND t.is_critical AND t.state = 'failed' AND NOT t.left_out
            AND w.state NOT IN ('failed', 'cancelled', 'paused')
            AND NOT EXISTS (SELECT FROM workflow_transitions m
                             WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
-    "1.3.7 (5) only what completed is merged": """
+    "WORKSTREAM-5 only what completed is merged": """
         SELECT w.ws_id FROM workstreams w JOIN effects e ON e.workflow_id = w.ws_id
           JOIN tasks t ON t.workstream_id = w.ws_id
          WHERE w.run_id = %(run)s AND e.name = 'land_workstream' AND t.state <> 'completed' AND NOT t.left_out
            AND NOT EXISTS (SELECT FROM workflow_transitions m
                             WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
-    "1.3.7 (6) no workstream begins before those it depends on have completed": """
+    "WORKSTREAM-6 no workstream begins before those it depends on have completed": """
         SELECT w.ws_id FROM workstreams w JOIN workstreams o ON o.ws_id = ANY (w.depends_on)
          WHERE w.run_id = %(run)s AND o.state <> 'completed'
            AND EXISTS (SELECT FROM workflow_transitions t
                         WHERE t.workflow_id = w.ws_id AND t.to_state IN ('ready', 'executing')
                           AND NOT t.metadata ? 'override')""",
-    "1.4.5 (3) who runs has a worker, and only who runs": """
+    "CHECK-4 who runs has a worker, and only who runs": """
         SELECT task_id FROM tasks WHERE run_id = %(run)s AND (state = 'running') <> (worker_id IS NOT NULL)""",
-    "1.4.5 (4) no more retries than allowed": """
+    "CHECK-5 no more retries than allowed": """
         SELECT task_id FROM tasks WHERE run_id = %(run)s AND retry_count > max_retries""",
-    "1.4.5 (5) created, started, completed, in this order": """
+    "CHECK-8 created, started, completed, in this order": """
         SELECT task_id FROM tasks
          WHERE run_id = %(run)s AND NOT (created_at <= COALESCE(started_at, created_at)
                                          AND COALESCE(started_at, created_at) <= COALESCE(completed_at, 'infinity'))""",
-    "1.4.5 (6) who was queued has all it depends on completed, and every gate before it passed": """
+    "TASK-1 who was queued has all it depends on completed, and every gate before it passed": """
         SELECT t.task_id FROM tasks t JOIN tasks o ON o.task_id = ANY (t.depends_on)
          WHERE t.run_id = %(run)s AND o.state <> 'completed'
            AND EXISTS (SELECT FROM workflow_transitions m WHERE m.workflow_id = t.task_id AND m.to_state = 'queued')
@@ -55,17 +55,17 @@ RULES: dict[str, LiteralString] = {
           JOIN test_gates g ON g.gate_id = l.target_id
          WHERE t.run_id = %(run)s AND g.state <> 'PASSED'
            AND EXISTS (SELECT FROM workflow_transitions m WHERE m.workflow_id = t.task_id AND m.to_state = 'queued')""",
-    "1.4.5 (7) who runs has a time limit": """
+    "TASK-8 who runs has a time limit": """
         SELECT t.task_id FROM tasks t JOIN workflow_instances i ON i.id = t.task_id
          WHERE t.run_id = %(run)s AND t.state = 'running'
            AND NOT EXISTS (SELECT FROM trigger_requests r
                             WHERE r.workflow_id = t.task_id AND r.trigger = 'timeout_exceeded'
                               AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))""",
-    "2.3.6 (2) a task whose gate did not pass is not completed": """
+    "TASK-10 a task whose gate did not pass is not completed": """
         SELECT t.task_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
           JOIN test_gates g ON g.gate_id = l.target_id
          WHERE t.run_id = %(run)s AND t.state = 'completed' AND g.state <> 'PASSED'""",
-    "2.3.6 (3, 4) a result has an exit code and output": """
+    "GATE-3 a result has an exit code and output": """
         SELECT gate_id FROM test_gates WHERE run_id = %(run)s AND state IN ('PASSED', 'FAILED')
            AND (exit_code IS NULL OR stdout IS NULL OR stderr IS NULL OR completed_at IS NULL)""",
     "a workstream's counts are what its tasks say": """

@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from interlock.workflows.plan.gate_timing import moments
+from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.ordering import Waits
+from interlock.workflows.plan.plan import Plan
 from tests.property.players import Fates
 from tests.property.run_model import World
 from tests.property.run_things import Gate, Task, Workstream
-from workflows.plan.moments import moments
-from workflows.plan.outline import outline
-from workflows.plan.plan import Plan
-from workflows.plan.waits import Waits
 
 MOST = st.sampled_from([1, 2, 3, 4] + [5] * 28)  # shrinks to the left
 Sketches = dict[str, dict[str, Any]]

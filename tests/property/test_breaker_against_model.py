@@ -1,4 +1,4 @@
-"""A circuit breaker in PostgreSQL against the plain, single-threaded class of SSOT 2.4.6, one step after another."""
+"""A circuit breaker in PostgreSQL against a plain, single-threaded class, one step after another."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from uuid_utils.compat import uuid7
 
+from interlock.workers.circuit_breakers import BreakerOpen, calling, known
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.circuit_breakers import reset
+from interlock.workers.runtime import Runtime
 from tests.callers import TOOL, let_the_cooldown_pass
-from workers.breakers import BreakerOpen, calling, known, reset
-from workers.client import Client
-from workers.runtime import Runtime
 
 pytestmark = pytest.mark.integration
 
 
 class PlainBreaker:
-    """What the seed says, in memory: counts, three states, a cooldown that somebody lets pass."""
+    """What the specification says, in memory: counts, three states, a cooldown that somebody lets pass."""
 
     def __init__(self, failures: int, successes: int) -> None:
         self.state, self.cold = "CLOSED", False

@@ -12,17 +12,19 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
-from db import audit, definitions, operators
-from db.connect import transaction
+from interlock.db.audit import verify
+from interlock.db.connection import transaction
+from interlock.db.core import definitions
+from interlock.db.operations import operators
+from interlock.workers.client.client import Client
+from interlock.workers.definitions.instance_migration import Order, migrate
+from interlock.workers.engine.applier import Applier
+from interlock.workers.engine.creation import Birth, deliver
+from interlock.workers.runtime import Runtime
+from interlock.workflows.catalogue import Catalogue, catalogue
+from interlock.workflows.definition import Deadline, Definition, T
+from interlock.workflows.errors import BadInput
 from tests.driving import drain_all
-from workers.births import Birth, deliver
-from workers.client import Client
-from workers.engine import Applier
-from workers.migrating import Order, migrate
-from workers.runtime import Runtime
-from workflows.catalogue import Catalogue, catalogue
-from workflows.definition import Deadline, Definition, T
-from workflows.errors import BadInput
 
 pytestmark = pytest.mark.integration
 STATES = ("a", "b", "c", "d", "e")
@@ -141,5 +143,5 @@ def test_any_way_through_two_versions_leaves_a_whole_chain(client: Client, runti
             assert found["current_state"] in each.under.states
 
     go()
-    verdict = audit.verify(runtime.database)
+    verdict = verify.verify(runtime.database)
     assert verdict.ok, verdict.problems

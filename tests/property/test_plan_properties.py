@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from interlock.workflows.plan.plan import Plan
+from interlock.workflows.plan.problems import PlanInvalid, Problem
+from interlock.workflows.plan.read import read_plan
 from tests.property.plans import Written, can_end, plans, tangles, written
-from workflows.plan.plan import Plan
-from workflows.plan.problems import PlanInvalid, Problem
-from workflows.plan.read import read_plan
 
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -72,7 +72,7 @@ def test_a_plan_is_refused_for_a_circle_exactly_if_it_could_never_end(raw: dict[
     if can_end(raw):
         assert read_plan(json.dumps(raw)).order()
     else:
-        assert all("waits in a circle" in each.says for each in problems_of(json.dumps(raw)))
+        assert all("waits in a circle" in each.message for each in problems_of(json.dumps(raw)))
 
 
 # Damaged plans ----------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_renaming_an_id_is_told_at_every_reference_to_it(raw: dict[str, Any], da
     if mentions:
         found = problems_of(source.text)
         assert sorted(each.line for each in found) == sorted(mentions)
-        assert all(each.says.startswith("no task") for each in found)
+        assert all(each.message.startswith("no task") for each in found)
     else:
         read_plan(source.text)
 
@@ -112,7 +112,7 @@ def test_a_dropped_key_is_told_where_it_belongs(raw: dict[str, Any], data: Any) 
         holder = holder[step]
     del holder[key]
     says = "needs exactly one of" if key == "command" else "is required"
-    assert any(each.says.startswith(says) for each in told(written(raw), *path))
+    assert any(each.message.startswith(says) for each in told(written(raw), *path))
 
 
 @given(raw=plans(), data=st.data())
@@ -123,7 +123,7 @@ def test_an_id_given_twice_is_told_at_the_second_with_the_line_of_the_first(raw:
     tasks.append(deepcopy(tasks[t]))
     source = written(raw)
     (problem,) = told(source, "workstreams", w, "tasks", len(tasks) - 1, "id")
-    assert problem.says.endswith(f"in line {at(source, 'workstreams', w, 'tasks', t, 'id')}")
+    assert problem.message.endswith(f"in line {at(source, 'workstreams', w, 'tasks', t, 'id')}")
 
 
 @given(raw=plans(), data=st.data())
@@ -139,7 +139,7 @@ def test_an_edge_that_closes_a_circle_is_named_with_its_line(raw: dict[str, Any]
     source = written(raw)
     edge = ("workstreams", w, "tasks", first, "depends_on", len(tasks[first]["depends_on"]) - 1)
     (problem,) = problems_of(source.text)
-    assert f"(line {at(source, *edge)})" in problem.says
+    assert f"(line {at(source, *edge)})" in problem.message
 
 
 @given(raw=plans(), data=st.data())
@@ -164,7 +164,7 @@ def outcome(text: str | bytes) -> None:
     for each in problems(text):
         assert 1 <= each.line <= last
         assert each.column >= 1
-        assert each.says
+        assert each.message
 
 
 def problems(text: str | bytes) -> tuple[Problem, ...]:

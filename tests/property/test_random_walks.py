@@ -8,11 +8,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
-from db import audit
-from db.requests import lane_of
+from interlock.db.audit import verify
+from interlock.db.core.requests import partition_of
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
 from tests.property.model import BEGINS, MOVES, triggers
-from workers.client import Client
-from workers.firing import Firing
 
 pytestmark = pytest.mark.integration
 UNGUARDED = [trigger for trigger in triggers("story") if trigger != "approve"]
@@ -41,8 +41,8 @@ def test_batches_duplicates_and_rounds_of_any_size_change_nothing(client: Client
         upto = data.draw(st.integers(sent + 1, len(firings)), label="upto")
         client.fire_many(firings[again:upto])
         sent = upto
-        client.runtime.applier.apply_lane(lane_of(story), limit=data.draw(st.integers(1, 5), label="limit"))
-    while client.runtime.applier.apply_lane(lane_of(story)).taken:
+        client.runtime.applier.apply_partition(partition_of(story), limit=data.draw(st.integers(1, 5), label="limit"))
+    while client.runtime.applier.apply_partition(partition_of(story)).taken:
         pass
     state, taken = folded(walk)
     assert client.show(story)["current_state"] == state
@@ -57,8 +57,8 @@ def test_every_chain_of_random_walks_is_whole(client: Client) -> None:
     def walk_once(walk: list[str]) -> None:
         story = client.create("story", f"S-{uuid7()}", project_id=uuid7())["id"]
         client.fire_many([Firing(story, trigger, "a") for trigger in walk])
-        client.runtime.applier.apply_lane(lane_of(story))
+        client.runtime.applier.apply_partition(partition_of(story))
 
     walk_once()
-    verdict = audit.verify(client.runtime.database)
+    verdict = verify.verify(client.runtime.database)
     assert verdict.ok, verdict.problems

@@ -1,4 +1,4 @@
-"""Runs against a plain model: random plans, workers, gates and people; every run ends as the rules say (SSOT 1-3)."""
+"""Runs against a plain model: random plans, workers, gates and people; every run ends as the rules say (docs/spec)."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,9 @@ from hypothesis import Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from db import audit
+from interlock.db.audit import verify
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests.property.crews import Crew
 from tests.property.play import Play, Theatre, finish, take
 from tests.property.players import Fates, play_together
@@ -21,8 +23,6 @@ from tests.property.run_rules import broken_rules
 from tests.property.run_things import ENDED
 from tests.property.runs import Run, many_tasks, runs
 from tests.running import Stage
-from workers.runtime import Runtime
-from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -89,7 +89,7 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
         assert broken_rules(dba, play.stage.run) == []
 
     play_it()
-    verdict = audit.verify(make_stage().runtime.database)
+    verdict = verify.verify(make_stage().runtime.database)
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 10 * EXAMPLES  # they did move
     by_hand = dict(dba.execute(BY_HAND).fetchall())
@@ -113,7 +113,7 @@ def test_every_run_ends_whoever_of_its_crew_is_killed(make_stage: Callable[[], S
 
     play_it()
     assert dba.execute(TAKEN_AWAY).fetchone() > (CREWS // 3,)  # it did come to that
-    assert audit.verify(make_stage().runtime.database).ok
+    assert verify.verify(make_stage().runtime.database).ok
 
 
 def begun(stage: Stage, run: Run, well: int) -> Play:
@@ -181,5 +181,5 @@ def test_overrides_among_busy_schedulers_break_no_rule(
     assert done > 10
     assert stage.state("run") in ENDED
     assert broken_rules(dba, stage.run) == []
-    verdict = audit.verify(stage.runtime.database)
+    verdict = verify.verify(stage.runtime.database)
     assert verdict.ok, verdict.problems

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from workflows.case import Case, Linked
-from workflows.catalogue import catalogue
-from workflows.decide import decide
-from workflows.definition import Definition
-from workflows.outcomes import Applied, Rejected
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.definition import Definition
+from interlock.workflows.guard_context import Case, Linked
+from interlock.workflows.outcomes import Applied, Rejected
 
 GOOD_METADATA = {
     "exit_code": 0,

@@ -1,7 +1,7 @@
-"""The moves that the seeds forbid in so many words, typed off them: `source -> dest`, where `*` is any state at all."""
+"""The moves that are forbidden by name: `source -> dest`, where `*` is any state at all."""
 
-# SSOT 1.2.5, 1.3.6, 1.5.5, 2.1.3, 2.2.4, 2.3.5, 8.1.1; seeds 000 and 002 (1.4, 2.4): `source -> dest`, each said to be
-# invalid in so many words. `*` is any state at all.
+# RUN-6, WORKSTREAM-14, WORKER-11, WORKER-14, UET-5, UET-6, PATCH-5, GATE-7, SUPERVISED-2, JOB-4, LEGACY-4: each is
+# illegal. `*` is any state at all.
 FORBIDDEN: dict[str, str] = {
     "run": """
     succeeded -> *

@@ -1,7 +1,7 @@
-"""How the seeds' tables and diagrams are typed off the seeds: not derived from the code, which can so be held to them.
+"""How machines are written out by hand: not derived from the code, which can so be held to them.
 
-One line a pair of states: `source -> dest`, then the triggers where the seed names them (`: a b`), then the severity
-where it is not info (`! error`). Severities are SSOT 7.2.2's by kind of transition and those that a transition's own
+One line a pair of states: `source -> dest`, then the triggers where they are fixed (`: a b`), then the severity
+where it is not info (`! error`). Severities are EVENT-3's by kind of transition and those that a transition's own
 text gives: what a person decides is a warning, as a retry and a recovery are.
 """
 
@@ -13,7 +13,7 @@ LINE = re.compile(r"(\w+) -> (\w+)(?: : ([\w ]+?))?(?: ! (\w+))?$")
 
 @dataclass(frozen=True)
 class Table:
-    """A machine as a seed writes it down."""
+    """A machine as it is written out."""
 
     source: str
     states: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Which seed's table each shipped machine is held to, and what its moves and events must say beside."""
+"""Which table each shipped machine is held to, and what its moves and events must say beside."""
 
-from tests.unit.seed_others import JOB, OLDER_TASK, OLDER_WORKSTREAM, OLDEST_WORKSTREAM, STEP, SUPERVISED_WORKER
-from tests.unit.seed_ssot import (
+from tests.unit.move_table import Table
+from tests.unit.move_tables_orchestration import (
     CIRCUIT_BREAKER,
     PATCH_LEDGER,
     PATCH_LEDGER_1_1,
@@ -15,7 +15,7 @@ from tests.unit.seed_ssot import (
     WORKSTREAM,
     WORKSTREAM_1_1,
 )
-from tests.unit.seed_table import Table
+from tests.unit.move_tables_others import JOB, OLDER_TASK, OLDER_WORKSTREAM, OLDEST_WORKSTREAM, STEP, SUPERVISED_WORKER
 
 TABLES: dict[tuple[str, str], Table] = {
     ("run", "1.0.0"): RUN,
@@ -34,6 +34,7 @@ TABLES: dict[tuple[str, str], Table] = {
     ("patch_ledger", "1.0.0"): PATCH_LEDGER,
     ("patch_ledger", "1.1.0"): PATCH_LEDGER_1_1,
     ("test_gate", "1.0.0"): TEST_GATE,
+    ("test_gate", "1.1.0"): TEST_GATE,
     ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
     ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
     ("job", "1.0.0"): JOB,
@@ -41,7 +42,7 @@ TABLES: dict[tuple[str, str], Table] = {
 
 # Moves along a pair of the table by another trigger than the one that gives the pair its severity.
 OTHERWISE_SEVERE = {
-    ("workstream", "patch_set_aside", "executing"): "error",  # SSOT 3.2.1, rule 2; nothing critical failed
+    ("workstream", "patch_set_aside", "executing"): "error",  # WORKSTREAM-9; nothing critical failed
     ("workstream", "tasks_lost", "executing"): "error",
     ("worker", "max_timeout_exceeded", "idle"): "error",
     ("uet_worker", "worker_crashed", "IDLE"): "error",
@@ -49,7 +50,7 @@ OTHERWISE_SEVERE = {
     ("patch_ledger", "roll_back", "committed"): "critical",
 }
 
-# SSOT 7.2.3.
+# EVENT-4.
 REQUIRED_METADATA = {
     "task": {"worker_id", "duration_seconds", "retry_count", "exit_code", "timeout_occurred"},
     "workstream": {"total_tasks", "completed_tasks", "failed_tasks", "duration_seconds", "critical_failure"},

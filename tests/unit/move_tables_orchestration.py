@@ -1,9 +1,9 @@
-"""The machines of the SSOT's sections 1 and 2, typed off it under the rulings; `seed_table` says how to read them."""
+"""The orchestration's machines, written out by hand; `move_table` says how to read them."""
 
-from tests.unit.seed_table import table
+from tests.unit.move_table import table
 
 RUN = table(
-    "SSOT 1.2",
+    "docs/spec/run.md",
     "pending running succeeded failed canceled",
     "succeeded failed canceled",
     """
@@ -15,7 +15,7 @@ RUN = table(
     """,
 )
 WORKSTREAM = table(
-    "SSOT 1.3 and 3.2.1, with the triggers of seed 001",
+    "docs/spec/workstream.md",
     "planned ready blocked executing validating completed failed cancelled skipped",
     "completed failed cancelled skipped",
     """
@@ -35,7 +35,7 @@ WORKSTREAM = table(
     """,
 )
 WORKSTREAM_1_1 = table(
-    "ruling 4, SSOT 9.2",
+    "VERSION-6",
     "paused",
     "",
     """
@@ -53,7 +53,7 @@ WORKSTREAM_1_1 = table(
     and_all_of=WORKSTREAM,
 )
 TASK = table(
-    "SSOT 1.4, ruling 3",
+    "docs/spec/task.md",
     "pending queued running validating completed failed retrying cancelled blocked",
     "completed failed cancelled",
     """
@@ -71,7 +71,7 @@ TASK = table(
     """,
 )
 TASK_1_1 = table(
-    "ruling 4",
+    "VERSION-6",
     "",
     "",
     """
@@ -86,7 +86,7 @@ TASK_1_1 = table(
     and_all_of=TASK,
 )
 WORKER = table(
-    "SSOT 1.5, with the triggers of seed 001, and ruling 6",
+    "docs/spec/worker.md",
     "initializing idle busy unresponsive shutdown",
     "shutdown",
     """
@@ -101,14 +101,14 @@ WORKER = table(
     """,
 )
 WORKER_1_1 = table(
-    "ruling 4, SSOT 9.2",
+    "VERSION-6",
     "suspended",
     "",
     "idle -> suspended ! warning\n suspended -> idle ! warning",
     and_all_of=WORKER,
 )
 UET_WORKER = table(
-    "SSOT 2.1, where invariant 2 ends idle and draining workers too",
+    "docs/spec/worker.md, UET-2",
     "SPAWNING IDLE BUSY DRAINING TERMINATED",
     "TERMINATED",
     """
@@ -123,7 +123,7 @@ UET_WORKER = table(
     """,
 )
 PATCH_LEDGER = table(
-    "SSOT 2.2, 8.2.1, rulings 1 and 2",
+    "docs/spec/patch.md",
     "created validated queued applied apply_failed verified committed rolled_back quarantined dropped",
     "committed rolled_back quarantined dropped",
     """
@@ -143,11 +143,9 @@ PATCH_LEDGER = table(
     quarantined -> dropped ! warning
     """,
 )
-PATCH_LEDGER_1_1 = table(
-    "SSOT 2.2.3's diagram, ruling 5", "", "", "verified -> quarantined ! warning", and_all_of=PATCH_LEDGER
-)
+PATCH_LEDGER_1_1 = table("PATCH-9", "", "", "verified -> quarantined ! warning", and_all_of=PATCH_LEDGER)
 TEST_GATE = table(
-    "SSOT 2.3",
+    "docs/spec/gate.md",
     "PENDING RUNNING PASSED FAILED BLOCKED",
     "PASSED FAILED",
     """
@@ -159,7 +157,7 @@ TEST_GATE = table(
     """,
 )
 CIRCUIT_BREAKER = table(
-    "SSOT 2.4",
+    "docs/spec/breaker.md",
     "CLOSED OPEN HALF_OPEN",
     "",
     """

@@ -1,9 +1,9 @@
-"""The machines of the MVP (seed 002) and of the older lineage (seeds 000 and 001), typed off them."""
+"""The supervision's machines and those of the older lineage, written out by hand."""
 
-from tests.unit.seed_table import table
+from tests.unit.move_table import table
 
 SUPERVISED_WORKER = table(
-    "seed 002, section 1, ruling 8",
+    "docs/spec/supervision.md",
     "IDLE RUNNING PAUSED COMPLETED FAILED TERMINATED",
     "COMPLETED FAILED TERMINATED",
     """
@@ -18,7 +18,7 @@ SUPERVISED_WORKER = table(
     """,
 )
 JOB = table(
-    "seed 002, section 2, ruling 8",
+    "docs/spec/supervision.md",
     "SUBMITTED PENDING RUNNING COMPLETED FAILED CANCELED",
     "COMPLETED FAILED CANCELED",
     """
@@ -32,7 +32,7 @@ JOB = table(
     """,
 )
 OLDEST_WORKSTREAM = table(
-    "seed 000",
+    "docs/spec/legacy.md",
     "S_PENDING S_RUNNING S_SUCCESS S_FAILED S_RETRYING S_ABANDONED",
     "S_SUCCESS S_ABANDONED",
     """
@@ -46,7 +46,7 @@ OLDEST_WORKSTREAM = table(
     """,
 )
 STEP = table(
-    "seed 000",
+    "docs/spec/legacy.md",
     "S_PENDING S_RUNNING S_SUCCESS S_FAILED S_RETRYING",
     "S_SUCCESS",
     """
@@ -58,7 +58,7 @@ STEP = table(
     """,
 )
 OLDER_WORKSTREAM = table(
-    "seed 001",
+    "docs/spec/legacy.md",
     "planned ready executing validating completed failed cancelled",
     "completed failed cancelled",
     """
@@ -74,7 +74,7 @@ OLDER_WORKSTREAM = table(
     """,
 )
 OLDER_TASK = table(
-    "seed 001",
+    "docs/spec/legacy.md",
     "pending queued running validating completed failed retrying cancelled",
     "completed failed cancelled",
     """

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from workflows.backoff import Growth
-from workflows.catalogue import Catalogue, catalogue
-from workflows.check import check
-from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, FollowUp, Guard, Link, T
-from workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
+from interlock.workflows.backoff import Growth
+from interlock.workflows.catalogue import Catalogue, catalogue
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, FollowUp, Guard, Link, T
+from interlock.workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
+from interlock.workflows.versioning.validate import check
 
 SOUND = Definition(
     type="lamp",

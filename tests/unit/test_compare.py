@@ -1,4 +1,4 @@
-"""What differs between two versions, and the number it asks for (SSOT 9.1.4); what the lock says of both."""
+"""What differs between two versions, and the number it asks for (VERSION-4); what the lock says of both."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from workflows.catalogue import catalogue
-from workflows.compare import compare, numbers, raised
-from workflows.definition import Deadline, Definition, Field, FollowUp, Link, T
-from workflows.errors import BadInput
-from workflows.export import checksum, public, recorded
-from workflows.lock import complaints, misnumbered, read, written
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import Deadline, Definition, Field, FollowUp, Link, T
+from interlock.workflows.errors import BadInput
+from interlock.workflows.versioning.diff import compare, numbers, raised
+from interlock.workflows.versioning.export import checksum, public, recorded
+from interlock.workflows.versioning.lock import complaints, misnumbered, read, written
 
 STORY, TASK, JOB = (catalogue().get(each) for each in ("story", "task", "job"))
 FIELD = Field("points", lambda value: True, "points")
@@ -55,7 +55,11 @@ CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
         "MAJOR",
         "field points changed, and it must be there",
     ),
-    "a field is told otherwise": (changed(LINKED, fields=(replace(FIELD, says="x"),)), "PATCH", "field points changed"),
+    "a field is told otherwise": (
+        changed(LINKED, fields=(replace(FIELD, description="x"),)),
+        "PATCH",
+        "field points changed",
+    ),
     "a field is gone": (changed(LINKED, fields=()), "MINOR", "field points removed"),
     "a link is gone": (changed(LINKED, links=()), "MAJOR", "link epic removed"),
     "a link is new": ((STORY, replace(STORY, links=(LINK,))), "MINOR", "link epic added"),
@@ -102,7 +106,7 @@ def test_each_change_is_named_with_the_part_it_asks_for(case: str) -> None:
     (old, new), part, says = CASES[case]
     difference = compare(recorded(old), recorded(new))
     assert difference.part == part
-    assert [each.says for each in difference.changes if each.says.startswith(says)]
+    assert [each.message for each in difference.changes if each.message.startswith(says)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[name.replace(" ", "-") for name in CASES])

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.workflows.backoff import Growth, grown
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.definition import Deadline
+from interlock.workflows.outcomes import Applied
 from tests.unit.cases import favourable
-from workflows.backoff import Growth, grown
-from workflows.catalogue import catalogue
-from workflows.decide import decide
-from workflows.definition import Deadline
-from workflows.outcomes import Applied
 
 TASK, BREAKER = catalogue().get("task"), catalogue().get("circuit_breaker")
 

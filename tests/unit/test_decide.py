@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from workflows.case import Case, Linked, Override
-from workflows.catalogue import catalogue
-from workflows.decide import decide
-from workflows.definition import ApprovalPoint, Deadline, Definition, Guard, T
-from workflows.outcomes import Applied, Rejected, Superseded, Waiting
-from workflows.route import route
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, T
+from interlock.workflows.guard_context import Case, Linked, Override
+from interlock.workflows.outcomes import Applied, Rejected, Superseded, Waiting
+from interlock.workflows.versioning.shortest_path import route
 
 STORY, PR_REVIEW, APPROVAL, SPRINT = (catalogue().get(type_) for type_ in ("story", "pr_review", "approval", "sprint"))
 MERGED = Linked("pr_review", "PR-1", "merged")

@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 
+from interlock.workflows.catalogue import WORKFLOWS, catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.definition import Definition
+from interlock.workflows.outcomes import Applied, Rejected, Waiting
 from tests.unit.cases import favourable
-from workflows.catalogue import WORKFLOWS, catalogue
-from workflows.decide import decide
-from workflows.definition import Definition
-from workflows.outcomes import Applied, Rejected, Waiting
 
-# The machines as ADR-010 and rulings 10 and 11 say them, written out again: (trigger, source, destination).
+# The machines of docs/spec/delivery.md, written out again: (trigger, source, destination).
 STORY = {
     ("design_complete", "analysis", "design"),
     ("start_coding", "design", "implementation"),
@@ -61,7 +61,7 @@ def test_the_shipped_machines_are_those_the_decisions_name() -> None:
             {(move.trigger, source, move.dest) for move in each.transitions for source in move.sources},
         )
         for each in catalogue().newest.values()
-        if each.type in SAID  # what the seeds' tables say of the others: test_seed_tables
+        if each.type in SAID  # the others: test_move_tables
     }
     assert shipped == SAID
 

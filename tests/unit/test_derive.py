@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.case import Case, Linked
-from workflows.catalogue import catalogue
-from workflows.decide import decide
-from workflows.orchestration.derive import (
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.guard_context import Case, Linked
+from interlock.workflows.outcomes import Applied
+from interlock.workflows.scheduling.counts import (
     RunCounts,
     WorkstreamCounts,
     dead_task_trigger,
     run_trigger,
     workstream_trigger,
 )
-from workflows.outcomes import Applied
 
 WORKSTREAM, RUN, TASK = (catalogue().get(type_) for type_ in ("workstream", "run", "task"))
 TASK_STATES = ("pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled", "blocked")
@@ -133,8 +133,8 @@ def test_nothing_is_owed_to_what_has_ended(counts: RunCounts | WorkstreamCounts)
             assert workstream_trigger(replace(counts, state=ending)) is None
 
 
-def ssot_1_3_4(counts: WorkstreamCounts) -> str:
-    """`derive_workstream_state`, typed off the seed."""
+def state_by_tasks(counts: WorkstreamCounts) -> str:
+    """A workstream's state by its tasks alone (WORKSTREAM-1), written out again."""
     total = sum(getattr(counts, state) for state in TASK_STATES)
     if counts.running:
         return "executing"
@@ -150,16 +150,16 @@ def ssot_1_3_4(counts: WorkstreamCounts) -> str:
 
 
 @given(workstreams())
-def test_an_executing_workstream_is_led_where_the_ssot_derives_it_to_be(counts: WorkstreamCounts) -> None:
+def test_an_executing_workstream_is_led_where_its_tasks_derive_it_to_be(counts: WorkstreamCounts) -> None:
     counts = replace(counts, state="executing", quarantined_patches=0)
     trigger = workstream_trigger(counts)
-    derived = ssot_1_3_4(counts)
+    derived = state_by_tasks(counts)
     if derived == "validating":
         assert trigger == "all_tasks_completed"
     elif derived == "failed" or counts.critical_failures:
-        # Running tasks do not hold a critical failure up (SSOT 1.3.7, invariant 3).
+        # Running tasks do not hold a critical failure up (WORKSTREAM-3).
         assert trigger == "critical_task_failed"
-    else:  # executing, or what it cannot go back to: ruling 5 once every task has ended
+    else:  # executing, or what it cannot go back to: WORKSTREAM-10 once every task has ended
         ended = counts.completed + counts.failed + counts.cancelled
         assert trigger == ("tasks_lost" if ended == counts.total else None)
 
@@ -185,7 +185,7 @@ OWED: list[tuple[str, dict[str, Any], str | None]] = [
     ("executing", {"completed": 2}, "all_tasks_completed"),
     ("executing", {"completed": 1, "running": 1}, None),
     ("executing", {"completed": 1, "retrying": 1}, None),
-    ("executing", {"failed": 1, "pending": 1}, None),  # seed 001: without it, the others go on
+    ("executing", {"failed": 1, "pending": 1}, None),  # LEGACY-6: without it, the others go on
     ("executing", {"failed": 1, "running": 1, "critical_failures": 1}, "critical_task_failed"),
     ("executing", {"completed": 1, "failed": 1}, "tasks_lost"),
     ("executing", {"completed": 1, "cancelled": 1}, "tasks_lost"),

@@ -1,4 +1,4 @@
-"""Event logs of seed 001's schema and of the SSOT's: what can have happened, and each thing that cannot."""
+"""Event logs of the older schemas (EVENT-8): what can have happened, and each thing that cannot."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from workflows.catalogue import WORKFLOWS
-from workflows.log.check import Check
+from interlock.workflows.audit.log_check import Check
+from interlock.workflows.catalogue import WORKFLOWS
 
 BEGAN = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
@@ -23,7 +23,7 @@ TASK = (
 
 
 def log(*moves: tuple[str, str, str, str], kind: str = "task", **more: Any) -> list[dict[str, Any]]:
-    """Lines of seed 001's schema: one entity's moves, a second apart."""
+    """Lines of the oldest schema: one entity's moves, a second apart."""
     return [
         {
             "timestamp": (BEGAN + timedelta(seconds=number)).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -96,7 +96,7 @@ def test_every_machine_and_lineage_is_known_by_the_names_its_events_have(kind: s
         ({"event_type": "task moved"}, "event_type is 'task moved'; must be TYPE_state_transition"),
         ({"event_type": "lorry_state_transition"}, "entity_type 'lorry' is unknown; expected one of approval"),
         ({"severity": "fatal"}, "severity is 'fatal'"),
-        ({"severity": "error"}, "severity is error; expected info (SSOT 7.2.2)"),
+        ({"severity": "error"}, "severity is error; expected info (EVENT-3)"),
         ({"entity_id": ""}, "entity_id is ''"),
         ({"entity_id": None}, "entity_id is missing"),
         ({"from_state": None}, "from_state or to_state is missing"),
@@ -171,7 +171,7 @@ def test_in_commit_order_the_clock_of_another_entity_may_be_earlier() -> None:
 
 
 def test_versions_are_narrowed_down_by_what_an_entity_did() -> None:
-    """`blocked` is in no version of seed 001: who was there did not live under it, wherever it stands later."""
+    """`blocked` is in no 0.x version: who was there did not live under it, wherever it stands later."""
     moves = (
         ("pending", "blocked", "dependency_check_failed", "info"),
         ("blocked", "pending", "dependency_satisfied", "info"),

@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 from uuid_utils.compat import uuid7
 
-from workflows.chain import digest
-from workflows.events import born, canonical, chained, event_type, jsonb_text, line, micros, read, timestamp
-from workflows.ids import event_name, event_uuid
+from interlock.workflows.audit.chain import digest
+from interlock.workflows.audit.events import born, canonical, chained, event_type, line, micros, timestamp
+from interlock.workflows.audit.ids import event_name, event_uuid
+from interlock.workflows.input.json_text import printed, read
 
 AT = datetime(2025, 12, 8, 22, 26, 36, 730_001, tzinfo=UTC)
 
@@ -24,7 +25,7 @@ def row(**changed: Any) -> dict[str, Any]:
         "workflow_type": "task", "entity_id": "t-1", "project_id": uuid7(), "created_by": "ann", "born_at": AT,
         "run_id": None, "workstream_id": None, "phase_id": None,
     } | changed  # fmt: skip
-    made.setdefault("metadata_text", jsonb_text(made["metadata"]))
+    made.setdefault("metadata_text", printed(made["metadata"]))
     birth = (str(made["workflow_id"]), made["workflow_type"], made["entity_id"], str(made["project_id"]),
              made["created_by"], micros(timestamp(made["born_at"])))  # fmt: skip
     made["prev_hash"] = digest(b"", birth)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.execution.capture import Capture, readable
-from workers.execution.command import Command
-from workers.execution.finished import Finished
-from workflows.errors import BadInput
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.output import Capture, readable
+from interlock.workers.execution.result import Finished
+from interlock.workflows.errors import BadInput
 
 ENDED: dict[str, Any] = {
     "exit_code": 0,

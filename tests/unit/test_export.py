@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 import pytest
 
-from workflows.backoff import Growth
-from workflows.catalogue import catalogue
-from workflows.compare import compare
-from workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Guard, T
-from workflows.export import canonical_checksum, checksum, mermaid, public, recorded
+from interlock.workflows.backoff import Growth
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Guard, T
+from interlock.workflows.versioning.diff import compare
+from interlock.workflows.versioning.export import canonical_checksum, checksum, mermaid, public, recorded
 
 STORY, APPROVAL = catalogue().get("story"), catalogue().get("approval")
 RECORDED = {  # as released: an installation that has recorded these refuses to start with others
@@ -78,7 +78,8 @@ def test_the_recorded_form_survives_json_with_its_checksum(definition: Definitio
 
 def test_a_checksum_is_the_same_in_every_process() -> None:
     program = (
-        "from workflows.catalogue import catalogue; from workflows.export import checksum;"
+        "from interlock.workflows.catalogue import catalogue;"
+        "from interlock.workflows.versioning.export import checksum;"
         "print(*(checksum(each) for each in catalogue()))"
     )
     for seed in ("0", "1"):

@@ -1,18 +1,18 @@
-"""The shipped machines are the seeds' tables under the rulings: no move more, none less, none more or less severe."""
+"""The shipped machines are those written out by hand: no move more, none less, none more or less severe."""
 
 from itertools import pairwise, product
 
 import pytest
 
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.definition import Definition
+from interlock.workflows.outcomes import Applied, Rejected
+from interlock.workflows.versioning.export import recorded
 from tests.unit.cases import favourable
-from tests.unit.seed_forbidden import FORBIDDEN, FORBIDDEN_0_1
-from tests.unit.seed_table import Table
-from tests.unit.seed_tables import OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES
-from workflows.catalogue import catalogue
-from workflows.decide import decide
-from workflows.definition import Definition
-from workflows.export import recorded
-from workflows.outcomes import Applied, Rejected
+from tests.unit.forbidden_moves import FORBIDDEN, FORBIDDEN_0_1
+from tests.unit.move_table import Table
+from tests.unit.move_tables import OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES
 
 DELIVERY = {"story", "sprint", "pr_review", "approval"}
 PARTS = [
@@ -32,7 +32,7 @@ def pairs(definition: Definition) -> dict[tuple[str, str], set[str]]:
 
 
 def forbidden() -> list[tuple[Definition, str, str]]:
-    """(definition, source, destination) of every move that a seed forbids by name, in each version it speaks of."""
+    """(definition, source, destination) of every move that is forbidden by name, in each version it speaks of."""
     listed = []
     for definition in catalogue():
         oldest = definition.version == "0.1.0"
@@ -72,7 +72,7 @@ def test_a_machine_has_its_tables_moves_and_no_other(definition: Definition, tab
 
 
 @every
-def test_a_move_answers_to_the_triggers_its_seed_names_and_to_one_where_it_names_none(
+def test_a_move_answers_to_the_triggers_its_table_names_and_to_one_where_it_names_none(
     definition: Definition, table: Table
 ) -> None:
     for pair, named in table.pairs.items():
@@ -81,7 +81,7 @@ def test_a_move_answers_to_the_triggers_its_seed_names_and_to_one_where_it_names
 
 
 @every
-def test_a_move_is_as_severe_as_its_seed_says(definition: Definition, table: Table) -> None:
+def test_a_move_is_as_severe_as_its_table_says(definition: Definition, table: Table) -> None:
     for move in definition.transitions:
         for source in move.sources:
             said = OTHERWISE_SEVERE.get((definition.type, move.trigger, source), table.severities[source, move.dest])
@@ -102,7 +102,7 @@ def test_no_trigger_takes_a_machine_where_its_table_does_not(definition: Definit
     ("definition", "source", "dest"),
     [pytest.param(*each, id=f"{each[0].type}-{each[0].version}: {each[1]} to {each[2]}") for each in forbidden()],
 )
-def test_what_a_seed_forbids_is_refused_saying_where_it_stands_and_what_is_legal(
+def test_what_is_forbidden_is_refused_saying_where_it_stands_and_what_is_legal(
     definition: Definition, source: str, dest: str
 ) -> None:
     leading_there = {move.trigger for move in definition.transitions if move.dest == dest}
@@ -117,7 +117,7 @@ def test_what_a_seed_forbids_is_refused_saying_where_it_stands_and_what_is_legal
     assert (source, dest) not in pairs(definition)
 
 
-def test_the_seeds_forbid_these_many_moves_by_name() -> None:
+def test_so_many_moves_are_forbidden_by_name() -> None:
     assert len(forbidden()) > 100  # the parametrisation above is not empty for want of a spelling
 
 

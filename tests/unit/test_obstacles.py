@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from interlock.workflows.backoff import Growth
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition
+from interlock.workflows.versioning.export import recorded
+from interlock.workflows.versioning.migration import Open, Subject, clock, destination, misfit, obstacles
 from tests.parcels import PARCEL_1_0, PARCEL_1_1, PARCEL_2_0, PARCEL_3_0
-from workflows.backoff import Growth
-from workflows.definition import ApprovalPoint, Deadline, Definition
-from workflows.export import recorded
-from workflows.migration import Open, Subject, clock, destination, misfit, obstacles
 
 OLD = recorded(PARCEL_1_0)
 HERE = Subject("packed", 0, {})

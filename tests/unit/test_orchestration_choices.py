@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.decide import decide
+from interlock.workflows.definition import Definition
+from interlock.workflows.guard_context import Linked
+from interlock.workflows.outcomes import Applied, Rejected
 from tests.unit.cases import decided, favourable
-from workflows.case import Linked
-from workflows.catalogue import catalogue
-from workflows.decide import decide
-from workflows.definition import Definition
-from workflows.outcomes import Applied, Rejected
 
 Facts = dict[str, Any]
 NEWEST = {each.type: each for each in catalogue().newest.values()}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workflows.catalogue import catalogue
+from interlock.workflows.catalogue import catalogue
 
 Facts = dict[str, Any]
 W = "01890000-0000-7000-8000-000000000000"
@@ -39,9 +39,8 @@ CONTEXTS: list[tuple[str, Facts, str]] = [
     ("worker", {"max_concurrent_tasks": 0}, "max_concurrent_tasks"),
     ("patch_ledger", {"patch_id": "p"}, "workstream_id"),
     ("patch_ledger", {"patch_id": "p", "workstream_id": W, "task_id": "demo/w/t"}, "task_id"),
-    ("test_gate", {"gate_type": "LINT", "command": "ruff", "workstream_id": "w"}, "workstream_id"),
-    ("test_gate", {"gate_type": "lint", "command": "ruff"}, "gate_type"),
-    ("test_gate", {"gate_type": "LINT", "command": []}, "command"),
+    ("test_gate", {"gate_type": "LINT", "workstream_id": "w"}, "workstream_id"),
+    ("test_gate", {"gate_type": "lint"}, "gate_type"),
     ("circuit_breaker", {"tool_id": ""}, "tool_id"),
     ("circuit_breaker", {"tool_id": "git", "failure_threshold": 0}, "failure_threshold"),
     ("circuit_breaker", {"tool_id": "git", "cooldown_seconds": 0}, "cooldown_seconds"),
@@ -72,7 +71,7 @@ SOUND_CONTEXTS: list[tuple[str, Facts]] = [
     ("worker", {"capabilities": ["git"], "affinity": {"workstreams": ["w"]}, "max_concurrent_tasks": 1}),
     ("uet_worker", {}),
     ("patch_ledger", {"patch_id": "p", "workstream_id": W}),
-    ("test_gate", {"gate_type": "SECURITY", "command": ["bandit", "-r", "."]}),
+    ("test_gate", {"gate_type": "SECURITY"}),
     ("circuit_breaker", {"tool_id": "git", "failure_threshold": 5, "cooldown_seconds": 60, "success_threshold": 1}),
     ("supervised_worker", {}),
     ("job", {"depth": 5, "worker_count": 10, "parent_job_id": W}),

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.outcomes import Applied, Rejected
 from tests.unit.cases import decided
-from workflows.catalogue import catalogue
-from workflows.outcomes import Applied, Rejected
 
 Facts = dict[str, Any]
 NEWEST = {each.type: each for each in catalogue().newest.values()}
@@ -148,7 +148,7 @@ def test_a_guard_refuses_by_its_name_and_words_and_lets_through_what_it_asks_for
     outcome = decided(type_, state, trigger, facts)
     assert isinstance(outcome, Rejected)
     assert guard in outcome.reason["missing"]
-    (words,) = {each.says for move in NEWEST[type_].transitions for each in move.when if each.name == guard}
+    (words,) = {each.description for move in NEWEST[type_].transitions for each in move.when if each.name == guard}
     assert words in outcome.reason["message"]
     assert isinstance(decided(type_, state, trigger, {}), Applied)
 

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from workers.repository.changes import FileChange
-from workers.repository.checking import Checked, PatchPolicy, check
-from workers.repository.naming import branch_name
-from workers.repository.paths import leaves
+from interlock.workers.git.diff_summary import FileChange
+from interlock.workers.git.forbidden_paths import leaves
+from interlock.workers.git.policy import Checked, PatchPolicy, check
+from interlock.workers.git.ref_names import branch_name
 
 
 def edit(path: str, line: str = "b") -> str:

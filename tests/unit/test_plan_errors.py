@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from workflows.errors import Refused
-from workflows.plan.problems import PlanInvalid, Problem
-from workflows.plan.read import read_plan
+from interlock.workflows.errors import Refused
+from interlock.workflows.plan.problems import PlanInvalid, Problem
+from interlock.workflows.plan.read import read_plan
 
 SOUND = """\
 name: p
@@ -317,7 +317,7 @@ def test_more_than_16_mb_is_refused_unread() -> None:
 
 
 def test_more_tasks_than_the_limit_are_refused_at_the_first_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.plan.references.MAX_TASKS", 2)
+    monkeypatch.setattr("interlock.workflows.plan.references.MAX_TASKS", 2)
     assert told(SOUND) == ["19:9: workstreams[1].tasks[0]: more than 2 tasks; make it several plans"]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from workflows.plan.moments import Moments, moments
-from workflows.plan.read import read_plan
-from workflows.plan.rest import rest
+from interlock.workflows.plan.gate_timing import Moments, moments
+from interlock.workflows.plan.read import read_plan
+from interlock.workflows.plan.remaining import rest
 
 
 def moments_of(tasks: str, gates: str) -> Moments:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from workflows.plan.problems import PlanInvalid
-from workflows.plan.read import read_plan
-from workflows.plan.work import Limits, Task
+from interlock.workflows.plan.problems import PlanInvalid
+from interlock.workflows.plan.read import read_plan
+from interlock.workflows.plan.tasks import Limits, Task
+from interlock.workflows.plan.warnings import warnings
 
 
 def task(*lines: str, head: str = "") -> Task:
@@ -125,11 +126,10 @@ def test_a_patch_of_one_line_is_a_file_and_of_several_a_diff() -> None:
 def test_json_is_read_with_all_its_escapes() -> None:
     text = {
         "name": "p",
-        "title": 'é🦊\u2028\\ud83d "\t\\',
-        "workstreams": [{"id": "w", "tasks": [{"id": "t", "shell": "/"}]}],
+        "workstreams": [{"id": "w", "tasks": [{"id": "t", "shell": 'é🦊\u2028\\ud83d "\t\\/'}]}],
     }
     for written in (json.dumps(text), json.dumps(text, indent="\t"), json.dumps(text).replace("/", "\\/")):
-        assert read_plan(written).title == text["title"]
+        assert read_plan(written).workstreams[0].tasks[0].shell == 'é🦊\u2028\\ud83d "\t\\/'
 
 
 def test_json_with_half_an_emoji_after_a_backslash_is_refused_not_guessed_at() -> None:
@@ -171,3 +171,30 @@ def test_a_gate_takes_only_environment_directory_and_limits_from_defaults() -> N
     gate = plan.gates()["w/g"]
     assert (gate.env, gate.cwd, gate.limits.memory) == ({"A": "a"}, "src", 2**30)
     assert (gate.timeout, gate.expected_exit_codes) == (1800, (0,))
+
+
+def test_a_secret_is_named_by_where_it_is_and_a_tasks_own_word_for_a_variable_wins() -> None:
+    head = "defaults: {env: {A: a, B: b}, env_from: {C: 'env:X', D: 'file:deep/key'}}\n"
+    read = task("command: [x]", "env: {C: plain}", "env_from: {B: 'command:vault'}", head=head)
+    assert read.env == {"A": "a", "C": "plain"}
+    assert read.env_from == {"B": "command:vault", "D": "file:deep/key"}
+    assert "A: in `env` and in `env_from`" in refusal("command: [x]", "env: {A: a}", "env_from: {A: 'env:X'}")
+
+
+@pytest.mark.parametrize(
+    "reference", ["hunter2", "env:", "env:A-B", "command:/bin/sh", "command:a b", "vault:x", "file:"]
+)
+def test_what_is_no_reference_to_a_secret_is_refused(reference: str) -> None:
+    assert "env_from.A" in refusal("command: [x]", f"env_from: {{A: '{reference}'}}")
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"),
+    [("GITHUB_TOKEN", True), ("DB_PASSWORD", True), ("clientSecret", True), ("API_KEY", True), ("SSH_KEY_FILE", True),
+     ("KEYBOARD", False), ("MONKEY_HOUSE", True), ("LANG", False)],
+)  # fmt: skip
+def test_a_variable_that_seems_to_be_a_secret_is_warned_of_where_it_is_written(name: str, warned: bool) -> None:
+    said = f"name: p\ndefaults: {{env: {{{name}: x}}}}\nworkstreams: [{{id: w, tasks: [{{id: t, shell: x}}]}}]"
+    own = f"name: p\nworkstreams: [{{id: w, tasks: [{{id: t, shell: x, env: {{{name}: x}}}}]}}]"
+    told = [[line.partition(":")[0] for line in warnings(read_plan(text))] for text in (said, own)]
+    assert told == ([["defaults"], ["w/t"]] if warned else [[], []])

@@ -6,10 +6,10 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from workflows.catalogue import catalogue
-from workflows.definition import Definition, T, Transition
-from workflows.export import checksum, recorded
-from workflows.rules import Arrow, by_arrow
+from interlock.workflows.catalogue import catalogue
+from interlock.workflows.definition import Definition, T, Transition
+from interlock.workflows.versioning.export import checksum, recorded
+from interlock.workflows.versioning.rules import Arrow, by_arrow
 
 DEFINITIONS = list(catalogue())
 

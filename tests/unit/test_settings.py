@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from workers.celery_settings import REDIS_TRANSPORT, celery_settings
-from workers.settings import Settings
-from workflows.errors import NotRunning
+from interlock.workers.broker.config import REDIS_TRANSPORT, celery_settings
+from interlock.workers.settings import Settings
+from interlock.workflows.errors import NotRunning
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "INTERLOCK_DATABASE_URL"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.tail import CHUNK, read_tail
+from interlock.workers.relay.journal_tail import CHUNK, read_tail
 
 
 def line(position: int, padding: int = 0) -> bytes:
@@ -75,6 +75,6 @@ def test_lines_longer_than_a_block_are_read_whole(handle: int, cursor: int) -> N
 def test_a_cursor_far_behind_a_long_file_is_not_looked_for_in_all_of_it(
     handle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.tail.FAR", CHUNK)
+    monkeypatch.setattr("interlock.workers.relay.journal_tail.FAR", CHUNK)
     content = b"".join(line(position, padding=1_000) for position in range(1, 1_000))
     assert ends(handle, content + b"half", 0) == (999, len(content))

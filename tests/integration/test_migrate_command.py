@@ -1,0 +1,91 @@
+"""`interlock migrate` and `up` on a database of somebody's own: what is said, asked and left alone."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from interlock.supervisor.embedded import CELERY_PARTS
+from interlock.supervisor.environment import environment
+from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.settings import Settings
+from tests import databases
+
+pytestmark = pytest.mark.integration
+Dba = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def own_database(servers: Servers) -> Iterator[str]:
+    """An application's database, with a table of its own and nothing of ours."""
+    with databases.copy_of(servers, "template1") as url:
+        with psycopg.connect(databases.as_superuser(servers, url), autocommit=True) as dba:
+            dba.execute("CREATE TABLE public.tasks (words text)")
+        yield url
+
+
+@pytest.fixture
+def own(own_database: str, servers: Servers, tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", database_url=own_database, broker_url=servers.broker_url)
+
+
+def interlock(own: Settings, *words: str, typed: str | None = None) -> tuple[int, str]:
+    """The exit code and all that was said; `typed` at a terminal, else standard input is none."""
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "interlock.cli.main", *words],
+            env=environment(own) | {"COLUMNS": "200"},
+            stdin=subprocess.DEVNULL if typed is None else theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            os.write(ours, (typed or "").encode())
+            output, _ = process.communicate(timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return process.returncode, output
+
+
+def schemas(url: str) -> set[str]:
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_|^information_schema$'")
+        return {name for (name,) in rows.fetchall()}
+
+
+def test_a_database_that_holds_more_is_migrated_once_somebody_agreed(own: Settings, own_database: str) -> None:
+    code, said = interlock(own, "migrate")
+    assert (code, schemas(own_database)) == (2, {"public"})
+    assert "is to be made anew to revision 0001" in said
+    assert "holds more, which is not touched: schema public (1 tables and views). Say --yes" in said
+    code, said = interlock(own, "migrate", typed="n\n")
+    assert (code, schemas(own_database)) == (1, {"public"})
+    assert "Do that?" in said
+    code, said = interlock(own, "migrate", typed="y\n")
+    assert (code, schemas(own_database)) == (0, {"public", "interlock"})
+    assert "schema interlock at revision 0001" in said
+    assert interlock(own, "migrate")[0] == 0  # nothing is due: nobody is asked
+
+
+def test_up_never_migrates_a_database_of_somebody_s_own(own: Settings, own_database: str) -> None:
+    code, said = interlock(own, "up", "--detach", "--without", ",".join(CELERY_PARTS))
+    assert code == 1
+    assert "is to be made anew to revision 0001. Nothing was done: run `interlock migrate`" in said
+    assert schemas(own_database) == {"public"}
+
+
+def test_a_schema_that_a_newer_one_made_is_left_alone(own: Settings, own_database: str) -> None:
+    assert interlock(own, "migrate", "--yes")[0] == 0
+    with psycopg.connect(own_database) as connection:
+        connection.execute("UPDATE interlock.alembic_version SET version_num = '9999'")
+    code, said = interlock(own, "migrate", "--yes")
+    assert code == 1
+    assert "is at revision 9999, which this Interlock does not know (it knows 0001)" in said
