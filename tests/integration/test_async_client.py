@@ -42,7 +42,7 @@ def fire(trigger, by, request_id):
 loop.run_until_complete(client.create("story", "S-1", project_id=PROJECT))
 fire("design_complete", "parent", "1")
 if not (pid := os.fork()):
-    loop = asyncio.new_event_loop()
+    parents, loop = loop, asyncio.new_event_loop()  # kept: its end here would take what wakes it there out of its epoll
     fire("block", "child", "2")
     loop.run_until_complete(client.__aexit__())
     os._exit(0)

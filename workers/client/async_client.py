@@ -85,6 +85,8 @@ class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited. Tasks of one event loop may share one.
 
     A cancelled call is rolled back, or was committed already: fire it again under the same `request_id`.
+    After `os.fork()` the child makes an event loop of its own, and keeps its parent's, unclosed: they share an epoll of
+    the kernel's, so closing one stops the other.
     """
 
     def __init__(self, runtime: AsyncRuntime | None = None) -> None:
