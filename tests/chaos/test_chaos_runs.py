@@ -108,11 +108,10 @@ def test_a_worker_killed_in_mid_task_costs_a_retry_and_its_command_dies_with_it(
                 run.id,
             )
             os.kill(pid, signal.SIGKILL)
-            (tmp_path / "go").touch()
 
         killed = once(kill, began(tmp_path, "s0"))
-        view = watched(client, run, killed)
-        assert killed.done  # type: ignore[attr-defined]
+        go = once((tmp_path / "go").touch, lambda: (tmp_path / "began").read_text().split() == ["s0", "s0"])
+        view = watched(client, run, lambda: (killed(), killed.done and go()))  # type: ignore[attr-defined]
         assert view.run["state"] == "succeeded"
         assert (tmp_path / "began").read_text().split() == ["s0", "s0", "s1", "s2"]
         assert (tmp_path / "ended").read_text().split() == ["s0", "s1", "s2"], "the killed worker's command went on"

@@ -31,7 +31,8 @@ def nothing_left() -> Iterator[None]:
     """No child of ours, running or waiting to be reaped, and no file descriptor."""
     before = psutil.Process().num_fds()
     yield
-    assert (shims(), psutil.Process().num_fds()) == ([], before)
+    assert shims() == []
+    assert psutil.Process().num_fds() <= before  # fewer, where something of an earlier test was collected meanwhile
 
 
 def done(cwd: Path, *argv: str, **asked: Any) -> Finished:
