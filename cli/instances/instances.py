@@ -225,6 +225,7 @@ def watch(
     started, seq = monotonic(), 0
     with Client() as client:
         while not (timeout and monotonic() - started > timeout):
+            ended = not client.show(ref)["legal"]  # before its moves are read, or the last could be missed
             for row in client.history(ref, after_seq=seq):
                 event, seq = _event(row), row["seq"]
                 if as_json:
@@ -233,6 +234,6 @@ def watch(
                     at = f"{seq:>4}  {event['created_at']:%H:%M:%S}"
                     by = f" by {event['trigger']} ({event['triggered_by']})"
                     say(f"{at}  {event['from_state']} → ", (event["to_state"], "bold"), by)
-            if not client.show(ref)["legal"]:
+            if ended:
                 return
             sleep(POLL_SECONDS)
