@@ -79,6 +79,9 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
                 else:
                     take(play, verb, chances)
             play.end_step()
+        if play.world.run.state == "pending":
+            play.say(play.world.run, "start")
+            play.end_step()
         for _ in range(chances.randrange(8)):  # in the thick of it
             override(play, chances)
             for verb in ("answer", "answer", "pause" if chances.random() < 0.1 else "answer"):
@@ -93,7 +96,7 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 10 * EXAMPLES  # they did move
     by_hand = dict(dba.execute(BY_HAND).fetchall())
-    assert len(by_hand.keys() & {"completed", "failed", "cancelled", "pending", "blocked", "ready"}) > 3, by_hand
+    assert {"completed", "failed", "cancelled", "pending"} <= by_hand.keys(), by_hand
     assert sum(by_hand.values()) > EXAMPLES  # operators too
 
 
