@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from interlock.db.schema import in_schema, lock_number
@@ -60,6 +60,11 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     """One transaction on a pooled connection: committed at the end, rolled back on any exception."""
     with engine.begin() as connection:
         yield connection
+
+
+def one_snapshot(connection: Connection) -> None:
+    """Let all statements of this transaction see what was committed before the first of them; it may not write."""
+    connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
 
 
 def retryable(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from interlock.db.connection import sql
+from interlock.db.connection import one_snapshot, sql
 from interlock.db.core.counters import Series
 from interlock.db.operations.stuck import Thresholds
 
@@ -42,7 +42,7 @@ def snapshot(
     Raises:
         DBAPIError: the database is away, or busier than that.
     """
-    connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    one_snapshot(connection)
     connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'"))
     given: dict[str, Any] = {
         "version": version,

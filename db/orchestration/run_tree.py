@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import sql
+from interlock.db.connection import one_snapshot, sql
 
 PARTS = {
     "workstream": "tree_workstreams",
@@ -38,6 +38,7 @@ def whole(connection: Connection, run_id: UUID) -> Read:
 
 def since(connection: Connection, run_id: UUID, seen: int) -> Read:
     """What moved in a run since a reading with the mark `seen`: a few rows too many rather than one too few."""
+    one_snapshot(connection)  # or the run could seem to have ended although its last event was not read yet
     mark = _mark(connection)
     events = connection.exec_driver_sql(sql("tree_events"), {"run": run_id, "since": seen}).mappings().all()
     moved: dict[str, set[UUID]] = {kind: set() for kind in PARTS}

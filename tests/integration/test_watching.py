@@ -6,11 +6,13 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from sqlalchemy import Connection, RowMapping
 
 from interlock.cli.lib.output import Screen
 from interlock.cli.runs.tree import draw
 from interlock.db.connection import transaction
 from interlock.db.core.requests import partition_of
+from interlock.db.orchestration import run_tree
 from interlock.workers.client.client import Client
 from interlock.workers.orchestration.run_view import Watch
 from interlock.workers.orchestration.submission import Run, submit
@@ -77,6 +79,25 @@ def test_a_move_that_commits_late_is_not_missed(client: Client, run: Run, dba: D
             assert client.runtime.applier.round(connection, partition_of(workstream), only=workstream).taken
         assert [each[2] for each in said(watch)] == ["skipped"]
     assert said(watch) == [(run.name, "pending", "running")]
+
+
+def test_what_commits_during_a_look_is_told_by_the_next(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(client.runtime, run.id)
+    read_run = run_tree._run
+
+    def after_a_cancel(connection: Connection, run_id: UUID) -> RowMapping:
+        monkeypatch.undo()
+        client.fire(run.id, "cancel", by="ann")
+        drain_all(client.runtime)
+        return read_run(connection, run_id)
+
+    monkeypatch.setattr(run_tree, "_run", after_a_cancel)
+    assert said(watch) == []
+    assert watch.view.run["state"] == "pending", "whoever follows it would stop before its end is told"
+    assert (run.name, "running", "canceled") in said(watch)
+    assert watch.view.run["state"] == "canceled"
 
 
 def test_a_run_is_over_when_what_it_left_is_canceled_too(client: Client, run: Run) -> None:

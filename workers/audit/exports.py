@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, text
 
 from interlock.db.audit import exports
-from interlock.db.connection import transaction
+from interlock.db.connection import one_snapshot, transaction
 from interlock.db.core import history
 from interlock.workers.audit import anchors, signing_keys, write_once
 from interlock.workers.relay.relay import BATCH, Place
@@ -60,7 +60,7 @@ def export(runtime: Runtime, progress: Callable[[int], None] = lambda _: None) -
     place = directory(runtime)
     place.mkdir(parents=True, exist_ok=True)
     with transaction(runtime.database) as reading:
-        reading.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+        one_snapshot(reading)
         if not exports.alone(reading):
             return None
         last = exports.newest(reading)
