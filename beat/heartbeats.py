@@ -1,4 +1,4 @@
-"""Workers' heartbeats: a worker that falls silent gets a trigger, and its tasks are given back."""
+"""Silent workers: a worker whose heartbeats stopped gets a trigger, and its tasks are given back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.core import requests
+from interlock.db.core import request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, workers
 
 SILENT_BATCH = 500
@@ -16,7 +16,7 @@ Wakeups = Sequence[Mapping[str, Any]]
 
 
 def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: float) -> tuple[int, Wakeups]:
-    """Relieve a batch of workers whose heartbeats stopped; returns their number, and the fired triggers to wake up for.
+    """Process a batch of workers whose heartbeats stopped; returns their number, and wake-ups for the fired triggers.
 
     Args:
         connection: the sweep's transaction.
@@ -36,7 +36,7 @@ def relieve(connection: Connection, lost: Sequence[RowMapping], message: str, *,
 
     Args:
         connection: the caller's transaction.
-        lost: worker_id, name, version and `owed` of each.
+        lost: worker_id, name, version, and `owed`, the trigger to fire, of each.
         message: what happened to them, phrased to follow `worker NAME …`.
         certain: the workers are known to be gone, so they get no time to recover.
     """
@@ -53,7 +53,7 @@ def relieve(connection: Connection, lost: Sequence[RowMapping], message: str, *,
 def _request(worker_id: UUID, version: int, trigger: str, reason: str) -> dict[str, Any]:
     request_id = f"{worker_id}:{version}:{trigger}"
     metadata = {"reason": reason}
-    return claim_triggers.request(request_id, worker_id, trigger, by="heartbeats", version=version, metadata=metadata)
+    return request_rows.internal(request_id, worker_id, trigger, by="heartbeats", version=version, metadata=metadata)
 
 
 def _owed(row: RowMapping, certain: bool) -> list[str]:
@@ -63,7 +63,7 @@ def _owed(row: RowMapping, certain: bool) -> list[str]:
 
 
 def told(accepted: Mapping[str, RowMapping]) -> Wakeups:
-    """Accepted requests of tasks and workers, in the form of wake-ups."""
+    """The wake-ups for accepted requests."""
     return [
         dict(row) | {"workflow_type": "crew", "entity_id": str(row["workflow_id"]), "triggered_by": "crew"}
         for row in accepted.values()

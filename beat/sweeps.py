@@ -7,7 +7,8 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import counters, effects, requests
-from interlock.db.orchestration import jobs as supervision
+from interlock.db.core.request_rows import internal
+from interlock.db.orchestration.jobs import reserve, servable, stranded
 
 WAKE_BATCH = 5_000
 LEASE_BATCH = 500
@@ -56,21 +57,12 @@ def jobs(connection: Connection) -> int:
 
     Pending jobs get their workers once enough are idle. Paused workers whose job has ended are terminated.
     """
-    waiting = supervision.servable(connection, limit=JOB_BATCH)
-    asked = [_bound(each, "allocate_resources") for each in waiting if supervision.reserve(connection, each["id"])]
-    asked += [_bound(each, "terminate") for each in supervision.stranded(connection, limit=JOB_BATCH)]
+    waiting = servable(connection, limit=JOB_BATCH)
+    asked = [_bound(each, "allocate_resources") for each in waiting if reserve(connection, each["id"])]
+    asked += [_bound(each, "terminate") for each in stranded(connection, limit=JOB_BATCH)]
     return len(requests.accept(connection, asked))
 
 
 def _bound(row: RowMapping, trigger: str) -> dict[str, Any]:
     """A trigger for an instance in the state that a sweep saw; it is superseded if the instance changes before."""
-    request_id = str(uuid7())
-    return {
-        "request_id": request_id,
-        "fingerprint": request_id.encode().hex(),
-        "workflow_id": row["id"],
-        "trigger": trigger,
-        "triggered_by": "system",
-        "origin": "timer",
-        "bound_version": row["version"],
-    }
+    return internal(str(uuid7()), row["id"], trigger, by="system", origin="timer", version=row["version"])

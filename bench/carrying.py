@@ -75,7 +75,7 @@ class Carrier:
         self._folder = stage.home.path
         self._database = psycopg.connect(servers.database_url, autocommit=True)
         can = {"capabilities": CAPABILITIES}
-        self._worker = Client(self.runtime).create("worker", "bench", project_id=uuid7(), context=can)["id"]
+        self._worker = Client(self.runtime).create("worker", "bench", project=uuid7(), context=can)["id"]
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
         """Submit a run of these tasks (`id`, `depends_on`) and carry out all of them, or `only` that many.

@@ -15,7 +15,7 @@ from interlock.db.schema import in_schema
 
 SWEEPS_A_ROUND = 40
 WAITING = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
                                           created_by)
 SELECT uuidv7(), 'approval', '1.0.0', 'pending', 'T-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
   FROM generate_series(1, %(timers)s) AS n

@@ -19,7 +19,7 @@ SWEEPS_A_ROUND = 20
 SAID_TOGETHER = 5_000  # workers per statement: a process with many workers sends their heartbeats together
 BUSY_EACH = 2  # every second worker is in state busy
 BORN = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
                                           context, created_by)
 SELECT uuidv7(), 'worker', '1.1.0', 'initializing', 'w-' || n, '00000000-0000-7000-8000-000000000000',
        '{"capabilities": ["python", "git", "interlock:execute"]}', 'bench'

@@ -18,7 +18,7 @@ BATCH = 25  # instances per commit: few, because their deferred checks wait in m
 WRITERS = 2
 
 CREATE = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
                                           created_by)
 SELECT uuidv7(), 'pr_review', '1.0.0', 'submitted', 'H-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
   FROM generate_series(1, %(instances)s) AS n

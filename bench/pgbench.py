@@ -15,7 +15,7 @@ from interlock.db.schema import in_schema
 SCRIPT = Path(__file__).with_name("pgbench.sql")
 CLIENTS = (2, 4)
 POPULATE = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,
+INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
                                           created_by)
 SELECT ('00000000-0000-7000-8000-' || (100000000000 + n))::uuid, 'pr_review', '1.0.0', 'submitted', 'P-' || n,
        '00000000-0000-7000-8000-000000000000', 'bench'

@@ -41,7 +41,7 @@ class Plant:
     def populate(self, instances: int = INSTANCES) -> None:
         """Create instances, and use these from now on."""
         project = uuid7()
-        births = [self.client.birth(self._type, f"B-{n}", project_id=project) for n in range(instances)]
+        births = [self.client.birth(self._type, f"B-{n}", project=project) for n in range(instances)]
         self.client.create_many(births)
         first, then = CYCLES[self._type]
         self.take_over([birth.id for birth in births], first, then)

@@ -82,9 +82,11 @@ def loaded(name: str) -> Any:
 
     A module with an `app` is a group of commands; any other has a `register(app)` that adds its commands.
     """
+    from interlock.cli.lib.projects import add_project  # noqa: PLC0415 - it reads settings, which `--help` need not wait for
+
     module, app = import_module(f"interlock.cli.{MODULES[name]}"), typer.Typer(rich_markup_mode="rich")
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
         module.register(app)
-    return get_group(app).commands[name]
+    return add_project(get_group(app).commands[name])

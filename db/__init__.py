@@ -1,1 +1,1 @@
-"""Tables, constraints, migrations and every query. PostgreSQL is the truth; nothing in here decides."""
+"""Tables, constraints, migrations and every query. PostgreSQL is the record; no decision is made here."""

@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from interlock.db.schema import in_schema, lock_number
+from interlock.db.schema import lock_number
 from interlock.workflows.input.limits import loads
-
-SQL = Path(__file__).parent / "sql"
 
 # SQLSTATE classes that say "the same transaction may succeed next time": connection, serialization failure, deadlock,
 # lock not available, insufficient resources, operator intervention (a server going down).
@@ -77,7 +73,7 @@ def retryable(error: BaseException) -> bool:
     return bool(state.startswith(RETRYABLE))
 
 
-def collided(error: BaseException) -> bool:
+def collided(error: BaseException | None) -> bool:
     """Did PostgreSQL stop this one of several transactions that were in each other's way (deadlock, serialization)?"""
     return isinstance(error, DBAPIError) and str(getattr(error.orig, "sqlstate", None)).startswith("40")
 
@@ -85,9 +81,3 @@ def collided(error: BaseException) -> bool:
 def take_turn(connection: Connection) -> None:
     """Wait until no other transaction that collided before is under way: the second time they come one by one."""
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (TURN_LOCK,))
-
-
-@cache
-def sql(name: str) -> str:
-    """The text of `db/sql/NAME.sql` for the chosen schema, with psycopg's `%(name)s` parameters."""
-    return in_schema((SQL / f"{name}.sql").read_text())

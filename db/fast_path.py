@@ -1,7 +1,7 @@
-"""Statements given to psycopg directly, where each tenth of a millisecond counts.
+"""Runs statements through psycopg directly, on paths where each tenth of a millisecond counts.
 
 SQLAlchemy's connection and result cost as much as psycopg, the parameters and the network together (0.12 ms of 0.3 a
-trigger); its pool, its transactions and its error classes stay.
+trigger). Its pool, transactions and error classes are still used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ Row = dict[str, Any]  # by column name
 
 
 def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None:
-    """Run a statement that is a transaction of its own; its first row, or None.
+    """Run a statement as its own transaction; returns its first row, or None.
 
     Args:
         engine: made with `single_statements`.
-        text, given: the statement and its parameters, as psycopg reads them.
+        text, given: the statement and its parameters, in psycopg's form.
 
     Raises:
         DBAPIError: as SQLAlchemy itself would raise it.
@@ -31,7 +31,7 @@ def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None
             found = _rows(pooled, text, given)
             return found[0] if found else None
     except BaseException as error:
-        # What was interrupted, by a signal or a cancelled task, may still be at work on its connection.
+        # A statement that a signal or a cancelled task interrupted may still be running on its connection.
         if not isinstance(error, DBAPIError) or error.connection_invalidated:
             pooled.invalidate(error)
         raise
@@ -40,7 +40,7 @@ def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None
 
 
 def rows(connection: Connection, text: str, given: Mapping[str, Any]) -> list[Row]:
-    """Run a statement in a transaction of SQLAlchemy's; its rows.
+    """Run a statement in a transaction of SQLAlchemy's; returns its rows.
 
     Raises:
         DBAPIError: as SQLAlchemy itself would raise it.

@@ -1,4 +1,4 @@
-"""Bring a database to the newest schema: one migrator at a time, never waiting long for a lock."""
+"""Migrate a database to the newest schema: one process at a time, with short lock timeouts."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from interlock.workflows.errors import InterlockError, Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_LOCK = lock_number(0x1E71_0C4B)
-# Tables and views of each schema that somebody made, those of extensions left out.
+# The number of tables and views in each schema, without those of extensions.
 HELD = """
 SELECT n.nspname, count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
@@ -35,13 +35,13 @@ class SchemaUnknown(InterlockError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a database stands.
+    """The migration status of a database.
 
     Args:
         database: its name.
-        current: the revision its schema has; None where there is none yet.
-        newest: the revision there is.
-        others: the database's other schemas that hold something -> how many tables and views.
+        current: its schema's revision; None if there is none yet.
+        newest: the newest revision.
+        others: the database's other schemas that are not empty -> number of tables and views.
     """
 
     database: str
@@ -51,15 +51,15 @@ class Standing:
 
     @property
     def due(self) -> bool:
-        """Is there anything to migrate?"""
+        """Whether there is anything to migrate."""
         return self.current != self.newest
 
 
 def standing(connection: Connection) -> Standing:
-    """Look where a database stands; nothing is changed.
+    """Read the migration status of a database; nothing is changed.
 
     Raises:
-        SchemaTaken: the schema is somebody else's.
+        SchemaTaken: the schema has tables that are not Interlock's.
         SchemaUnknown: it was made by another version.
     """
     database: str = connection.execute(text("SELECT current_database()")).scalar_one()
@@ -79,11 +79,11 @@ def standing(connection: Connection) -> Standing:
 
 
 def upgrade(engine: Engine) -> None:
-    """Apply the migrations that are missing. Safe to run from several machines at once.
+    """Apply the missing migrations. Safe to run from several machines at once.
 
     Raises:
         SchemaTaken, SchemaUnknown: see `standing`; nothing was changed.
-        sqlalchemy.exc.OperationalError: no connection, or a lock not had within ten seconds; nothing is half done.
+        sqlalchemy.exc.OperationalError: no connection, or a lock was not free within ten seconds; nothing was changed.
     """
     with engine.connect() as connection, _alone(connection):
         standing(connection)
@@ -95,7 +95,7 @@ def upgrade(engine: Engine) -> None:
 
 
 def revision(connection: Connection) -> tuple[str | None, str]:
-    """(the schema revision the database has, the newest one there is)."""
+    """(the database's schema revision, the newest revision)."""
     context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
     newest = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     assert newest is not None
@@ -109,7 +109,7 @@ def revisions() -> list[str]:
 
 @contextmanager
 def _alone(connection: Connection) -> Iterator[None]:
-    """No other migrator is at work while the block runs, and no search path leads anywhere."""
+    """Hold the migration lock while the block runs, with an empty search path."""
     for setting in ("lock_timeout = '10s'", "statement_timeout = '10min'", "search_path = ''"):
         connection.execute(text(f"SET {setting}"))
     connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": MIGRATION_LOCK})

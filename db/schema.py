@@ -1,9 +1,9 @@
-"""The schema that everything of an installation is in: `INTERLOCK_SCHEMA`, `interlock` where it is not set.
+"""The schema that holds everything of an installation: `INTERLOCK_SCHEMA`, by default `interlock`.
 
-SQL here names everything with its schema and is written for the default (`interlock.tasks`), so that it can be read,
-and pasted into psql; `in_schema` puts the chosen schema in its place. No statement depends on a search_path: not a
-caller's, in whose transaction it may run, nor a pooler's. Tables are declared when they are imported, so the variable
-is read then: a process serves one schema.
+SQL names everything with the default schema (`interlock.tasks`), so that it can be read and pasted into psql;
+`in_schema` replaces that by the chosen one. No statement depends on a search_path, since it may run in a caller's
+transaction or behind a pooler. Tables are declared at import, so the variable is read then: a process serves one
+schema.
 """
 
 import os
@@ -25,8 +25,8 @@ def _chosen() -> str:
     name = os.environ.get(VARIABLE) or DEFAULT
     if not _PLAIN.fullmatch(name) or name in RESERVED_WORDS or name in _SHARED:
         raise BadInput(
-            f"{VARIABLE}: {name!r} can be no schema of Interlock's. Lower-case letters, digits and _, 50 at most, no "
-            "reserved word, not public"
+            f"{VARIABLE}: {name!r} is not a valid schema. Use lower-case letters, digits and _, at most 50, not a "
+            "reserved word of SQL, and not public"
         )
     return name
 
@@ -36,10 +36,10 @@ functions = getattr(func, SCHEMA)  # `functions.bounded(…)`: a function of our
 
 
 def in_schema(statement: str) -> str:
-    """A statement that was written for the schema `interlock`, for the chosen one."""
+    """Replace the schema `interlock` in a statement by the chosen schema."""
     return statement if SCHEMA == DEFAULT else _NAMED.sub(SCHEMA, statement)
 
 
 def lock_number(number: int) -> int:
-    """The number of an advisory lock: these are the whole database's, and installations do not wait for each other."""
+    """The number of an advisory lock, which depends on the schema: installations in one database share no locks."""
     return (number + crc32(SCHEMA.encode())) & 0x7FFF_FFFF

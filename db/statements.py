@@ -1,26 +1,49 @@
-"""Run the named statements of `db/sql`: rows in as one JSON parameter, rows out as mappings."""
+"""Statements: a module's longer ones, and those that take rows, as one JSON parameter `%(rows)s`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Connection, RowMapping, any_, literal
+from sqlalchemy import ARRAY, Column, ColumnElement, Connection, RowMapping, Select, any_, literal
 
-from interlock.db.connection import sql
+from interlock.db.schema import in_schema
+from interlock.workflows.errors import UnknownInstance
 
 Rows = Sequence[Mapping[str, Any]]
+Q = TypeVar("Q", bound=Select[Any])
 
 
-def execute(connection: Connection, name: str, rows: Rows) -> int:
-    """Run `db/sql/NAME.sql` on `rows`, in one round trip; the number of rows it wrote."""
-    return connection.exec_driver_sql(sql(name), {"rows": as_json(rows)}).rowcount if rows else 0
+def queries(module: str) -> Callable[[str], str]:
+    """The statements of a module that stand in files beside it: `sql = queries(__file__)`, then `sql("accept")`.
+
+    Those of `db/core/requests.py` are in `db/core/sql/requests/`, with psycopg's `%(name)s` parameters. Each is read
+    once, for the chosen schema.
+    """
+    directory = Path(module).parent / "sql" / Path(module).stem
+    return cache(lambda name: in_schema((directory / f"{name}.sql").read_text()))
 
 
-def returning(connection: Connection, name: str, rows: Rows) -> Sequence[RowMapping]:
-    """Run `db/sql/NAME.sql` on `rows`; the rows it returns."""
+def execute(connection: Connection, statement: str, rows: Rows) -> int:
+    """Run a statement on `rows`, in one round trip; the number of rows it wrote."""
+    return connection.exec_driver_sql(statement, {"rows": as_json(rows)}).rowcount if rows else 0
+
+
+def returning(connection: Connection, statement: str, rows: Rows) -> Sequence[RowMapping]:
+    """Run a statement on `rows`; the rows it returns."""
     if not rows:
         return []
-    return connection.exec_driver_sql(sql(name), {"rows": as_json(rows)}).mappings().all()
+    return connection.exec_driver_sql(statement, {"rows": as_json(rows)}).mappings().all()
+
+
+def one(connection: Connection, statement: str, id_: UUID, what: str) -> RowMapping:
+    """The row that a statement returns for an id. Raises `UnknownInstance` if there is none: no `what` has it."""
+    found = connection.exec_driver_sql(statement, {"id": id_}).mappings().first()
+    if found is None:
+        raise UnknownInstance(f"no {what} has the id {id_}")
+    return found
 
 
 def as_json(rows: Rows) -> str:
@@ -28,6 +51,11 @@ def as_json(rows: Rows) -> str:
     return json.dumps(rows, default=str, separators=(",", ":"))  # str: UUIDs and instants
 
 
+def matching(query: Q, *wanted: tuple[Column[Any], Any]) -> Q:
+    """The query for rows with these values in these columns; a value that is None or empty is not asked for."""
+    return query.where(*(column == value for column, value in wanted if value))
+
+
 def among(column: Column[Any], values: Iterable[Any]) -> ColumnElement[bool]:
-    """`column = ANY(values)`: one array parameter however many values, unlike IN."""
+    """`column = ANY(values)`: one array parameter for any number of values, unlike IN."""
     return column == any_(literal(list(values), ARRAY(column.type)))

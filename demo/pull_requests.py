@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,7 +32,7 @@ class PullRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    repo: str = "replay"
+    repo: Name = "replay"
     number: int = Field(ge=1, le=10**18)
     title: Words
     merged_by: Name
@@ -50,9 +50,9 @@ class PullRequest(BaseModel):
         return self.merged_by == self.author
 
     @property
-    def project_id(self) -> UUID:
-        """The repository's project, the same in every replay."""
-        return uuid5(NAMESPACE_URL, f"interlock:replay:{self.repo}")
+    def project(self) -> str:
+        """The repository's project."""
+        return self.repo
 
 
 def read(path: Path) -> list[PullRequest]:
@@ -107,14 +107,14 @@ class Journey:
         return f"PR-{self.pull_request.number}"
 
     @property
-    def story_key(self) -> tuple[UUID, str]:
+    def story_key(self) -> tuple[str, str]:
         """The story's project and entity id."""
-        return self.pull_request.project_id, self.story
+        return self.pull_request.project, self.story
 
     @property
-    def review_key(self) -> tuple[UUID, str]:
+    def review_key(self) -> tuple[str, str]:
         """The review's project and entity id."""
-        return self.pull_request.project_id, self.review
+        return self.pull_request.project, self.review
 
     @property
     def approver(self) -> str:
@@ -158,4 +158,4 @@ class Journey:
 
     def _request_id(self, place: int, trigger: str) -> str:
         # The same in every replay: that is what makes a second one change nothing, and an interrupted one go on.
-        return f"replay:{self.pull_request.project_id}:{self.pull_request.number}:{place}:{trigger}"
+        return f"replay:{self.pull_request.project}:{self.pull_request.number}:{place}:{trigger}"

@@ -17,7 +17,7 @@ from interlock.workflows.input.arguments import door
 REVIEWER = "reviewer"
 POLL_SECONDS = 0.1
 
-Key = tuple[UUID, str]  # project, entity id
+Key = tuple[str, str]  # project, entity id
 Progress = Callable[[str, int, int], None]  # stage, how many of, how many
 
 
@@ -73,7 +73,7 @@ class Replay:
                 client.birth(
                     type_,
                     getattr(journey, name),
-                    project_id=journey.pull_request.project_id,
+                    project=journey.pull_request.project,
                     context=self._context(type_, journey),
                     by=journey.pull_request.author,
                 )
@@ -81,7 +81,7 @@ class Replay:
             ]
             client.create_many(births)
             with transaction(client.runtime.database) as connection:
-                ids[type_] = instances.ids_of(connection, type_, [(b.project_id, b.entity_id) for b in births])
+                ids[type_] = instances.ids_of(connection, type_, [(b.project, b.entity_id) for b in births])
         return ids["story"], ids["pr_review"]
 
     def _context(self, type_: str, journey: Journey) -> dict[str, str]:

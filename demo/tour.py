@@ -41,7 +41,7 @@ def show(file: Path) -> None:
         replayed = _replay(client, file)
         _tables(client, replayed)
         _longest(client, file)
-        _refusals(client, read(file)[0].project_id)
+        _refusals(client, read(file)[0].project)
         ended_well = _plans(client, chosen)
         well = _proof(client) and ended_well
         _where_next(chosen)
@@ -90,7 +90,8 @@ def _tables(client: Client, replayed: Replayed) -> None:
 def _longest(client: Client, file: Path) -> None:
     journey = max((Journey(each, REVIEWER) for each in read(file)), key=lambda each: len(each.pull_request.commits))
     _heading(f"3. The longest review: {journey.pull_request.title}")
-    events = client.history(f"pr_review/{journey.review}")
+    of_repository = Client(client.runtime, project=journey.pull_request.project)
+    events = of_repository.history(f"pr_review/{journey.review}")
     rows = [dict(event) | {"chain": event["hash"].hex()[:12]} for event in events]
     shown = [*rows[:4], {"trigger": f"… {len(rows) - 8} more …"}, *rows[-4:]] if len(rows) > 9 else rows
     print_table(
@@ -98,9 +99,9 @@ def _longest(client: Client, file: Path) -> None:
     )
 
 
-def _refusals(client: Client, project_id: object) -> None:
+def _refusals(client: Client, project: str) -> None:
     _heading("4. What is refused")
-    story = client.create("story", "DEMO-1", project_id=project_id)  # type: ignore[arg-type]
+    story = client.create("story", "DEMO-1", project=project)
     skipped = client.fire(story["id"], "tests_pass", by="agent-1")
     refused = client.wait([skipped.request_id])[0]
     say(f"  an illegal trigger: {(refused.result or {})['message']}")

@@ -1,6 +1,6 @@
 -- Queries that people ask of such machines, ready to run on Interlock's tables and
 -- views, archived entities included where history is read.
--- A state written by hand (`UPDATE … SET state`) PostgreSQL refuses: `interlock override` does it, and history says so.
+-- PostgreSQL refuses a state that is written by hand (`UPDATE … SET state`); use `interlock override`, which history records.
 
 -- name: stuck_workstreams (RECOVER-3)
 SELECT ws_id, state, updated_at,

@@ -38,7 +38,7 @@ def claim(directory: Path, *, adopt: bool = False) -> None:
         if there and not adopt and NAME not in there:
             raise NotAHome(
                 f"{directory} is not empty, and Interlock did not make it: it has no {NAME}. Name an empty directory "
-                "with INTERLOCK_HOME; if all in it is Interlock's, of an older one say, `interlock up --adopt`"
+                "with INTERLOCK_HOME; if it is the home of an older Interlock, run `interlock up --adopt`"
             )
         if NAME not in there:
             _write(handle)
@@ -55,8 +55,8 @@ def require(handle: int, directory: Path) -> None:
         found = None
     if found is None or not stat.S_ISREG(found.st_mode):
         raise NotAHome(
-            f"{directory} has no {NAME}, so Interlock did not make it, and nothing was deleted. If all in it is "
-            "Interlock's, of an older one say, `interlock up --adopt` makes it a home"
+            f"{directory} has no {NAME}, so Interlock did not make it, and nothing was deleted. If it is "
+            "the home of an older Interlock, `interlock up --adopt` marks it as a home"
         )
     if found.st_uid != os.geteuid():
         raise OthersHome(directory / NAME)

@@ -18,9 +18,9 @@ def archive(runtime: Runtime, **how: Any) -> Done:
     return archive_ended(runtime.database, AT_ONCE, **how)
 
 
-def approval(client: Client, project: UUID, name: str, *, ended: bool = True) -> UUID:
+def approval(client: Client, project: str, name: str, *, ended: bool = True) -> UUID:
     """Make an instance without links; ended unless told otherwise."""
-    made = UUID(str(client.create("approval", name, project_id=project, context={"author": "ann"})["id"]))
+    made = UUID(str(client.create("approval", name, project=project, context={"author": "ann"})["id"]))
     if ended:
         applied(client, made, "reject", by="bob")
     return made

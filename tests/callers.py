@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from threading import Event
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
@@ -27,7 +26,7 @@ class Crowd:
     """What the processes of a crowd share: settings, project, a barrier for the start, and a queue for results."""
 
     settings: Settings
-    project: UUID
+    project: str
     ready: Barrier
     said: Any  # a multiprocessing Queue
 
@@ -40,7 +39,7 @@ class Crowd:
 
 
 @contextmanager
-def crowd(settings: Settings, project: UUID, size: int, work: Callable[..., None], *given: object) -> Iterator[Crowd]:
+def crowd(settings: Settings, project: str, size: int, work: Callable[..., None], *given: object) -> Iterator[Crowd]:
     """Run `work(crowd, number, *given)` in `size` processes; those still running at the end are killed."""
     told = Crowd(settings, project, FORKS.Barrier(size), FORKS.Queue())
     processes = [FORKS.Process(target=work, args=(told, number, *given)) for number in range(size)]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -16,7 +15,6 @@ import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from redis import Redis
-from uuid_utils.compat import uuid7
 
 from interlock.supervisor.embedded import running
 from interlock.supervisor.environment import PLAIN_NAMES
@@ -25,6 +23,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import commands_account
+from interlock.workflows.input.names import DEFAULT_PROJECT
 from tests import databases, leftovers
 from tests.homes import open_directory, share
 from tests.nodes import Node, node
@@ -184,9 +183,9 @@ def client(runtime: Runtime) -> Client:
 
 
 @pytest.fixture
-def project() -> UUID:
-    """A new project."""
-    return uuid7()
+def project() -> str:
+    """The project of whoever names none."""
+    return DEFAULT_PROJECT
 
 
 @pytest.fixture

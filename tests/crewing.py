@@ -22,7 +22,7 @@ PRINT = ["python3", "-c", "print('done')"]
 class Site:
     """One project's runs and tasks. Except for `submit`, they are in the states a scheduler would leave them in."""
 
-    def __init__(self, client: Client, project: UUID) -> None:
+    def __init__(self, client: Client, project: str) -> None:
         self.client = client
         self.project = project
         self._made = 0
@@ -79,13 +79,13 @@ class Site:
         plain = self.client.birth(
             "task",
             f"T-{self._next()}",
-            project_id=self.project,
+            project=self.project,
             context={"kind": "command", **without_command(context)},
         )
         return replace(plain, context={**context, **plain.context})
 
     def _birth(self, type_: str, context: Mapping[str, Any]) -> Birth:
-        return self.client.birth(type_, f"{type_}-{self._next()}", project_id=self.project, context=context)
+        return self.client.birth(type_, f"{type_}-{self._next()}", project=self.project, context=context)
 
     def _create(self, type_: str, context: Mapping[str, Any]) -> UUID:
         birth = self._birth(type_, context)

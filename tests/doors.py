@@ -65,11 +65,11 @@ class Scene:
     """The objects that doors are called with: a client, a project with a story, and new names on demand."""
 
     client: Client
-    project: UUID
+    project: str
     root: Path
 
     def __post_init__(self) -> None:
-        self.story = self.client.create("story", "S-1", project_id=self.project)["id"]
+        self.story = self.client.create("story", "S-1", project=self.project)["id"]
         self.agent = Agent("bystander", runtime=self.client.runtime)
         self.agent.register()
         (self.root / "output").write_text("x")
@@ -88,8 +88,8 @@ class Scene:
         to_worker = {"self": supervisor, "order": order}
         to_job = {"self": jobs, "order": order}
         to_task = {"runtime": runtime, "ref": "nobody", "order": Override("ann", "why")}
-        birth = {"self": self.client, "type_": "story", "project_id": project, "context": {"a": 1}, "by": "ann"}
-        breaker = {"runtime": runtime, "project_id": project, "tool_id": "make"}
+        birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
+        breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
         moves = ("pause", "complete", "terminate")
         fire = {"trigger": "block", "by": "ann", "request_id": "", "data": {"a": 1}}
         return {
@@ -97,7 +97,7 @@ class Scene:
             "Operations.birth": lambda: birth | {"entity_id": self.name},
             "Operations.create_many": lambda: {
                 "self": self.client,
-                "wanted": [self.client.birth("story", self.name, project_id=project)],
+                "wanted": [self.client.birth("story", self.name, project=project)],
             },
             "Operations.fire": lambda: {"self": self.client, "ref": story, "after": None, **fire},
             "Operations.fire_many": lambda: {"self": self.client, "firings": [Firing(story, after=None, **fire)]},
@@ -138,7 +138,7 @@ class Scene:
             "reset_task": lambda: to_task | {"clear_retry_count": False},
             **dict.fromkeys(ABOUT_ONE, lambda: to_task),
             "Supervisor.create": lambda: {
-                "self": supervisor, "project_id": project, "workspace_id": "w",
+                "self": supervisor, "project": project, "workspace_id": "w",
                 "order": order,
             },
             **{f"Supervisor.{each}": lambda: to_worker | {"ref": self.worker} for each in moves},
@@ -147,7 +147,7 @@ class Scene:
             "Supervisor.show": lambda: {"self": supervisor, "ref": self.worker},
             "Supervisor.newest": lambda: {"self": supervisor, "status": "IDLE", "limit": 5},
             "Jobs.submit": lambda: {
-                "self": jobs, "description": "x", "project_id": project, "parent": None, "depth": 0,
+                "self": jobs, "description": "x", "project": project, "parent": None, "depth": 0,
                 "worker_count": 1, "order": order,
             },
             **{f"Jobs.{each}": lambda: to_job | {"ref": self.job} for each in ("validate", "allocate")},
@@ -180,12 +180,12 @@ class Scene:
     @property
     def worker(self) -> UUID:
         """A new idle worker under a supervisor."""
-        return UUID(str(Supervisor(self.client).create(self.project).subject["id"]))
+        return UUID(str(Supervisor(self.client).create(project=self.project).subject["id"]))
 
     @property
     def job(self) -> UUID:
         """A new job."""
-        return UUID(str(Jobs(self.client).submit("x", project_id=self.project).subject["id"]))
+        return UUID(str(Jobs(self.client).submit("x", project=self.project).subject["id"]))
 
     def _leaving(self) -> Agent:
         agent = Agent(self.name, runtime=self.client.runtime)

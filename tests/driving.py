@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
@@ -21,6 +22,13 @@ def drain_all(runtime: Runtime) -> int:
     while taken := sum(_apply(runtime, partition) for partition in partitions_due(runtime)):
         total += taken
     return total
+
+
+def drain_failing(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apply the requests of all partitions while every decision raises `ValueError`."""
+    with monkeypatch.context() as broken:
+        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
+        drain_all(runtime)
 
 
 def partitions_due(runtime: Runtime) -> list[int]:

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from uuid_utils.compat import uuid7
 
 from interlock.supervisor.home import home_of
 from interlock.supervisor.servers import endpoints
@@ -87,7 +88,7 @@ class Ground:
         with ExitStack() as open_:
             runtime = Runtime(self.settings)
             open_.callback(runtime.close)
-            self.land = Landscape(runtime, self.dba, self.top)
+            self.land = Landscape(runtime, self.dba, self.top, project=str(uuid7()))
             put(self.land.checkout, {"Makefile": "judge:\n\tfalse\n"})
             git(self.land.checkout, "add", "-A")
             git(self.land.checkout, "commit", "-qm", "A judge")

@@ -16,13 +16,16 @@ import psycopg
 import redis
 
 from interlock.supervisor import daemon, orphans, purge
-from interlock.supervisor.embedded import CELERY_PARTS
+from interlock.supervisor.embedded import CELERY_PARTS, running
 from interlock.supervisor.home import Home, home_of
 from interlock.supervisor.processes import status
 from interlock.supervisor.processes.loop import data_places
 from interlock.supervisor.servers import endpoints
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import Account
+from tests import databases
 
 
 @dataclass
@@ -111,3 +114,15 @@ def share(directory: Path, account: Account) -> None:
     packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
     for name in ("system.posix_acl_access", "system.posix_acl_default"):
         os.setxattr(directory, name, packed)
+
+
+@contextlib.contextmanager
+def installed(home: Settings) -> Iterator[Client]:
+    """A client of an installation of the block's own, with servers of its own."""
+    with running(home, keep=True) as addresses:
+        databases.prepare(addresses.database_url)
+        runtime = Runtime(home)
+        try:
+            yield Client(runtime)
+        finally:
+            runtime.close()

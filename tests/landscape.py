@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
@@ -17,6 +16,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.effects import merge, patches, runner, workspace
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.runtime import Runtime
+from interlock.workflows.input.names import DEFAULT_PROJECT
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
 from tests.driving import applied, drain_all, state
@@ -33,13 +33,13 @@ class Landscape:
     dba: "psycopg.Connection[Any]"
     root: Path
     repository: dict[str, Any] | None = field(default_factory=lambda: {"path": "repo"})
-    project: UUID = field(default_factory=uuid7)
+    project: str = DEFAULT_PROJECT
 
     def __post_init__(self) -> None:
         self.checkout = make(self.root / "repo")
-        run = self.client.birth("run", "demo", project_id=self.project)
+        run = self.client.birth("run", "demo", project=self.project)
         home = self.client.birth(
-            "workstream", "demo/w", project_id=self.project, context={"run_id": str(run.id), "name": "w"}
+            "workstream", "demo/w", project=self.project, context={"run_id": str(run.id), "name": "w"}
         )
         self.run, self.workstream = run.id, home.id
         commanding.planned(self.runtime, run, home, directory=self.root, repository=self.repository)
@@ -164,6 +164,6 @@ class Landscape:
 
     def create(self, type_: str, name: str, context: dict[str, Any]) -> UUID:
         """Create an instance in the run, with the command in its context."""
-        plain = self.client.birth(type_, name, project_id=self.project, context=without_command(context))
+        plain = self.client.birth(type_, name, project=self.project, context=without_command(context))
         commanding.deliver(self.runtime, [replace(plain, context={**context, **plain.context})])
         return plain.id

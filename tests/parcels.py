@@ -1,6 +1,6 @@
 """Several versions of one machine, for tests of migrations between them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -81,8 +81,15 @@ def record(runtime: Runtime, *operating: str) -> None:
         operators.grant(connection, operating, by="test")
 
 
+def recorded(make_runtime: Callable[..., Runtime]) -> Runtime:
+    """A runtime that knows these machines, as PostgreSQL does; `ann` is an operator."""
+    made = make_runtime(definitions=("tests.parcels",))
+    record(made, "ann")
+    return made
+
+
 def born(
-    runtime: Runtime, type_: str, version: str, entity_id: str, project: UUID, context: Mapping[str, Any] | None = None
+    runtime: Runtime, type_: str, version: str, entity_id: str, project: str, context: Mapping[str, Any] | None = None
 ) -> UUID:
     """Create an instance under any version."""
     definition = runtime.catalogue.get(type_, version)

@@ -28,7 +28,7 @@ class Stage:
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
-    project: UUID = field(default_factory=uuid7)
+    project: str = field(default_factory=lambda: str(uuid7()))
     ids: dict[str, UUID] = field(default_factory=dict)
     run: UUID = field(default_factory=uuid7)
 
@@ -104,7 +104,7 @@ class Stage:
     def worker(self) -> UUID:
         """The stage's worker, for `worker_started`."""
         if "worker" not in self.ids:
-            made = self.client.create("worker", "W-1", project_id=self.project, context={"capabilities": []})
+            made = self.client.create("worker", "W-1", project=self.project, context={"capabilities": []})
             self.ids["worker"] = made["id"]
         return self.ids["worker"]
 
@@ -117,9 +117,7 @@ class Stage:
 
     def states(self, *names: str) -> dict[str, str]:
         """Name -> state, for these names or for all."""
-        rows = self.dba.execute(
-            "SELECT id, current_state FROM workflow_instances WHERE project_id = %s", (self.project,)
-        )
+        rows = self.dba.execute("SELECT id, current_state FROM workflow_instances WHERE project = %s", (self.project,))
         by_id = dict(rows.fetchall())
         wanted = names or [*self.ids, "run"]
         return {name: by_id[self.ids.get(name, self.run)] for name in wanted if self.ids.get(name, self.run) in by_id}

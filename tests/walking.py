@@ -47,7 +47,7 @@ class Walker:
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
-    project: UUID = field(default_factory=uuid7)
+    project: str = field(default_factory=uuid7)
     parents: dict[str, UUID] = field(default_factory=dict)
 
     def get(self, type_: str, version: str | None = None) -> Definition:

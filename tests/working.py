@@ -22,10 +22,10 @@ def settle(client: Client, run_id: UUID) -> None:
         pass
 
 
-def hire(client: Client, project_id: UUID, name: str = "worker-1") -> UUID:
+def hire(client: Client, project: str, name: str = "worker-1") -> UUID:
     """Make an idle worker with all capabilities."""
     context = {"capabilities": CAPABILITIES, "max_concurrent_tasks": 100}
-    worker_id = UUID(str(client.create("worker", name, project_id=project_id, context=context)["id"]))
+    worker_id = UUID(str(client.create("worker", name, project=project, context=context)["id"]))
     applied(client, worker_id, "registration_complete")
     return worker_id
 

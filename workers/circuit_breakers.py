@@ -1,6 +1,6 @@
 """Calls a tool through its circuit breaker, which all processes share (docs/spec/breaker.md).
 
-    with calling(runtime, project_id, "pytest") as call:
+    with calling(runtime, project, "pytest") as call:
         finished = run(command)
         if finished.exit_code not in (0, 1):
             call.failed(f"exit code {finished.exit_code}")
@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
+from interlock.db.core.request_rows import internal
 from interlock.db.orchestration import breakers
 from interlock.db.orchestration.breakers import Breaker, Count
 from interlock.workers.client.partition_drainer import Drain
@@ -46,10 +47,10 @@ class BreakerOpen(InterlockError):
         seconds: until its breaker lets a call through again, or until another caller's trial ends at the latest.
     """
 
-    def __init__(self, tool_id: str, seconds: float) -> None:
+    def __init__(self, project: str, tool_id: str, seconds: float) -> None:
         super().__init__(
             f"the circuit breaker of {tool_id!r} is open: ask again in {ceil(seconds)} s "
-            f"({offered('breaker', 'show', tool_id)} says why)"
+            f"({offered('breaker', 'show', tool_id, project=project)} says why)"
         )
         self.tool_id, self.seconds = tool_id, seconds
 
@@ -75,13 +76,13 @@ class Call:
 @door
 @contextmanager
 def calling(
-    runtime: Runtime, project_id: UUID, tool_id: str, *, by: str = "system", lease_seconds: float | None = None
+    runtime: Runtime, project: str, tool_id: str, *, by: str = "system", lease_seconds: float | None = None
 ) -> Iterator[Call]:
     """Let one call of a tool through its breaker, and count how it ends.
 
     Args:
         runtime: this process's connections.
-        project_id, tool_id: whose breaker; a missing one is created with the settings' thresholds.
+        project, tool_id: whose breaker; a missing one is created with the settings' thresholds.
         by: who calls, for the events that follow.
         lease_seconds: how long the call may take; a trial that takes longer is given to another caller. Default: the
             setting `breaker_trial_seconds`.
@@ -94,7 +95,7 @@ def calling(
         Exception: whatever the block raises, counted as a failure.
     """
     call = _admit(
-        runtime, project_id, names.name("tool id", tool_id), lease_seconds or runtime.settings.breaker_trial_seconds
+        runtime, project, names.name("tool id", tool_id), lease_seconds or runtime.settings.breaker_trial_seconds
     )
     try:
         yield call
@@ -112,23 +113,24 @@ def calling(
 
 
 @door
-def known(runtime: Runtime, project_id: UUID, tool_id: str) -> Breaker:
+def known(runtime: Runtime, project: str, tool_id: str) -> Breaker:
     """A tool's breaker, as it is now.
 
     Raises:
         UnknownInstance: it has none, because nobody called it yet.
     """
-    if breaker := breakers.look(runtime.statements, project_id, tool_id):
+    if breaker := breakers.look(runtime.statements, project, tool_id):
         return breaker
     raise UnknownInstance(
-        f"no circuit breaker of {tool_id!r} in project {project_id}: the tool has not been called yet"
+        f"no circuit breaker of {tool_id!r} in project {project}: the tool has not been called there yet. "
+        f"{offered('breaker', 'list')} shows those there are."
     )
 
 
 @door
 def configure(
     runtime: Runtime,
-    project_id: UUID,
+    project: str,
     tool_id: str,
     *,
     failure_threshold: int | None = None,
@@ -143,7 +145,7 @@ def configure(
     Raises:
         UnknownInstance: the tool has no breaker.
     """
-    before = known(runtime, project_id, tool_id)
+    before = known(runtime, project, tool_id)
     wanted = {
         "tool_id": tool_id,
         "failure_threshold": failure_threshold or before.failure_threshold,
@@ -151,8 +153,8 @@ def configure(
         "success_threshold": success_threshold or before.success_threshold,
     }
     with transaction(runtime.database) as connection:
-        breakers.configure(connection, project_id, wanted)
-    return known(runtime, project_id, tool_id)
+        breakers.configure(connection, project, wanted)
+    return known(runtime, project, tool_id)
 
 
 def configuration(chosen: Settings, said: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
@@ -165,11 +167,11 @@ def configuration(chosen: Settings, said: Mapping[str, Any] = MappingProxyType({
     return otherwise | {name: value for name, value in said.items() if value is not None}
 
 
-def _admit(runtime: Runtime, project_id: UUID, tool_id: str, lease_seconds: float) -> Call:
+def _admit(runtime: Runtime, project: str, tool_id: str, lease_seconds: float) -> Call:
     for _ in range(LOOKS):
-        breaker = breakers.look(runtime.statements, project_id, tool_id)
+        breaker = breakers.look(runtime.statements, project, tool_id)
         if breaker is None:
-            _create(runtime, project_id, tool_id)
+            _create(runtime, project, tool_id)
         elif breaker.owed:
             _apply_owed(runtime, breaker)
         elif breaker.state == "CLOSED":
@@ -177,8 +179,8 @@ def _admit(runtime: Runtime, project_id: UUID, tool_id: str, lease_seconds: floa
         elif breaker.state == "HALF_OPEN" and (token := _trial(runtime, breaker, lease_seconds)):
             return Call(breaker, token)
         else:
-            raise BreakerOpen(tool_id, breaker.seconds_until_reset)
-    raise BreakerOpen(tool_id, breaker.seconds_until_reset if breaker else 0.0)
+            raise BreakerOpen(project, tool_id, breaker.seconds_until_reset)
+    raise BreakerOpen(project, tool_id, breaker.seconds_until_reset if breaker else 0.0)
 
 
 def _trial(runtime: Runtime, breaker: Breaker, lease_seconds: float) -> UUID | None:
@@ -216,17 +218,15 @@ def _give_up(runtime: Runtime, call: Call) -> None:
 
 def _request(breaker: Breaker, trigger: str, by: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A trigger bound to the breaker's version as read: of two equal ones only one is accepted."""
-    request_id = _request_id(breaker, trigger)
-    return {
-        "request_id": request_id,
-        "fingerprint": request_id.encode().hex(),
-        "workflow_id": breaker.breaker_id,
-        "trigger": trigger,
-        "triggered_by": by,
-        "metadata": metadata,
-        "origin": "agent",
-        "bound_version": breaker.version,
-    }
+    return internal(
+        _request_id(breaker, trigger),
+        breaker.breaker_id,
+        trigger,
+        by=by,
+        origin="agent",
+        version=breaker.version,
+        metadata=metadata,
+    )
 
 
 def _request_id(breaker: Breaker, trigger: str) -> str:
@@ -246,9 +246,9 @@ def _apply(runtime: Runtime, breaker: Breaker) -> None:
     Drain(runtime).partition(requests.partition_of(breaker.breaker_id))
 
 
-def _create(runtime: Runtime, project_id: UUID, tool_id: str) -> None:
+def _create(runtime: Runtime, project: str, tool_id: str) -> None:
     """Create a breaker. Two callers at once are harmless: a project has one breaker per tool."""
     context = {"tool_id": tool_id} | configuration(runtime.settings)
     definition = runtime.catalogue.get("circuit_breaker")
     with transaction(runtime.database) as connection:
-        creation.deliver(connection, [Birth(definition, tool_id, project_id, "system", context)])
+        creation.deliver(connection, [Birth(definition, tool_id, project, "system", context)])

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from interlock.workflows.errors import BadInput, NotRunning, OthersHome
+from interlock.workflows.input import names
 from interlock.workflows.input.limits import LIMIT_BYTES
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.urls import shown_url
@@ -45,6 +46,11 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(
         None,
         description="Redis for event bus, stream and the partitions' flags; unset: the broker, if it is a Redis",
+    )
+
+    project: Annotated[str, AfterValidator(lambda said: names.project(said, "INTERLOCK_PROJECT"))] = Field(
+        names.DEFAULT_PROJECT,
+        description="project in which commands and clients look up and create instances, unless they name another",
     )
 
     host: str = Field("127.0.0.1", description="address the embedded servers, Flower and the exporter listen on")

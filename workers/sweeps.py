@@ -9,8 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, transaction
-from interlock.db.core import archive, counters, requests, stalled_partitions
-from interlock.db.core import sweep_runs as runs
+from interlock.db.core import archive, counters, requests, stalled_partitions, sweep_runs
 from interlock.db.orchestration import scheduling, workers
 from interlock.workers.audit import anchors, exports
 from interlock.workers.operations.archiver import archive_ended, rules_of
@@ -37,7 +36,7 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
     """
     found, took, faults = dict[str, int](), dict[str, float](), list[Exception]()
     with transaction(runtime.database) as connection:
-        ours = runs.begin(connection, names, every_seconds=BY_NAME[names[0]].every_seconds)
+        ours = sweep_runs.begin(connection, names, every_seconds=BY_NAME[names[0]].every_seconds)
     for name in filter(ours.__contains__, names):
         began = time.monotonic()
         try:
@@ -50,7 +49,7 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
         took[name] = time.monotonic() - began
     try:
         with transaction(runtime.database) as connection:
-            runs.end(connection, {name: (found[name], took[name]) for name in found})
+            sweep_runs.end(connection, {name: (found[name], took[name]) for name in found})
     except DBAPIError as fault:
         faults.append(fault)
     if faults:

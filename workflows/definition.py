@@ -25,10 +25,10 @@ class Guard:
         name: what diagrams and events call it.
         holds: a pure function of a `Case`: the instance, the trigger, who fired it with what data, the facts needed.
         description: what an operator reads when it is false.
-        wait: when it is false the trigger is held, not refused, until others of its kind complete it (a vote below its
+        wait: when it is false the trigger is held, not refused, until more of the same make it true (votes below a
             quorum).
         needs: the facts of a `Case` that have to be looked up for it: `linked`, `votes`, `row`.
-        bounds: it holds only so many times for an instance: a loop through it comes to an end.
+        bounds: it holds a limited number of times for an instance, so a loop through it ends.
     """
 
     name: str
@@ -183,7 +183,7 @@ def T(
     )
 
 
-@dataclass(frozen=True, eq=False)  # one object per version: identity is equality, and hashing is free
+@dataclass(frozen=True, eq=False, kw_only=True)  # one object per version: identity is equality, and hashing is free
 class Definition:
     """A machine: its states, where it begins and ends, and every legal move.
 
@@ -191,24 +191,24 @@ class Definition:
         type: what its instances are called (`story`).
         version: its semantic version; each instance keeps the one it was created under.
         summary: one sentence.
-        states: in reading order.
-        initial: the state instances begin in.
-        terminal: those they end in.
+        states: in reading order; default: those of `order`, in its order.
+        initial: the state in which instances are created.
+        terminal: the states in which they end.
         transitions: made by `T`.
-        deadlines: state -> what is fired on an instance that is left alone in it.
+        deadlines: state -> the trigger fired on an instance that stays in it for too long.
         links: how its instances name others in their context.
         fields: of the context, checked when an instance is created.
-        birth_effects: what is done to the world once an instance is created.
-        required_metadata: what each of its events must say (EVENT-4); whoever writes the event fills it in.
+        birth_effects: the effects that are run once an instance is created.
+        required_metadata: the metadata that each of its events must have (EVENT-4); the writer of the event adds it.
         order: the states in levels, from first to last: a move to an earlier one must say why it goes back (POLICY-2).
-        deprecated: states that are not to be entered any more, each with why and what instead. It and `order` are no
-            behaviour: both stay out of the checksum.
+        deprecated: states that are not to be entered any more, each with why and what instead. Neither this nor `order`
+            is behaviour: both are left out of the checksum.
     """
 
     type: str
     version: str
     summary: str
-    states: tuple[str, ...]
+    states: tuple[str, ...] = ()
     initial: str
     terminal: frozenset[str]
     transitions: tuple[Transition, ...]
@@ -219,6 +219,10 @@ class Definition:
     required_metadata: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     deprecated: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        if not self.states:
+            object.__setattr__(self, "states", tuple(state for level in self.order for state in level))
 
     @cached_property
     def triggers(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Faults, as exceptions. A trigger that a machine rejects is not one: that is a value (`workflows.outcomes`).
+"""Faults, as exceptions. A trigger that a machine rejects is not a fault, but a value (`workflows.outcomes`).
 
 Each class's docstring says what happened and what to do about it. The caller can correct a `refused` error (exit code
 2); any other is a fault of Interlock or its environment (exit code 1).

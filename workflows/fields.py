@@ -1,17 +1,17 @@
 """Checks of context fields, shared by the shipped definitions."""
 
 from interlock.workflows.definition import Field
-from interlock.workflows.input import names as rule
+from interlock.workflows.input.names import is_name, is_words
 
 
 def name(value: object) -> bool:
     """Whether the value is a valid name (`workflows.input.names`)."""
-    return rule.is_name(value)
+    return is_name(value)
 
 
 def words(value: object) -> bool:
     """Whether the value is a valid text of one or more lines."""
-    return rule.is_words(value)
+    return is_words(value)
 
 
 def names(value: object) -> bool:

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from interlock.cli.lib.output import AsJson, errors, one_line, print_json, print_table, say
+from interlock.cli.lib.output import AsJson, Limit, errors, one_line, print_json, print_table, say
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
 from interlock.db.core import archive, instances
 from interlock.workers.client.client import Client
@@ -47,7 +48,7 @@ def run(
     with Client() as client:
         rules = rules_of(client.runtime.settings, older_than)
         if rules is None:
-            raise BadInput("archiving is off (INTERLOCK_ARCHIVE_AFTER_DAYS=0); say --older-than DAYS")
+            raise BadInput("archiving is off (INTERLOCK_ARCHIVE_AFTER_DAYS=0); give --older-than DAYS")
         columns = (SpinnerColumn(), TextColumn("{task.description}"))
         with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as bar:
             task = bar.add_task("looking")
@@ -77,7 +78,8 @@ def _say(done: Done, dry_run: bool, as_json: bool) -> None:
 @app.command("list")
 def list_(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
+    project: OnlyProject = None,
+    limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
     """List archived instances, newest first.
@@ -87,13 +89,13 @@ def list_(
       interlock archive list --type run
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in archive.page(connection, type_=type_ or None, limit=limit)]
+        found = [dict(row) for row in archive.page(connection, project=project, type_=type_ or None, limit=limit)]
         total = archive.count(connection)
     if as_json:
         print_json(found)
     else:
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "archived_at")
-        print_table(f"{len(found)} of {total:,} archived instances", found, columns)
+        print_table(f"{len(found)} of {total:,} archived instances", found, with_project(columns, found))
 
 
 @app.command("show", help=SHOW_HELP)
@@ -103,9 +105,9 @@ def show(
 ) -> None:
     """Show an archived instance."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = instances.find_kept(connection, ref)
+        found = instances.find_kept(connection, ref, client.project)
         if found["archived_at"] is None:
-            raise BadInput(f"{ref!r} is not archived: {offered('show', ref)}")
+            raise BadInput(f"{ref!r} is not archived: {offered('show', found['id'])}")
         kept = [dict(row) for row in archive.kept_with(connection, found["id"])]
         events = len(archive.history(connection, found["id"]))
     if as_json:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from interlock.cli.lib.output import FAILED, AsJson, errors, print_json, print_table, say
 from interlock.db import migrate
-from interlock.supervisor.backup import lost_events as losses
+from interlock.supervisor.backup import lost_events
 from interlock.supervisor.backup.backup import back_up
 from interlock.supervisor.backup.restore import restore as restored
 from interlock.supervisor.embedded import running
@@ -98,12 +98,12 @@ def restore(
     """Restore a backup."""
     chosen = settings()
     if trust and trust_anyone:
-        raise BadInput("--trust FILE and --trust-anyone: say one of them")
+        raise BadInput("--trust FILE and --trust-anyone exclude each other: give one of them")
     for key in trust or ():
         if key.resolve().is_relative_to(source.resolve()):
             raise BadInput(
-                f"--trust {key}: this key came with the backup, and proves nothing. Name one that you kept elsewhere; "
-                "--trust-anyone restores what anybody made"
+                f"--trust {key}: this key came with the backup and proves nothing. Give one that you kept elsewhere, "
+                "or --trust-anyone to restore a backup by anybody"
             )
     home = chosen.model_copy(update={"home": into or chosen.home, "database_url": None, "broker_url": None})
     believed = None if trust_anyone else signing_keys.believed(chosen.signing_directory, *(trust or ()))
@@ -126,11 +126,11 @@ def restore(
 def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at: datetime) -> dict[str, Any]:
     migrate.upgrade(runtime.database)
     verdict = verify(runtime, with_journal=False)  # events after the backup are lost, not cut out
-    told = list(losses.of_journal(journal, taken_at)) if journal else []
+    told = list(lost_events.of_journal(journal, taken_at)) if journal else []
     if chosen.redis_url or chosen.broker_url:  # an external stream, which outlived the home
         redis = Runtime(chosen).redis
-        told += losses.of_stream(redis, taken_at) if redis else ()
-    gone = {each.event_id: each for each in losses.lost(runtime.database, told)}
+        told += lost_events.of_stream(redis, taken_at) if redis else ()
+    gone = {each.event_id: each for each in lost_events.lost(runtime.database, told)}
     return {
         "ok": verdict.ok,
         "instances": verdict.instances,
@@ -152,10 +152,10 @@ def _say(answer: dict[str, Any]) -> None:
             f"{len(gone)} events came after it and are lost", gone[:NAMED], ("at", "entity", "trigger", "to_state")
         )
     elif not answer["asked"]:
-        say("what came after it is not known: no --journal was given")
+        say("the events after it are unknown: no --journal was given")
     else:
-        say("nothing that was told elsewhere is missing")
-    say("agents may fire again what they fired since: request ids make that harmless")
+        say("no event of the journal or the stream is missing")
+    say("agents may repeat the triggers they fired since: request ids make that harmless")
     for command in (offered("audit", "key", new=True), offered("up", detach=True)):
         say(f"  $ {with_setting('INTERLOCK_HOME', answer['home'], command)}")
 

@@ -78,7 +78,7 @@ def deprecate(
 ) -> None:
     """Deprecate."""
     if state and trigger:
-        raise BadInput("say --state or --trigger, not both: each is deprecated for a reason of its own")
+        raise BadInput("give --state or --trigger, not both: each needs its own reason")
     with Client() as client:
         definition = client.runtime.catalogue.get(type_, version)
         if state is not None and state not in definition.states:
@@ -102,14 +102,15 @@ def deprecate(
             told = _one(connection, type_, version, kind, state or trigger or "")
     if not new:
         raise BadInput(
-            f"{deprecation_warning(told)}: that was said on {told['deprecated_at']:%Y-%m-%d} by {told['deprecated_by']}"
+            f"deprecated already, on {told['deprecated_at']:%Y-%m-%d} by {told['deprecated_by']}: "
+            f"{deprecation_warning(told)}"
         )
     if as_json:
         print_json(told)
     else:
         say(deprecation_warning(told))
         if kind == "version" and newest == version:
-            say(f"every new {type_} still begins under it: declare a newer version")
+            say(f"every new {type_} still gets this version: declare a newer one")
 
 
 def _operator(connection: Any, by: str) -> str:
@@ -146,7 +147,7 @@ def _day(text: str) -> datetime:
         found = when(text, "--remove-after")
     instant = now + found if isinstance(found, timedelta) else found
     if instant <= now:
-        raise BadInput(f"--remove-after {text}: that day is over; the usual notice is 30d")
+        raise BadInput(f"--remove-after {text} is in the past; the usual notice is 30d")
     return instant
 
 
@@ -191,15 +192,15 @@ def remove(
                 + offered("definitions", "deprecate", type_, version, reason="WHY")
             )
         if not row["due"]:
-            raise Refused(f"{type_} {version} goes after {row['remove_after']:%Y-%m-%d}, not before")
+            raise Refused(f"{type_} {version} can be removed after {row['remove_after']:%Y-%m-%d}, not earlier")
         if _newest(client, type_) == version:
             raise Refused(
-                f"every new {type_} begins under {version}, the newest in the code: declare a newer version first, or "
-                f"take {type_} out of WORKFLOWS"
+                f"{version} is the newest version in the code, so every new {type_} gets it: declare a newer version "
+                f"first, or take {type_} out of WORKFLOWS"
             )
         if row["live"]:
             raise Refused(
-                f"{row['live']} instances live under {type_} {version}. {row['guide'] or 'Move or end them first'}"
+                f"{row['live']} live instances use {type_} {version}. {row['guide'] or 'Migrate or end them first'}"
             )
         deprecations.remove(
             connection, type_=type_, version=version, by=who, reason=names.reason("reason", reason, 1_000)
@@ -207,4 +208,4 @@ def remove(
     if as_json:
         print_json({"removed": f"{type_} {version}"})
     else:
-        say(f"{type_} {version} is removed: nothing begins under it any more")
+        say(f"{type_} {version} is removed: no new instance can use it")

@@ -63,7 +63,7 @@ def diff(
 
 def _difference(type_: str | None, old: str | None, new: str | None, file: Path | None, recorded: bool) -> Difference:
     if (old is None) != (new is None) or (file and recorded):
-        raise BadInput("say TYPE OLD NEW, or one of --file FILE and --recorded, or both of that")
+        raise BadInput("give TYPE OLD NEW, and at most one of --file FILE and --recorded")
     code = sources.of_code(catalogue(settings().definitions))
     older = code
     if file:
@@ -72,7 +72,7 @@ def _difference(type_: str | None, old: str | None, new: str | None, file: Path 
         with Client() as client:
             older = sources.of_database(client.runtime.database)
     elif old is None:
-        raise BadInput("compare with what? Say TYPE OLD NEW, --file FILE or --recorded")
+        raise BadInput("nothing to compare with: give TYPE OLD NEW, --file FILE or --recorded")
     if type_ and old and new:
         return sources.two(older, code, type_, old, new)
     return sources.same(older, code, type_)

@@ -60,7 +60,7 @@ def migrate_(
     """Migrate instances."""
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            ids = [instances.find(connection, ref)["id"] for ref in only] if only else None
+            ids = [instances.find(connection, ref, client.project)["id"] for ref in only] if only else None
         order = Order(type_, old, new, by, reason, _mapping(renamed or []), ids, dry_run)
         done = _watched(client.runtime, order, quiet=as_json)
     _tell(order, done, as_json=as_json)
@@ -102,10 +102,10 @@ def _tell(order: Order, done: Migrated, *, as_json: bool) -> None:
     way = f"{order.type} {order.old} → {order.new}"
     say(f"{done.moved:,} of {done.found:,} {verb}: {way}")
     if order.only and (others := len(set(order.only)) - done.found):
-        message = f"{others:,} of those named do not live under {order.type} {order.old}: {offered('show', 'REF')}"
+        message = f"{others:,} of those named do not use {order.type} {order.old}: {offered('show', 'REF')}"
         say(message)
     elif not done.found:
-        say(f"nothing lives under {order.type} {order.old}")
+        say(f"no live instance uses {order.type} {order.old}")
     if done.stays:
         _tell_stays(done.stays)
 

@@ -2,12 +2,12 @@
 
 from time import monotonic, sleep
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
-from interlock.cli.lib.output import FAILED, REFUSED, AsJson, errors, one_line, print_json, print_table, say
+from interlock.cli.lib.output import FAILED, REFUSED, AsJson, Limit, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
@@ -27,8 +27,8 @@ CREATE_HELP = """Create an instance of a workflow TYPE.
 
 \b
 Examples:
-  interlock create story S-1 --project 7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11
-  interlock create pr_review PR-7 --project 7a0e… --context '{"author": "ann", "story_id": "S-1"}'
+  interlock create story S-1 --project billing
+  interlock create pr_review PR-7 --context '{"author": "ann", "story_id": "S-1"}'
 """
 FIRE_HELP = """Fire TRIGGER on the instance REF. The trigger is accepted when this returns; workers then apply it.
 
@@ -62,16 +62,13 @@ def register(app: typer.Typer) -> None:
 def create(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help=f"{TYPES}, or your own.")],
     entity_id: Annotated[str, typer.Argument(help="The instance's name, unique in the project for its type.")],
-    project: Annotated[UUID, typer.Option(help="The project's UUID.")],
     context: Annotated[str, typer.Option(help="JSON object, or @FILE.")] = "{}",
     by: Annotated[str, typer.Option(help="Who creates it.")] = "operator",
     as_json: AsJson = False,
 ) -> None:
     """Create an instance."""
     with Client() as client:
-        made = dict(
-            client.create(type_, entity_id, project_id=project, context=json_object("--context", context), by=by)
-        )
+        made = dict(client.create(type_, entity_id, context=json_object("--context", context), by=by))
     if as_json:
         print_json(made)
     else:
@@ -117,7 +114,7 @@ def _say(ref: str, receipt: Receipt) -> None:
             say(("applied", "green"), f"{again} {name}: {result['from']} → ", (result["to"], "bold"))
         case "waiting" if "approval" in result:
             say(("held", "yellow"), f"{again} {name}: needs an approval")
-            say(f"  decide it with: {offered('fire', result['approval'], 'approve', by='SOMEBODY_ELSE')}")
+            say(f"  decide it with: {offered('fire', result['approval_id'], 'approve', by='SOMEBODY_ELSE')}")
         case "waiting":
             say(("held", "yellow"), f"{again} {name}: {result.get('message', '')}")
         case "rejected" | "superseded" | "dead":
@@ -149,7 +146,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     )
     if found["archived_at"]:
         say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
-    say(f"project {found['project_id']}; legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
+    say(f"project {found['project']}; legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
     if found["error"]:
         say(("error", "red"), f" ({found['retry_count']} attempts): {found['error']}")
     if found["context"]:
@@ -186,24 +183,26 @@ def _event(row: Any) -> dict[str, Any]:
 
 def list_(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
-    state: Annotated[str, typer.Option(help="Only instances in this state; upper and lower case are the same.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
+    state: Annotated[str, typer.Option(help="Only instances in this state, in upper or lower case.")] = "",
+    project: OnlyProject = None,
+    limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the newest instances.
 
     \b
     Example:
-      interlock list --type story --state review
+      interlock list --type story --state review --project billing
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         states = _states(client, type_, state) if type_ or state else []
-        found = [dict(row) for row in instances.page(connection, type_=type_ or None, states=states, limit=limit)]
+        page = instances.page(connection, project=project, type_=type_ or None, states=states, limit=limit)
+        found = [dict(row) for row in page]
     if as_json:
         print_json(found)
     else:
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")
-        print_table(f"{len(found)} newest instances", found, columns)
+        print_table(f"{len(found)} newest instances", found, with_project(columns, found))
 
 
 def _states(client: Client, type_: str, state: str) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_table, say
+from interlock.cli.lib.output import REFUSED, AsJson, Limit, errors, print_json, print_table, say
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
 from interlock.workers.supervision.recovery import RETRIES, Recovery
@@ -22,7 +23,6 @@ Ref = Annotated[str, typer.Argument(help="Its entity id or UUID.")]
 By = Annotated[str, typer.Option(help="Who asks for it.")]
 RequestId = Annotated[str, typer.Option(help="Idempotency key: repeating the command with it acts once.")]
 Error = Annotated[str, typer.Option(help="What went wrong; stored in the history.")]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
 Status = Annotated[str, typer.Option(help="Only rows in this state.")]
 
 
@@ -120,32 +120,50 @@ def _refused(refusal: IllegalTransition, as_json: bool) -> int:
     return REFUSED
 
 
-def detail(find: Callable[[Client], Mapping[str, Any]], as_json: bool) -> None:
-    """Show one worker or job."""
-    with Client() as client:
-        found = dict(find(client))
-    if as_json:
-        print_json(found)
-        return
-    say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
-    if "task_description" in found:
-        count, depth = found["worker_count"], found["depth"]
-        say(f"{found['task_description']} (depth {depth}, {count} workers)")
-        print_table("workers", found["workers"], ("entity_id", "status", "resources"))
-    else:
-        say(f"workspace {found['workspace_id']}; holds {', '.join(found['resources']) or 'nothing'}")
+def shows(app: typer.Typer, words: str, summary: str, find: Callable[[Client, str], Mapping[str, Any]]) -> None:
+    """Add the command that shows one worker or job; `words`: an example of it after `interlock`."""
+
+    def command(ref: Ref, as_json: AsJson = False) -> None:
+        with Client() as client:
+            found = dict(find(client, ref))
+        if as_json:
+            print_json(found)
+            return
+        say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
+        if "task_description" in found:
+            count, depth = found["worker_count"], found["depth"]
+            say(f"{found['task_description']} (depth {depth}, {count} workers)")
+            print_table("workers", found["workers"], ("entity_id", "status", "resources"))
+        else:
+            say(f"workspace {found['workspace_id']}; holds {', '.join(found['resources']) or 'nothing'}")
+
+    app.command("show", help=f"{summary}\n\n\b\nExample:\n  interlock {words}")(command)
 
 
-def newest(type_: str, find: Callable[[Client], Iterable[Mapping[str, Any]]], status: str, as_json: bool) -> None:
-    """List workers or jobs, newest first. Raises `BadInput` if their machine has no such state."""
-    with Client() as client:
-        states = client.runtime.catalogue.get(type_).states
-        if status and status not in states:
-            raise BadInput(f"no state {status!r}. There are: {', '.join(states)}.")
-        found = list(find(client))
-    if as_json:
-        print_json(found)
-    else:
-        columns = ("entity_id", "status", "depth", "worker_count", "task_description", "created_at")
-        own = [name for name in columns if not found or name in found[0]]
-        print_table(f"{len(found)} newest", found, own)
+def lists(
+    app: typer.Typer, words: str, summary: str, type_: str, find: Callable[..., Iterable[Mapping[str, Any]]]
+) -> None:
+    """Add the command that lists workers or jobs, newest first.
+
+    Args:
+        app: the group to add it to.
+        words: the command line after `interlock`.
+        summary: its help text.
+        type_: their machine, which has the states to filter by.
+        find: called with a client and `project`, `status` and `limit`.
+    """
+
+    def command(project: OnlyProject = None, status: Status = "", limit: Limit = 50, as_json: AsJson = False) -> None:
+        with Client() as client:
+            states = client.runtime.catalogue.get(type_).states
+            if status and status not in states:
+                raise BadInput(f"no state {status!r}. There are: {', '.join(states)}.")
+            found = list(find(client, project=project, status=status or None, limit=limit))
+        if as_json:
+            print_json(found)
+        else:
+            columns = ("entity_id", "status", "depth", "worker_count", "task_description", "created_at")
+            own = [name for name in columns if not found or name in found[0]]
+            print_table(f"{len(found)} newest", found, with_project(own, found))
+
+    app.command("list", help=f"{summary}\n\n\b\nExample:\n  interlock {words} --status RUNNING")(command)

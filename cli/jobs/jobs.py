@@ -11,15 +11,13 @@ from rich.tree import Tree
 from interlock.cli.jobs.answers import (
     By,
     Error,
-    Limit,
     Ref,
     RequestId,
-    Status,
     answer,
-    detail,
-    newest,
+    lists,
     ordering,
     recovered,
+    shows,
     simple,
 )
 from interlock.cli.lib.output import AsJson, line, picture, print_json
@@ -50,7 +48,6 @@ app = typer.Typer(
 @app.command()
 def submit(
     description: Annotated[str, typer.Argument(help="What is to be done.")],
-    project: Annotated[UUID | None, typer.Option(help="The project's UUID; default: the parent's.")] = None,
     parent: Annotated[str, typer.Option(help="The parent job.")] = "",
     depth: Annotated[int | None, typer.Option(help="0 to 5; with a parent: one more than the parent's.")] = None,
     workers: Annotated[int, typer.Option(help="Number of workers it needs, 1 to 10.")] = 1,
@@ -62,13 +59,11 @@ def submit(
 
     \b
     Example:
-      interlock job submit "build the report" --project 7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11 --workers 2
+      interlock job submit "build the report" --project billing --workers 2
     """
     order = Order(by, None, request_id)
     answer(
-        lambda c: Jobs(c).submit(
-            description, project_id=project, parent=parent or None, depth=depth, worker_count=workers, order=order
-        ),
+        lambda c: Jobs(c).submit(description, parent=parent or None, depth=depth, worker_count=workers, order=order),
         as_json,
     )
 
@@ -115,32 +110,6 @@ def recover(
     return lambda c: recover_job(c, ref, kind, order, error=error or None, worker=worker or None)
 
 
-@app.command("show")
-def show_job(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a job and its workers.
-
-    \b
-    Example:
-      interlock job show j_1a2b
-    """
-    detail(lambda client: Jobs(client).show(ref), as_json)
-
-
-@app.command("list")
-def list_jobs(
-    status: Status = "",
-    limit: Limit = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List the newest jobs.
-
-    \b
-    Example:
-      interlock job list --status RUNNING
-    """
-    newest("job", lambda client: Jobs(client).newest(status=status or None, limit=limit), status, as_json)
-
-
 @app.command()
 def tree(ref: Ref, as_json: AsJson = False) -> None:
     """Show a job and all its descendants.
@@ -174,6 +143,8 @@ simple(
     lambda c, ref, order: Jobs(c).allocate(ref, order),
 )
 simple(app, "job cancel", "Cancel a job and its child jobs.", lambda c, ref, order: Jobs(c).cancel(ref, order))
+shows(app, "job show j_1a2b", "Show a job and its workers.", lambda client, ref: Jobs(client).show(ref))
+lists(app, "job list", "List the newest jobs.", "job", lambda client, **only: Jobs(client).newest(**only))
 
 
 def _label(found: Mapping[str, Any]) -> Text:

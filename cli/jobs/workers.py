@@ -2,22 +2,19 @@
 
 from collections.abc import Callable
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
 from interlock.cli.jobs.answers import (
     By,
     Error,
-    Limit,
     Ref,
     RequestId,
-    Status,
     answer,
-    detail,
-    newest,
+    lists,
     ordering,
     recovered,
+    shows,
     simple,
 )
 from interlock.cli.lib.output import AsJson
@@ -54,7 +51,6 @@ app.add_typer(workers, name="worker")
 
 @workers.command("create")
 def create_worker(
-    project: Annotated[UUID, typer.Option(help="The project's UUID.")],
     workspace: Annotated[str, typer.Option(help="Its workspace; default: the project.")] = "",
     by: By = SUPERVISOR,
     request_id: RequestId = "",
@@ -64,10 +60,10 @@ def create_worker(
 
     \b
     Example:
-      interlock supervise worker create --project 7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11
+      interlock supervise worker create --project billing
     """
     order = Order(by, None, request_id)
-    answer(lambda c: Supervisor(c).create(project, workspace_id=workspace or None, order=order), as_json)
+    answer(lambda c: Supervisor(c).create(workspace_id=workspace or None, order=order), as_json)
 
 
 @workers.command("start")
@@ -130,29 +126,16 @@ simple(
     "Stop a worker by force.",
     lambda c, ref, order: Supervisor(c).terminate(ref, order),
 )
-
-
-@workers.command("show")
-def show_worker(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a supervised worker.
-
-    \b
-    Example:
-      interlock supervise worker show w_1a2b
-    """
-    detail(lambda client: Supervisor(client).show(ref), as_json)
-
-
-@workers.command("list")
-def list_workers(
-    status: Status = "",
-    limit: Limit = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List the newest supervised workers.
-
-    \b
-    Example:
-      interlock supervise worker list --status RUNNING
-    """
-    newest("supervised_worker", lambda c: Supervisor(c).newest(status=status or None, limit=limit), status, as_json)
+shows(
+    workers,
+    "supervise worker show w_1a2b",
+    "Show a supervised worker.",
+    lambda client, ref: Supervisor(client).show(ref),
+)
+lists(
+    workers,
+    "supervise worker list",
+    "List the newest supervised workers.",
+    "supervised_worker",
+    lambda client, **only: Supervisor(client).newest(**only),
+)

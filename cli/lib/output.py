@@ -23,6 +23,8 @@ from interlock.workflows.output.escaping import json_text, shown, shown_lines
 REFUSED, FAILED = 2, 1
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
+NewestLimit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")]
 Words = str | tuple[object, str]  # a text, or a value with its style
 WIDTH = None if sys.stdout.isatty() else 120  # a pipe has no width; the default of 80 would wrap every table
 

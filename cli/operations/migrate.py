@@ -1,4 +1,4 @@
-"""`interlock migrate`: says what it will do to which database, and asks where that holds anything else."""
+"""`interlock migrate`: shows what it will do to which database, and asks if that contains anything else."""
 
 import sys
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from interlock.workflows.errors import BadInput
 
 HELP = """Bring the database to the newest schema and record the definitions.
 
-Everything is in one schema (INTERLOCK_SCHEMA, `interlock`); nothing outside of it is touched. Where the database holds
-anything else, this asks before it migrates; without a terminal, --yes has to be said.
+Everything is in one schema (INTERLOCK_SCHEMA, `interlock`); nothing outside of it is touched. If the database contains
+anything else, the command asks first; without a terminal, it requires --yes.
 
 \b
 Examples:
-  interlock migrate --check                  what there is to do; exit code 1: something
+  interlock migrate --check                  report what is to be done; exit code 1 if anything
   interlock migrate --yes --json | jq .revision
 """
 
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 def migrate_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Say what there is to do, and do nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Migrate, and record the definitions."""
@@ -65,17 +65,17 @@ def _tell(found: migrate.Standing, new: Sequence[str], as_json: bool) -> None:
 
 def _ask(found: migrate.Standing, yes: bool) -> None:
     others = ", ".join(f"{name} ({count} tables and views)" for name, count in found.others.items())
-    message = f"{_intent(found)}. Database {found.database} holds more, which is not touched: schema {others}"
+    message = f"{_intent(found)}. Database {found.database} also has other schemas, which are not touched: {others}"
     if not yes and not sys.stdin.isatty():
-        raise BadInput(f"{message}. Say --yes to have it done")
+        raise BadInput(f"{message}. Give --yes to go on")
     say(message, to=errors)
     if not yes:
-        typer.confirm("Do that?", abort=True, err=True)
+        typer.confirm("Continue?", abort=True, err=True)
 
 
 def _intent(found: migrate.Standing) -> str:
-    was = "made anew" if found.current is None else f"brought from revision {found.current}"
-    return f"schema {SCHEMA} of database {found.database} is to be {was} to revision {found.newest}"
+    how = "created at" if found.current is None else f"migrated from revision {found.current} to"
+    return f"schema {SCHEMA} of database {found.database} is to be {how} revision {found.newest}"
 
 
 def _migrate(runtime: Runtime, found: migrate.Standing, as_json: bool) -> None:

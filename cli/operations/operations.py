@@ -7,6 +7,7 @@ import typer
 
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import as_uuids
+from interlock.cli.lib.projects import with_project
 from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.client.client import Client
@@ -72,8 +73,8 @@ def dead(
         print_json({"requests": triggers, "effects": acts})
         return
     columns = ("id", "workflow_type", "entity_id", "attempts", "finished_at", "error")
-    print_table(f"{len(triggers)} dead requests", triggers, ("trigger", *columns))
-    print_table(f"{len(acts)} dead effects", acts, ("name", *columns))
+    print_table(f"{len(triggers)} dead requests", triggers, with_project(("trigger", *columns), triggers))
+    print_table(f"{len(acts)} dead effects", acts, with_project(("name", *columns), acts))
 
 
 def redrive(
@@ -86,7 +87,7 @@ def redrive(
 ) -> None:
     """Give dead requests and effects new attempts."""
     if bool(ids) == everything:
-        raise BadInput("name the ids to redrive (`interlock dead` lists them), or say --all")
+        raise BadInput("name the ids to redrive (`interlock dead` lists them), or give --all")
     names.name("by", by)
     with Client() as client:
         with transaction(client.runtime.database) as connection:
@@ -97,7 +98,7 @@ def redrive(
         client.runtime.wakeups.effects(acts)
     if ids and not triggers and not acts:
         raise BadInput(
-            f"none of these is dead and can be read: {', '.join(ids)}. `interlock dead` lists what is, and why."
+            f"none of these can be redriven: {', '.join(ids)}. `interlock dead` lists what can be, and why it died."
         )
     revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
     if as_json:

@@ -83,7 +83,7 @@ def revoke_(name: Annotated[str, typer.Argument(help="The operator.")], by: Ende
     if as_json:
         print_json({"revoked": name})
     else:
-        say(f"{name} is no operator any more")
+        say(f"{name} is no longer an operator")
 
 
 def _instant(text: str) -> datetime:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.lib.output import AsJson, print_json, print_table
+from interlock.cli.lib.output import AsJson, NewestLimit, print_json, print_table
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
 from interlock.db.operations import overrides
 from interlock.workers.client.client import Client
@@ -26,14 +27,15 @@ def register(app: typer.Typer) -> None:
 
 def list_(
     hours: Annotated[int, typer.Option(min=1, max=87_600, help="How many hours to look back.")] = 24,
+    project: OnlyProject = None,
     by: Annotated[str | None, typer.Option(help="Only this operator's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")] = 100,
+    limit: NewestLimit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List overrides."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in overrides.newest(connection, hours=hours, by=by, limit=limit)]
+        found = [dict(row) for row in overrides.newest(connection, project=project, hours=hours, by=by, limit=limit)]
     if as_json:
         print_json(found)
     else:
-        print_table(f"moves by hand in the last {hours} h", found, COLUMNS)
+        print_table(f"moves by hand in the last {hours} h", found, with_project(COLUMNS, found))

@@ -155,7 +155,7 @@ def _tell(done: Done) -> None:
     for line in done.notes:
         say(f"  {line}")
     if done.follows:
-        say("then follows by itself:")
+        say("consequences:")
     for line in done.follows:
         say(f"  {line}")
     if done.dry_run:

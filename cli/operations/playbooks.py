@@ -79,7 +79,7 @@ def show(
 
 def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> None:
     if not yes and not order.dry_run and not sys.stdin.isatty():
-        raise BadInput("nobody is at the terminal to be asked: say --yes, or --dry-run to look first")
+        raise BadInput("there is no terminal to ask at: give --yes, or --dry-run to see the steps first")
     steps: list[dict[str, Any]] = []
     with Client() as client:
         for number, step in enumerate(PLAYBOOKS[name](client.runtime, ref, order), 1):

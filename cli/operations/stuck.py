@@ -2,11 +2,11 @@
 
 from dataclasses import asdict
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
 from interlock.cli.lib.output import AsJson, print_json, say
+from interlock.cli.lib.projects import OnlyProject, unusual
 from interlock.workers.client.client import Client
 from interlock.workers.operations.stuck.detector import Stuck, survey
 from interlock.workers.operations.stuck.facts import span
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def stuck(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
-    project: Annotated[UUID | None, typer.Option(help="Only this project.")] = None,
+    project: OnlyProject = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Everything that waits, without thresholds; exit code 0.")
     ] = False,
@@ -47,9 +47,7 @@ def stuck(
         known = {each.type for each in client.runtime.catalogue}
         if type_ and type_ not in known:
             raise BadInput(f"no workflow type {type_!r}. There are: {', '.join(sorted(known))}.")
-        total, found = survey(
-            client.runtime, type_=type_ or None, project_id=project, everything=everything, limit=limit
-        )
+        total, found = survey(client.runtime, type_=type_ or None, project=project, everything=everything, limit=limit)
     if as_json:
         print_json([asdict(each) for each in found])
     else:
@@ -59,7 +57,9 @@ def stuck(
 
 def _tell(total: int, found: list[Stuck], *, everything: bool) -> None:
     for each in found:
-        say((f"{each.workflow_type}/{each.entity_id}", "bold"), f" {each.state} for {span(each.seconds)}")
+        project = unusual(each.project)
+        where = f" (project {project})" if project else ""
+        say((f"{each.workflow_type}/{each.entity_id}", "bold"), f"{where} {each.state} for {span(each.seconds)}")
         say(f"  {each.reason}")
         say(f"  $ {each.command}")
     what = "waits" if everything else "is stuck"

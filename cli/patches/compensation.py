@@ -9,9 +9,11 @@ from pydantic import ValidationError
 
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.parsing import json_object
+from interlock.cli.lib.projects import unusual
 from interlock.workers.client.client import Client
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.operations.rollback import compensation_plan
+from interlock.workers.settings import settings
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.suggestions import offered
 
@@ -61,7 +63,9 @@ def plan_(
     if as_json:
         print_json({"output": str(output), "plan": plan})
     else:
-        say(f"written to {output}; edit it, then: {offered('patch', 'roll-back', ref, plan=output, reason='WHY')}")
+        project = unusual(settings().project)
+        roll_back = offered("patch", "roll-back", ref, project=project, plan=output, reason="WHY")
+        say(f"written to {output}; edit it, then: {roll_back}")
 
 
 def read_plan_file(file: Path) -> CompensationPlan:

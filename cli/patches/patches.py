@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
+from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
 from interlock.cli.patches.quarantine import LIST_HELP
 from interlock.cli.patches.quarantine import list_ as quarantined
 from interlock.db.connection import transaction
-from interlock.db.orchestration import patches, plans
+from interlock.db.core import instances
+from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
 from interlock.workers.effects.patches import create
 from interlock.workers.effects.plan_files import PATCH_BYTES
@@ -28,7 +30,6 @@ from interlock.workflows.output.escaping import shown
 Ref = Annotated[str, typer.Argument(help="Ledger entry: NAME, patch_ledger/NAME or UUID.")]
 By = Annotated[str, typer.Option(help="The responsible operator.", default_factory=os_user, show_default="the OS user")]
 Reason = Annotated[str, typer.Option(help="Why.")]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")]
 
 COLUMNS = ("entity_id", "state", "commit_sha", "apply_retries", "updated_at")
 
@@ -65,8 +66,9 @@ app = typer.Typer(help="The patch ledger: what landed, what did not and why; rol
 @app.command("list")
 def list_(
     run: Annotated[str, typer.Option(help="Only patches of this run (name or UUID).")] = "",
+    project: OnlyProject = None,
     state: Annotated[str, typer.Option(help="Only patches in this state.")] = "",
-    limit: Limit = 100,
+    limit: NewestLimit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List ledger entries, newest first.
@@ -77,11 +79,11 @@ def list_(
     """
     if state and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
-    found = _page(run, (state,) if state else (), limit)
+    found = _page(run, project, (state,) if state else (), limit)
     if as_json:
         print_json(found)
     else:
-        print_table(f"{len(found)} patches", found, COLUMNS)
+        print_table(f"{len(found)} patches", found, with_project(COLUMNS, found))
 
 
 app.command("quarantined", help=f"The same as `interlock quarantine list`. {LIST_HELP}")(quarantined)
@@ -96,7 +98,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
       interlock patch show night-7/api/fix^1
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        entry = dict(patches.find(connection, ref))
+        entry = dict(patches.find(connection, ref, client.project))
     if as_json:
         print_json(entry)
         return
@@ -108,7 +110,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
         block(output)
     passed = {name: entry[f"validation_{name}_passed"] for name in ("format", "scope", "constraints", "tests")}
     say("passed: ", ", ".join(name for name, well in passed.items() if well) or "nothing yet")
-    print_table("its way", entry["state_history"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
+    print_table("moves", entry["state_history"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
     block(entry["body"])
 
 
@@ -181,7 +183,7 @@ def _row(action: dict[str, Any]) -> dict[str, Any]:
     return action | {name: "yes" if action[name] else "no" for name in ("required", "success")}
 
 
-def _page(run: str, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
+def _page(run: str, project: str | None, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
     with Client() as client, transaction(client.runtime.database) as connection:
-        run_id = plans.find_run(connection, run)["id"] if run else None
-        return [dict(row) for row in patches.page(connection, run=run_id, states=states, limit=limit)]
+        run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
+        return [dict(row) for row in patches.page(connection, project=project, run=run_id, states=states, limit=limit)]

@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
+from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
-from interlock.db.core import requests
-from interlock.db.orchestration import patches, plans
+from interlock.db.core import instances, requests
+from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import operators
 from interlock.workflows.errors import BadInput
@@ -46,18 +47,20 @@ app = typer.Typer(no_args_is_help=True, help="Quarantined patches, and why; quar
 @app.command("list", help=LIST_HELP)
 def list_(
     run: Annotated[str, typer.Option(help="Only patches of this run (name or UUID).")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")] = 100,
+    project: OnlyProject = None,
+    limit: NewestLimit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List quarantined patches."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        run_id = plans.find_run(connection, run)["id"] if run else None
-        page = patches.page(connection, run=run_id, states=("quarantined",), limit=limit)
+        run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
+        page = patches.page(connection, project=project, run=run_id, states=("quarantined",), limit=limit)
         found = [dict(row) for row in page]
     if as_json:
         print_json(found)
     else:
-        print_table(f"{len(found)} quarantined patches", found, ("entity_id", "updated_at", "quarantine_reason"))
+        columns = with_project(("entity_id", "updated_at", "quarantine_reason"), found)
+        print_table(f"{len(found)} quarantined patches", found, columns)
 
 
 @app.command("show", help=SHOW_HELP)
@@ -67,11 +70,10 @@ def show(
 ) -> None:
     """Show one entry."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        entry = dict(patches.find(connection, ref))
+        entry = dict(patches.find(connection, ref, client.project))
     if entry["quarantined_at"] is None:
-        raise BadInput(
-            f"{entry['entity_id']} is {entry['state']} and never was quarantined: {offered('patch', 'show', ref)}"
-        )
+        look = offered("patch", "show", entry["ledger_id"])
+        raise BadInput(f"{entry['entity_id']} is {entry['state']} and was never quarantined; {look} shows it")
     told = _told(entry)
     if as_json:
         print_json(told)
@@ -84,10 +86,10 @@ def show(
     say(("checks", "bold"), f": {checks}")
     if told["output"]:
         block(told["output"])
-    print_table("its way", told["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
+    print_table("moves", told["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
     block(told["patch"])
-    mend = offered("patch", "create", based_on=ref, file="MENDED", workstream="OPEN_ONE")
-    say(f"mend it: {mend}; discard it: {offered('override', 'drop-patch', ref, reason='WHY')}")
+    mend = offered("patch", "create", based_on=entry["ledger_id"], file="MENDED", workstream="OPEN_ONE")
+    say(f"correct it: {mend}; discard it: {offered('override', 'drop-patch', entry['ledger_id'], reason='WHY')}")
 
 
 @app.command("request", help=REQUEST_HELP)
@@ -106,7 +108,7 @@ def request(
         aside = [dict(row) for row in requests.quarantine(connection, ids, by=who, reason=why)]
     if not aside:
         raise BadInput(
-            f"none of these is pending, scheduled, or dead and not quarantined: {', '.join(ids)}. "
+            f"none of these can be quarantined, because none is pending, scheduled or dead: {', '.join(ids)}. "
             "`interlock show REF` lists requests."
         )
     if as_json:

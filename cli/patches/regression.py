@@ -44,7 +44,7 @@ def find(
 ) -> None:
     """Find a regression."""
     if bool(run) == bool(workstream):
-        raise BadInput("say --run or --workstream")
+        raise BadInput("give either --run or --workstream")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = Progress(*columns, console=errors, disable=as_json or not errors.is_terminal)
     with ending_well(), Client() as client, shown as bars:
@@ -63,6 +63,6 @@ def find(
     whose = (f"patch {found.entry}", "bold") if found.entry else "a commit that is no patch of it"
     say(whose, f" broke it: {found.commit_sha} {found.subject}")
     if found.among:
-        say(f"or one of {', '.join(found.among)}, of which it cannot be told")
+        say(f"or one of {', '.join(found.among)}, which could not be tested")
     if found.entry:
-        say(f"take it back: {offered('compensation', 'plan', found.entry, output='plan.json')}")
+        say(f"roll it back: {offered('compensation', 'plan', found.ledger_id, output='plan.json')}")

@@ -2,26 +2,23 @@
 
 from dataclasses import asdict
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
-from interlock.cli.lib.output import AsJson, print_json, print_table, say
+from interlock.cli.lib.output import AsJson, Limit, print_json, print_table, say
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
 from interlock.db.orchestration import breakers
 from interlock.workers.circuit_breakers import configure, known
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset as reset_breaker
 from interlock.workers.overrides.operators import os_user
-from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import AmbiguousInstance, UnknownInstance
 
 app = typer.Typer(
     no_args_is_help=True, help="Circuit breakers: calls to a tool that failed too often are refused for a while."
 )
 
 Tool = Annotated[str, typer.Argument(help="The tool's name, as in plans.")]
-Project = Annotated[UUID | None, typer.Option(help="The project, if several have a breaker of that name.")]
 NEWEST = 5
 
 CONFIGURE_HELP = """Change when TOOL's breaker opens and closes. Takes effect at once, until a plan that configures the
@@ -43,8 +40,8 @@ Example:
 
 @app.command("list")
 def list_(
-    project: Project = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 100,
+    project: OnlyProject = None,
+    limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List circuit breakers.
@@ -54,16 +51,18 @@ def list_(
       interlock breaker list
     """
     with Client() as client:
-        found = [asdict(each) for each in _breakers(client.runtime, project, None, limit)]
+        with transaction(client.runtime.database) as connection:
+            page = breakers.page(connection, project=project, limit=limit)
+        found = [asdict(known(client.runtime, each["project"], each["tool_id"])) for each in page]
     if as_json:
         print_json(found)
     else:
-        columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset", "project_id")
-        print_table(f"{len(found)} circuit breakers", [_rounded(each) for each in found], columns)
+        columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset")
+        print_table(f"{len(found)} circuit breakers", [_rounded(each) for each in found], with_project(columns, found))
 
 
 @app.command()
-def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
+def show(tool: Tool, as_json: AsJson = False) -> None:
     """Show a tool's breaker and its newest moves.
 
     \b
@@ -71,7 +70,7 @@ def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
       interlock breaker show pytest
     """
     with Client() as client:
-        found = _one(client.runtime, tool, project)
+        found = asdict(known(client.runtime, client.project, tool))
         moves = [dict(event) for event in client.history(found["breaker_id"])][-NEWEST:]
     events = [
         {name: each[name] for name in ("created_at", "from_state", "to_state", "trigger", "triggered_by", "metadata")}
@@ -81,7 +80,7 @@ def show(tool: Tool, project: Project = None, as_json: AsJson = False) -> None:
         print_json(found | {"history": events})
         return
     say((tool, "bold"), " is ", (found["state"], "bold"), f", {_says(found)}")
-    say(f"{_configured(found)}; project {found['project_id']}")
+    say(f"{_configured(found)}; project {found['project']}")
     if events:
         print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
 
@@ -91,13 +90,12 @@ def reset(
     tool: Tool,
     by: Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")],
     reason: Annotated[str, typer.Option(help="Why: the cause that has been fixed.")],
-    project: Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Close a tool's breaker."""
     with Client() as client:
-        found = _one(client.runtime, tool, project)
-        closed = asdict(reset_breaker(client.runtime, found["project_id"], tool, by=by, reason=reason))
+        found = asdict(known(client.runtime, client.project, tool))
+        closed = asdict(reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason))
     if as_json:
         print_json(closed)
     else:
@@ -110,15 +108,14 @@ def configure_(
     failure_threshold: Annotated[int | None, typer.Option(min=1, help="Consecutive failures that open it.")] = None,
     cooldown: Annotated[float | None, typer.Option(min=0.001, help="Seconds it stays open.")] = None,
     success_threshold: Annotated[int | None, typer.Option(min=1, help="Successful trial calls that close it.")] = None,
-    project: Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a tool's breaker."""
     with Client() as client:
-        found = _one(client.runtime, tool, project)
+        found = asdict(known(client.runtime, client.project, tool))
         changed = configure(
             client.runtime,
-            found["project_id"],
+            found["project"],
             tool,
             failure_threshold=failure_threshold,
             cooldown_seconds=cooldown,
@@ -128,22 +125,6 @@ def configure_(
         print_json(asdict(changed))
     else:
         say((tool, "bold"), f" {_configured(asdict(changed))}")
-
-
-def _breakers(runtime: Runtime, project: UUID | None, tool: str | None, limit: int) -> list[breakers.Breaker]:
-    with transaction(runtime.database) as connection:
-        named = breakers.page(connection, project_ids=[project] if project else (), tool_id=tool, limit=limit)
-    return [known(runtime, each["project_id"], each["tool_id"]) for each in named]
-
-
-def _one(runtime: Runtime, tool: str, project: UUID | None) -> dict[str, Any]:
-    found = _breakers(runtime, project, tool, 6)
-    if not found:
-        raise UnknownInstance(f"no circuit breaker of {tool!r}. `interlock breaker list` shows those there are.")
-    if len(found) > 1:
-        projects = ", ".join(str(each.project_id) for each in found)
-        raise AmbiguousInstance(f"{tool!r} has a breaker in several projects: {projects}. Say --project.")
-    return asdict(found[0])
 
 
 def _configured(found: dict[str, Any]) -> str:

@@ -1,10 +1,9 @@
 """`interlock runs`: list the newest runs."""
 
-from typing import Annotated
-
 import typer
 
-from interlock.cli.lib.output import AsJson, print_json, print_table
+from interlock.cli.lib.output import AsJson, Limit, print_json, print_table
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
 from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
@@ -23,14 +22,15 @@ def register(app: typer.Typer) -> None:
 
 
 def runs(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 20, as_json: AsJson = False
+    project: OnlyProject = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
 ) -> None:
     """List runs."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in plans.newest_runs(connection, limit=limit)]
+        found = [dict(row) for row in plans.newest_runs(connection, project=project, limit=limit)]
     if as_json:
         print_json(found)
     else:
-        print_table(
-            "newest runs", found, ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
-        )
+        columns = ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
+        print_table("newest runs", found, with_project(columns, found))

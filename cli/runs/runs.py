@@ -8,11 +8,12 @@ import typer
 from interlock.cli.instances.instances import EXIT
 from interlock.cli.lib.groups import DefaultCommand
 from interlock.cli.lib.output import AsJson, errors, picture, print_json, say
+from interlock.cli.lib.projects import unusual
 from interlock.cli.runs.plan_file import directory_of, read
 from interlock.cli.runs.tree import draw
 from interlock.cli.runs.watch import LINES, OUTCOMES, follow
 from interlock.db.connection import transaction
-from interlock.db.orchestration import plans
+from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.effects.plan_files import patches, require_sandbox
 from interlock.workers.isolation.in_force import told
@@ -166,7 +167,7 @@ def cancel(
     """
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            run = plans.find_run(connection, ref)
+            run = instances.find(connection, ref, client.project, "run")
         fired = client.fire(run["id"], "cancel", by=by, data={"reason": reason} if reason else {})
         receipt = client.wait([fired.request_id], timeout_seconds=timeout)[0]
     result: Any = receipt.result or {}
@@ -202,7 +203,7 @@ def resume(
 
 def _watch(client: Client, ref: str) -> Watch:
     with transaction(client.runtime.database) as connection:
-        run = plans.find_run(connection, ref)
+        run = instances.find(connection, ref, client.project, "run")
     return Watch(client.runtime, run["id"])
 
 
@@ -219,5 +220,5 @@ def _accompany(client: Client, run: Run, *, detach: bool, timeout: float, as_jso
     if as_json:
         print_json(run)
     else:
-        say(f"run {run.name} is accepted; {offered('run', 'watch', run.name)}")
+        say(f"run {run.name} is accepted; {offered('run', 'watch', run.name, project=unusual(run.project))}")
     return 0

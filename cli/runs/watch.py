@@ -7,6 +7,7 @@ from rich.live import Live
 from sqlalchemy.exc import DBAPIError
 
 from interlock.cli.lib.output import FAILED, console, errors, picture, print_json, say
+from interlock.cli.lib.projects import unusual
 from interlock.cli.runs.lines import styled
 from interlock.cli.runs.tree import draw
 from interlock.db.connection import retryable
@@ -76,11 +77,11 @@ def _until_settled(watch: Watch, timeout_seconds: float, show: Show) -> int:
 
 
 def _detached(view: View, code: int) -> int:
-    name = view.run["name"]
+    name, project = view.run["name"], unusual(view.run["project"])
     for message in (
         f"run {name} goes on without you; it is {view.run['state']}",
-        f"  {offered('run', 'watch', name):<60}  to see it again",
-        f"  {offered('run', 'cancel', name, by='YOUR_NAME'):<60}  to stop it",
+        f"  {offered('run', 'watch', name, project=project):<60}  to see it again",
+        f"  {offered('run', 'cancel', name, project=project, by='YOUR_NAME'):<60}  to stop it",
     ):
         say(message, to=errors)
     return code

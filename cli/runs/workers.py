@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.output import REFUSED, AsJson, print_json, print_table, say
+from interlock.cli.lib.output import REFUSED, AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object
 from interlock.db.connection import transaction
 from interlock.db.orchestration import claims, workers
@@ -87,7 +87,7 @@ def register(
 @app.command("list")
 def list_(
     state: Annotated[str | None, typer.Option(help="Only workers in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
+    limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the newest workers.

@@ -30,7 +30,7 @@ UP_HELP = """Start PostgreSQL, Valkey, the workers, beat, Flower and the metrics
 
 A process that dies is restarted. Ctrl-C (or `interlock down` from elsewhere) stops them all in order.
 If DATABASE_URL or BROKER_URL is set, your server is used and none is started for it. Your own database is not migrated:
-if `interlock migrate` has anything to do, `up` says so and exits with 1.
+if `interlock migrate` has anything to do, `up` reports that and exits with 1.
 
 \b
 Examples:
@@ -88,7 +88,7 @@ def up(
 
 
 def _prepare(chosen: Settings) -> tuple[str, ...]:
-    """What is run before the workers: the embedded database is migrated, somebody's own is looked at."""
+    """The command to run before the workers start: migrates the embedded database, or only checks the user's own."""
     return (*PREPARE, "--yes" if chosen.database_url is None else "--check")
 
 

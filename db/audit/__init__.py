@@ -1,1 +1,1 @@
-"""Anchors, verification and rebuilding: the queries that prove history."""
+"""Anchors, verification and rebuilding: the queries that check history."""

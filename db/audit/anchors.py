@@ -1,4 +1,4 @@
-"""Anchors: the signed heads of the hash chains, and what history must still tell of them."""
+"""Anchors: signed hashes of the newest events (heads) of all chains, and comparison of history with them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +7,19 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, text
 
 from interlock.db.audit.snapshot import Snapshot
-from interlock.db.connection import sql
 from interlock.db.schema import in_schema
+from interlock.db.statements import queries
+
+sql = queries(__file__)
+
+# Of heads given (from a file), those that history does not tell.
+_MISSING_OF = in_schema("""
+SELECT h.workflow_id, h.seq, COALESCE(t.hash, birth.hash) IS NULL AS gone
+  FROM unnest(%(ids)s::uuid[], %(seqs)s::integer[], %(hashes)s::bytea[]) AS h (workflow_id, seq, hash)
+  LEFT JOIN interlock.every_transition t ON t.workflow_id = h.workflow_id AND t.seq = h.seq
+  LEFT JOIN interlock.every_birth birth ON birth.id = h.workflow_id AND h.seq = 0
+ WHERE COALESCE(t.hash, birth.hash) IS DISTINCT FROM h.hash
+""")
 
 
 class Head(NamedTuple):
@@ -19,12 +30,12 @@ class Head(NamedTuple):
     hash: bytes
 
     def line(self) -> bytes:
-        """As it is signed and filed: `UUID SEQ HASH`."""
+        """The line that is signed and filed: `UUID SEQ HASH`."""
         return f"{self.workflow_id} {self.seq} {self.hash.hex()}\n".encode()
 
 
 class Missing(NamedTuple):
-    """A head that history does not tell any more."""
+    """A recorded head that history no longer matches. `gone`: its event is missing; otherwise its hash differs."""
 
     workflow_id: UUID
     seq: int
@@ -33,20 +44,20 @@ class Missing(NamedTuple):
 
 
 def lock(connection: Connection) -> None:
-    """Nobody else makes an anchor or an export until this transaction ends; what it reads is of one instant."""
+    """Prevent others from making an anchor or export until this transaction ends, and read from one snapshot."""
     connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     connection.execute(text("SET LOCAL lock_timeout = '60s'"))
     connection.execute(text(in_schema("LOCK TABLE interlock.anchors IN SHARE ROW EXCLUSIVE MODE")))
 
 
 def newest(connection: Connection) -> RowMapping | None:
-    """The last anchor: number, made_at, body, signature; `age_seconds` by the database's clock."""
+    """The newest anchor: number, made_at, body, signature; `age_seconds` by the database's clock."""
     query = in_schema("SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM interlock.anchors")
     return connection.execute(text(query + " ORDER BY number DESC LIMIT 1")).mappings().one_or_none()
 
 
 def uncovered_seconds(connection: Connection) -> float:
-    """For how long the newest event has been covered by no anchor, counted from the last one; 0 where it is covered."""
+    """Seconds since the newest anchor if the newest event is not covered by it; 0 if it is covered."""
     query = in_schema("""
         SELECT extract(epoch FROM now() - COALESCE(a.made_at, e.created_at))::float8
           FROM (SELECT created_at FROM interlock.workflow_transitions ORDER BY xid DESC, position DESC LIMIT 1) e
@@ -56,18 +67,18 @@ def uncovered_seconds(connection: Connection) -> float:
 
 
 def listed(connection: Connection, *, after: int = 0) -> Sequence[RowMapping]:
-    """All of them in order, those behind a number."""
+    """The anchors numbered higher than `after`, in order."""
     query = text(in_schema("SELECT * FROM interlock.anchors WHERE number > :after ORDER BY number"))
     return connection.execute(query, {"after": after}).mappings().all()
 
 
 def gather(connection: Connection, number: int) -> int:
-    """Take the heads of all that changed since the last anchor into one; how many."""
+    """Record in an anchor the heads of the chains that changed since the last one; returns their number."""
     return connection.exec_driver_sql(sql("anchor_heads"), {"number": number}).rowcount
 
 
 def heads(connection: Connection, number: int) -> Iterator[Head]:
-    """An anchor's heads in order, streamed."""
+    """An anchor's heads, streamed in the order of the instances' ids."""
     query = text(
         in_schema(
             "SELECT workflow_id, seq, hash FROM interlock.anchor_heads WHERE number = :number ORDER BY workflow_id, seq"
@@ -79,7 +90,7 @@ def heads(connection: Connection, number: int) -> Iterator[Head]:
 
 
 def totals(connection: Connection) -> tuple[int, int]:
-    """(instances, events) there are."""
+    """The numbers of instances and of events, archived ones included."""
     query = in_schema(
         "SELECT (SELECT count(*) FROM interlock.every_instance), (SELECT count(*) FROM interlock.every_transition)"
     )
@@ -88,7 +99,7 @@ def totals(connection: Connection) -> tuple[int, int]:
 
 
 def add(connection: Connection, number: int, made_at: Any, body: str, signature: bytes) -> None:
-    """Write an anchor down."""
+    """Insert an anchor."""
     query = text(
         in_schema(
             "INSERT INTO interlock.anchors (number, made_at, body, signature)"
@@ -99,16 +110,16 @@ def add(connection: Connection, number: int, made_at: Any, body: str, signature:
 
 
 def missing(snapshot: Snapshot) -> Iterator[Missing]:
-    """Everything that the anchors in the database saw and history no longer tells."""
+    """The heads recorded by the database's anchors that history no longer matches."""
     return (Missing(*row) for row in snapshot.rows(sql("audit_heads")))
 
 
 def missing_of(connection: Connection, given: Iterable[Head]) -> Sequence[tuple[UUID, int, bool]]:
-    """Of heads from elsewhere, those that history does not tell: instance, seq, whether the event is gone."""
+    """Those of the given heads that history does not match: instance, seq, and whether the event is gone."""
     listed = list(given)
     columns = {
         "ids": [each.workflow_id for each in listed],
         "seqs": [each.seq for each in listed],
         "hashes": [each.hash for each in listed],
     }
-    return [(row[0], row[1], row[2]) for row in connection.exec_driver_sql(sql("audit_given_heads"), columns)]
+    return [(row[0], row[1], row[2]) for row in connection.exec_driver_sql(_MISSING_OF, columns)]

@@ -1,4 +1,4 @@
-"""What was exported, and when; one export at a time."""
+"""The record of audit exports, and the lock that allows one export at a time."""
 
 from sqlalchemy import Connection, RowMapping, text
 
@@ -8,12 +8,12 @@ EXPORT_LOCK = lock_number(0x1E71_0C4D)
 
 
 def alone(connection: Connection) -> bool:
-    """Whether nobody else exports; so until this transaction ends."""
+    """Take the exports' lock until this transaction ends; False if another process has it."""
     return bool(connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": EXPORT_LOCK}).scalar_one())
 
 
 def newest(connection: Connection) -> RowMapping | None:
-    """The last one: number, made_at, events, manifest; `age_seconds` by the database's clock."""
+    """The newest export: number, made_at, events, manifest; `age_seconds` by the database's clock."""
     query = in_schema(
         "SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM interlock.audit_exports"
     )
@@ -21,7 +21,7 @@ def newest(connection: Connection) -> RowMapping | None:
 
 
 def add(connection: Connection, number: int, made_at: str, events: int, manifest: str) -> None:
-    """Write an export down: its manifest's SHA-256 (hex), which the next one names."""
+    """Record an export with its manifest's SHA-256 (hex), which the next manifest names."""
     query = in_schema(
         "INSERT INTO interlock.audit_exports VALUES (:number, CAST(:made_at AS timestamptz), :events, :manifest)"
     )
@@ -30,7 +30,7 @@ def add(connection: Connection, number: int, made_at: str, events: int, manifest
 
 
 def manifests(connection: Connection) -> dict[int, str]:
-    """Number -> SHA-256 (hex) of the manifest, of every export."""
+    """Export's number -> SHA-256 (hex) of its manifest."""
     return {
         row[0]: row[1]
         for row in connection.execute(text(in_schema("SELECT number, manifest FROM interlock.audit_exports")))

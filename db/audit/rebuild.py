@@ -1,7 +1,7 @@
-"""Rebuild all current state from history alone, in a scratch schema, by the same triggers; then compare.
+"""Rebuild all current state from history alone, in a scratch schema with the same triggers; then compare the two.
 
-The scratch schema has the tables' shapes without their protections, and copies of the functions that work on them: what
-projects history into typed tables writes there. No transaction of it is long, so no relay waits.
+The scratch schema has copies of the tables, without their protections, and of the functions that write typed rows from
+history. Its transactions are short, so that they do not delay the relay.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +15,11 @@ from psycopg.sql import SQL, Identifier
 from sqlalchemy import Engine
 
 from interlock.db.audit.snapshot import Snapshot
-from interlock.db.connection import sql
 from interlock.db.schema import SCHEMA, in_schema, lock_number
+from interlock.db.statements import queries
 from interlock.workflows.errors import InterlockError
+
+sql = queries(__file__)
 
 SCRATCH = f"{SCHEMA}_rebuild"
 REBUILD_LOCK = lock_number(0x1E71_0C4E)
@@ -53,14 +55,23 @@ TOLD: Mapping[str, tuple[str, Columns]] = {
     "jobs": ("id", ("status", *SPAN)),
 }
 
+# Where each scratch instance stands after its last event.
+_STATES = in_schema("""
+UPDATE interlock.workflow_instances i
+   SET current_state = t.to_state, version = t.seq, definition_version = t.definition_version
+  FROM (SELECT DISTINCT ON (workflow_id) workflow_id, seq, to_state, definition_version
+          FROM interlock.workflow_transitions ORDER BY workflow_id, seq DESC) t
+ WHERE t.workflow_id = i.id
+""")
+
 
 class RebuildFault(InterlockError):
-    """State could not be rebuilt. The message says why; the scratch schema is gone again."""
+    """State could not be rebuilt; the message says why. The scratch schema was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where current state and history part: which row and column, what is there, what history says."""
+    """A difference between current state and history: row, column, the present value, the value by history."""
 
     table: str
     key: str
@@ -71,7 +82,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What was replayed, and where it differs from what is there."""
+    """How much was replayed, and its differences from the current tables."""
 
     instances: int = 0
     transitions: int = 0
@@ -87,15 +98,15 @@ class Rebuilt:
 
 
 def rebuild(engine: Engine, progress: Callable[[int], None] = lambda _: None) -> Rebuilt:
-    """Replay history, compare what comes out with what is there, and leave nothing behind.
+    """Replay history, compare the result with the current tables, and drop the scratch schema.
 
     Args:
         engine: the database; the role must be allowed to create a schema.
-        progress: told the number of events replayed so far, now and then.
+        progress: called now and then with the number of events replayed so far.
 
     Raises:
-        RebuildFault: another rebuild runs, or history cannot be replayed: `audit verify` says what is wrong with it.
-        DBAPIError: the database is away.
+        RebuildFault: another rebuild is running, or history cannot be replayed; `audit verify` shows why.
+        DBAPIError: the database is unreachable.
     """
     done = Rebuilt()
     with _session(engine) as session, Snapshot(engine) as snapshot:
@@ -104,7 +115,7 @@ def rebuild(engine: Engine, progress: Callable[[int], None] = lambda _: None) ->
             done.instances = _copy(snapshot, session, "workflow_instances", sql("rebuild_instances"), lambda _: None)
             events = in_schema("SELECT t.* FROM interlock.workflow_transitions t ORDER BY t.xid, t.position")
             done.transitions = _copy(snapshot, session, "workflow_transitions", events, progress)
-            session.execute(sql("rebuild_states").replace(f"{SCHEMA}.", f"{SCRATCH}.").encode())
+            session.execute(_STATES.replace(f"{SCHEMA}.", f"{SCRATCH}.").encode())
         except psycopg.DatabaseError as error:
             raise RebuildFault(
                 f"history cannot be replayed: {str(error).splitlines()[0]}. `interlock audit verify` shows where"
@@ -116,7 +127,7 @@ def rebuild(engine: Engine, progress: Callable[[int], None] = lambda _: None) ->
 
 @contextmanager
 def _session(engine: Engine) -> Iterator[Session]:
-    """A session of its own, with an empty scratch schema; both are gone afterwards, also those of a killed one."""
+    """A session with an empty scratch schema, dropped afterwards; one that a killed rebuild left is dropped first."""
     pooled = engine.raw_connection()
     session: Session = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
     pooled.detach()  # plans that it makes are for the scratch schema: nobody gets it after us
@@ -139,7 +150,7 @@ def _session(engine: Engine) -> Iterator[Session]:
 
 
 def _prepare(session: Session) -> None:
-    """The tables' shapes, the functions, and the triggers that project; all as they are now."""
+    """Copy the tables without rows, the functions, and the triggers that write typed rows, as they are now."""
     session.execute("SET search_path = ''")
     for (statement,) in session.execute(
         sql("rebuild_shapes").encode(), {"scratch": SCRATCH, "own": rf"\m{SCHEMA}\."}
@@ -148,7 +159,7 @@ def _prepare(session: Session) -> None:
 
 
 def _copy(snapshot: Snapshot, session: Session, table: str, query: str, progress: Callable[[int], None]) -> int:
-    """Copy a query's rows into a scratch table, part by part, in its order; how many."""
+    """Copy a query's rows into a scratch table, in batches and in order; returns their number."""
     count = 0
     with snapshot.connection().cursor() as reading, reading.copy(f"COPY ({query}) TO STDOUT".encode()) as rows:
         lines = iter(rows)
@@ -163,7 +174,7 @@ def _copy(snapshot: Snapshot, session: Session, table: str, query: str, progress
 
 
 def _compare(done: Rebuilt, snapshot: Snapshot, session: Session, table: str) -> None:
-    """Note where a table's rows differ, both read in the order of their keys."""
+    """Record where a table's rows differ from the scratch table's; both are read in the order of their keys."""
     key, columns = TOLD[table]
     listed = ", ".join(f"'{column}', r.{column}" for column in columns)
     query = f"SELECT r.{key}, jsonb_build_object({listed}) FROM {{}}.{table} r ORDER BY r.{key}"
@@ -184,7 +195,7 @@ def _stands(row: Row | None) -> str:
 
 
 def _beside(ours: Iterator[Keyed], theirs: Iterator[Keyed]) -> Iterator[tuple[str, Row | None, Row | None]]:
-    """Rows of the same key together; both sides ascend."""
+    """Pair the rows with the same key; both sides are in ascending order."""
     one, other = next(ours, None), next(theirs, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one[0] < other[0]):

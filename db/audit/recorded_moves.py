@@ -1,4 +1,4 @@
-"""What the recorded definitions allow, for whoever reads history: their moves, and whether a migration fits."""
+"""Checks events of history against the recorded definitions: their moves, and migrations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ MIGRATION = MIGRATE.encode()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """One type's: its moves by version, and its definitions as recorded, by version."""
+    """The rules of one type: its moves and its recorded definitions, each by version."""
 
     moves: Mapping[bytes, frozenset[Move]]
     forms: Mapping[str, Mapping[str, Any]]
 
     def broken(self, under: bytes | None, to: bytes, move: Move, metadata: bytes) -> str | None:
-        """What is illegal about an event; None where nothing is.
+        """Why an event is illegal; None if it is legal.
 
         Args:
-            under: the version its instance was under; None where it is the first event.
+            under: the version of its instance before the event; None for the first event.
             to: the version the event names.
-            move: what it does.
-            metadata: its own, as JSON.
+            move: the event's trigger and states.
+            metadata: the event's metadata, as JSON.
         """
         if move[1] != MIGRATION and (under is None or under == to):
             return None if move in self.moves.get(to, ()) else _named(move)
@@ -64,7 +64,7 @@ def recorded(connection: Connection) -> dict[str, Rules]:
 
 
 def changed(connection: Connection, rules: Mapping[str, Rules]) -> Iterator[tuple[str, str]]:
-    """Definitions that are not as they were recorded: which, and how."""
+    """Definitions that differ from what was recorded: which, and how."""
     enforced: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for row in connection.execute(select(definition_transitions)).mappings():
         enforced.setdefault((row["type"], row["version"]), []).append(dict(row))

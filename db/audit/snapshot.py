@@ -1,4 +1,4 @@
-"""Long reads of one snapshot: several cursors beside each other, each fetching ahead, in constant memory."""
+"""Long reads of one snapshot in constant memory: several cursors in parallel, each fetching ahead."""
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +17,9 @@ Connection = psycopg.Connection[Any]
 
 
 class Snapshot:
-    """The database as it was at one instant, to be read for as long as it takes. A context manager.
+    """The database as it was at one instant, readable for any length of time. A context manager.
 
-    Holds no transaction id, so it holds up no relay; it does hold back VACUUM.
+    It has no transaction id, so it does not delay the relay; it does delay VACUUM.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -40,11 +40,11 @@ class Snapshot:
         self._opened.close()
 
     def connection(self) -> Connection:
-        """A connection that sees the snapshot; given back at the end."""
+        """A connection that sees the snapshot; returned to the pool at the end."""
         return self._opened.enter_context(_reading(self._engine, self._name))
 
     def rows(self, query: str, given: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """A query's rows on a connection of their own, given back after the last; in binary: bytea as bytes."""
+        """A query's rows, read in binary format on a connection of their own, returned to the pool at the end."""
         rows = _rows(self._engine, self._name, query, given)
         self._opened.callback(rows.close)
         return rows

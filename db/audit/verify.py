@@ -1,4 +1,4 @@
-"""Prove that nothing was rewritten: read every instance and event once, in constant memory, and compute it anew."""
+"""Verify that history was not rewritten: reads every instance and event once, in constant memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,17 +11,35 @@ from sqlalchemy import Engine
 
 from interlock.db.audit import recorded_moves
 from interlock.db.audit.snapshot import AHEAD, Snapshot
-from interlock.db.connection import sql
+from interlock.db.schema import in_schema
 from interlock.workflows.audit.chain import digest, digest_bytes
 
 KEPT_PROBLEMS = 1_000  # of any number; past this, counting is enough
 
-Event = tuple[Any, ...]  # the columns of audit_events.sql
+Event = tuple[Any, ...]  # the columns of `_EVENTS`
 Progress = Callable[[int], None]
+
+# Every event with its fields as they were hashed, in UTF-8, an instance's together and in order.
+_EVENTS = in_schema("""
+SELECT t.workflow_id, t.seq, t.prev_hash, t.hash, convert_to(t.id::text, 'UTF8'),
+       convert_to(t.definition_version, 'UTF8'), convert_to(t.from_state, 'UTF8'), convert_to(t.to_state, 'UTF8'),
+       convert_to(t.trigger, 'UTF8'), convert_to(t.triggered_by, 'UTF8'), convert_to(t.request_id, 'UTF8'),
+       convert_to(t.severity, 'UTF8'), convert_to(t.metadata::text, 'UTF8'),
+       convert_to(interlock.micros(t.created_at), 'UTF8')
+  FROM interlock.every_transition t
+ ORDER BY t.workflow_id, t.seq
+""")
+# Every instance as its birth was hashed, in the order in which history is read beside it.
+_INSTANCES = in_schema("""
+SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project,
+       i.created_by, interlock.micros(i.created_at)
+  FROM interlock.every_instance i
+ ORDER BY i.id
+""")
 
 
 class Instance(NamedTuple):
-    """The columns of audit_instances.sql."""
+    """The columns of `_INSTANCES`."""
 
     id: UUID
     workflow_type: str
@@ -29,14 +47,14 @@ class Instance(NamedTuple):
     current_state: str
     version: int
     entity_id: str
-    project_id: str
+    project: str
     created_by: str
     born_micros: str
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it was written: which instance, at which event (None: the instance itself), and how."""
+    """One problem: the instance, the event (None: the instance itself), and a description."""
 
     instance: str
     seq: int | None
@@ -45,7 +63,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a verification read, and what it found."""
+    """How much a verification read, and the problems it found."""
 
     instances: int = 0
     transitions: int = 0
@@ -55,7 +73,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Nothing was found."""
+        """Whether no problem was found."""
         return self.found == 0
 
     def note(self, instance: object, seq: int | None, message: str) -> None:
@@ -66,17 +84,17 @@ class Verdict:
 
 
 def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
-    """Check, in one snapshot, that every chain is whole, gap-free and legal, and every state what its history says.
+    """Check in one snapshot that every chain is complete and legal, and that every state agrees with its history.
 
     Args:
         engine: the database.
-        progress: told the number of events read so far, now and then.
+        progress: called now and then with the number of events read so far.
 
     Returns:
-        The verdict; `problems` names the instance and the event each time.
+        The verdict; each of its `problems` names the instance and the event.
 
     Raises:
-        DBAPIError: the database is away.
+        DBAPIError: the database is unreachable.
     """
     verdict = Verdict()
     with Snapshot(engine) as snapshot:
@@ -89,11 +107,11 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
 
 
 def read(verdict: Verdict, rules: dict[str, recorded_moves.Rules], snapshot: Snapshot, progress: Progress) -> None:
-    """Walk through instances and their events side by side, both in the instances' order."""
-    events = groupby(snapshot.rows(sql("audit_events")), key=itemgetter(0))
+    """Read instances and their events in parallel, both in the order of the instances' ids."""
+    events = groupby(snapshot.rows(_EVENTS), key=itemgetter(0))
     nobody: tuple[None, Iterator[Event]] = (None, iter(()))
     owner, history = next(events, nobody)
-    for row in snapshot.rows(sql("audit_instances")):
+    for row in snapshot.rows(_INSTANCES):
         instance = Instance(*row)
         verdict.instances += 1
         while owner is not None and owner < instance.id:

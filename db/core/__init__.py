@@ -1,1 +1,1 @@
-"""Instances, trigger requests, history, effects: the queries that the engine stands on."""
+"""Instances, trigger requests, history, effects: the queries that the engine uses."""

@@ -1,4 +1,4 @@
-"""The archive: what has ended moves there whole, with its history, and is read there."""
+"""The archive: ended instances move there with their whole history, and can be read there."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -8,11 +8,23 @@ from uuid import UUID
 from sqlalchemy import Column, Connection, DateTime, MetaData, RowMapping, Table, Text, Uuid, func, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from interlock.db.connection import sql
 from interlock.db.schema import SCHEMA, in_schema
+from interlock.db.statements import queries
 from interlock.db.tables.core import instances, transitions
 
-ARCHIVE = MetaData(schema=SCHEMA)  # apart: what is archived is read by few, as other tables' columns
+sql = queries(__file__)
+
+ARCHIVE = MetaData(schema=SCHEMA)  # a separate collection, since few queries read archived rows
+
+# What an archived instance is linked to, in either direction: all of it was archived with it.
+_LINKED = in_schema("""
+SELECT l.role, i.workflow_type, i.entity_id, i.current_state
+  FROM (SELECT role, target_id AS other FROM interlock.archived_links WHERE source_id = %(id)s
+        UNION ALL
+        SELECT inverse, source_id FROM interlock.archived_links WHERE target_id = %(id)s) l
+  JOIN interlock.archived_instances i ON i.id = l.other
+ ORDER BY i.created_at, i.id
+""")
 
 
 def _like(name: str, table: Table, *more: Column[Any]) -> Table:
@@ -32,14 +44,14 @@ records = Table(
 )
 
 
-LEFT = (  # what archiving takes rows from
+LEFT = (  # the tables that archiving deletes rows from
     *("workflow_transitions", "workflow_instances", "workflow_links", "trigger_requests", "effects", "tasks"),
     *("workstreams", "task_claims", "test_gates", "patch_ledger_entries", "patches", "supervised_workers", "jobs"),
 )
 
 
 class Moved(NamedTuple):
-    """What a move took along; `held` says why it took nothing."""
+    """How much was moved; `held`: the reason why nothing was."""
 
     held: str | None
     instances: int
@@ -47,25 +59,25 @@ class Moved(NamedTuple):
 
 
 def seeds(connection: Connection, after: UUID | None, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
-    """Instances behind `after` that ended long ago, in the order of their ids; members of runs come with their run."""
+    """Instances after `after` that ended long ago, ordered by id; a run stands for its members, which are left out."""
     given = {"after": after, "older_than": older_than, "limit": limit}
     return connection.exec_driver_sql(sql("archive_seeds"), given).scalars().all()
 
 
 def closure(connection: Connection, ids: Sequence[UUID], *, older_than: timedelta) -> Sequence[RowMapping]:
-    """All that belongs together with these: id, whether it `ended` long ago, and the ids it is `joined` to."""
+    """The instances to archive together with these: id, whether it `ended` long ago, the ids it is `joined` to."""
     given = {"seeds": list(ids), "older_than": older_than}
     return connection.exec_driver_sql(sql("archive_closure"), given).mappings().all()
 
 
 def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta, keys_kept: timedelta) -> Moved:
-    """Move instances that belong together, with all that is theirs, in the caller's transaction.
+    """Move instances that belong together, with all their rows, in the caller's transaction.
 
     Args:
         connection: the caller's transaction.
-        ids: whole units: nothing outside may name them.
+        ids: complete groups: no instance outside may refer to them.
         older_than: how long ago each must have ended.
-        keys_kept: how long request ids are kept; requests younger than that hold back what they were meant for.
+        keys_kept: how long request ids are kept; an instance with a younger request is not moved.
     """
     query = select(instances.c.id).where(instances.c.id.in_(ids)).order_by(instances.c.id)
     locked = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
@@ -80,7 +92,7 @@ def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta
 
 
 def place(connection: Connection) -> UUID | None:
-    """Where the sweep goes on; None: at the beginning."""
+    """The id after which the sweep continues; None: from the beginning."""
     found: UUID | None = connection.execute(
         text(in_schema("SELECT after FROM interlock.archive_progress"))
     ).scalar_one()
@@ -88,14 +100,17 @@ def place(connection: Connection) -> UUID | None:
 
 
 def note_place(connection: Connection, after: UUID | None) -> None:
-    """Remember where the sweep goes on."""
+    """Store the id after which the sweep continues."""
     connection.execute(text(in_schema("UPDATE interlock.archive_progress SET after = :after")), {"after": after})
 
 
-def page(connection: Connection, *, type_: str | None = None, limit: int = 50) -> Sequence[RowMapping]:
-    """The instances archived last, of one type if given."""
+def page(
+    connection: Connection, *, project: str | None = None, type_: str | None = None, limit: int = 50
+) -> Sequence[RowMapping]:
+    """The most recently archived instances, filtered by project and type if given."""
     query = select(archived_instances).order_by(archived_instances.c.archived_at.desc(), archived_instances.c.id.desc())
     query = query.where(archived_instances.c.workflow_type == type_) if type_ else query
+    query = query.where(archived_instances.c.project == project) if project else query
     return connection.execute(query.limit(limit)).mappings().all()
 
 
@@ -112,8 +127,8 @@ def history(connection: Connection, instance_id: UUID, *, after_seq: int = 0) ->
 
 
 def linked(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
-    """(role, workflow_type, entity_id, current_state) of what was linked to an archived instance, either way."""
-    return connection.exec_driver_sql(sql("archive_linked"), {"id": instance_id}).mappings().all()
+    """(role, workflow_type, entity_id, current_state) of the instances linked to or from an archived instance."""
+    return connection.exec_driver_sql(_LINKED, {"id": instance_id}).mappings().all()
 
 
 def kept_with(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
@@ -123,10 +138,10 @@ def kept_with(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]
 
 
 def tidy(connection: Connection) -> None:
-    """Let the tables that rows have left give back their room, and the planner know; nobody waits for it.
+    """Vacuum and analyse the tables that rows were deleted from; this blocks nobody.
 
     Args:
-        connection: one that is in no transaction.
+        connection: one without an open transaction.
     """
     alone = connection.execution_options(isolation_level="AUTOCOMMIT")
     for name in LEFT:

@@ -1,7 +1,7 @@
-"""Counters kept in PostgreSQL: right however many processes there are, and kept over restarts.
+"""Counters stored in PostgreSQL, so that they are correct for any number of processes and survive restarts.
 
-What history tells is counted by the relay, in the transaction that moves its cursor. What it does not tell is noted in
-the commit in which it happens, and added up by a sweep. Either way each thing counts once.
+The relay counts events of history, in the transaction that moves its cursor. Occurrences that are not in history are
+inserted as rows in the commit in which they happen, and added up by a sweep. Either way each counts once.
 """
 
 from collections import Counter
@@ -10,9 +10,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from interlock.db.connection import sql
 from interlock.db.core import history
-from interlock.db.statements import execute
+from interlock.db.schema import in_schema
+from interlock.db.statements import execute, queries
+
+sql = queries(__file__)
 
 CURSOR = "metrics"  # whoever holds it, the relay or the sweep, is the only one to write counters
 FOLD_BATCH = 10_000
@@ -29,16 +31,23 @@ BOUND_NAMES = (*map(repr, BOUNDS), "+Inf")
 Series = tuple[str, tuple[str, ...]]
 """A metric's name (with `_bucket` or `_sum` where it is a histogram's) and its labels' values in their order."""
 
+# Note what history does not tell, in the commit in which it happened.
+_NOTE = in_schema("""
+INSERT INTO interlock.metric_deltas (name, labels, value)
+SELECT n.name, ARRAY(SELECT jsonb_array_elements_text(n.labels)), n.value
+  FROM json_to_recordset(%(rows)s::json) AS n (name text, labels jsonb, value double precision)
+""")
+
 
 def note(connection: Connection, happened: Mapping[Series, float]) -> None:
-    """Add to counters, in the caller's transaction; nothing is done where nothing happened.
+    """Add to counters in the caller's transaction. Does nothing if there is nothing to add.
 
     Args:
-        connection: the transaction in which it happened.
-        happened: by how much each series grows.
+        connection: the transaction of the occurrence.
+        happened: the amount to add to each series.
     """
     rows = [{"name": name, "labels": labels, "value": value} for (name, labels), value in happened.items()]
-    execute(connection, "note", rows)
+    execute(connection, _NOTE, rows)
 
 
 def note_each(connection: Connection, name: str, labels: Iterable[tuple[str, ...]]) -> None:
@@ -47,12 +56,12 @@ def note_each(connection: Connection, name: str, labels: Iterable[tuple[str, ...
 
 
 def count(connection: Connection, event_ids: Sequence[UUID]) -> None:
-    """Count events: moves, populations of states, time spent in them, overrides. For the holder of the cursor only."""
+    """Count events: moves, instances by state, time spent in states, overrides. Only for the cursor's holder."""
     given = {"ids": list(event_ids), "bounds": list(BOUNDS), "bound_names": list(BOUND_NAMES)}
     connection.exec_driver_sql(sql("count_events"), given)
 
 
 def fold(connection: Connection) -> int:
-    """Add up a batch of what was noted; how many notes that were."""
+    """Add a batch of recorded occurrences to the totals; returns the number of rows."""
     history.cursor(connection, CURSOR)  # locked: the relay writes the same rows
     return int(connection.exec_driver_sql(sql("fold_deltas"), {"limit": FOLD_BATCH}).scalar_one())

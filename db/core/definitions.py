@@ -1,4 +1,4 @@
-"""Definitions as PostgreSQL keeps them, and as it checks every move against them."""
+"""The recorded definitions, against which PostgreSQL checks every move."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,11 @@ from interlock.workflows.versioning.export import checksum, recorded
 
 
 def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
-    """Record the definitions that are new, and announce what the code marks as deprecated; those recorded.
+    """Record new definitions and the deprecations marked in the code; returns the newly recorded ones.
 
     Raises:
-        DefinitionChanged: a version that is recorded now has other content; the message says which part of the
-            version to raise (VERSION-4). Nothing is recorded.
+        DefinitionChanged: a recorded version has other content in the code; the message says which part of the version
+            to raise (VERSION-4). Nothing is recorded.
     """
     connection.execute(text(in_schema("LOCK TABLE interlock.workflow_definitions IN SHARE ROW EXCLUSIVE MODE")))
     known = {(row["type"], row["version"]): row for row in listed(connection)}
@@ -40,7 +40,7 @@ def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
 
 
 def unrecorded(connection: Connection, catalogue: Catalogue) -> list[str]:
-    """The definitions, as `TYPE VERSION`, that are not recorded as this process knows them."""
+    """The definitions (`TYPE VERSION`) that are not recorded, or recorded differently."""
     known = {(row["type"], row["version"]): row["checksum"] for row in listed(connection)}
     return [
         f"{each.type} {each.version}" for each in catalogue if known.get((each.type, each.version)) != checksum(each)

@@ -1,4 +1,4 @@
-"""Effects: intents to touch the world, claimed under a lease, finished under its fencing token."""
+"""Effects: actions on the outside world, claimed under a lease and finished under its fencing token."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,52 +9,100 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, Text, cast, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from interlock.db.connection import sql
-from interlock.db.schema import functions
-from interlock.db.statements import Rows, among, returning
-from interlock.db.tables.core import effects, instances
+from interlock.db.core.instances import with_names
+from interlock.db.core.request_rows import internal
+from interlock.db.schema import functions, in_schema
+from interlock.db.statements import Rows, among, queries, returning
+from interlock.db.tables.core import effects
 from interlock.workflows.errors import StaleLease
 
+sql = queries(__file__)
+
 UNIQUE_VIOLATION = "23505"
-SOFTWARE_FAULT = 70  # sysexits.h, EX_SOFTWARE: the exit code of what could not be run at all
+SOFTWARE_FAULT = 70  # sysexits.h, EX_SOFTWARE: the exit code of a command that could not be run at all
+
+# Take the lease of an effect that is due; the token grows with each lease, so that an older holder can be told apart.
+# While another with the same key is leased, it is not: of two that ask at once the unique index refuses the second.
+_CLAIM = in_schema("""
+UPDATE interlock.effects e
+   SET status = 'leased', token = token + 1, attempts = attempts + 1, leased_by = %(holder)s,
+       lease_until = now() + make_interval(secs => %(lease_seconds)s)
+ WHERE id = %(id)s AND status = 'pending' AND not_before <= now()
+   AND NOT EXISTS (SELECT FROM interlock.effects o WHERE o.exclusive = e.exclusive AND o.status = 'leased')
+RETURNING id, workflow_id, version, name, payload, done_trigger, failed_trigger, exclusive, token, attempts, trace,
+       extract(epoch FROM now() - created_at)::float8 AS age_seconds
+""")
+# Hold an effect's lease for longer, under the token it was claimed with. Zero rows: it ran out, or passed to another.
+_RENEW = in_schema("""
+UPDATE interlock.effects SET lease_until = now() + make_interval(secs => %(lease_seconds)s)
+ WHERE id = %(id)s AND status = 'leased' AND token = %(token)s AND lease_until > now()
+""")
+# The effect that waits longest for a key that has just become free.
+_NEXT = in_schema("""
+SELECT id, name FROM interlock.effects
+ WHERE exclusive = %(exclusive)s AND status = 'pending' AND not_before <= now()
+ ORDER BY not_before, id LIMIT 1
+""")
+# Finish (or give back) an effect, under the lease it was claimed with. A lease that ran out, or that another worker
+# took since, finishes nothing: zero rows.
+_FINISH = in_schema("""
+UPDATE interlock.effects
+   SET status = %(status)s::text, lease_until = NULL, leased_by = NULL, error = %(error)s::text,
+       result = %(result)s::jsonb, not_before = now() + make_interval(secs => %(delay_seconds)s),
+       attempts = attempts - CASE WHEN %(uncounted)s::boolean THEN 1 ELSE 0 END,
+       finished_at = CASE WHEN %(status)s::text IN ('done', 'dead') THEN now() END
+ WHERE id = %(id)s AND status = 'leased' AND token = %(token)s AND lease_until > now()
+""")
+# Effects that could be claimed now, oldest first: of those that share a key only the oldest, and none while one of
+# them is leased.
+_DUE = in_schema("""
+SELECT e.id, e.name
+  FROM interlock.effects e
+ WHERE e.status = 'pending' AND e.not_before <= now()
+   AND NOT EXISTS (SELECT FROM interlock.effects o WHERE o.exclusive = e.exclusive AND o.status = 'leased')
+   AND NOT EXISTS (SELECT FROM interlock.effects o
+                    WHERE o.exclusive = e.exclusive AND o.status = 'pending' AND o.not_before <= now()
+                      AND (o.not_before, o.id) < (e.not_before, e.id))
+ ORDER BY e.not_before LIMIT %(limit)s
+""")
 
 
 def intend(connection: Connection, wanted: Rows) -> Sequence[RowMapping]:
-    """Write effects to be run; (id, name) of each."""
-    return returning(connection, "effects", wanted)
+    """Insert effects to be run; returns (id, name) of each."""
+    return returning(connection, sql("effects"), wanted)
 
 
 def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds: float) -> RowMapping | None:
-    """Take the lease of an effect that is due, in a transaction of its own.
+    """Take the lease of a due effect, in a separate transaction.
 
     Returns:
-        The effect, or None where it is not there, not due, somebody else's, or shares its key with one that is leased.
+        The effect; None if it is missing, not due, leased, or has the same exclusive key as a leased effect.
     """
     given = {"id": effect_id, "holder": holder, "lease_seconds": lease_seconds}
     try:
-        return connection.exec_driver_sql(sql("claim_effect"), given).mappings().first()
+        return connection.exec_driver_sql(_CLAIM, given).mappings().first()
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION:
-            return None  # another with this key was quicker
+            return None  # another effect with this key was leased first
         raise
 
 
 def renew(connection: Connection, claimed: RowMapping, lease_seconds: float) -> None:
-    """Hold a lease for `lease_seconds` from now.
+    """Extend a lease to `lease_seconds` from now.
 
     Raises:
-        StaleLease: it ran out or passed to another worker: stop.
+        StaleLease: it expired or passed to another worker; stop the work.
     """
     given = {"id": claimed["id"], "token": claimed["token"], "lease_seconds": lease_seconds}
-    if connection.exec_driver_sql(sql("renew_effect"), given).rowcount == 0:
+    if connection.exec_driver_sql(_RENEW, given).rowcount == 0:
         raise _stale(claimed)
 
 
 def next_of(connection: Connection, exclusive: str | None) -> Sequence[RowMapping]:
-    """(id, name) of the effect whose turn it is once a key is free; none where there is no key, or nobody waits."""
+    """(id, name) of the effect to run next under a freed exclusive key; empty without a key or a waiting effect."""
     if exclusive is None:
         return []
-    return connection.exec_driver_sql(sql("next_effect"), {"exclusive": exclusive}).mappings().all()
+    return connection.exec_driver_sql(_NEXT, {"exclusive": exclusive}).mappings().all()
 
 
 def finish(
@@ -67,10 +115,10 @@ def finish(
     delay_seconds: float = 0.0,
     uncounted: bool = False,
 ) -> None:
-    """End a claim: `done`, `dead`, or back to `pending` after a delay; `uncounted` is no attempt.
+    """End a claim: `done`, `dead`, or back to `pending` after a delay; `uncounted`: do not count the attempt.
 
     Raises:
-        StaleLease: the lease ran out or passed to another worker; nothing is written.
+        StaleLease: the lease expired or passed to another worker; nothing is written.
     """
     given = {
         "id": claimed["id"],
@@ -81,7 +129,7 @@ def finish(
         "delay_seconds": delay_seconds,
         "uncounted": uncounted,
     }
-    if connection.exec_driver_sql(sql("finish_effect"), given).rowcount == 0:
+    if connection.exec_driver_sql(_FINISH, given).rowcount == 0:
         raise _stale(claimed)
 
 
@@ -98,30 +146,27 @@ def telling(
     metadata: Mapping[str, Any] | None = None,
     trace: str | None = None,
 ) -> dict[str, Any]:
-    """The request that tells an effect's outcome to its instance, for `requests.accept` in the commit that ends it.
+    """The request that reports an effect's outcome to its instance, for `requests.accept` in the commit that ends it.
 
-    It is bound to the version that the effect belongs to: an instance that has moved on is not told.
+    It is bound to the instance's version at the effect's creation: if the instance moved since, it is superseded.
 
     Args:
         effect: the claimed row.
-        trigger: what to fire.
+        trigger: the trigger to fire.
         result: what the effect returned.
-        error: why it is dead; guards that ask for a reason or an exit code get them from it.
-        metadata: the trigger's metadata, where the effect chose it itself.
-        trace: the traceparent of what tells it.
+        error: why it is dead; it supplies the reason and exit code that guards require.
+        metadata: the trigger's metadata, if the effect chose it.
+        trace: the traceparent of the reporting span.
     """
-    request_id = f"{effect['id']}:{effect['token']}"
-    return {
-        "request_id": request_id,
-        "fingerprint": request_id.encode().hex(),
-        "workflow_id": effect["workflow_id"],
-        "trigger": trigger,
-        "triggered_by": "effect",
-        "origin": "follow_up",
-        "bound_version": effect["version"],
-        "metadata": {"effect": effect["name"]} | (_told(result, error) if metadata is None else dict(metadata)),
-        "trace": trace,
-    }
+    return internal(
+        f"{effect['id']}:{effect['token']}",
+        effect["workflow_id"],
+        trigger,
+        by="effect",
+        version=effect["version"],
+        metadata={"effect": effect["name"]} | (_told(result, error) if metadata is None else dict(metadata)),
+        trace=trace,
+    )
 
 
 def _told(result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
@@ -130,29 +175,23 @@ def _told(result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]
 
 
 def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> Sequence[RowMapping]:
-    """Take back the effects of silent workers; those pending again or, out of attempts, dead."""
+    """Take back effects with expired leases; returns them, pending again or, without attempts left, dead."""
     given = {"max_attempts": max_attempts, "limit": limit}
     return connection.exec_driver_sql(sql("expire_leases"), given).mappings().all()
 
 
 def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
     """Effects whose attempts are used up, newest first, each with its instance's name."""
-    query = (
-        select(effects, instances.c.workflow_type, instances.c.entity_id)
-        .join(instances, instances.c.id == effects.c.workflow_id)
-        .where(effects.c.status == "dead")
-        .order_by(effects.c.finished_at.desc())
-        .limit(limit)
-    )
+    query = with_names(effects).where(effects.c.status == "dead").order_by(effects.c.finished_at.desc()).limit(limit)
     return connection.execute(query).mappings().all()
 
 
 def redrive(
     connection: Connection, effect_ids: Sequence[UUID] | None = None, *, by: str = "system"
 ) -> Sequence[RowMapping]:
-    """Give dead effects a new set of attempts: all of them, or those named; (id, name) of those revived.
+    """Give dead effects (all, or those named) a new set of attempts; returns (id, name) of those revived.
 
-    Their payload says who did it: `redriven_by`. One whose payload is not within bounds stays dead.
+    Their payload names the operator (`redriven_by`). An effect whose payload exceeds the limits stays dead.
     """
     query = (
         update(effects)
@@ -174,17 +213,17 @@ def redrive(
 
 def due(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
     """(id, name) of effects that could be claimed now, oldest first."""
-    return connection.exec_driver_sql(sql("due_effects"), {"limit": limit}).mappings().all()
+    return connection.exec_driver_sql(_DUE, {"limit": limit}).mappings().all()
 
 
 def of_instance(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
-    """The effects an instance's moves have asked for, in order."""
+    """The effects that an instance's moves requested, in order."""
     query = select(effects).where(effects.c.workflow_id == instance_id).order_by(effects.c.created_at, effects.c.id)
     return connection.execute(query).mappings().all()
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:
-    """Status -> how many effects have it."""
+    """Status -> number of effects."""
     return {row[0]: row[1] for row in connection.execute(select(effects.c.status, func.count()).group_by("status"))}
 
 

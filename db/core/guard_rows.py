@@ -1,28 +1,52 @@
-"""The typed rows that guards look at: of each type, the columns they read, by instance."""
+"""The typed rows that guards read: for each type, only the columns that its guards use."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import sql
+from interlock.db.schema import in_schema
+from interlock.db.statements import queries
+
+sql = queries(__file__)
+
+# A task's retries (TASK-5).
+_TASK = in_schema("""
+SELECT task_id AS workflow_id, retry_count, max_retries FROM interlock.tasks WHERE task_id = ANY(%(ids)s)
+""")
+# How many tasks a worker holds (WORKER-10).
+_WORKER = in_schema("""
+SELECT worker_id AS workflow_id, current_load FROM interlock.workers WHERE worker_id = ANY(%(ids)s)
+""")
+# A run's workstreams, counted by the scheduler.
+_RUN = in_schema("""
+SELECT run_id AS workflow_id, critical_failures, completed AS completed_workstreams, skipped AS skipped_workstreams,
+       completed + failed + cancelled + skipped AS ended_workstreams,
+       planned + ready + blocked + executing + validating + paused + completed + failed + cancelled + skipped
+           AS total_workstreams
+  FROM interlock.run_counts WHERE run_id = ANY(%(ids)s)
+""")
+# How often a patch was applied again.
+_PATCH_LEDGER = in_schema("""
+SELECT ledger_id AS workflow_id, apply_retries FROM interlock.patch_ledger_entries WHERE ledger_id = ANY(%(ids)s)
+""")
 
 STATEMENTS = {
-    "task": "row_task",
-    "worker": "row_worker",
-    "workstream": "row_workstream",
-    "run": "row_run",
-    "patch_ledger": "row_patch_ledger",
-    "lineage": "row_lineage",
+    "task": _TASK,
+    "worker": _WORKER,
+    "workstream": sql("row_workstream"),
+    "run": _RUN,
+    "patch_ledger": _PATCH_LEDGER,
+    "lineage": sql("row_lineage"),
 }
 
 
 def rows(connection: Connection, wanted: Mapping[str, Iterable[UUID]]) -> dict[UUID, RowMapping]:
-    """What guards may read of instances' typed rows.
+    """Read the columns of instances' typed rows that guards use.
 
     Args:
         connection: the round's transaction.
-        wanted: type -> instances; those of the older lineage (0.x), which has no tables, under "lineage".
+        wanted: type -> instances; those of versions 0.x, which have no tables, under "lineage".
 
     Returns:
         Instance -> column -> value.
@@ -30,7 +54,6 @@ def rows(connection: Connection, wanted: Mapping[str, Iterable[UUID]]) -> dict[U
     found: dict[UUID, RowMapping] = {}
     for type_, ids in wanted.items():
         if given := list(ids):
-            text = sql(STATEMENTS[type_])
-            for row in connection.exec_driver_sql(text, {"ids": given}).mappings():
+            for row in connection.exec_driver_sql(STATEMENTS[type_], {"ids": given}).mappings():
                 found[row["workflow_id"]] = row
     return found

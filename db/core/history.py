@@ -1,4 +1,4 @@
-"""History: read events, one instance's or all in commit order. `db.core.rounds` appends them; nothing changes one."""
+"""Reads events of history, of one instance or all in commit order. Only `db.core.rounds` appends events."""
 
 import re
 from collections.abc import Sequence
@@ -7,11 +7,23 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, select
 from sqlalchemy.dialects.postgresql import insert
 
-from interlock.db.connection import sql
 from interlock.db.schema import SCHEMA, in_schema
+from interlock.db.statements import queries
 from interlock.db.tables.core import relay_cursors, transitions
 
+sql = queries(__file__)
+
 LIVE = re.compile(rf"(\b{SCHEMA}\.)workflow_(instances|transitions)\b")  # each has an archived twin
+
+# Of events that were told elsewhere, those that history does not have.
+_MISSING = in_schema("""
+SELECT g.nth
+  FROM unnest(%(ids)s::uuid[], %(seqs)s::integer[], %(names)s::text[]) WITH ORDINALITY
+           AS g (workflow_id, seq, name, nth)
+  LEFT JOIN interlock.every_transition t ON t.workflow_id = g.workflow_id AND t.seq = g.seq
+ WHERE t.id IS NULL OR interlock.event_name(t.id) <> g.name
+ ORDER BY g.nth
+""")
 
 
 def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
@@ -25,12 +37,12 @@ def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0
 
 
 def count(connection: Connection) -> int:
-    """How many events there are, the archive's too."""
+    """The number of events, archived ones included."""
     return int(connection.exec_driver_sql(in_schema("SELECT count(*) FROM interlock.every_transition")).scalar_one())
 
 
 def cursor(connection: Connection, name: str) -> tuple[int, int]:
-    """Where a relay stands, locked for this transaction: (transaction id, position) of the last event relayed."""
+    """A relay's cursor, locked for this transaction: (transaction id, position) of the last event relayed."""
     connection.execute(insert(relay_cursors).values(name=name, xid="0", position=0).on_conflict_do_nothing())
     row = connection.exec_driver_sql(
         in_schema("SELECT xid::text::bigint, position FROM interlock.relay_cursors WHERE name = %s FOR UPDATE"), (name,)
@@ -41,13 +53,13 @@ def cursor(connection: Connection, name: str) -> tuple[int, int]:
 def batch(
     connection: Connection, after: tuple[int, int], *, limit: int, archived: bool = False
 ) -> Sequence[RowMapping]:
-    """Events behind a cursor in commit order, none of which can be overtaken any more.
+    """Events after a cursor, in commit order; no event can be committed in front of these any more.
 
     Args:
         connection: the caller's transaction.
         after: the cursor.
         limit: events at most.
-        archived: those in the archive, too: for whoever begins long ago.
+        archived: include archived events, for a cursor far in the past.
     """
     given = {"xid": str(after[0]), "position": after[1], "limit": limit}
     live = connection.exec_driver_sql(sql("relay_batch"), given).mappings().all()
@@ -59,7 +71,7 @@ def batch(
 
 
 def behind(connection: Connection, names: Sequence[str]) -> set[str]:
-    """Which of these relays have events to carry, or have never run."""
+    """Those of the given relays that have events to carry or have never run."""
     rows = connection.exec_driver_sql(
         in_schema(
             "SELECT name FROM unnest(%s::text[]) AS asked (name) LEFT JOIN interlock.relay_cursors c USING (name)"
@@ -72,7 +84,7 @@ def behind(connection: Connection, names: Sequence[str]) -> set[str]:
 
 
 def lag_seconds(connection: Connection, name: str) -> float:
-    """How old the oldest event is that a relay has not carried yet; 0 where there is none."""
+    """The age of the oldest event that a relay has not carried yet; 0 if there is none."""
     after = cursor_seen(connection, name)
     lag = connection.exec_driver_sql(
         in_schema(
@@ -85,7 +97,7 @@ def lag_seconds(connection: Connection, name: str) -> float:
 
 
 def cursor_seen(connection: Connection, name: str) -> tuple[int, int]:
-    """Where a relay stands, without locking; (0, 0) for one that never ran."""
+    """A relay's cursor, not locked; (0, 0) if the relay never ran."""
     row = connection.exec_driver_sql(
         in_schema("SELECT xid::text::bigint, position FROM interlock.relay_cursors WHERE name = %s"), (name,)
     ).one_or_none()
@@ -93,7 +105,7 @@ def cursor_seen(connection: Connection, name: str) -> tuple[int, int]:
 
 
 def has(connection: Connection, at: tuple[int, int], hashed: str) -> bool:
-    """Whether there is an event at a place in commit order that has this hash (hex)."""
+    """Whether history has an event with this hash (hex) at this place in commit order."""
     found = connection.exec_driver_sql(
         in_schema("SELECT hash FROM interlock.every_transition WHERE xid = %s::text::xid8 AND position = %s"),
         (str(at[0]), at[1]),
@@ -102,7 +114,7 @@ def has(connection: Connection, at: tuple[int, int], hashed: str) -> bool:
 
 
 def advance(connection: Connection, name: str, to: tuple[int, int]) -> None:
-    """Remember how far a relay has come."""
+    """Move a relay's cursor."""
     connection.exec_driver_sql(
         in_schema("UPDATE interlock.relay_cursors SET xid = %s::text::xid8, position = %s WHERE name = %s"),
         (str(to[0]), to[1], name),
@@ -120,6 +132,6 @@ def epochs(connection: Connection) -> Sequence[int]:
 
 
 def missing(connection: Connection, told: Sequence[tuple[UUID, int, str]]) -> list[int]:
-    """Which of these events (instance, seq, `evt_…`) history does not have, by their places in the list."""
+    """The indexes in the list of those events (instance, seq, `evt_…`) that history does not have."""
     columns = {"ids": [row[0] for row in told], "seqs": [row[1] for row in told], "names": [row[2] for row in told]}
-    return [row[0] - 1 for row in connection.exec_driver_sql(sql("missing_events"), columns)]
+    return [row[0] - 1 for row in connection.exec_driver_sql(_MISSING, columns)]

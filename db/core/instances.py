@@ -1,7 +1,8 @@
 """Instances: create them, find them by name, read them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 from uuid import UUID
 
@@ -10,24 +11,37 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, func,
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import Select
 
-from interlock.db.connection import sql
 from interlock.db.core.archive import archived_instances
-from interlock.db.statements import Rows, among, returning
+from interlock.db.schema import in_schema
+from interlock.db.statements import Rows, among, matching, queries, returning
 from interlock.db.tables.core import instances
 from interlock.workflows.errors import AmbiguousInstance, Archived, BadInput, UnknownInstance
 from interlock.workflows.input.names import UNKEPT
 from interlock.workflows.output.suggestions import offered
 
+sql = queries(__file__)
+
+# The instances linked to some, in either direction, with the state each stands in now.
+_LINKED = in_schema("""
+SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.current_state
+  FROM (SELECT source_id AS one, role, target_id AS other FROM interlock.workflow_links
+        UNION ALL
+        SELECT target_id, inverse, source_id FROM interlock.workflow_links) l
+  JOIN interlock.workflow_instances i ON i.id = l.other
+ WHERE l.one = ANY(%(ids)s)
+ ORDER BY i.created_at, i.id
+""")
+
 
 def create(connection: Connection, births: Rows) -> set[UUID]:
-    """Insert instances; the ids of those that are new (the others' entities exist already, and stay as they are).
+    """Insert instances; returns the ids of the new ones. Entities that exist already are left unchanged.
 
     Raises:
         UnknownInstance: a context names something that does not exist; nothing is inserted.
-        BadInput: PostgreSQL refuses what a context says, as a CHECK of its typed row.
+        BadInput: a context breaks a CHECK of its typed row.
     """
     try:
-        return {row["id"] for row in returning(connection, "create", births)}
+        return {row["id"] for row in returning(connection, sql("create"), births)}
     except IntegrityError as refused:
         told = getattr(refused.orig, "diag", None)
         message = "; ".join(each for each in (told and told.message_primary, told and told.message_detail) if each)
@@ -37,20 +51,20 @@ def create(connection: Connection, births: Rows) -> set[UUID]:
 
 
 def link(connection: Connection, wanted: Rows) -> None:
-    """Link instances to those their context names.
+    """Link instances to the instances that their contexts name.
 
     Raises:
         UnknownInstance: a target does not exist in the project; nothing is linked.
     """
     found: set[tuple[str, str, str | None]] = set()
-    for row in returning(connection, "link", wanted):
+    for row in returning(connection, sql("link"), wanted):
         source, role = str(row["source_id"]), row["role"]
         found |= {(source, role, str(row["target_id"])), (source, role, None)}
     for each in wanted:
         target = str(each["target_id"]) if each["target_id"] else None
         if (str(each["source_id"]), each["role"], target) not in found:
             raise UnknownInstance(
-                f"{each['type']} {each['target']!r} does not exist in project {each['project_id']}; create it first"
+                f"{each['type']} {each['target']!r} does not exist in project {each['project']}; create it first"
             )
 
 
@@ -64,81 +78,122 @@ def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
         )
 
 
-def find(connection: Connection, ref: str, project_id: UUID | None = None) -> RowMapping:
-    """The instance a REF names: `ENTITY_ID`, `TYPE/ENTITY_ID` or a UUID.
+def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> RowMapping:
+    """Find an instance by a REF: an entity id or `TYPE/ENTITY_ID` in the project, or the UUID of any instance.
 
-    The UUID of an instance means that one, whatever others are called.
+    Args:
+        connection: the caller's transaction.
+        ref: the REF; a UUID always means the instance with that UUID.
+        project: the project in which a name is looked up.
+        types: only instances of these types; none given: of all types.
 
     Raises:
-        UnknownInstance: nothing answers to it.
-        AmbiguousInstance: several do; the message lists them.
+        UnknownInstance: no instance has that name; the message lists other projects that have one.
+        AmbiguousInstance: several have it; the message lists them.
+        Archived: it has been archived.
     """
-    if UNKEPT.search(ref):  # nobody's name
-        raise UnknownInstance(f"there is no instance {ref!r}.")
-    found, id_ = _called(connection, instances, ref, project_id), as_uuid(ref)
-    other = not found or (id_ and found[0]["id"] != id_)
-    gone = _called(connection, archived_instances, ref, project_id) if other else ()
-    if gone and (not found or gone[0]["id"] == id_):
+    called = str(ref)
+    if UNKEPT.search(called):  # nobody's name
+        raise UnknownInstance(f"there is no {_kind(types)} {called!r}: no name can contain such characters.")
+    named, id_ = _called(connection, instances, called, project, types), as_uuid(called)
+    other = not named or (id_ and named[0]["id"] != id_)
+    gone = _called(connection, archived_instances, called, project, types) if other else ()
+    if gone and (not named or gone[0]["id"] == id_):
         raise Archived(
             f"{gone[0]['workflow_type']}/{gone[0]['entity_id']} ended in {gone[0]['current_state']} and was archived "
-            f"on {gone[0]['archived_at']:%Y-%m-%d}: it accepts no trigger. {offered('history', ref)} shows its history."
+            f"on {gone[0]['archived_at']:%Y-%m-%d}: it accepts no trigger. {offered('history', gone[0]['id'])} shows "
+            "its history."
         )
-    if not found:
-        raise UnknownInstance(f"there is no instance {ref!r}. `interlock list` shows those that exist.")
-    if len(found) > 1:
-        names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in found)
-        raise AmbiguousInstance(f"{ref!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
-    return found[0]
+    if not named:
+        raise UnknownInstance(_unknown(connection, called, project, types))
+    if len(named) > 1:
+        names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in named)
+        raise AmbiguousInstance(f"{called!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
+    return named[0]
 
 
-def find_kept(connection: Connection, ref: str, project_id: UUID | None = None) -> Mapping[Any, Any]:
-    """The instance a REF names, be it in the archive; `archived_at` of it, None where it is not. Raises like `find`."""
+def find_kept(connection: Connection, ref: str | UUID, project: str) -> Mapping[Any, Any]:
+    """Find an instance by a REF, live or archived (`archived_at`; None if it is live). Raises like `find`."""
     try:
-        return dict(find(connection, ref, project_id)) | {"archived_at": None}
+        return dict(find(connection, ref, project)) | {"archived_at": None}
     except Archived:
-        return _called(connection, archived_instances, ref, project_id)[0]
+        return _called(connection, archived_instances, str(ref), project, ())[0]
 
 
-def _called(connection: Connection, table: Table, ref: str, project_id: UUID | None) -> Sequence[RowMapping]:
-    """Up to six instances of a table that answer to a REF; that of a UUID alone, whatever others are called."""
-    in_project: ColumnElement[bool] = table.c.project_id == project_id if project_id else true()
-    query = select(table).where(_named(table, ref), in_project).limit(6)
+def by_id(connection: Connection, id_: UUID) -> RowMapping:
+    """The instance with this UUID. Raises `UnknownInstance` if there is none."""
+    found = connection.execute(select(instances).where(instances.c.id == id_)).mappings().first()
+    if found is None:
+        raise UnknownInstance(f"no instance has the id {id_}")
+    return found
+
+
+def by_ids(connection: Connection, ids: Collection[UUID]) -> dict[UUID, RowMapping]:
+    """The instances with these UUIDs, in the given order; missing ones are left out."""
+    rows = connection.execute(select(instances).where(among(instances.c.id, ids))).mappings() if ids else ()
+    found = {row["id"]: row for row in rows}
+    return {id_: found[id_] for id_ in ids if id_ in found}
+
+
+def find_many(connection: Connection, refs: Iterable[str | UUID], project: str) -> dict[str | UUID, RowMapping]:
+    """Find instances by REFs; all UUIDs among them take one statement. Raises like `find`."""
+    refs = list(refs)
+    found = by_ids(connection, [ref for ref in refs if isinstance(ref, UUID)])
+    return {ref: (isinstance(ref, UUID) and found.get(ref)) or find(connection, ref, project) for ref in refs}
+
+
+def _kind(types: Sequence[str]) -> str:
+    return " or ".join(types) or "instance"
+
+
+def _unknown(connection: Connection, ref: str, project: str, types: Sequence[str]) -> str:
+    """The error for a REF that was not found: it is of another type, in other projects, or nowhere."""
+    shows = f"{offered('list', type=types[0] if len(types) == 1 else None)} shows those that exist."
     if id_ := as_uuid(ref):
-        query = query.order_by((table.c.id == id_).desc())
-    found = connection.execute(query).mappings().all()
+        known = by_ids(connection, [id_])
+        what = f"{ref!r} is not a {_kind(types)} but a {known[id_]['workflow_type']}" if known else None
+        return f"{what or f'there is no {_kind(types)} {ref!r}'}. {shows}"
+    unknown = f"there is no {_kind(types)} {ref!r} in project {quote(project)}."
+    query = select(instances.c.project).where(_named(instances, ref, types)).distinct().order_by("project").limit(7)
+    if elsewhere := [quote(each) for each in connection.execute(query).scalars()]:
+        others = ", ".join(elsewhere[:6]) + " and others" * (len(elsewhere) > 6)
+        return f"{unknown} These have one: {others}; name one with --project or Client(project=…)."
+    return f"{unknown} {shows}"
+
+
+def _called(connection: Connection, table: Table, ref: str, project: str, types: Sequence[str]) -> Sequence[RowMapping]:
+    """Up to six instances of a table that a REF names; for a UUID, only the instance with that UUID."""
+    answers = and_(table.c.project == project, _named(table, ref, types))
+    id_ = as_uuid(ref)
+    if id_ is None:
+        return connection.execute(select(table).where(answers).limit(6)).mappings().all()
+    of_type = table.c.workflow_type.in_(types) if types else true()
+    query = select(table).where(or_(answers, and_(table.c.id == id_, of_type))).limit(6)
+    found = connection.execute(query.order_by((table.c.id == id_).desc())).mappings().all()
     return found[:1] if found and found[0]["id"] == id_ else found
 
 
 def as_uuid(ref: str) -> UUID | None:
-    """The UUID whose text a REF is, if it is one's."""
+    """The UUID that a REF spells; None if it is not a UUID."""
     with suppress(ValueError):
         return UUID(ref)
     return None
 
 
-def find_many(connection: Connection, refs: Iterable[str | UUID]) -> dict[str | UUID, RowMapping]:
-    """The instances that REFs name; the UUIDs among them in one statement. Raises like `find`."""
-    refs = list(refs)
-    ids = [ref for ref in refs if isinstance(ref, UUID)]
-    rows = connection.execute(select(instances).where(among(instances.c.id, ids))).mappings().all() if ids else []
-    found: dict[str | UUID, RowMapping] = {row["id"]: row for row in rows}
-    return {ref: found.get(ref) or find(connection, str(ref)) for ref in refs}
-
-
-def _named(table: Table, ref: str) -> ColumnElement[bool]:
-    names = [table.c.entity_id == ref]
-    if id_ := as_uuid(ref):
-        names.append(table.c.id == id_)
+def _named(table: Table, ref: str, types: Sequence[str]) -> ColumnElement[bool]:
+    """The condition that an instance is named ENTITY_ID or TYPE/ENTITY_ID."""
+    of_type = table.c.workflow_type.in_(types) if types else true()
+    names = and_(table.c.entity_id == ref, of_type)
     type_, slash, entity_id = ref.partition("/")
-    if slash:
-        names.append(and_(table.c.workflow_type == type_, table.c.entity_id == entity_id))
-    return or_(*names)
+    if slash and (not types or type_ in types):
+        names = or_(names, and_(table.c.workflow_type == type_, table.c.entity_id == entity_id))
+    return names
 
 
-def ids_of(connection: Connection, type_: str, named: Iterable[tuple[UUID, str]]) -> dict[tuple[UUID, str], UUID]:
-    """(project, entity id) -> id, of the instances of a type."""
+def ids_of(connection: Connection, type_: str, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], UUID]:
+    """(project, entity id) -> id, for the instances of a type."""
     wanted = set(named)
-    query = select(instances.c.project_id, instances.c.entity_id, instances.c.id).where(
+    query = select(instances.c.project, instances.c.entity_id, instances.c.id).where(
         instances.c.workflow_type == type_,
         among(instances.c.entity_id, {entity_id for _, entity_id in wanted}),
     )
@@ -146,24 +201,34 @@ def ids_of(connection: Connection, type_: str, named: Iterable[tuple[UUID, str]]
 
 
 def page(
-    connection: Connection, *, type_: str | None = None, states: Iterable[str] = (), limit: int = 50
+    connection: Connection,
+    *,
+    project: str | None = None,
+    type_: str | None = None,
+    states: Iterable[str] = (),
+    limit: int = 50,
 ) -> Sequence[RowMapping]:
-    """The newest instances, of one type if given, in one of these states if there are any."""
+    """The newest instances, filtered by project, type and states if given."""
     query: Select[Any] = select(instances).order_by(instances.c.id.desc()).limit(limit)
-    if type_:
-        query = query.where(instances.c.workflow_type == type_)
+    query = matching(query, (instances.c.project, project), (instances.c.workflow_type, type_))
     if wanted := list(states):
         query = query.where(instances.c.current_state.in_(wanted))
     return connection.execute(query).mappings().all()
 
 
 def linked(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, role, id, workflow_type, entity_id, current_state) of what is linked to the instances given."""
-    return connection.exec_driver_sql(sql("facts"), {"ids": list(ids)}).mappings().all() if ids else []
+    """(workflow_id, role, id, workflow_type, entity_id, current_state) of the instances linked to the given ones."""
+    return connection.exec_driver_sql(_LINKED, {"ids": list(ids)}).mappings().all() if ids else []
+
+
+def with_names(table: Table) -> Select[Any]:
+    """The rows of a table with a `workflow_id`, each with its instance's project, type and name."""
+    named = (instances.c.project, instances.c.workflow_type, instances.c.entity_id)
+    return select(table, *named).join(instances, instances.c.id == table.c.workflow_id)
 
 
 def count_by_state(connection: Connection, ids: Sequence[UUID] | None = None) -> dict[tuple[str, str], int]:
-    """(type, state) -> how many instances stand there."""
+    """(type, state) -> number of instances."""
     query = select(instances.c.workflow_type, instances.c.current_state, func.count()).group_by(
         instances.c.workflow_type, instances.c.current_state
     )

@@ -1,4 +1,4 @@
-"""A round of applying triggers, as PostgreSQL sees it: one call that locks and gathers, one that writes."""
+"""A round of applying triggers in two calls to PostgreSQL: one locks and reads, one writes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,21 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from interlock.db.connection import sql
 from interlock.db.fast_path import rows
 from interlock.db.schema import in_schema, lock_number
-from interlock.db.statements import Rows, as_json
+from interlock.db.statements import Rows, as_json, queries
+
+sql = queries(__file__)
 
 PARTITION_LOCK = lock_number(0x1E71)  # the advisory locks' namespace
 GATHER = in_schema("SELECT * FROM interlock.gather(%(namespace)s, %(partition)s, %(limit)s, %(only)s)")
 
-Due = Mapping[str, Any]  # a request that is due, with the instance it is meant for: the columns of `interlock.gather`
+Due = Mapping[str, Any]  # a due request with its instance: the columns of `interlock.gather`
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many rows a round wrote; fewer than were given means that something went around the partition's lock."""
+    """How many rows a round wrote. Fewer than given: somebody changed rows without the partition's lock."""
 
     moved: int
     appended: int
@@ -28,18 +29,18 @@ class Written:
 
 
 def lock(connection: Connection, partition: int) -> None:
-    """Be the only decider for a partition's instances until this transaction ends; waits for its turn."""
+    """Take a partition's lock until this transaction ends, so that nobody else decides there. Waits for the lock."""
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (PARTITION_LOCK, partition))
 
 
 def gather(connection: Connection, partition: int, *, limit: int, only: UUID | None = None) -> Sequence[Due]:
-    """Lock a partition, and its due requests' instances, for this transaction; the requests, oldest first.
+    """Lock a partition and the instances of its due requests; returns these requests, oldest first.
 
     Args:
         connection: the round's transaction.
-        partition: which share of the instances.
-        limit: at most so many requests.
-        only: those of one instance.
+        partition: the partition's number.
+        limit: the most requests to return.
+        only: only requests of this instance.
     """
     return rows(connection, GATHER, {"namespace": PARTITION_LOCK, "partition": partition, "limit": limit, "only": only})
 

@@ -1,15 +1,17 @@
-"""Stalled partitions: requests are due there and none is applied. The sweep `partitions` finds and applies them."""
+"""Stalled partitions: they have due requests, and none is applied. The sweep `partitions` finds and rescues them."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import sql
 from interlock.db.schema import in_schema, lock_number
+from interlock.db.statements import queries
+
+sql = queries(__file__)
 
 RESCUE_LOCK = lock_number(0x1E72)  # the advisory locks' namespace
-LATE_SECONDS = 5.0  # a request that is due so long makes its partition be watched
-STANDS_SECONDS = 10.0  # a partition whose oldest request has not changed for so long stands
+LATE_SECONDS = 5.0  # a partition is watched once a request has been due for this long
+STANDS_SECONDS = 10.0  # a partition is stalled once its oldest request has not changed for this long
 
 _STANDING = in_schema("""
 SELECT w.partition, extract(epoch FROM now() - w.since)::float8 AS seconds, w.begun > 1 AS alone,
@@ -26,56 +28,63 @@ UPDATE interlock.partition_watch
  WHERE partition = %(partition)s RETURNING strikes
 """)
 
+# The next request of a partition that could be applied, behind one that was looked at.
+_NEXT = in_schema("""
+SELECT p.seq, p.request_id, p.workflow_id
+  FROM interlock.trigger_requests p
+ WHERE p.status = 'pending' AND p.partition = %(partition)s AND p.seq > %(after)s
+   AND NOT EXISTS (SELECT FROM interlock.trigger_requests b
+                    WHERE b.workflow_id = p.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
+                      AND b.seq < p.seq AND p.origin <> 'override')
+ ORDER BY p.seq LIMIT 1
+""")
+
 
 def watch(connection: Connection) -> list[int]:
-    """Keep watch over the partitions; those that stand, and those whose requests are applied one by one."""
+    """Update the watch on partitions; returns those stalled or being applied one request at a time."""
     given = {"late_seconds": LATE_SECONDS, "stands_seconds": STANDS_SECONDS}
     return [int(row[0]) for row in connection.exec_driver_sql(sql("watch_partitions"), given)]
 
 
 def standing(connection: Connection, *, seconds: float = STANDS_SECONDS) -> Sequence[RowMapping]:
-    """The partitions whose oldest request has not changed for so long: for how long, and that request."""
+    """The stalled partitions, each with its oldest request and for how many seconds it has not changed."""
     return connection.exec_driver_sql(_STANDING, {"seconds": seconds}).mappings().all()
 
 
 def alone(connection: Connection, partition: int) -> bool:
-    """Be the only one to rescue a partition until this transaction ends; False where somebody else is."""
+    """Take the lock on rescuing a partition until this transaction ends; False if another process has it."""
     return bool(
         connection.exec_driver_sql("SELECT pg_try_advisory_xact_lock(%s, %s)", (RESCUE_LOCK, partition)).scalar_one()
     )
 
 
 def begin(connection: Connection, partition: int) -> int | None:
-    """Mark that a round begins; how many have begun and not ended, this one too. None: the partition moves again."""
+    """Record that a round begins; returns how many began and did not end, this one included. None: not stalled."""
     begun = in_schema("UPDATE interlock.partition_watch SET begun = begun + 1 WHERE partition = %s RETURNING begun")
     found = connection.exec_driver_sql(begun, (partition,)).scalar_one_or_none()
     return None if found is None else int(found)
 
 
 def end(connection: Connection, partition: int) -> None:
-    """Mark that the round came to its end: what is due is nobody's fault."""
+    """Record that the round ended, so no request crashes its process."""
     connection.exec_driver_sql(
         in_schema("UPDATE interlock.partition_watch SET begun = 0 WHERE partition = %s"), (partition,)
     )
 
 
 def following(connection: Connection, partition: int, after: int) -> RowMapping | None:
-    """(seq, request_id, workflow_id) of the next request that could be applied, behind `after`."""
-    return (
-        connection.exec_driver_sql(sql("next_in_partition"), {"partition": partition, "after": after})
-        .mappings()
-        .first()
-    )
+    """(seq, request_id, workflow_id) of the next request after `after` that can be applied."""
+    return connection.exec_driver_sql(_NEXT, {"partition": partition, "after": after}).mappings().first()
 
 
 def suspect(connection: Connection, partition: int, seq: int) -> int:
-    """Mark that a request is going to be applied alone; how often that was begun, this time too."""
+    """Record that a request is about to be applied alone; returns how often that was begun, this time included."""
     strikes = connection.exec_driver_sql(_SUSPECT, {"partition": partition, "seq": seq}).scalar_one_or_none()
     return 1 if strikes is None else int(strikes)
 
 
 def clear(connection: Connection, partition: int) -> None:
-    """Mark that the last request that was applied alone came to its end."""
+    """Record that the request applied alone came to its end."""
     connection.exec_driver_sql(
         in_schema("UPDATE interlock.partition_watch SET suspect = NULL, strikes = 0 WHERE partition = %s"), (partition,)
     )

@@ -1,21 +1,32 @@
-"""When each sweep last ran: what makes a second beat harmless and a dead one visible."""
+"""Records when each sweep last ran, so that a second beat does no harm and a dead one is noticed."""
 
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 
-from interlock.db.connection import sql
+from interlock.db.schema import in_schema
 from interlock.db.tables.core import sweeps
+
+# Begin runs of sweeps, each once per period by the database's clock: of those that another beat began first, no row.
+_BEGIN = in_schema("""
+INSERT INTO interlock.sweeps AS s (name, slot, started_at)
+SELECT name, floor(extract(epoch FROM now()) / %(every_seconds)s)::bigint, now()
+  FROM unnest(%(names)s::text[]) AS asked (name)
+ ORDER BY name  -- two beats' messages lock them in the same order
+    ON CONFLICT (name) DO UPDATE SET slot = EXCLUDED.slot, started_at = EXCLUDED.started_at, finished_at = NULL
+       WHERE floor(extract(epoch FROM s.started_at) / %(every_seconds)s) < EXCLUDED.slot  -- the period may have changed
+RETURNING name
+""")
 
 
 def begin(connection: Connection, names: Sequence[str], *, every_seconds: float) -> set[str]:
-    """Claim this period's runs of sweeps, by the database's clock; those that no other beat's message had first."""
+    """Claim sweeps for the present period, by the database's clock; returns those not claimed by another message."""
     given = {"names": list(names), "every_seconds": every_seconds}
-    return set(connection.exec_driver_sql(sql("begin_sweep"), given).scalars())
+    return set(connection.exec_driver_sql(_BEGIN, given).scalars())
 
 
 def end(connection: Connection, ended: Mapping[str, tuple[int, float]]) -> None:
-    """Note that runs are over: how much each found, and how many seconds it took."""
+    """Record the ends of runs: how much each found, and how many seconds it took."""
     rows = [{"ended": name, "amount": found, "took": seconds} for name, (found, seconds) in sorted(ended.items())]
     finished = sweeps.c.started_at + func.make_interval(0, 0, 0, 0, 0, 0, bindparam("took"))
     values = {"finished_at": finished, "found": bindparam("amount")}

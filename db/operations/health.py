@@ -1,14 +1,16 @@
-"""What PostgreSQL says of itself and of what waits in it."""
+"""The health of PostgreSQL, and the backlog of requests and effects."""
 
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
 
-from interlock.db.connection import sql
+from interlock.db.statements import queries
+
+sql = queries(__file__)
 
 
 def server(connection: Connection) -> RowMapping:
-    """Version, address and whether commits are durable."""
+    """Version, and whether commits are durable."""
     return (
         connection.execute(
             text(
@@ -23,7 +25,7 @@ def server(connection: Connection) -> RowMapping:
 
 
 def login(connection: Connection) -> RowMapping:
-    """Who is logged in: `name`, whether it is a `superuser`, and whether it is the one the server was made with."""
+    """The current role: `name`, whether it is a `superuser`, and whether it is the server's `first` role."""
     question = (
         "SELECT rolname AS name, rolsuper AS superuser, oid = 10 AS first FROM pg_roles WHERE rolname = current_user"
     )
@@ -31,7 +33,7 @@ def login(connection: Connection) -> RowMapping:
 
 
 def backlog(connection: Connection) -> dict[str, Any]:
-    """Counts and ages (seconds) of what waits or is dead."""
+    """Counts and ages (seconds) of waiting and dead requests and effects."""
     row = connection.exec_driver_sql(sql("backlog")).mappings().one()
     return {
         name: float(value) if name.endswith("_seconds") and value is not None else value for name, value in row.items()

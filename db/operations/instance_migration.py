@@ -1,4 +1,4 @@
-"""Instances move to another version of their definition: which are concerned, what is under way for them, the event."""
+"""Queries for migrating instances to another version: the instances, their unfinished work, the event."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,37 +6,60 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, func, select, text
 
-from interlock.db.connection import sql
 from interlock.db.core import rounds
 from interlock.db.core.requests import partition_of
+from interlock.db.schema import in_schema
 from interlock.db.statements import among
 from interlock.db.tables.core import definition_states, definitions, effects, instances, requests
 
 PAGE = 500
 UNFINISHED = ("scheduled", "pending", "waiting")
 
+# Since when an instance stands in its state: its last move, or its birth. A migration that kept the state is no move.
+_AGE = in_schema("""
+SELECT extract(epoch FROM clock_timestamp() - COALESCE(
+           (SELECT t.created_at FROM interlock.workflow_transitions t
+             WHERE t.workflow_id = i.id AND (t.trigger <> 'definition.migrate' OR t.from_state <> t.to_state)
+             ORDER BY t.seq DESC LIMIT 1),
+           i.created_at))
+  FROM interlock.workflow_instances i WHERE i.id = %(id)s
+""")
+# The event of a migration, before the instance's row changes: the `append` trigger asks where the instance stands now.
+_EVENT = in_schema("""
+INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state,
+                                            to_state, trigger, triggered_by, severity, metadata)
+VALUES (%(id)s, %(workflow_id)s, %(seq)s, %(workflow_type)s, %(definition_version)s, %(from_state)s, %(to_state)s,
+        %(trigger)s, %(triggered_by)s, 'warning', %(metadata)s::jsonb)
+""")
+# The instance follows the event of its migration; PostgreSQL lets its version change for nothing else.
+_INSTANCE = in_schema("""
+UPDATE interlock.workflow_instances
+   SET definition_version = %(definition_version)s, current_state = %(to_state)s, version = %(seq)s, updated_at = now()
+ WHERE id = %(workflow_id)s AND version = %(seq)s - 1
+""")
+
 
 def form(connection: Connection, type_: str, version: str) -> dict[str, Any] | None:
-    """A definition as recorded; None where it is not."""
+    """A recorded definition; None if it is not recorded."""
     query = select(definitions.c.body).where(definitions.c.type == type_, definitions.c.version == version)
     body: dict[str, Any] | None = connection.execute(query).scalar()
     return body
 
 
 def count_live(connection: Connection, type_: str, version: str) -> int:
-    """How many instances stand under a version and have not ended."""
+    """The number of live instances under a version."""
     return connection.execute(select(func.count()).select_from(_live(type_, version).subquery())).scalar_one()
 
 
 def live_versions(connection: Connection) -> list[tuple[str, str, int]]:
-    """(type, version, how many) of the instances that have not ended."""
+    """(type, version, number) of the live instances."""
     columns = (instances.c.workflow_type, instances.c.definition_version)
     query = _living(select(*columns, func.count())).group_by(*columns).order_by(*columns)
     return [(type_, version, count) for type_, version, count in connection.execute(query)]
 
 
 def pages(connection: Connection, type_: str, version: str, only: Sequence[UUID] | None = None) -> Iterator[list[UUID]]:
-    """The instances that `count_live` counts, or those among `only`, a few hundred at a time and each once."""
+    """The live instances under a version (with `only`: those among them), each once, in pages of a few hundred."""
     query = _live(type_, version).order_by(instances.c.id).limit(PAGE)
     if only is not None:
         query = query.where(among(instances.c.id, only))
@@ -63,20 +86,20 @@ def _living(query: Any) -> Any:
 
 
 def lock(connection: Connection, instance_id: UUID) -> RowMapping | None:
-    """An instance with its partition locked, as for a round: nobody else moves it before this transaction ends."""
+    """Lock an instance and its partition, as a round does; nobody else moves it before this transaction ends."""
     rounds.lock(connection, partition_of(instance_id))
     query = select(instances).where(instances.c.id == instance_id).with_for_update(key_share=True)
     return connection.execute(query).mappings().first()
 
 
 def unfinished(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
-    """The requests of an instance that are not finished, oldest first."""
+    """The unfinished requests of an instance, oldest first."""
     query = select(requests).where(requests.c.workflow_id == instance_id, requests.c.status.in_(UNFINISHED))
     return connection.execute(query.order_by(requests.c.seq)).mappings().all()
 
 
 def reports(connection: Connection, instance_id: UUID) -> list[str]:
-    """The triggers by which effects that are under way will tell the instance their outcome."""
+    """The triggers with which unfinished effects will report their outcome to the instance."""
     query = select(effects.c.done_trigger, effects.c.failed_trigger).where(
         effects.c.workflow_id == instance_id, effects.c.status.in_(("pending", "leased"))
     )
@@ -84,20 +107,20 @@ def reports(connection: Connection, instance_id: UUID) -> list[str]:
 
 
 def age_seconds(connection: Connection, instance_id: UUID) -> float:
-    """How long an instance has stood in its state; a migration that left it there does not count as entering."""
-    return float(connection.exec_driver_sql(sql("state_age"), {"id": instance_id}).scalar_one())
+    """Seconds since an instance entered its state; a migration that kept the state does not count as entering it."""
+    return float(connection.exec_driver_sql(_AGE, {"id": instance_id}).scalar_one())
 
 
 def migrate(connection: Connection, event: dict[str, Any]) -> None:
-    """Write the event of a migration, then let the instance's row follow; all of it is checked before this returns.
+    """Write the event of a migration, then update the instance's row; PostgreSQL checks both before this returns.
 
     Raises:
         DBAPIError: PostgreSQL refuses it.
     """
-    connection.exec_driver_sql(sql("migrate_event"), event)
-    connection.exec_driver_sql(sql("migrate_instance"), event)
+    connection.exec_driver_sql(_EVENT, event)
+    connection.exec_driver_sql(_INSTANCE, event)
 
 
 def check_now(connection: Connection) -> None:
-    """Have PostgreSQL check at once what it would check at the commit."""
+    """Run PostgreSQL's deferred checks now instead of at the commit."""
     connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))

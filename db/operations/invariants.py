@@ -1,17 +1,19 @@
-"""Rules that hold between entities (DERIVE-8): what breaks them was written by somebody who switched them off."""
+"""Rules between entities (DERIVE-8). A violation means that somebody switched the protecting triggers off."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import sql
+from interlock.db.statements import queries
+
+sql = queries(__file__)
 
 
 def broken(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """What contradicts itself: `rule`, workflow_type, entity_id, workflow_id and `says`; none where all is well.
+    """Find violations: `rule`, workflow_type, entity_id, workflow_id, and `says`, the description.
 
     Args:
         connection: any.
-        limit: at most so many.
+        limit: the most violations to return.
     """
     return connection.exec_driver_sql(sql("invariants"), {"limit": limit}).mappings().all()

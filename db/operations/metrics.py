@@ -1,18 +1,21 @@
-"""Gauges read from PostgreSQL beside the counters, all of one moment."""
+"""Reads all metrics, gauges and counters, from one snapshot of PostgreSQL."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, text
 
-from interlock.db.connection import one_snapshot, sql
+from interlock.db.connection import one_snapshot
 from interlock.db.core.counters import Series
 from interlock.db.operations.stuck import Thresholds
+from interlock.db.statements import queries
+
+sql = queries(__file__)
 
 COUNTED_AT_MOST = 10_000  # entries that a gauge counts, in each partition: more is a backlog all the same
 STATEMENT_SECONDS = 10
 
-# Why a trigger failed to move its instance: what `decide` says, a refused approval, or attempts that are used up.
+# Why a trigger did not move its instance: a reason of `decide`, a refused approval, or used-up attempts.
 REASONS = ("no_such_transition", "guard", "already_held", "approval", "dead")
 
 
@@ -27,20 +30,20 @@ def snapshot(
     destinations: Sequence[str],
     export: str,
 ) -> dict[Series, float]:
-    """Every series as it stands, all of one moment.
+    """Every series, all from one snapshot.
 
     Args:
-        connection: a transaction of its own; it is made read-only, and gives up after `STATEMENT_SECONDS`.
+        connection: a new transaction; it is made read-only, and each statement ends after `STATEMENT_SECONDS`.
         version: of this program, for `interlock_build_info`.
         sweeps: name -> period in seconds.
-        overdue_periods: beat counts as dead when a sweep is silent for so many of its periods,
-        overdue_seconds: and at least so many seconds.
-        stuck: how long is expected.
-        destinations: names of the relay's cursors, there or not.
-        export: the cursor of the audit's exports.
+        overdue_periods: beat counts as dead once a sweep has not run for this many of its periods,
+        overdue_seconds: and for at least this many seconds.
+        stuck: the expected times in a state.
+        destinations: names of the relay's cursors, whether they exist or not.
+        export: the name of the audit exports' cursor.
 
     Raises:
-        DBAPIError: the database is away, or busier than that.
+        DBAPIError: the database is unreachable, or too slow.
     """
     one_snapshot(connection)
     connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'"))

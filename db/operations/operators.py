@@ -1,4 +1,4 @@
-"""Operators: who may override, since when, and granted by whom. A grant ends; it never vanishes."""
+"""Operators: who may override, since when, and who granted it. Ended grants are kept."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -12,24 +12,24 @@ from interlock.db.tables.core import operators
 
 
 def among_them(connection: Connection, names: Iterable[str]) -> frozenset[str]:
-    """Those of some names who are operators now, by this transaction's clock."""
+    """Those of the given names who are operators now, by this transaction's clock."""
     query = select(operators.c.name).where(among(operators.c.name, names), _stands())
     return frozenset(connection.execute(query).scalars())
 
 
 def any_ever(connection: Connection) -> bool:
-    """Was anybody ever made an operator? Not in a new database."""
+    """Whether there ever was an operator; False in a new database."""
     return connection.execute(select(operators.c.grant_id).limit(1)).first() is not None
 
 
 def grants(connection: Connection, *, ended: bool = False) -> Sequence[RowMapping]:
-    """The grants that stand (or also those that `ended`), oldest first: name, since, granted_by, until, revoked_by."""
+    """The current grants (with `ended`: all), oldest first: name, since, granted_by, until, revoked_by."""
     query = select(operators, _stands().label("stands")).order_by(operators.c.grant_id)
     return connection.execute(query if ended else query.where(_stands())).mappings().all()
 
 
 def grant(connection: Connection, names: Collection[str], *, by: str, until: datetime | None = None) -> list[str]:
-    """Make people operators, until an instant or until it is revoked; those who were none."""
+    """Make people operators, until an instant or until revoked; returns those who were not operators."""
     known = among_them(connection, names)
     new = [name for name in dict.fromkeys(names) if name not in known]
     rows: list[dict[str, Any]] = [{"name": name, "granted_by": by, "until": until} for name in new]
@@ -39,13 +39,13 @@ def grant(connection: Connection, names: Collection[str], *, by: str, until: dat
 
 
 def revoke(connection: Connection, name: str, *, by: str) -> int:
-    """End what makes somebody an operator, at once; how many grants that were."""
+    """End all grants of an operator at once; returns their number."""
     ending = update(operators).where(operators.c.name == name, _stands()).values(until=func.now(), revoked_by=by)
     return connection.execute(ending).rowcount
 
 
 def lock(connection: Connection) -> None:
-    """Be the only one to change who is an operator until this transaction ends."""
+    """Take the lock on changing operators until this transaction ends."""
     connection.exec_driver_sql(in_schema("LOCK TABLE interlock.operators IN SHARE ROW EXCLUSIVE MODE"))
 
 

@@ -1,6 +1,6 @@
-"""What overrides read of a run, and what they change of it beside states: who waits for what, and the counts of that.
+"""What overrides read of a run, and what they change beside states: links between instances, and counts.
 
-Everything here needs the run's lock and every partition's: nobody moves, nobody counts meanwhile.
+The caller must hold the locks of the run and of every partition, so that nobody else moves or counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,66 +9,132 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from interlock.db.connection import sql
 from interlock.db.orchestration import scheduling
+from interlock.db.schema import in_schema
+from interlock.db.statements import queries
 from interlock.db.tables import tasks, test_gates, workstreams
 from interlock.db.tables.core import instances
 from interlock.workflows.scheduling import next_trigger
 
+sql = queries(__file__)
+
+# What stands in the way of validating a workstream by hand: tasks that have not ended, patches open or taken back.
+_WORKSTREAM = in_schema("""
+SELECT (SELECT count(*) FROM interlock.tasks t WHERE t.workstream_id = w.ws_id
+           AND t.state NOT IN ('completed', 'failed', 'cancelled')) AS unended,
+       (SELECT array_agg(i.entity_id::text ORDER BY i.entity_id)
+          FROM interlock.patch_ledger_entries p JOIN interlock.workflow_instances i ON i.id = p.ledger_id
+         WHERE p.workstream_id = w.ws_id AND p.state <> 'committed') AS patches
+  FROM interlock.workstreams w WHERE w.ws_id = %(id)s
+""")
+# A task waits no longer for what is not fulfilled; the links stay, in another role, so that it can be seen.
+_WAIVE_UNMET = in_schema("""
+UPDATE interlock.workflow_links l SET role = 'waived', inverse = 'waived_by'
+  FROM interlock.workflow_instances i
+ WHERE l.source_id = %(task)s AND l.role IN ('depends_on', 'blocked_by_gates') AND i.id = l.target_id
+   AND i.current_state NOT IN ('completed', 'PASSED')
+RETURNING i.workflow_type || '/' || i.entity_id || ' (' || i.current_state || ')' AS name
+""")
+# Nobody waits for a task any more, and no gate judges it that has not passed.
+_WAIVE_TASK = in_schema("""
+UPDATE interlock.workflow_links l SET role = 'waived', inverse = 'waived_by'
+  FROM interlock.workflow_instances o
+ WHERE (%(waited)s AND l.target_id = %(task)s AND l.role = 'depends_on' AND o.id = l.source_id
+        OR l.source_id = %(task)s AND l.role = 'gates' AND o.id = l.target_id AND o.current_state <> 'PASSED')
+RETURNING o.id, o.workflow_type || '/' || o.entity_id AS name, o.current_state AS state,
+          l.target_id = %(task)s AS waited
+""")
+# Of these gates, those that have nothing left to judge: nobody waits for them any more.
+_WAIVE_IDLE_GATES = in_schema("""
+UPDATE interlock.workflow_links l SET role = 'waived', inverse = 'waived_by'
+  FROM interlock.test_gates g JOIN interlock.workflow_instances i ON i.id = g.gate_id
+ WHERE g.gate_id = ANY(%(gates)s) AND g.moment = 'task' AND g.state IN ('PENDING', 'BLOCKED')
+   AND l.target_id = g.gate_id AND l.role IN ('depends_on', 'blocked_by_gates', 'gates')
+   AND NOT EXISTS (SELECT FROM interlock.workflow_links j WHERE j.target_id = g.gate_id AND j.role = 'gates')
+RETURNING i.entity_id AS name
+""")
+# Another task takes a task's place: whoever waits for the old one waits for the new, and gates judge only that.
+_REPLACE_TASK = in_schema("""
+WITH waiting AS (
+    UPDATE interlock.workflow_links SET target_id = %(new)s WHERE target_id = %(old)s AND role = 'depends_on'
+), judged AS (
+    UPDATE interlock.workflow_links SET role = 'waived', inverse = 'waived_by'
+     WHERE source_id = %(old)s AND role = 'gates'
+)
+UPDATE interlock.tasks SET left_out = true WHERE task_id = %(old)s
+""")
+# What these tasks are linked to now, with where that stands: {source_id, role, target_id, kind, name, state}.
+_WAITS_OF = in_schema("""
+SELECT l.source_id, l.role, l.target_id, i.workflow_type AS kind, i.entity_id AS name, i.current_state AS state
+  FROM interlock.workflow_links l JOIN interlock.workflow_instances i ON i.id = l.target_id
+ WHERE l.source_id = ANY(%(ids)s) AND l.role IN ('depends_on', 'gates', 'blocked_by_gates')
+ ORDER BY l.source_id, l.role, l.target_id
+""")
+# What the scheduler asked for and nobody has applied yet: it asks anew, of what an operator made of the run.
+_FORGET_OWED = in_schema("""
+UPDATE interlock.trigger_requests r
+   SET status = 'superseded', finished_at = now(),
+       result = jsonb_build_object('code', 'superseded', 'message', 'an operator changed what it was owed for')
+ WHERE r.status = 'pending' AND r.triggered_by = 'scheduler' AND (%(only)s::uuid IS NULL OR r.workflow_id = %(only)s)
+   AND r.workflow_id IN (SELECT task_id FROM interlock.tasks WHERE run_id = %(run)s
+                         UNION ALL SELECT gate_id FROM interlock.test_gates WHERE run_id = %(run)s
+                         UNION ALL SELECT ws_id FROM interlock.workstreams WHERE run_id = %(run)s)
+""")
+
 
 def task(connection: Connection, task_id: UUID) -> RowMapping | None:
-    """A task of a run with its surroundings; None of one that belongs to no run (the older lineage)."""
+    """A task with its run, workstream and links; None if it belongs to no run (versions 0.x)."""
     return connection.exec_driver_sql(sql("override_task"), {"id": task_id}).mappings().first()
 
 
 def workstream(connection: Connection, workstream_id: UUID) -> RowMapping | None:
-    """What stands in the way of validating a workstream: `unended` tasks, names of `patches` that are not committed."""
-    return connection.exec_driver_sql(sql("override_workstream"), {"id": workstream_id}).mappings().first()
+    """What prevents validating a workstream: the number of `unended` tasks, the names of uncommitted `patches`."""
+    return connection.exec_driver_sql(_WORKSTREAM, {"id": workstream_id}).mappings().first()
 
 
 def followed(connection: Connection, run_id: UUID) -> list[str]:
-    """What the transaction did beside the operator's own moves, a line each."""
+    """The consequences of the operator's moves in this transaction, one line each."""
     return [row.line for row in connection.exec_driver_sql(sql("override_follows"), {"run": run_id})]
 
 
 def leave_out(connection: Connection, task_id: UUID) -> None:
-    """A task counts no more among its workstream's, once the run is counted again."""
+    """Mark a task as left out: it no longer counts in its workstream, once the run is recounted."""
     connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(left_out=True))
 
 
 def waive_unmet(connection: Connection, task_id: UUID) -> list[str]:
-    """Let a task wait no longer for what is not fulfilled; the names of that."""
-    return sorted(row.name for row in connection.exec_driver_sql(sql("waive_unmet"), {"task": task_id}))
+    """Waive a task's unmet dependencies; returns their names."""
+    return sorted(row.name for row in connection.exec_driver_sql(_WAIVE_UNMET, {"task": task_id}))
 
 
 def waive_task(connection: Connection, task_id: UUID, *, waited: bool) -> list[str]:
-    """Let no gate judge a task that has not passed, and (`waited`) nobody wait for it; what goes on without it."""
-    found = connection.exec_driver_sql(sql("waive_task"), {"task": task_id, "waited": waited}).all()
+    """Waive a task's links from gates that have not passed and, with `waited`, from its dependents; returns these."""
+    found = connection.exec_driver_sql(_WAIVE_TASK, {"task": task_id, "waited": waited}).all()
     gates = [row.id for row in found if not row.waited]
-    idle = connection.exec_driver_sql(sql("waive_idle_gates"), {"gates": gates}).all()
+    idle = connection.exec_driver_sql(_WAIVE_IDLE_GATES, {"gates": gates}).all()
     waiting = [row.name for row in found if row.waited and row.state not in next_trigger.ENDED["task"]]
     return waiting + sorted({f"test_gate/{row.name}" for row in idle})
 
 
 def replace_task(connection: Connection, old: UUID, new: UUID) -> None:
-    """Let another task take a task's place in every link of those that have not ended."""
-    connection.exec_driver_sql(sql("replace_task"), {"old": old, "new": new})
+    """Replace a task by another in every link of instances that have not ended."""
+    connection.exec_driver_sql(_REPLACE_TASK, {"old": old, "new": new})
 
 
 def lost_because(connection: Connection, ids: Iterable[UUID]) -> list[tuple[str, UUID]]:
-    """(kind, id) of tasks and gates that were given up because of these."""
+    """(kind, id) of the tasks and gates that were cancelled or lost because of these."""
     return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("lost_because"), {"ids": list(ids)})]
 
 
 def waits_of(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """What tasks are linked to now, as `depends_on`, `gates` and `blocked_by_gates`."""
-    return connection.exec_driver_sql(sql("waits_of"), {"ids": list(ids)}).mappings().all()
+    """The tasks' current links in the roles `depends_on`, `gates` and `blocked_by_gates`."""
+    return connection.exec_driver_sql(_WAITS_OF, {"ids": list(ids)}).mappings().all()
 
 
-def free_name(connection: Connection, project_id: UUID, kind: str, base: str) -> str:
-    """BASE~2, or the next number that is free in the project."""
+def free_name(connection: Connection, project: str, kind: str, base: str) -> str:
+    """A name that is free in the project: BASE~2, or with the next higher number."""
     query = select(instances.c.entity_id).where(
-        instances.c.project_id == project_id,
+        instances.c.project == project,
         instances.c.workflow_type == kind,
         instances.c.entity_id.startswith(f"{base}~", autoescape=True),
     )
@@ -77,7 +143,7 @@ def free_name(connection: Connection, project_id: UUID, kind: str, base: str) ->
 
 
 def recount(connection: Connection, run_id: UUID) -> None:
-    """Count a run again from its states and links, and let the next pass look at all of it that has not ended."""
+    """Recount a run from its states and links; the scheduler's next pass looks at all its unended instances."""
     given = {"run": run_id}
     _lose_gates(connection, run_id)
     forget_owed(connection, run_id)
@@ -86,13 +152,15 @@ def recount(connection: Connection, run_id: UUID) -> None:
 
 
 def forget_owed(connection: Connection, run_id: UUID, *, only: UUID | None = None) -> None:
-    """Drop what the scheduler fired in a run (on one instance) that is not applied yet: it will ask anew."""
-    connection.exec_driver_sql(sql("forget_owed"), {"run": run_id, "only": only})
+    """Drop the scheduler's unapplied triggers in a run (with `only`: on one instance); it fires them again if due."""
+    connection.exec_driver_sql(_FORGET_OWED, {"run": run_id, "only": only})
 
 
-def newest(connection: Connection, *, hours: int, by: str | None, limit: int) -> Sequence[RowMapping]:
-    """The moves that operators (or one of them) made by hand in the last `hours`, the newest first."""
-    given = {"hours": hours, "by": by, "limit": limit}
+def newest(
+    connection: Connection, *, project: str | None, hours: int, by: str | None, limit: int
+) -> Sequence[RowMapping]:
+    """The overrides of the last `hours`, newest first, by all operators or one."""
+    given = {"project": project, "hours": hours, "by": by, "limit": limit}
     return connection.exec_driver_sql(sql("override_list"), given).mappings().all()
 
 

@@ -1,4 +1,4 @@
-"""The triggers that protect tables, and what PostgreSQL says of them: each is `ENABLE ALWAYS`."""
+"""The triggers that protect tables, and whether they are in force: each must exist and be `ENABLE ALWAYS`."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 from interlock.db.schema import SCHEMA
 
-# Table -> its triggers, as the migrations make them; tests/architecture/test_schema.py holds that.
+# Table -> its triggers, as the migrations create them (checked by tests/architecture/test_schema.py).
 TRIGGERS: Mapping[str, str] = {
     "anchor_heads": "kept kept_whole",
     "anchors": "kept kept_whole",
@@ -41,7 +41,7 @@ TRIGGERS: Mapping[str, str] = {
     "workflow_definitions": "bounded_body kept kept_whole worded",
     "workflow_instances": (
         "born born_typed bounded_context context_fixed counted_birth counted_departure identity_fixed "
-        "kept kept_whole no_command no_uuid not_archived state_has_history version_stands worded"
+        "kept kept_whole no_command no_uuid not_archived one_spelling state_has_history version_stands worded"
     ),
     "workflow_links": "worded",
     "workflow_transitions": (
@@ -53,7 +53,7 @@ TRIGGERS: Mapping[str, str] = {
 
 
 def missing(connection: Connection) -> list[str]:
-    """The protecting triggers that are not there, each as `table.trigger` (should be none)."""
+    """The missing protecting triggers, each as `table.trigger` (should be none)."""
     return [f"{table}.{trigger}" for table, trigger in sorted(_expected() - set(_states(connection)))]
 
 
@@ -71,7 +71,7 @@ def _expected() -> set[tuple[str, str]]:
 
 
 def _states(connection: Connection) -> dict[tuple[str, str], str]:
-    """(table, trigger) -> `tgenabled`, of all triggers of the schema."""
+    """(table, trigger) -> `tgenabled`, for all triggers of the schema."""
     question = text(
         "SELECT c.relname, t.tgname, t.tgenabled::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
         " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND NOT t.tgisinternal"

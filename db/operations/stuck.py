@@ -1,4 +1,4 @@
-"""Who stands still: those that stood too long where nothing keeps them, what they wait for, and what was found last."""
+"""Stuck instances: too long in a state, what they wait for, and what the last sweep found."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, func, select
 
-from interlock.db.connection import sql
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, as_json
+from interlock.db.statements import Rows, as_json, queries
 from interlock.db.tables.core import stuck_entities
 
-# Where an instance may stand for ever: it is at rest, not stuck. Workers are judged by their heartbeats.
+sql = queries(__file__)
+
+# Resting states: an instance may stay in them for ever without being stuck. Workers are judged by heartbeats.
 REST = (
     ("worker", "idle"),
     ("worker", "busy"),
@@ -25,17 +26,27 @@ REST = (
     ("sprint", "active"),  # for one to two weeks
 )
 
+# A workstream's tasks, where each stands, and how long it has run.
+_TASKS_OF = in_schema("""
+SELECT t.task_id, i.entity_id, t.state, k.name AS worker,
+       COALESCE(extract(epoch FROM now() - t.started_at), 0)::double precision AS seconds
+  FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
+  LEFT JOIN interlock.workers k ON k.worker_id = t.worker_id
+ WHERE t.workstream_id = %(id)s
+ ORDER BY t.created_at, t.task_id
+""")
+
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """After how many seconds who counts as stuck (RECOVER-1, RECOVER-3); None: never.
+    """The seconds after which instances count as stuck (RECOVER-1, RECOVER-3); None: never.
 
     Attributes:
         task: running tasks.
         workstream: executing workstreams.
-        silent: workers whose last heartbeat is so old.
-        due: a trigger, timer, effect or lease whose time has come, that nobody takes; a task that nobody could take.
-        general: everything else that is not at an end and not at rest.
+        silent: workers, since their last heartbeat.
+        due: due triggers, timers and effects, expired leases, and tasks that no worker could take.
+        general: all others that are neither in a terminal nor in a resting state.
     """
 
     task: float | None
@@ -50,18 +61,18 @@ def late(
     thresholds: Thresholds,
     *,
     type_: str | None = None,
-    project_id: UUID | None = None,
+    project: str | None = None,
     unservable: Sequence[UUID] = (),
     limit: int,
 ) -> Sequence[RowMapping]:
-    """Instances that have stood too long where they stand, the longest first: `since`, `seconds`; `total` of them all.
+    """Instances that have been in their state for too long, longest first: `since`, `seconds`; `total`: their number.
 
     Args:
         connection: any.
-        thresholds: how long is too long. One with a dead request or effect is late at once.
-        type_, project_id: only these.
-        unservable: tasks that are late whatever their age: nobody could take them (`roster.unservable`).
-        limit: at most so many.
+        thresholds: how long is too long. An instance with a dead request or effect is late at once.
+        type_, project: only these.
+        unservable: tasks that no worker could take (`workers.unservable`): late at any age.
+        limit: the most instances to return.
     """
     limits: list[dict[str, Any]] = [{"workflow_type": kind, "state": state, "seconds": None} for kind, state in REST]
     limits.append({"workflow_type": "task", "state": "running", "seconds": thresholds.task})
@@ -75,24 +86,24 @@ def late(
         "due": thresholds.due,
         "unservable": list(unservable),
         "type": type_,
-        "project": project_id,
+        "project": project,
         "limit": limit,
     }
     return connection.exec_driver_sql(sql("late"), given).mappings().all()
 
 
 def requests_of(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
-    """The open, dead and last refused requests of instances, oldest first, each with the approval that holds it."""
+    """The open, dead and last refused requests of instances, oldest first, with the approvals they wait for."""
     return connection.exec_driver_sql(sql("stuck_requests"), {"ids": list(ids)}).mappings().all()
 
 
 def effects_of(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
-    """The effects that instances wait for where they stand."""
+    """The effects that instances wait for in their present state."""
     return connection.exec_driver_sql(sql("stuck_effects"), {"ids": list(ids)}).mappings().all()
 
 
 def tasks(connection: Connection, ids: Sequence[UUID], *, silent: float) -> Mapping[UUID, RowMapping]:
-    """What tasks wait for: workstream, run, worker, claim, breaker, and which living workers fit."""
+    """What tasks wait for: workstream, run, worker, claim, breaker, and the fitting live workers."""
     given = {"ids": list(ids), "silent": silent}
     return {row["id"]: row for row in connection.exec_driver_sql(sql("stuck_tasks"), given).mappings()}
 
@@ -103,7 +114,7 @@ def groups(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapp
 
 
 def silences(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
-    """(worker_id, name, seconds) of workers: how long they have not been heard of."""
+    """(worker_id, name, seconds) of workers: seconds since the last heartbeat."""
     rows = connection.exec_driver_sql(
         in_schema(
             "SELECT worker_id, name, extract(epoch FROM now() - last_heartbeat)::double precision AS seconds"
@@ -115,16 +126,16 @@ def silences(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMa
 
 
 def keep(connection: Connection, found: Rows) -> set[UUID]:
-    """Keep what a look found in place of the last one's; the ids of those that are new or stuck anew."""
+    """Replace the stored findings; returns the ids of instances that are newly stuck or stuck again."""
     return set(connection.exec_driver_sql(sql("keep_stuck"), {"rows": as_json(found)}).scalars())
 
 
 def kept(connection: Connection) -> dict[str, int]:
-    """Type -> how many of it the last sweep found stuck."""
+    """Type -> number of instances that the last sweep found stuck."""
     query = select(stuck_entities.c.workflow_type, func.count()).group_by(stuck_entities.c.workflow_type)
     return {type_: count for type_, count in connection.execute(query)}
 
 
 def tasks_of(connection: Connection, workstream_id: UUID) -> Sequence[RowMapping]:
-    """(task_id, entity_id, state, worker, seconds) of a workstream's tasks; `seconds` of those that run."""
-    return connection.exec_driver_sql(sql("tasks_of"), {"id": workstream_id}).mappings().all()
+    """(task_id, entity_id, state, worker, seconds) of a workstream's tasks; `seconds`: run time of the running ones."""
+    return connection.exec_driver_sql(_TASKS_OF, {"id": workstream_id}).mappings().all()

@@ -1,7 +1,7 @@
-"""Circuit breakers: their counts and trials, one row a tool, shared by all who call it (docs/spec/breaker.md).
+"""Circuit breakers: counts and trials, one row per tool, shared by all its callers (docs/spec/breaker.md).
 
-States are the engine's; here is only what leads to a trigger. The count that reaches a threshold and the request of the
-trigger are written in one transaction, so that neither is ever without the other.
+Only the engine changes states. The count that reaches a threshold and the request for the trigger that follows are
+written in one transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,22 +12,66 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, RowMapping, func, select, update
 
-from interlock.db.connection import sql
 from interlock.db.fast_path import first_row
-from interlock.db.statements import among
+from interlock.db.schema import in_schema
+from interlock.db.statements import matching, queries
 from interlock.db.tables import circuit_breakers
 from interlock.db.tables.core import requests
+
+sql = queries(__file__)
+
+# Take the trial of a half-open breaker, if nobody has it: of many who ask at once, the row lock lets one in, and the
+# others find its token. One who died with it is waited for until the lease is over.
+_TAKE_TRIAL = in_schema("""
+UPDATE interlock.circuit_breakers
+   SET trial_token = gen_random_uuid(), trial_until = now() + make_interval(secs => %(lease_seconds)s)
+ WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND (trial_token IS NULL OR trial_until < now())
+RETURNING trial_token
+""")
+# A success forgets the failures before it. It writes nothing where there are none, and nothing where they have already
+# opened the breaker.
+_FORGET_FAILURES = in_schema("""
+UPDATE interlock.circuit_breakers
+   SET failure_count = 0
+ WHERE breaker_id = %(breaker_id)s AND state = 'CLOSED' AND failure_count > 0 AND failure_count < failure_threshold
+RETURNING breaker_id
+""")
+# One more failure in a row. Never past the threshold: whoever reaches it opens the breaker, the others find it reached.
+_FAILED = in_schema("""
+UPDATE interlock.circuit_breakers b
+   SET failure_count = b.failure_count + 1, last_failure_at = clock_timestamp()
+  FROM interlock.workflow_instances i
+ WHERE b.breaker_id = %(breaker_id)s AND b.state = 'CLOSED' AND b.failure_count < b.failure_threshold
+   AND i.id = b.breaker_id AND i.version = %(version)s  -- a call of before it opened and closed again does not count
+RETURNING b.failure_count, b.failure_count >= b.failure_threshold AS reached
+""")
+# A trial succeeded. The last one that it takes keeps its token, without an end, until the breaker has closed: nobody
+# else tries in between. The others make room for the next trial.
+_TRIAL_PASSED = in_schema("""
+UPDATE interlock.circuit_breakers
+   SET success_count = success_count + 1, trial_until = NULL,
+       trial_token = CASE WHEN success_count + 1 >= success_threshold THEN trial_token END
+ WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND trial_token = %(token)s AND trial_until IS NOT NULL
+RETURNING failure_count, trial_token IS NOT NULL AS reached
+""")
+# A trial failed: its token stays, without an end, until the breaker is open again.
+_TRIAL_FAILED = in_schema("""
+UPDATE interlock.circuit_breakers
+   SET failure_count = failure_count + 1, last_failure_at = clock_timestamp(), trial_until = NULL
+ WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND trial_token = %(token)s AND trial_until IS NOT NULL
+RETURNING failure_count, true AS reached
+""")
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """A breaker as it stands. `owed`: a move is decided (or its time has come) and not applied yet.
+    """A breaker as read. `owed`: a trigger for it is accepted or due, and not applied yet.
 
-    `seconds_until_reset` is what is left of an open one's cooldown, or of a half-open one's trial.
+    `seconds_until_reset`: the rest of an open breaker's cooldown, or of a half-open one's trial.
     """
 
     breaker_id: UUID
-    project_id: UUID
+    project: str
     tool_id: str
     state: str
     version: int
@@ -44,57 +88,57 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a report came to; `reached`: the breaker moves by it."""
+    """A breaker's count after a report; `reached`: the count reached its threshold."""
 
     failure_count: int
     reached: bool
 
 
-def look(statements: Engine, project_id: UUID, tool_id: str) -> Breaker | None:
-    """A tool's breaker, in one round trip and without a lock; None where it has none.
+def look(statements: Engine, project: str, tool_id: str) -> Breaker | None:
+    """Read a tool's breaker in one round trip, without a lock; None if it has none.
 
     Args:
         statements: the engine for single statements.
-        project_id, tool_id: whose.
+        project, tool_id: the tool.
     """
-    found = first_row(statements, sql("breaker"), {"project_id": project_id, "tool_id": tool_id})
+    found = first_row(statements, sql("breaker"), {"project": project, "tool_id": tool_id})
     return Breaker(**found) if found else None
 
 
 def take_trial(statements: Engine, breaker_id: UUID, *, lease_seconds: float) -> UUID | None:
-    """The token of a half-open breaker's only trial, or None where somebody else has it."""
+    """Take a half-open breaker's only trial; returns its token, or None if another caller has it."""
     given = {"breaker_id": breaker_id, "lease_seconds": lease_seconds}
-    taken = first_row(statements, sql("breaker_trial"), given)
+    taken = first_row(statements, _TAKE_TRIAL, given)
     return taken["trial_token"] if taken else None
 
 
 def succeeded(statements: Engine, breaker_id: UUID) -> None:
-    """A call of a closed breaker succeeded: forget the failures before it."""
-    first_row(statements, sql("breaker_succeeded"), {"breaker_id": breaker_id})
+    """Record a successful call through a closed breaker: reset its failure count."""
+    first_row(statements, _FORGET_FAILURES, {"breaker_id": breaker_id})
 
 
 def forget_failures(connection: Connection, breaker_id: UUID) -> None:
-    """Let a closed breaker count anew, in the caller's transaction."""
-    connection.exec_driver_sql(sql("breaker_succeeded"), {"breaker_id": breaker_id})
+    """Reset a closed breaker's failure count, in the caller's transaction."""
+    connection.exec_driver_sql(_FORGET_FAILURES, {"breaker_id": breaker_id})
 
 
 def failed(connection: Connection, breaker_id: UUID, version: int) -> Count | None:
-    """A call of a closed breaker failed; None where it is not closed any more, or was not all the time."""
-    return _count(connection, "breaker_failed", {"breaker_id": breaker_id, "version": version})
+    """Record a failed call through a closed breaker; None if the breaker has left that period of CLOSED."""
+    return _count(connection, _FAILED, {"breaker_id": breaker_id, "version": version})
 
 
 def trial_passed(connection: Connection, breaker_id: UUID, token: UUID) -> Count | None:
-    """A trial succeeded; None where another caller has it by now."""
-    return _count(connection, "breaker_trial_passed", {"breaker_id": breaker_id, "token": token})
+    """Record a successful trial; None if another caller has the trial by now."""
+    return _count(connection, _TRIAL_PASSED, {"breaker_id": breaker_id, "token": token})
 
 
 def trial_failed(connection: Connection, breaker_id: UUID, token: UUID) -> Count | None:
-    """A trial failed; None where another caller has it by now."""
-    return _count(connection, "breaker_trial_failed", {"breaker_id": breaker_id, "token": token})
+    """Record a failed trial; None if another caller has the trial by now."""
+    return _count(connection, _TRIAL_FAILED, {"breaker_id": breaker_id, "token": token})
 
 
 def give_back(connection: Connection, breaker_id: UUID, token: UUID) -> None:
-    """A trial ended without an outcome: let the next caller have it."""
+    """Give up a trial that ended without an outcome, so that the next caller can have it."""
     connection.execute(
         update(circuit_breakers)
         .where(circuit_breakers.c.breaker_id == breaker_id, circuit_breakers.c.trial_token == token)
@@ -102,19 +146,19 @@ def give_back(connection: Connection, breaker_id: UUID, token: UUID) -> None:
     )
 
 
-def configure(connection: Connection, project_id: UUID, configuration: Mapping[str, Any]) -> None:
-    """Let a tool's breaker have this configuration from now on; one that has it already is not touched.
+def configure(connection: Connection, project: str, configuration: Mapping[str, Any]) -> None:
+    """Set the configuration of a tool's breaker, unless it has it already.
 
     Args:
-        connection: the caller's transaction; until it commits, whoever counts a call of the tool waits.
-        project_id: whose breaker.
+        connection: the caller's transaction; until it commits, reports of calls to the tool wait.
+        project: the breaker's project.
         configuration: `tool_id`, `failure_threshold`, `cooldown_seconds`, `success_threshold`.
     """
-    connection.exec_driver_sql(sql("breaker_configure"), {"project_id": project_id} | dict(configuration))
+    connection.exec_driver_sql(sql("breaker_configure"), {"project": project} | dict(configuration))
 
 
 def wake(connection: Connection, request_id: str) -> None:
-    """Make one scheduled request due, if its time has come: what the dispatch sweep does for all."""
+    """Make one scheduled request pending if its time has come, as the dispatch sweep does for all."""
     connection.execute(
         update(requests)
         .where(
@@ -127,19 +171,14 @@ def wake(connection: Connection, request_id: str) -> None:
 
 
 def page(
-    connection: Connection, *, project_ids: Sequence[UUID] = (), tool_id: str | None = None, limit: int = 100
+    connection: Connection, *, project: str | None = None, tool_id: str | None = None, limit: int = 100
 ) -> Sequence[RowMapping]:
-    """(project_id, tool_id) of breakers, by name: of some projects, of one tool, or all."""
-    query = select(circuit_breakers.c.project_id, circuit_breakers.c.tool_id).limit(limit)
-    if project_ids:
-        query = query.where(among(circuit_breakers.c.project_id, project_ids))
-    if tool_id:
-        query = query.where(circuit_breakers.c.tool_id == tool_id)
-    return (
-        connection.execute(query.order_by(circuit_breakers.c.tool_id, circuit_breakers.c.project_id)).mappings().all()
-    )
+    """(project, tool_id) of breakers, sorted by tool, filtered by project and tool if given."""
+    query = select(circuit_breakers.c.project, circuit_breakers.c.tool_id).limit(limit)
+    query = matching(query, (circuit_breakers.c.project, project), (circuit_breakers.c.tool_id, tool_id))
+    return connection.execute(query.order_by(circuit_breakers.c.tool_id, circuit_breakers.c.project)).mappings().all()
 
 
-def _count(connection: Connection, name: str, given: dict[str, Any]) -> Count | None:
-    row = connection.exec_driver_sql(sql(name), given).mappings().first()
+def _count(connection: Connection, statement: str, given: dict[str, Any]) -> Count | None:
+    row = connection.exec_driver_sql(statement, given).mappings().first()
     return Count(**row) if row else None

@@ -1,29 +1,48 @@
-"""Claims: a task is held by one worker at most, who ends its claim under its token, or is relieved of it."""
+"""Claims: each task has at most one open claim, which its worker ends under the claim's token or which is revoked."""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, literal, select
 
-from interlock.db.connection import sql
 from interlock.db.core import requests
 from interlock.db.orchestration import claim_triggers
+from interlock.db.schema import in_schema
+from interlock.db.statements import queries
 from interlock.db.tables import task_claims, workers
+
+sql = queries(__file__)
 
 TRIES = 16  # each further one means that another worker's commit came between; then the queue is busy enough
 
+# What workers hold and have not been relieved of, with where each task stands.
+_HELD = in_schema("""
+SELECT c.token, c.task_id, i.entity_id, i.current_state, i.version, w.worker_id, w.name AS worker
+  FROM interlock.task_claims c JOIN interlock.workers w USING (worker_id)
+  JOIN interlock.workflow_instances i ON i.id = c.task_id
+ WHERE c.worker_id = ANY (%(ids)s) AND c.ended_at IS NULL AND c.revoked_at IS NULL
+""")
+# Workers that will never report again hold nothing any more (WORKER-12).
+_RETIRE = in_schema("""
+WITH freed AS (
+    UPDATE interlock.task_claims SET revoked_at = COALESCE(revoked_at, now()), ended_at = now()
+     WHERE worker_id = ANY (%(ids)s) AND ended_at IS NULL
+)
+UPDATE interlock.workers SET current_load = 0 WHERE worker_id = ANY (%(ids)s) AND current_load > 0
+""")
+
 
 def claim(connection: Connection, worker_id: UUID) -> RowMapping | None:
-    """Claim the next fitting task for a worker that is idle and has room, by fairness between runs.
+    """Claim the next fitting task for an idle worker with room, fairly between runs.
 
     Args:
-        connection: the claim's transaction; what it leads to (`crew_requests.claimed`) is accepted in the same one.
-        worker_id: whose capabilities, affinity and load decide (WORKER-3).
+        connection: the claim's transaction; the triggers that follow (`claim_triggers.claimed`) belong in the same one.
+        worker_id: the worker; its capabilities, affinity and load decide (WORKER-3).
 
     Returns:
-        token, task_id, run_id, workstream_id, entity_id, project_id, kind, version, context, command,
-        timeout_sec, retry_count, required_capabilities; worker_id, worker (its name), capabilities, and `full`: it can
-        take no more. None where the worker may not take anything, or nothing fits.
+        token, task_id, run_id, workstream_id, entity_id, project, kind, version, context, command,
+        timeout_sec, retry_count, required_capabilities; worker_id, worker (its name), capabilities, and `full`: the
+        worker can take no more. None if the worker may not claim, or no task fits.
     """
     if not _lock(connection, worker_id):
         return None
@@ -38,14 +57,13 @@ def claim(connection: Connection, worker_id: UUID) -> RowMapping | None:
 
 
 def end(connection: Connection, worker_id: UUID, token: int) -> RowMapping | None:
-    """End a worker's claim and lower its load, also of a claim that was revoked.
+    """End a worker's claim, even a revoked one, and lower the worker's load.
 
     Returns:
         token, task_id, entity_id, current_state and version of its task; worker_id, worker, `revoked`, `was_full` and
-        `drained` (it asked to be shut down, and this was its last task). None where the worker has no such claim, or
-        ended it before.
+        `drained` (a draining worker's last claim). None if the worker has no such open claim.
     """
-    # The worker before the claim, everywhere: two that want both must not each hold one.
+    # Lock the worker before the claim, everywhere, to avoid deadlocks.
     if not _lock(connection, worker_id):
         return None
     query = select(task_claims.c.token).where(task_claims.c.token == token, task_claims.c.worker_id == worker_id)
@@ -55,13 +73,13 @@ def end(connection: Connection, worker_id: UUID, token: int) -> RowMapping | Non
 
 
 def task_of(connection: Connection, worker_id: UUID, token: int) -> UUID | None:
-    """The task that a worker claimed under a token, whatever became of the claim; None where it has no such claim."""
+    """The task that a worker claimed under a token, even if the claim has ended; None if it had no such claim."""
     query = select(task_claims.c.task_id).where(task_claims.c.token == token, task_claims.c.worker_id == worker_id)
     return connection.execute(query).scalar()
 
 
 def is_held(connection: Connection, token: int) -> bool:
-    """Does this claim still count? It does not once its task left `running` without its worker."""
+    """Whether a claim is still valid. It is not once its task left `running` without its worker."""
     query = select(task_claims.c.token).where(
         task_claims.c.token == token, task_claims.c.revoked_at.is_(None), task_claims.c.ended_at.is_(None)
     )
@@ -69,20 +87,20 @@ def is_held(connection: Connection, token: int) -> bool:
 
 
 def is_reported(connection: Connection, worker_id: UUID, token: int) -> bool:
-    """Was this worker's report under this token taken before? Then saying it again is harmless."""
+    """Whether a report by this worker under this token was accepted before, so that repeating it is harmless."""
     request_id = claim_triggers.report_id(token)
     known = task_of(connection, worker_id, token) is not None
     return known and request_id in requests.by_ids(connection, [request_id])
 
 
 def held(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """(token, task_id, entity_id, current_state, version, worker_id, worker) of the claims of workers that count."""
-    return connection.exec_driver_sql(sql("held_claims"), {"ids": list(worker_ids)}).mappings().all()
+    """(token, task_id, entity_id, current_state, version, worker_id, worker) of the workers' valid claims."""
+    return connection.exec_driver_sql(_HELD, {"ids": list(worker_ids)}).mappings().all()
 
 
 def retire(connection: Connection, worker_ids: Iterable[UUID]) -> None:
-    """End every claim of workers that will never report again, and lower their loads to nothing."""
-    connection.exec_driver_sql(sql("retire_workers"), {"ids": sorted(worker_ids)})
+    """End all claims of workers that will never report again, and set their loads to 0."""
+    connection.exec_driver_sql(_RETIRE, {"ids": sorted(worker_ids)})
 
 
 def _lock(connection: Connection, worker_id: UUID) -> bool:

@@ -1,6 +1,6 @@
-"""What workers carry out: the command or patch of a task or gate, as a plan or an operator gave it.
+"""The command or patch of each task and gate, as a plan or an operator gave it.
 
-PostgreSQL takes a row only in the transaction in which its instance is born, and never lets it change.
+PostgreSQL accepts a row only in the transaction that creates its instance, and never lets it change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ Kind = Literal["command", "shell", "patch"]
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """What is run for one instance, and under which terms; or which patch it lands.
+    """The command that is run for one instance, with its limits; or the patch that it lands.
 
     Attributes:
         kind: `command`: `argv` is a program and its arguments; `shell`: `argv` is one line for `/bin/sh`; `patch`:
             `patch_id` lands with `message`.
         env: variables; `env_from`: variables by reference, NAME -> where the worker finds the value.
-        cwd: relative to where its workstream works.
-        limits, sandbox: as the plan has them.
-        timeout_sec: None: the worker's own limit.
+        cwd: relative to its workstream's working directory.
+        limits, sandbox: as in the plan.
+        timeout_sec: None: the worker's default.
         tool: the circuit breaker that guards it.
     """
 
@@ -46,7 +46,7 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Who gave commands, and why: a plan's run was submitted `by` somebody, or an operator or a mender did."""
+    """Where commands come from (a plan, an operator or a corrected patch), by whom, and why."""
 
     source: Literal["plan", "operator", "mended"]
     by: str
@@ -57,10 +57,10 @@ FIELDS = tuple(CommandRow.__dataclass_fields__)
 
 
 def keep(connection: Connection, run_id: UUID, given: Mapping[UUID, CommandRow], made: Made) -> None:
-    """Keep the commands of instances of a run that has a plan, born in this transaction.
+    """Store the commands of instances that this transaction creates in a run with a plan.
 
     Raises:
-        IntegrityError: PostgreSQL refuses one: it was born before, its run has no plan, or who made it may not.
+        IntegrityError: PostgreSQL refuses one: its instance existed before, its run has no plan, or its giver may not.
     """
     about = {"run_id": run_id, "source": made.source, "made_by": made.by, "reason": made.reason}
     rows = [{"workflow_id": each, **about, **_columns(row)} for each, row in given.items()]
@@ -69,13 +69,13 @@ def keep(connection: Connection, run_id: UUID, given: Mapping[UUID, CommandRow],
 
 
 def copy(connection: Connection, old: UUID, new: UUID, made: Made | None = None) -> None:
-    """Give an instance made in another's place the same command, if that had one. Raises as `keep`.
+    """Copy an instance's command, if it has one, to the instance that replaces it. Raises as `keep`.
 
     Args:
-        connection: of the transaction in which the new one is born.
+        connection: the transaction that creates the new instance.
         old: the instance that has the command.
         new: the one that gets it.
-        made: who gives it; None: who gave the old one's, as for a gate that is run again.
+        made: where it comes from; None: from the same as the old one, as when a gate is run again.
     """
     other = {"source": made.source, "made_by": made.by, "reason": made.reason} if made else {}
     values = {name: literal(value) for name, value in {"workflow_id": new, **other}.items()}
@@ -84,18 +84,18 @@ def copy(connection: Connection, old: UUID, new: UUID, made: Made | None = None)
 
 
 def of(connection: Connection, workflow_id: UUID) -> CommandRow | None:
-    """What is run for an instance; None where nobody who may say so said it."""
+    """The command of an instance; None if neither a plan nor an operator gave one."""
     return of_many(connection, [workflow_id]).get(workflow_id)
 
 
 def of_many(connection: Connection, workflow_ids: Sequence[UUID]) -> dict[UUID, CommandRow]:
-    """Instance -> what is run for it, of those that have a command."""
+    """Instance -> its command, for those that have one."""
     query = select(commands).where(commands.c.workflow_id.in_(workflow_ids))
     return {row["workflow_id"]: row_of(row) for row in connection.execute(query).mappings()}
 
 
 def shown(connection: Connection, workflow_id: UUID) -> dict[str, Any] | None:
-    """An instance's command with who gave it, be it archived; None where it has none."""
+    """The command of an instance, live or archived, and where it comes from; None if it has none."""
     row = connection.execute(select(commands).where(commands.c.workflow_id == workflow_id)).mappings().first()
     kept = select(records.c.body).where(records.c.kind == "commands", records.c.key == str(workflow_id))
     found: Mapping[Any, Any] | None = row or connection.execute(kept).scalar()
@@ -105,7 +105,7 @@ def shown(connection: Connection, workflow_id: UUID) -> dict[str, Any] | None:
 
 
 def row_of(found: Mapping[Any, Any]) -> CommandRow:
-    """A command as it stands in its row."""
+    """A command from its row."""
     values = {name: found[name] for name in FIELDS}
     lists = {name: tuple(values[name]) for name in ("argv", "expected_exit_codes")}
     return CommandRow(**values | lists)

@@ -1,4 +1,4 @@
-"""Supervised workers and jobs (docs/spec/supervision.md): their rows, who holds whom, and what workers hold."""
+"""Supervised workers and jobs (docs/spec/supervision.md): rows, allocations and resources."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,28 +7,62 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, Select, case, cast, func, select, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
-from interlock.db.connection import sql
-from interlock.db.schema import lock_number
+from interlock.db.schema import in_schema, lock_number
+from interlock.db.statements import matching, queries
 from interlock.db.tables import jobs, supervised_workers
-from interlock.db.tables.core import instances, links
-from interlock.db.tables.core import transitions as history
+from interlock.db.tables.core import instances, links, transitions
+from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
 
-POOL_LOCK = lock_number(0x1E72)  # the advisory locks' namespace: who gives out the workers of a project
+sql = queries(__file__)
 
-# What a worker holds is what its history told last; one that has ended holds nothing.
+POOL_LOCK = lock_number(0x1E72)  # the namespace of the advisory locks for allocating a project's workers
+
+# A worker's resources are those of its latest event that names some; an ended worker has none.
 _resources = case(
-    (supervised_workers.c.status.in_(("COMPLETED", "FAILED", "TERMINATED")), cast([], JSONB)),
+    (supervised_workers.c.status.in_(sorted(SUPERVISED_WORKER.terminal)), cast([], JSONB)),
     else_=func.coalesce(
-        select(history.c.metadata["resources"])
-        .where(history.c.workflow_id == supervised_workers.c.id, history.c.metadata.has_key("resources"))
-        .order_by(history.c.seq.desc())
+        select(transitions.c.metadata["resources"])
+        .where(transitions.c.workflow_id == supervised_workers.c.id, transitions.c.metadata.has_key("resources"))
+        .order_by(transitions.c.seq.desc())
         .limit(1)
         .scalar_subquery(),
         cast([], JSONB),
     ),
 ).label("resources")
-_WORKER = (instances.c.entity_id, instances.c.project_id, instances.c.version, *supervised_workers.c, _resources)
-_JOB = (instances.c.entity_id, instances.c.project_id, *jobs.c)
+_WORKER = (instances.c.entity_id, instances.c.project, instances.c.version, *supervised_workers.c, _resources)
+_JOB = (instances.c.entity_id, instances.c.project, *jobs.c)
+
+# A job with its name, its project, and how many of the workers it holds are idle.
+_JOB_AND_IDLE = in_schema("""
+SELECT j.id, i.entity_id, i.project, i.version, j.parent_job_id, j.depth, j.status, j.worker_count, j.task_description,
+       j.created_at, j.started_at, j.completed_at,
+       (SELECT count(*) FROM interlock.workflow_links l JOIN interlock.supervised_workers w ON w.id = l.target_id
+         WHERE l.source_id = j.id AND l.role = 'workers' AND w.status = 'IDLE')::integer AS idle
+  FROM interlock.jobs j JOIN interlock.workflow_instances i USING (id)
+ WHERE j.id = %(id)s
+""")
+# Idle workers of a project that no job holds which may still need them; the longest idle first.
+_IDLE_WORKERS = in_schema("""
+SELECT w.id
+  FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
+ WHERE w.status = 'IDLE' AND i.project = %(project)s
+   AND NOT EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.jobs j ON j.id = l.source_id
+                    WHERE l.target_id = w.id AND l.role = 'workers' AND j.completed_at IS NULL)
+ ORDER BY w.created_at, w.id
+ LIMIT %(limit)s
+""")
+# Paused workers whose job is over and who were not told yet: they could not complete with it, and nobody will resume
+# them.
+_STRANDED = in_schema("""
+SELECT w.id, i.version
+  FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
+ WHERE w.status = 'PAUSED'
+   AND EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.jobs j ON j.id = l.source_id
+                WHERE l.target_id = w.id AND l.role = 'workers' AND j.completed_at IS NOT NULL
+                  AND (%(job_id)s::uuid IS NULL OR j.id = %(job_id)s::uuid))
+   AND NOT EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.workflow_id = w.id AND r.status = 'pending')
+ LIMIT %(limit)s
+""")
 
 
 def worker(connection: Connection, worker_id: UUID, *, lock: bool = False) -> RowMapping:
@@ -40,12 +74,16 @@ def worker(connection: Connection, worker_id: UUID, *, lock: bool = False) -> Ro
 
 
 def workers(
-    connection: Connection, *, status: str | None = None, job_id: UUID | None = None, limit: int = 50
+    connection: Connection,
+    *,
+    project: str | None = None,
+    status: str | None = None,
+    job_id: UUID | None = None,
+    limit: int = 50,
 ) -> Sequence[RowMapping]:
-    """The newest supervised workers, of one status or one job if given."""
+    """The newest supervised workers, filtered by project, status and job if given."""
     query = _workers().order_by(supervised_workers.c.created_at.desc(), supervised_workers.c.id).limit(limit)
-    if status:
-        query = query.where(supervised_workers.c.status == status)
+    query = matching(query, (instances.c.project, project), (supervised_workers.c.status, status))
     if job_id:
         held = select(links.c.target_id).where(links.c.source_id == job_id, links.c.role == "workers")
         query = query.where(supervised_workers.c.id.in_(held))
@@ -54,14 +92,15 @@ def workers(
 
 def job(connection: Connection, job_id: UUID) -> RowMapping:
     """A job's row with its name, its project, its version, and how many of its workers are idle."""
-    return connection.exec_driver_sql(sql("job"), {"id": job_id}).mappings().one()
+    return connection.exec_driver_sql(_JOB_AND_IDLE, {"id": job_id}).mappings().one()
 
 
-def jobs_page(connection: Connection, *, status: str | None = None, limit: int = 50) -> Sequence[RowMapping]:
-    """The newest jobs, of one status if given."""
+def jobs_page(
+    connection: Connection, *, project: str | None = None, status: str | None = None, limit: int = 50
+) -> Sequence[RowMapping]:
+    """The newest jobs, filtered by project and status if given."""
     query = select(*_JOB).join(instances, instances.c.id == jobs.c.id).order_by(jobs.c.created_at.desc()).limit(limit)
-    if status:
-        query = query.where(jobs.c.status == status)
+    query = matching(query, (instances.c.project, project), (jobs.c.status, status))
     return connection.execute(query).mappings().all()
 
 
@@ -71,23 +110,23 @@ def tree(connection: Connection, job_id: UUID) -> Sequence[RowMapping]:
 
 
 def partitions_following(connection: Connection, job_id: UUID) -> Sequence[int]:
-    """The partitions of a job's workers and descendants that have been told something and not moved yet."""
+    """The partitions of a job's workers and descendants that have unapplied triggers."""
     return connection.exec_driver_sql(sql("job_followers"), {"id": job_id}).scalars().all()
 
 
 def reserve(connection: Connection, job_id: UUID) -> bool:
-    """Let a pending job hold as many idle workers as it asks for; False, and none more, where there are too few.
+    """Allocate to a pending job as many idle workers as it needs; False, and none allocated, if there are too few.
 
-    One transaction at a time does this in a project: two jobs never hold one worker, and never half of what they need.
+    One transaction at a time does this in a project, so that two jobs never share a worker or each get only some.
     """
-    project_id = job(connection, job_id)["project_id"]
-    connection.execute(select(func.pg_advisory_xact_lock(POOL_LOCK, func.hashtext(str(project_id)))))
+    project = job(connection, job_id)["project"]
+    connection.execute(select(func.pg_advisory_xact_lock(POOL_LOCK, func.hashtext(project))))
     standing = job(connection, job_id)
     if standing["status"] != "PENDING":
         return False
     missing = max(0, standing["worker_count"] - standing["idle"])
-    given = {"project_id": project_id, "limit": missing}
-    idle = connection.exec_driver_sql(sql("idle_workers"), given).scalars().all()
+    given = {"project": project, "limit": missing}
+    idle = connection.exec_driver_sql(_IDLE_WORKERS, given).scalars().all()
     if len(idle) < missing:
         return False
     for worker_id in idle:
@@ -96,23 +135,23 @@ def reserve(connection: Connection, job_id: UUID) -> bool:
 
 
 def hold(connection: Connection, job_id: UUID, worker_id: UUID) -> None:
-    """Make a worker one of a job's: it moves with it."""
+    """Link a worker to a job, so that it moves with the job."""
     row = {"source_id": job_id, "role": "workers", "inverse": "job", "target_id": worker_id}
     connection.execute(insert(links).values(row).on_conflict_do_nothing())
 
 
 def servable(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """(id, version) of pending jobs that could be given their workers now."""
+    """(id, version) of pending jobs for which enough workers are idle."""
     return connection.exec_driver_sql(sql("jobs_servable"), {"limit": limit}).mappings().all()
 
 
 def stranded(connection: Connection, *, job_id: UUID | None = None, limit: int) -> Sequence[RowMapping]:
-    """(id, version) of paused workers whose job (or the one given) is over."""
-    return connection.exec_driver_sql(sql("workers_stranded"), {"job_id": job_id, "limit": limit}).mappings().all()
+    """(id, version) of paused workers whose job has ended; with `job_id`, only of that job."""
+    return connection.exec_driver_sql(_STRANDED, {"job_id": job_id, "limit": limit}).mappings().all()
 
 
 def note(connection: Connection, worker_id: UUID, facts: Mapping[str, Any]) -> None:
-    """Write facts that are no state (what it holds, how often it was tried again) into a worker's metadata."""
+    """Add facts (its resources, its number of retries) to a worker's metadata."""
     merged = supervised_workers.c.metadata.op("||")(cast(facts, JSONB))
     connection.execute(update(supervised_workers).where(supervised_workers.c.id == worker_id).values(metadata=merged))
 

@@ -1,65 +1,60 @@
-"""Patches and their ledger entries: what effects need of them, and what operators look at."""
+"""Patches and their ledger entries, as effects and operators need them."""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select
 
-from interlock.db.connection import sql
-from interlock.db.core import instances as named
-from interlock.db.statements import among
+from interlock.db.core.instances import find as find_instance
+from interlock.db.schema import in_schema
+from interlock.db.statements import among, matching, one, queries
 from interlock.db.tables import patch_ledger_entries as entries
 from interlock.db.tables.core import instances
-from interlock.workflows.errors import BadInput, UnknownInstance
+
+sql = queries(__file__)
 
 OVER = ("quarantined", "dropped", "rolled_back")  # nothing more comes of an entry that is in one of these
 
+# The gates of a run; of one that was run again only the newest.
+_GATES_OF_RUN = in_schema("""
+SELECT g.gate_id AS id, COALESCE(i.context->>'name', i.entity_id) AS name, g.gate_type, g.state, g.workstream_id
+  FROM interlock.test_gates g JOIN interlock.workflow_instances i ON i.id = g.gate_id
+ WHERE g.run_id = %(run)s
+   AND NOT EXISTS (SELECT FROM interlock.workflow_links l WHERE l.target_id = g.gate_id AND l.role = 'retry_of')
+ ORDER BY i.id
+""")
+
 
 def of_task(connection: Connection, task_id: UUID) -> RowMapping:
-    """A task with what its ledger entry is to know, and the `ledgers` it has: [{id, state}], the oldest first.
+    """A task with the data for its ledger entry, and its present `ledgers`: [{id, state}], oldest first.
 
     Raises:
-        UnknownInstance: there is no such task.
+        UnknownInstance: no task has that id.
     """
-    found = connection.exec_driver_sql(sql("patch_of_task"), {"id": task_id}).mappings().first()
-    if found is None:
-        raise UnknownInstance(f"no task has the id {task_id}")
-    return found
+    return one(connection, sql("patch_of_task"), task_id, "task")
 
 
 def entry(connection: Connection, ledger_id: UUID) -> RowMapping:
     """A ledger entry with its patch's text, its names and its context.
 
     Raises:
-        UnknownInstance: there is no such entry.
+        UnknownInstance: no entry has that id.
     """
-    found = connection.exec_driver_sql(sql("patch_entry"), {"id": ledger_id}).mappings().first()
-    if found is None:
-        raise UnknownInstance(f"no patch ledger entry has the id {ledger_id}")
-    return found
+    return one(connection, sql("patch_entry"), ledger_id, "patch ledger entry")
 
 
-def find(connection: Connection, ref: str) -> RowMapping:
-    """The ledger entry that a REF names, as `entry` has it.
-
-    Raises:
-        UnknownInstance, AmbiguousInstance: none answers to it, or several do.
-        BadInput: it is something else.
-    """
-    found = named.find(connection, ref)
-    if found["workflow_type"] != "patch_ledger":
-        name = f"{found['workflow_type']}/{found['entity_id']}"
-        raise BadInput(f"{name} is not a patch; `interlock patch list` shows those that exist")
-    return entry(connection, found["id"])
+def find(connection: Connection, ref: str | UUID, project: str) -> RowMapping:
+    """Find a ledger entry by a REF; the row is as in `entry`. Raises as `db.core.instances.find`."""
+    return entry(connection, find_instance(connection, ref, project, "patch_ledger")["id"])
 
 
 def state_of(connection: Connection, ledger_id: UUID) -> str | None:
-    """In which state an entry is; None where there is none."""
+    """An entry's state; None if there is no such entry."""
     return connection.execute(select(entries.c.state).where(entries.c.ledger_id == ledger_id)).scalar()
 
 
 def uncommitted(connection: Connection, workstream_id: UUID) -> Sequence[str]:
-    """Entry ids of a workstream's patches that may still be committed."""
+    """The ids of a workstream's entries that may still be committed."""
     query = (
         select(instances.c.entity_id)
         .join(entries, entries.c.ledger_id == instances.c.id)
@@ -71,7 +66,7 @@ def uncommitted(connection: Connection, workstream_id: UUID) -> Sequence[str]:
 def committed(
     connection: Connection, *, run: UUID | None = None, workstream: UUID | None = None
 ) -> Sequence[RowMapping]:
-    """ledger_id, entity_id, commit_sha, workstream_id, workstream (its name) of what is committed of one of the two."""
+    """ledger_id, entity_id, commit_sha, workstream_id, workstream (its name) of a run's or workstream's commits."""
     home = instances.alias()
     query = (
         select(
@@ -91,12 +86,18 @@ def committed(
 
 
 def page(
-    connection: Connection, *, run: UUID | None = None, states: Iterable[str] = (), limit: int = 100
+    connection: Connection,
+    *,
+    project: str | None = None,
+    run: UUID | None = None,
+    states: Iterable[str] = (),
+    limit: int = 100,
 ) -> Sequence[RowMapping]:
-    """The newest ledger entries, of a run and in the states given, if any."""
+    """The newest ledger entries, filtered by project, run and states if given."""
     query = (
         select(
             instances.c.entity_id,
+            instances.c.project,
             entries.c.ledger_id,
             entries.c.patch_id,
             entries.c.state,
@@ -110,13 +111,12 @@ def page(
         .order_by(entries.c.created_at.desc(), entries.c.ledger_id.desc())
         .limit(limit)
     )
-    if run:
-        query = query.where(entries.c.run_id == run)
+    query = matching(query, (instances.c.project, project), (entries.c.run_id, run))
     if wanted := list(states):
         query = query.where(among(entries.c.state, wanted))
     return connection.execute(query).mappings().all()
 
 
 def gates_of_run(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
-    """Every gate of a run, each only in its newest try: `name`, `gate_type`, `state`, `workstream_id`, `context`."""
-    return connection.exec_driver_sql(sql("gates_of_run"), {"run": run_id}).mappings().all()
+    """Every gate of a run, each only in its newest rerun: `name`, `gate_type`, `state`, `workstream_id`, `context`."""
+    return connection.exec_driver_sql(_GATES_OF_RUN, {"run": run_id}).mappings().all()

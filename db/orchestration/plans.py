@@ -1,66 +1,41 @@
-"""Plans as they were submitted, the texts of their patches, and the runs that carry them out."""
+"""The submitted plans, the texts of their patches, and their runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, insert, or_, select
+from sqlalchemy import Connection, RowMapping, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
-from interlock.db.core.instances import as_uuid
+from interlock.db.statements import matching
 from interlock.db.tables import commands, patches, plans, runs, tasks, workstreams
 from interlock.db.tables.core import instances
-from interlock.workflows.errors import AmbiguousInstance, UnknownInstance
-from interlock.workflows.input.names import UNKEPT
 
 
 def keep(connection: Connection, run_id: UUID, *, body: Mapping[str, Any], directory: str) -> None:
-    """Keep a run's plan, and the directory that its paths are relative to."""
+    """Store a run's plan, and the directory that its paths are relative to."""
     connection.execute(insert(plans).values(run_id=run_id, body=body, directory=directory))
 
 
 def keep_patches(connection: Connection, texts: Mapping[str, str], *, created_by: str) -> None:
-    """Keep patches, patch id -> text; those known by their id have the same text, and stay."""
+    """Store patches (patch id -> text). One whose id is known has the same text and is left unchanged."""
     rows = [{"patch_id": each, "body": body, "created_by": created_by} for each, body in texts.items()]
     if rows:
         connection.execute(insert_or_leave(patches).on_conflict_do_nothing(), rows)
 
 
 def of_run(connection: Connection, run_id: UUID) -> RowMapping | None:
-    """The plan that a run carries out: `body`, `directory`; None of a run that was created without one."""
+    """A run's plan: `body`, `directory`; None if the run was created without one."""
     return connection.execute(select(plans).where(plans.c.run_id == run_id)).mappings().first()
 
 
-def find_run(connection: Connection, ref: str) -> RowMapping:
-    """The instance of the run that a REF names: its name, `run/NAME` or its UUID, whatever others are called.
-
-    Raises:
-        UnknownInstance: no run answers to it.
-        AmbiguousInstance: runs of several projects do; the message lists them.
-    """
-    found = [] if UNKEPT.search(ref) else connection.execute(_named(ref)).mappings().all()
-    if not found:
-        raise UnknownInstance(f"there is no run {ref!r}. `interlock runs` lists those that exist.")
-    if len(found) > 1 and found[0]["id"] != as_uuid(ref):
-        ids = ", ".join(str(row["id"]) for row in found)
-        raise AmbiguousInstance(f"{ref!r} names runs of several projects: {ids}. Use the UUID.")
-    return found[0]
-
-
-def _named(ref: str) -> Select[Any]:
-    query = select(instances).where(instances.c.workflow_type == "run").limit(6)
-    name = instances.c.entity_id == ref.removeprefix("run/")
-    if (id_ := as_uuid(ref)) is None:
-        return query.where(name)
-    return query.where(or_(name, instances.c.id == id_)).order_by((instances.c.id == id_).desc())
-
-
-def newest_runs(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """The newest runs first: `id`, `name`, `state`, `priority`, `plan`, and when they began and ended."""
+def newest_runs(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
+    """The newest runs, of one project if given: `id`, `name`, `project`, `state`, `priority`, `plan`, start and end."""
     query = (
         select(
             runs.c.run_id.label("id"),
             instances.c.entity_id.label("name"),
+            instances.c.project,
             runs.c.state,
             instances.c.context["plan"].astext.label("plan"),
             runs.c.priority,
@@ -72,6 +47,7 @@ def newest_runs(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
         .limit(limit)
     )
+    query = matching(query, (instances.c.project, project))
     return connection.execute(query).mappings().all()
 
 

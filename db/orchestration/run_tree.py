@@ -1,4 +1,4 @@
-"""A run and all in it, read whole once and then only what moved since."""
+"""Reads a run with all its parts: completely the first time, then only what moved since."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,21 +6,55 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import one_snapshot, sql
+from interlock.db.connection import one_snapshot
+from interlock.db.schema import in_schema
+from interlock.db.statements import queries
+
+sql = queries(__file__)
+
+# A run, as a tree of it begins.
+_RUN = in_schema("""
+SELECT r.run_id AS id, i.entity_id AS name, i.project, i.version, r.state, r.priority, r.phase_id, i.created_by,
+       i.context->>'plan' AS plan, i.context->>'title' AS title, i.context->>'retry_of' AS retry_of, r.created_at,
+       r.started_at, r.completed_at, now() AS at
+  FROM interlock.runs r JOIN interlock.workflow_instances i ON i.id = r.run_id
+ WHERE r.run_id = %(run)s
+""")
+# A run's workstreams, each with why it last moved.
+_WORKSTREAMS = in_schema("""
+SELECT w.ws_id AS id, i.context->>'name' AS name, i.entity_id, i.version, i.context->>'title' AS title, w.state,
+       w.is_critical, i.context->>'carried_from' AS carried_from, t.reason, w.created_at, w.updated_at, w.completed_at
+  FROM interlock.workstreams w
+  JOIN interlock.workflow_instances i ON i.id = w.ws_id
+  LEFT JOIN LATERAL (SELECT e.metadata->>'reason' AS reason FROM interlock.workflow_transitions e
+                      WHERE e.workflow_id = w.ws_id AND e.seq = i.version) t ON true
+ WHERE w.run_id = %(run)s AND (%(ids)s::uuid[] IS NULL OR w.ws_id = ANY(%(ids)s))
+ ORDER BY w.ws_id
+""")
+# A run's patches in the ledger.
+_PATCHES = in_schema("""
+SELECT p.ledger_id AS id, p.workstream_id, p.task_id, i.entity_id, i.version, p.patch_id, p.state, p.commit_sha,
+       p.apply_retries, COALESCE(p.rollback_reason, p.quarantine_reason) AS reason, p.created_at, p.updated_at
+  FROM interlock.workstreams w
+  JOIN interlock.patch_ledger_entries p ON p.workstream_id = w.ws_id
+  JOIN interlock.workflow_instances i ON i.id = p.ledger_id
+ WHERE w.run_id = %(run)s AND (%(ids)s::uuid[] IS NULL OR p.ledger_id = ANY(%(ids)s))
+ ORDER BY p.ledger_id
+""")
 
 PARTS = {
-    "workstream": "tree_workstreams",
-    "task": "tree_tasks",
-    "test_gate": "tree_gates",
-    "patch_ledger": "tree_patches",
+    "workstream": _WORKSTREAMS,
+    "task": sql("tree_tasks"),
+    "test_gate": sql("tree_gates"),
+    "patch_ledger": _PATCHES,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read: the run, and by kind the rows of what is in it, oldest first.
+    """The rows that were read: the run, and its parts by kind, oldest first.
 
-    `mark` goes with the next call of `since`: nothing that commits after this reading escapes it.
+    Pass `mark` to the next call of `since`, which then misses nothing that commits after this reading.
     """
 
     mark: int
@@ -30,14 +64,14 @@ class Read:
 
 
 def whole(connection: Connection, run_id: UUID) -> Read:
-    """Everything in a run that exists."""
+    """Read everything in a run that exists."""
     mark = _mark(connection)
     rows = {kind: _rows(connection, kind, run_id, None) for kind in PARTS}
     return Read(mark, _run(connection, run_id), rows)
 
 
 def since(connection: Connection, run_id: UUID, seen: int) -> Read:
-    """What moved in a run since a reading with the mark `seen`: a few rows too many rather than one too few."""
+    """Read what moved in a run since the reading with the mark `seen`. Some rows may be read twice, none is missed."""
     one_snapshot(connection)  # or the run could seem to have ended although its last event was not read yet
     mark = _mark(connection)
     events = connection.exec_driver_sql(sql("tree_events"), {"run": run_id, "since": seen}).mappings().all()
@@ -49,14 +83,14 @@ def since(connection: Connection, run_id: UUID, seen: int) -> Read:
 
 
 def _mark(connection: Connection) -> int:
-    # Taken before the rows are read: whatever is not over yet has a transaction id from here on.
+    # Taken before the rows are read: every transaction that is still open has an id of at least this.
     return int(connection.exec_driver_sql("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").scalar_one())
 
 
 def _run(connection: Connection, run_id: UUID) -> RowMapping:
-    return connection.exec_driver_sql(sql("tree_run"), {"run": run_id}).mappings().one()
+    return connection.exec_driver_sql(_RUN, {"run": run_id}).mappings().one()
 
 
 def _rows(connection: Connection, kind: str, run_id: UUID, ids: Collection[UUID] | None) -> Sequence[RowMapping]:
     given = {"run": run_id, "ids": None if ids is None else list(ids)}
-    return connection.exec_driver_sql(sql(PARTS[kind]), given).mappings().all()
+    return connection.exec_driver_sql(PARTS[kind], given).mappings().all()

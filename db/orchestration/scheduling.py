@@ -1,4 +1,4 @@
-"""What the scheduler reads and counts. Only it writes counts, under the run's lock; moves leave it signals."""
+"""What the scheduler reads and counts. Moves insert signals; only the scheduler writes counts, under the run's lock."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,9 +6,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import sql
 from interlock.db.schema import in_schema, lock_number
-from interlock.db.statements import Rows, execute, returning
+from interlock.db.statements import Rows, execute, queries, returning
+
+sql = queries(__file__)
 
 RUN_LOCK = lock_number(0x1E72)  # the advisory locks' namespace
 
@@ -20,36 +21,59 @@ FACTS = {
     "workstream": "workstream_facts",
 }
 
+# Take a run's signals, oldest first. Deleting is taking: the run's lock makes this the only taker, and what comes later
+# waits for the next pass.
+_TAKE_SIGNALS = in_schema("""
+DELETE FROM interlock.run_signals
+ WHERE id IN (SELECT id FROM interlock.run_signals WHERE run_id = %(run)s ORDER BY id LIMIT %(limit)s)
+RETURNING id, kind, entity_id, parent_id, was, state, critical
+""")
+# Whatever named a failed gate names the one that is run in its place.
+_RELINK_GATE = in_schema("""
+WITH old AS (
+    DELETE FROM interlock.workflow_links WHERE target_id = %(old)s AND role <> 'retry_of' RETURNING *
+)
+INSERT INTO interlock.workflow_links (source_id, role, inverse, target_id)
+SELECT source_id, role, inverse, %(new)s FROM old WHERE source_id <> %(new)s
+""")
+# What decides about a run.
+_RUN_FACTS = in_schema("""
+SELECT r.run_id AS id, r.state, i.version, i.entity_id, c.*
+  FROM interlock.runs r JOIN interlock.workflow_instances i ON i.id = r.run_id
+  JOIN interlock.run_counts c ON c.run_id = r.run_id
+ WHERE r.run_id = %(run)s
+""")
+
 
 def lock(connection: Connection, run_id: UUID) -> None:
-    """Be the only scheduler of a run until this transaction ends; waits for its turn."""
+    """Take a run's lock, so that only one scheduler works on it until this transaction ends. Waits for it."""
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (RUN_LOCK, str(run_id)))
 
 
 def take_signals(connection: Connection, run_id: UUID, *, limit: int) -> Sequence[RowMapping]:
-    """The moves of a run that no pass has seen, oldest first, at most `limit`; they are gone once this commits."""
-    rows = connection.exec_driver_sql(sql("take_signals"), {"run": run_id, "limit": limit}).mappings().all()
+    """Take up to `limit` unprocessed signals of a run, oldest first. They are deleted by this transaction."""
+    rows = connection.exec_driver_sql(_TAKE_SIGNALS, {"run": run_id, "limit": limit}).mappings().all()
     return sorted(rows, key=lambda row: row["id"])
 
 
 def count_tasks(connection: Connection, changes: Rows) -> None:
     """Add to workstreams' counts; each row has `id` and a change for every count."""
-    execute(connection, "count_tasks", changes)
+    execute(connection, sql("count_tasks"), changes)
 
 
 def count_workstreams(connection: Connection, changes: Rows) -> None:
     """Add to runs' counts; each row has `id` and a change for every count."""
-    execute(connection, "count_workstreams", changes)
+    execute(connection, sql("count_workstreams"), changes)
 
 
 def recount_born(connection: Connection, kind: str, born: Iterable[UUID], *, ending: Iterable[UUID]) -> None:
-    """Count anew what stands in the way of those just born: what ended before their birth is not told them any more.
+    """Recount the open dependencies of new instances, because some dependencies may have ended before they existed.
 
     Args:
-        connection: the pass's transaction; its signals are taken, and nobody is released yet.
+        connection: the pass's transaction, after `take_signals` and before `release_tasks` and `release_workstreams`.
         kind: `tasks` or `workstreams`.
-        born: whose birth this pass takes notice of.
-        ending: what the signals of this pass end, so that they will be told.
+        born: the instances whose creation is among the signals of this pass.
+        ending: the instances whose end is among them; `release_…` will count these.
     """
     given = {"born": list(born), "ending": list(ending)}
     if given["born"]:
@@ -57,32 +81,32 @@ def recount_born(connection: Connection, kind: str, born: Iterable[UUID], *, end
 
 
 def relink_born(connection: Connection, born: Iterable[UUID]) -> None:
-    """Let those just born name what stands in the place of a gate or task that they name, where another took it."""
+    """Redirect the links of new instances from a gate or task that was replaced to its replacement."""
     if given := list(born):
         connection.exec_driver_sql(sql("relink_born"), {"born": given})
 
 
 def find_gates(connection: Connection, born: Iterable[UUID]) -> set[UUID]:
-    """Gates that were lost for want of a task to judge, and have one just born; `lose_gates` may lose them again."""
+    """Reopen gates that were lost for lack of a task and now have a new one; `lose_gates` may mark them again."""
     if not (given := list(born)):
         return set()
     return {row.id for row in connection.exec_driver_sql(sql("find_gates"), {"born": given})}
 
 
 def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:
-    """Tell those that wait for these tasks or gates how they ended (True: well); the tasks told."""
+    """Count these ended tasks or gates (True: succeeded) in the tasks that wait for them; returns those tasks."""
     rows = [{"id": each, "well": well} for each, well in ended.items()]
-    return {row["id"] for row in returning(connection, "release_tasks", rows)}
+    return {row["id"] for row in returning(connection, sql("release_tasks"), rows)}
 
 
 def release_workstreams(connection: Connection, ended: Mapping[UUID, str]) -> set[UUID]:
-    """Tell those that wait for these workstreams in which state they ended; the workstreams told."""
+    """Count these ended workstreams in the workstreams that wait for them; returns those."""
     rows = [{"id": each, "state": state} for each, state in ended.items()]
-    return {row["id"] for row in returning(connection, "release_workstreams", rows)}
+    return {row["id"] for row in returning(connection, sql("release_workstreams"), rows)}
 
 
 def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
-    """Mark gates that can never pass any more, and all that wait for them; those newly marked.
+    """Mark as lost the gates that can never pass, and the gates that depend on them; returns those newly marked.
 
     Args:
         connection: the pass's transaction.
@@ -96,7 +120,7 @@ def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
 
 
 def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:
-    """The gates that a gate depends on now."""
+    """The gates that a gate currently depends on."""
     query = in_schema(
         "SELECT target_id FROM interlock.workflow_links WHERE source_id = %s AND role = 'depends_on' ORDER BY target_id"
     )
@@ -104,17 +128,17 @@ def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:
 
 
 def relink_gate(connection: Connection, old: UUID, new: UUID) -> None:
-    """Let everything that names a failed gate name the one that is run in its place."""
-    connection.exec_driver_sql(sql("relink_gate"), {"old": old, "new": new})
+    """Redirect all links from a failed gate to the gate that replaces it."""
+    connection.exec_driver_sql(_RELINK_GATE, {"old": old, "new": new})
 
 
 def touched(connection: Connection, **moves: Any) -> list[tuple[str, UUID]]:
-    """(kind, id) of what moves concern beside what moved; the names of `moves` are those of `touched.sql`."""
+    """(kind, id) of the other instances that moves concern; `moves` has the parameters of `touched.sql`."""
     return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("touched"), moves)]
 
 
 def facts(connection: Connection, kind: str, ids: Iterable[UUID]) -> list[dict[str, Any]]:
-    """What decides about instances of a kind, a row each."""
+    """The facts from which the next trigger of each instance is derived, one row each."""
     if not (given := list(ids)):
         return []
     return [dict(row) for row in connection.exec_driver_sql(sql(FACTS[kind]), {"ids": given}).mappings()]
@@ -122,11 +146,11 @@ def facts(connection: Connection, kind: str, ids: Iterable[UUID]) -> list[dict[s
 
 def run_facts(connection: Connection, run_id: UUID) -> dict[str, Any] | None:
     """A run's state, version and counts."""
-    found = connection.exec_driver_sql(sql("run_facts"), {"run": run_id}).mappings().first()
+    found = connection.exec_driver_sql(_RUN_FACTS, {"run": run_id}).mappings().first()
     return dict(found) if found else None
 
 
 def runs_signalled(connection: Connection, *, limit: int) -> list[UUID]:
-    """Runs with signals that no pass has taken, for the sweep."""
+    """The runs with unprocessed signals, for the sweep."""
     query = in_schema("SELECT run_id FROM interlock.run_signals GROUP BY run_id ORDER BY min(id) LIMIT %s")
     return [row.run_id for row in connection.exec_driver_sql(query, (limit,))]

@@ -1,60 +1,94 @@
-"""Who is in the crew and alive: heartbeats, silences, who is free and who takes nothing."""
+"""Workers: heartbeats, silent workers, free ones, and those that claim nothing."""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, String, cast, func, or_, select, update
 
-from interlock.db.connection import sql
-from interlock.db.statements import among
+from interlock.db.schema import in_schema
+from interlock.db.statements import among, queries
 from interlock.db.tables import workers
 from interlock.db.tables.core import instances
 
+sql = queries(__file__)
+
+# Workers that are alive: one heap-only update each, and nothing else is touched. In the order of their ids, so that two
+# who speak for the same workers never wait for each other both.
+_HEARTBEAT = in_schema("""
+WITH alive AS (
+    SELECT worker_id FROM interlock.workers WHERE worker_id = ANY (%(ids)s) AND state <> 'shutdown'
+     ORDER BY worker_id FOR NO KEY UPDATE
+)
+UPDATE interlock.workers w SET last_heartbeat = GREATEST(now(), last_heartbeat)
+  FROM alive a WHERE w.worker_id = a.worker_id
+RETURNING w.worker_id, w.name, w.state, w.draining
+""")
+# As _HEARTBEAT, for workers of the execution engine: their name is their instance's.
+_HEARTBEAT_UET = in_schema("""
+WITH alive AS (
+    SELECT worker_id FROM interlock.uet_workers WHERE worker_id = ANY (%(ids)s) AND state <> 'TERMINATED'
+     ORDER BY worker_id FOR NO KEY UPDATE
+)
+UPDATE interlock.uet_workers w SET last_heartbeat = GREATEST(now(), w.last_heartbeat)
+  FROM alive a JOIN interlock.workflow_instances i ON i.id = a.worker_id
+ WHERE w.worker_id = a.worker_id
+RETURNING w.worker_id, i.entity_id AS name, w.state, w.state = 'DRAINING' AS draining
+""")
+# The workers that the pool processes of one Celery node registered and that are not shut down.
+_OF_NODE = in_schema("""
+SELECT w.worker_id, w.name, w.state, i.version, (i.context->>'pid')::integer AS pid,
+       CASE w.state WHEN 'busy' THEN 'health_check_timeout' WHEN 'suspended' THEN 'resume'
+                    ELSE 'max_timeout_exceeded' END AS owed
+  FROM interlock.workers w JOIN interlock.workflow_instances i ON i.id = w.worker_id
+ WHERE i.context->>'node' = %(node)s AND w.state <> 'shutdown'
+   FOR NO KEY UPDATE OF w SKIP LOCKED
+""")
+
 
 def heartbeat(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """Note that workers are alive, many in one statement; (worker_id, name, state, draining) of each.
+    """Record heartbeats of many workers in one statement; returns (worker_id, name, state, draining) of each.
 
-    One that is shut down is left out: who hears nothing of itself registers anew.
+    A worker that is shut down is left out, and must register again.
     """
     given = {"ids": list(worker_ids)}
-    return connection.exec_driver_sql(sql("heartbeat"), given).mappings().all()
+    return connection.exec_driver_sql(_HEARTBEAT, given).mappings().all()
 
 
 def heartbeat_uet(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """As `heartbeat`, for workers of the execution engine (UET-1); one that is TERMINATED is left out."""
+    """As `heartbeat`, for UET workers (UET-1); TERMINATED ones are left out."""
     given = {"ids": list(worker_ids)}
-    return connection.exec_driver_sql(sql("heartbeat_uet"), given).mappings().all()
+    return connection.exec_driver_sql(_HEARTBEAT_UET, given).mappings().all()
 
 
 def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float, limit: int) -> Sequence[RowMapping]:
-    """Lock workers whose heartbeats stopped, but those that somebody else has locked.
+    """Lock workers whose heartbeats stopped, skipping locked ones.
 
     Args:
         connection: the sweep's transaction.
         silent_seconds: a busy worker silent for longer is unresponsive (WORKER-7).
-        gone_seconds: an unresponsive or idle one silent for longer is shut down.
-        limit: at most so many.
+        gone_seconds: an unresponsive, idle or suspended one silent for longer is shut down.
+        limit: the most workers to return.
 
     Returns:
-        worker_id, name, state, version, and `owed`: the trigger its machine is owed.
+        worker_id, name, state, version, and `owed`: the trigger to fire.
     """
     given = {"silent_seconds": silent_seconds, "gone_seconds": gone_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("silent_workers"), given).mappings().all()
 
 
 def silent_uet(connection: Connection, *, silent_seconds: float, limit: int) -> Sequence[RowMapping]:
-    """Lock workers of the execution engine that are silent for longer (UET-2), at most `limit`; as `silent`."""
+    """Lock up to `limit` UET workers whose heartbeats stopped (UET-2); returns rows like `silent`."""
     given = {"silent_seconds": silent_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("silent_uet_workers"), given).mappings().all()
 
 
 def of_node(connection: Connection, node: str) -> Sequence[RowMapping]:
-    """Lock the workers of one Celery node's pool processes, but those shut down; as `silent` returns them, with pid."""
-    return connection.exec_driver_sql(sql("of_node"), {"node": node}).mappings().all()
+    """Lock the workers of one Celery node that are not shut down; returns rows like `silent`, with pid."""
+    return connection.exec_driver_sql(_OF_NODE, {"node": node}).mappings().all()
 
 
 def drain(connection: Connection, worker_id: UUID) -> int:
-    """Let a worker take no more, for good; how many tasks it still holds."""
+    """Mark a worker as draining, permanently; returns how many tasks it still holds."""
     statement = update(workers).where(workers.c.worker_id == worker_id).values(draining=True)
     return int(connection.execute(statement.returning(workers.c.current_load)).scalar_one())
 
@@ -68,23 +102,23 @@ def free_hands(connection: Connection, *, silent_seconds: float, limit: int) -> 
 def starving(
     connection: Connection, *, silent_seconds: float, waited_seconds: float, limit: int
 ) -> Sequence[RowMapping]:
-    """(name, last_took_at, task, seconds) of live workers with room that leave a fitting task waiting so long."""
+    """(name, last_took_at, task, seconds) of live workers with room that have left a fitting task waiting this long."""
     given = {"silent_seconds": silent_seconds, "waited_seconds": waited_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("starving"), given).mappings().all()
 
 
 def unservable(connection: Connection, *, waited_seconds: float, limit: int) -> Sequence[RowMapping]:
-    """(task, task_id, tasks, seconds, lacking) of what has waited so long and nobody registered could ever take.
+    """(task, task_id, tasks, seconds, lacking) of tasks waiting this long that no worker can take.
 
-    Tasks that wait for the same are one row: the longest waiting, how many, and what nobody at all offers. Where
-    nothing is lacking, no single worker offers all of it, or affinity keeps away all who do.
+    Tasks with the same requirements are one row: the longest waiting, their number, and the capabilities that no worker
+    offers (`lacking`). If none is lacking, no single worker offers all of them, or affinity excludes those that do.
     """
     given = {"waited_seconds": waited_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("unservable"), given).mappings().all()
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
-    """State -> how many workers are in it, but for those shut down."""
+    """State -> number of workers, without those shut down."""
     query = select(workers.c.state, func.count()).where(workers.c.state != "shutdown").group_by(workers.c.state)
     return {state: count for state, count in connection.execute(query)}
 
@@ -102,17 +136,17 @@ def get(connection: Connection, worker_ids: Iterable[UUID]) -> dict[UUID, RowMap
 
 
 def versions(connection: Connection, worker_ids: Iterable[UUID]) -> dict[UUID, int]:
-    """Where each worker's history stands."""
+    """Each worker's instance version."""
     query = select(instances.c.id, instances.c.version).where(among(instances.c.id, worker_ids))
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def called(connection: Connection, name: str) -> RowMapping | None:
-    """The latest worker of a name; its earlier lives, called NAME#1, NAME#2, …, have ended.
+    """The latest worker of a name. Each new registration of NAME is listed as NAME#1, NAME#2, …
 
     Args:
         connection: any.
-        name: as it registered, or the UUID of one of its lives as text, which goes before others' names.
+        name: the registered name, or a worker's UUID as text, which takes precedence over names.
     """
     by_id = cast(workers.c.worker_id, String) == name
     query = (

@@ -1,24 +1,30 @@
-"""Where the work of a workstream is done, and who is still at it."""
+"""The repository and directory of a workstream, and the workers that still use them."""
 
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import sql
 from interlock.db.schema import in_schema
-from interlock.workflows.errors import UnknownInstance
+from interlock.db.statements import one, queries
+
+sql = queries(__file__)
+
+# Whoever may still write into a workstream's worktree: workers with a task of it, gates that run.
+_AT_WORK = in_schema("""
+SELECT (SELECT count(*) FROM interlock.task_claims c JOIN interlock.tasks t ON t.task_id = c.task_id
+         WHERE t.workstream_id = %(id)s AND c.run_id = t.run_id AND c.ended_at IS NULL)
+     + (SELECT count(*) FROM interlock.effects e JOIN interlock.test_gates g ON g.gate_id = e.workflow_id
+         WHERE g.workstream_id = %(id)s AND e.status = 'leased' AND e.lease_until > now())
+""")
 
 
 def of_workstream(connection: Connection, workstream_id: UUID) -> RowMapping:
     """A workstream with its run and its plan's `repository` (JSON, or None) and `directory` (None without a plan).
 
     Raises:
-        UnknownInstance: there is no such workstream.
+        UnknownInstance: no workstream has that id.
     """
-    found = connection.exec_driver_sql(sql("workplace"), {"id": workstream_id}).mappings().first()
-    if found is None:
-        raise UnknownInstance(f"no workstream has the id {workstream_id}")
-    return found
+    return one(connection, sql("workplace"), workstream_id, "workstream")
 
 
 def of_gate(connection: Connection, gate_id: UUID) -> UUID | None:
@@ -29,16 +35,16 @@ def of_gate(connection: Connection, gate_id: UUID) -> UUID | None:
 
 
 def state(connection: Connection, workstream_id: UUID) -> str:
-    """In which state a workstream is."""
+    """A workstream's state."""
     query = in_schema("SELECT state FROM interlock.workstreams WHERE ws_id = %s")
     return str(connection.exec_driver_sql(query, (workstream_id,)).scalar_one())
 
 
 def at_work(connection: Connection, workstream_id: UUID) -> int:
-    """How many workers still hold a task of a workstream, or run a gate of it."""
-    return int(connection.exec_driver_sql(sql("at_work"), {"id": workstream_id}).scalar_one())
+    """The number of workers that still hold a task or run a gate of a workstream."""
+    return int(connection.exec_driver_sql(_AT_WORK, {"id": workstream_id}).scalar_one())
 
 
 def remains(connection: Connection, workstream_id: UUID) -> RowMapping:
-    """What to write down of a workstream that failed or was cancelled: its last event, and what failed of it."""
+    """The data to archive of a failed or cancelled workstream: its last event, and its failed parts."""
     return connection.exec_driver_sql(sql("remains"), {"id": workstream_id}).mappings().one()

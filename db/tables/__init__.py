@@ -1,4 +1,4 @@
-"""The orchestration's tables, as SQLAlchemy sees them. Their states are PostgreSQL's work: `db/migrations/sql`."""
+"""The orchestration's tables for SQLAlchemy. PostgreSQL's triggers write their states (`db/migrations/sql`)."""
 
 from interlock.db.tables.commands import commands
 from interlock.db.tables.patches import patch_ledger_entries, patches

@@ -1,4 +1,4 @@
-"""Columns that many tables have, said once: when, how many, whether, and what else there is to say."""
+"""Kinds of columns that many tables share."""
 
 from typing import Any
 
@@ -12,35 +12,35 @@ def instance_key(name: str) -> Column[Any]:
 
 
 def instant(name: str) -> Column[Any]:
-    """A time that may not have come yet."""
+    """A time; NULL until it is known."""
     return Column(name, DateTime(timezone=True))
 
 
 def stamped(name: str) -> Column[Any]:
-    """A time that is now unless said otherwise."""
+    """A time; default: now."""
     return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
 
 
 def count(name: str, first: int = 0) -> Column[Any]:
-    """A whole number, `first` at the beginning."""
+    """A whole number; default: `first`."""
     return Column(name, Integer, nullable=False, server_default=text(str(first)))
 
 
 def flag(name: str) -> Column[Any]:
-    """Whether; at the beginning not."""
+    """A boolean; default: false."""
     return Column(name, Boolean, nullable=False, server_default=text("false"))
 
 
 def document(name: str) -> Column[Any]:
-    """A JSON object, empty at the beginning."""
+    """A JSON object; default: empty."""
     return Column(name, JSONB, nullable=False, server_default=text("'{}'::jsonb"))
 
 
 def ids(name: str) -> Column[Any]:
-    """Instances, none at the beginning."""
+    """A list of instance ids; default: empty."""
     return Column(name, ARRAY(Uuid), nullable=False, server_default=text("'{}'::uuid[]"))
 
 
 def words(name: str) -> Column[Any]:
-    """Words, none at the beginning."""
+    """A list of texts; default: empty."""
     return Column(name, ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"))

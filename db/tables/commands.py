@@ -1,4 +1,4 @@
-"""What workers carry out, by the instance that it is for."""
+"""The table of commands: what is run for each task and gate."""
 
 from sqlalchemy import ARRAY, Column, Double, ForeignKey, Index, Integer, String, Table, Text, Uuid, text
 

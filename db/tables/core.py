@@ -1,6 +1,4 @@
-"""The tables, as SQLAlchemy sees them. A test holds this against the migrations."""
-
-from typing import Any
+"""The engine's tables for SQLAlchemy. A test compares them with the migrations."""
 
 from sqlalchemy import (
     ARRAY,
@@ -31,6 +29,7 @@ from sqlalchemy.dialects.postgresql import CHAR, JSONB
 from sqlalchemy.types import UserDefinedType
 
 from interlock.db.schema import SCHEMA
+from interlock.db.tables.columns import count, document, flag, instant, stamped
 
 metadata = MetaData(schema=SCHEMA)
 
@@ -45,18 +44,6 @@ class Xid8(UserDefinedType[int]):
         return "xid8"
 
 
-def _now(name: str) -> Column[Any]:
-    return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
-
-
-def _instant(name: str) -> Column[Any]:
-    return Column(name, DateTime(timezone=True))
-
-
-def _json(name: str) -> Column[Any]:
-    return Column(name, JSONB, nullable=False, server_default=text("'{}'::jsonb"))
-
-
 definitions = Table(
     "workflow_definitions",
     metadata,
@@ -65,7 +52,7 @@ definitions = Table(
     Column("checksum", CHAR(64), nullable=False),
     Column("body", JSONB, nullable=False),
     Column("initial_state", String(100), nullable=False),
-    _now("recorded_at"),
+    stamped("recorded_at"),
 )
 
 definition_states = Table(
@@ -102,21 +89,21 @@ instances = Table(
     Column("workflow_type", String(50), nullable=False),
     Column("definition_version", String(20), nullable=False),
     Column("current_state", String(100), nullable=False),
-    Column("version", Integer, nullable=False, server_default="0"),
+    count("version"),
     Column("entity_id", String(100), nullable=False, index=False),
-    Column("project_id", Uuid, nullable=False),
-    _json("context"),
+    Column("project", String(100), nullable=False),
+    document("context"),
     Column("error", Text),
-    Column("retry_count", Integer, nullable=False, server_default="0"),
+    count("retry_count"),
     Column("created_by", String(100), nullable=False),
-    _now("created_at"),
-    _now("updated_at"),
-    UniqueConstraint("project_id", "workflow_type", "entity_id"),
+    stamped("created_at"),
+    stamped("updated_at"),
+    UniqueConstraint("project", "workflow_type", "entity_id"),
     ForeignKeyConstraint(
         ["workflow_type", "definition_version", "current_state"],
         ["definition_states.type", "definition_states.version", "definition_states.state"],
     ),
-    Index("workflow_instances_entity", "entity_id"),
+    Index("workflow_instances_entity", "entity_id", "project"),
 )
 
 links = Table(
@@ -126,7 +113,7 @@ links = Table(
     Column("role", String(100), primary_key=True),
     Column("inverse", String(100), nullable=False),
     Column("target_id", Uuid, ForeignKey("workflow_instances.id"), primary_key=True),
-    _now("created_at"),
+    stamped("created_at"),
     Index("workflow_links_target", "target_id"),
 )
 
@@ -144,8 +131,8 @@ transitions = Table(
     Column("triggered_by", String(100)),
     Column("request_id", String(200)),
     Column("severity", String(10), nullable=False, server_default="info"),
-    _json("metadata"),
-    _now("created_at"),
+    document("metadata"),
+    stamped("created_at"),
     Column("prev_hash", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
     Column("xid", Xid8, nullable=False, server_default=func.pg_current_xact_id()),
@@ -169,18 +156,18 @@ requests = Table(
     ),
     Column("trigger", String(100), nullable=False),
     Column("triggered_by", String(100), nullable=False),
-    _json("metadata"),
+    document("metadata"),
     Column("origin", String(10), nullable=False, server_default="agent"),
     Column("bound_version", Integer),
     Column("status", String(10), nullable=False, server_default="pending"),
-    _now("not_before"),
-    Column("attempts", Integer, nullable=False, server_default="0"),
+    stamped("not_before"),
+    count("attempts"),
     Column("held_by", Uuid, ForeignKey("workflow_instances.id")),
-    Column("granted", Boolean, nullable=False, server_default=text("false")),
+    flag("granted"),
     Column("error", Text),
     Column("result", JSONB),
-    _now("accepted_at"),
-    _instant("finished_at"),
+    stamped("accepted_at"),
+    instant("finished_at"),
     Column("trace", String(55)),
     Index("trigger_requests_pending", "partition", "seq", postgresql_where=text("status = 'pending'")),
     Index("trigger_requests_scheduled", "not_before", postgresql_where=text("status = 'scheduled'")),
@@ -204,20 +191,20 @@ effects = Table(
     Column("workflow_id", Uuid, ForeignKey("workflow_instances.id"), nullable=False),
     Column("version", Integer, nullable=False),
     Column("name", String(100), nullable=False),
-    _json("payload"),
+    document("payload"),
     Column("done_trigger", String(100)),
     Column("failed_trigger", String(100)),
     Column("status", String(10), nullable=False, server_default="pending"),
     Column("token", BigInteger, nullable=False, server_default="0"),
     Column("leased_by", String(200)),
-    _instant("lease_until"),
-    Column("attempts", Integer, nullable=False, server_default="0"),
-    _now("not_before"),
+    instant("lease_until"),
+    count("attempts"),
+    stamped("not_before"),
     Column("exclusive", Text),
     Column("error", Text),
     Column("result", JSONB),
-    _now("created_at"),
-    _instant("finished_at"),
+    stamped("created_at"),
+    instant("finished_at"),
     Column("trace", String(55)),
     CheckConstraint("(status = 'leased') = (lease_until IS NOT NULL)"),
     Index("effects_pending", "not_before", postgresql_where=text("status = 'pending'")),
@@ -239,9 +226,9 @@ operators = Table(
     metadata,
     Column("grant_id", BigInteger, Identity(always=True), primary_key=True),
     Column("name", String(100), nullable=False),
-    _now("since"),
+    stamped("since"),
     Column("granted_by", String(100), nullable=False),
-    _instant("until"),
+    instant("until"),
     Column("revoked_by", String(100)),
     CheckConstraint("until >= since"),
     Index("operators_name", "name"),
@@ -258,7 +245,7 @@ deprecations = Table(
     Column("deprecated_by", String(100), nullable=False),
     Column("reason", Text, nullable=False),
     Column("guide", Text, nullable=False, server_default=text("''::text")),
-    _now("deprecated_at"),
+    stamped("deprecated_at"),
     Column("remove_after", DateTime(timezone=True), nullable=False),
     UniqueConstraint("type", "version", "kind", "name"),
     ForeignKeyConstraint(["type", "version"], ["workflow_definitions.type", "workflow_definitions.version"]),
@@ -280,7 +267,7 @@ definition_removals = Table(
     Column("version", String(20), primary_key=True),
     Column("removed_by", String(100), nullable=False),
     Column("reason", Text, nullable=False),
-    _now("removed_at"),
+    stamped("removed_at"),
     ForeignKeyConstraint(["type", "version"], ["workflow_definitions.type", "workflow_definitions.version"]),
 )
 
@@ -289,10 +276,10 @@ partition_watch = Table(
     metadata,
     Column("partition", SmallInteger, primary_key=True, autoincrement=False),
     Column("head", BigInteger, nullable=False),
-    _now("since"),
-    Column("begun", Integer, nullable=False, server_default=text("0")),
+    stamped("since"),
+    count("begun"),
     Column("suspect", BigInteger),
-    Column("strikes", Integer, nullable=False, server_default=text("0")),
+    count("strikes"),
 )
 
 sweeps = Table(
@@ -301,7 +288,7 @@ sweeps = Table(
     Column("name", String(50), primary_key=True),
     Column("slot", BigInteger, nullable=False),
     Column("started_at", DateTime(timezone=True), nullable=False),
-    _instant("finished_at"),
+    instant("finished_at"),
     Column("found", Integer),
 )
 
@@ -320,12 +307,12 @@ stuck_entities = Table(
     Column("version", Integer, nullable=False),
     Column("workflow_type", String(50), nullable=False),
     Column("entity_id", String(100), nullable=False),
-    Column("project_id", Uuid, nullable=False),
+    Column("project", String(100), nullable=False),
     Column("state", String(100), nullable=False),
     Column("since", DateTime(timezone=True), nullable=False),
     Column("reason", Text, nullable=False),
     Column("command", Text, nullable=False),
-    _now("found_at"),
+    stamped("found_at"),
 )
 
 metric_values = Table(
@@ -377,7 +364,7 @@ restores = Table(
     "restores",
     metadata,
     Column("first_xid", Xid8, primary_key=True),
-    _now("restored_at"),
+    stamped("restored_at"),
     Column("taken_at", DateTime(timezone=True), nullable=False),
     Column("backup", Text, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""Patches and their way through the ledger."""
+"""Patches and their ledger entries."""
 
 from sqlalchemy import Column, ForeignKey, Index, String, Table, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB

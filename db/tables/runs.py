@@ -1,10 +1,11 @@
-"""Runs and workstreams, what the scheduler counts of them, and what it still has to look at."""
+"""Runs and workstreams, the scheduler's counts, and its unprocessed signals."""
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Identity, Index, String, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import JSONB
 
 from interlock.db.tables.columns import count, document, flag, ids, instance_key, instant, stamped, words
 from interlock.db.tables.core import metadata
+from interlock.workflows.scheduling.next_trigger import RUN_COUNTS, TASK_COUNTS
 
 phases = Table(
     "phases",
@@ -64,47 +65,14 @@ workstream_counts = Table(
     "workstream_counts",
     metadata,
     Column("ws_id", Uuid, ForeignKey("workstreams.ws_id"), primary_key=True),
-    *map(
-        count,
-        (
-            "pending",
-            "queued",
-            "running",
-            "validating",
-            "completed",
-            "failed",
-            "retrying",
-            "cancelled",
-            "blocked",
-            "critical_failures",
-            "quarantined_patches",
-            "unfinished_dependencies",
-            "skipped_dependencies",
-            "dead_dependencies",
-        ),
-    ),
+    *map(count, TASK_COUNTS),
 )
 
 run_counts = Table(
     "run_counts",
     metadata,
     Column("run_id", Uuid, ForeignKey("runs.run_id"), primary_key=True),
-    *map(
-        count,
-        (
-            "planned",
-            "ready",
-            "blocked",
-            "executing",
-            "validating",
-            "paused",
-            "completed",
-            "failed",
-            "cancelled",
-            "skipped",
-            "critical_failures",
-        ),
-    ),
+    *map(count, RUN_COUNTS),
 )
 
 plans = Table(

@@ -1,4 +1,4 @@
-"""Circuit breakers, workers under a supervisor, and jobs."""
+"""Circuit breakers, supervised workers and jobs."""
 
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint, Uuid, text
 
@@ -9,7 +9,7 @@ circuit_breakers = Table(
     "circuit_breakers",
     metadata,
     instance_key("breaker_id"),
-    Column("project_id", Uuid, nullable=False),
+    Column("project", String(100), nullable=False),
     Column("tool_id", String(100), nullable=False),
     Column("state", String(20), nullable=False),
     count("failure_threshold", 5),
@@ -22,7 +22,7 @@ circuit_breakers = Table(
     Column("trial_token", Uuid),
     instant("trial_until"),
     stamped("updated_at"),
-    UniqueConstraint("project_id", "tool_id"),
+    UniqueConstraint("project", "tool_id"),
 )
 
 supervised_workers = Table(

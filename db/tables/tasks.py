@@ -1,4 +1,4 @@
-"""Tasks, who holds them, and the gates that judge them."""
+"""Tasks, their claims, and the gates that judge them."""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,4 @@
-"""Workers of the orchestration and of the execution engine."""
+"""Workers, and UET workers."""
 
 from sqlalchemy import Column, Index, String, Table
 

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from interlock.db.schema import in_schema
+from interlock.db.schema import SCHEMA, in_schema
 from interlock.supervisor.backup import manifest, unpack
 from interlock.supervisor.backup.manifest import BASE, KEYS, LOG, Manifest
 from interlock.supervisor.servers import postgres
@@ -166,6 +166,7 @@ def _manifest(draft: Path, before: dict[str, Any], after: dict[str, Any]) -> Man
     return Manifest(
         taken_at=after["at"].isoformat(),
         postgres=after["postgres"],
+        schema=SCHEMA,
         revision=after["revision"],
         database=after["database"],
         role=after["role"],

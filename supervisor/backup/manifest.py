@@ -46,7 +46,8 @@ class Manifest:
     Attributes:
         taken_at: when it was completed, ISO, by the database's clock.
         postgres: PostgreSQL's major version.
-        revision: the schema's revision.
+        schema: the database schema's name (`INTERLOCK_SCHEMA`).
+        revision: its revision.
         database, role: the database and role that it contains.
         events_before, events_after: the number of events when the backup began and when it was completed; the backup
             contains at least the former.
@@ -58,6 +59,7 @@ class Manifest:
 
     taken_at: str
     postgres: int
+    schema: str
     revision: str
     database: str
     role: str
@@ -96,7 +98,8 @@ def read(directory: Path, believed: Believed | None) -> Manifest:
         said = {name: str(body.pop(name)) for name in ("checksum", "signed_by", "signature")}
         if body["format"] != FORMAT:
             raise BackupUnusable(
-                f"{directory} has backup format {str(body['format'])[:20]}, not {FORMAT}: use what made it"
+                f"{directory} has backup format {str(body['format'])[:20]}, not {FORMAT}: "
+                "use the Interlock version that made it"
             )
         found = SHAPE.validate_json(json.dumps(body), strict=True)
         if asdict(found) != body or datetime.fromisoformat(found.taken_at).tzinfo is None:

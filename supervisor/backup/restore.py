@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from interlock.db.schema import in_schema
+from interlock.db.schema import SCHEMA, in_schema
 from interlock.supervisor import orphans
 from interlock.supervisor.backup import manifest, unpack
 from interlock.supervisor.backup.backup import Progress
@@ -97,6 +97,10 @@ def _require_restorable(backup: Path, found: Manifest, known: Sequence[str]) -> 
         raise BackupUnusable(
             f"{backup} was made by PostgreSQL {found.postgres}, this is {postgres.MAJOR}: restore it on a "
             "server of that version"
+        )
+    if found.schema != SCHEMA:
+        raise BackupUnusable(
+            f"{backup} has its tables in schema {found.schema}: restore it with INTERLOCK_SCHEMA={found.schema}"
         )
     if found.revision not in known:
         raise BackupUnusable(

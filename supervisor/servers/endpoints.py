@@ -14,6 +14,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.errors import InterlockError, OthersHome
 
 FLOWER_USER = "interlock"
+PARTS = ("postgres", "redis", "flower", "metrics")  # in the order in which their ports are chosen
 Place = Callable[[str, str | None], Path]
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
@@ -107,7 +108,7 @@ def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]
 
 
 def _embed_postgres(servers: Servers, settings: Settings, place: Place) -> Servers:
-    port = ports.settle("INTERLOCK_POSTGRES_PORT", settings.postgres_port, servers.postgres_port, settings.host)
+    port = _port("postgres", servers, settings)
     data = place("postgres", servers.postgres_data)
     fresh = "" if data.exists() else secrets.token_hex(16)
     return replace(
@@ -120,13 +121,7 @@ def _embed_postgres(servers: Servers, settings: Settings, place: Place) -> Serve
 
 
 def _embed_valkey(servers: Servers, settings: Settings, place: Place) -> Servers:
-    port = ports.settle(
-        "INTERLOCK_REDIS_PORT",
-        settings.redis_port,
-        servers.redis_port,
-        settings.host,
-        promised={servers.postgres_port},
-    )
+    port = _port("redis", servers, settings)
     return replace(
         servers,
         redis_port=port,
@@ -136,25 +131,21 @@ def _embed_valkey(servers: Servers, settings: Settings, place: Place) -> Servers
 
 
 def _place_flower(servers: Servers, settings: Settings) -> Servers:
-    port = ports.settle(
-        "INTERLOCK_FLOWER_PORT",
-        settings.flower_port,
-        servers.flower_port,
-        settings.host,
-        promised={servers.postgres_port, servers.redis_port},
-    )
+    port = _port("flower", servers, settings)
     return replace(servers, flower_port=port, flower_url=f"http://{_reach(settings.host)}:{port}")
 
 
 def _place_metrics(servers: Servers, settings: Settings) -> Servers:
-    port = ports.settle(
-        "INTERLOCK_METRICS_PORT",
-        settings.metrics_port,
-        servers.metrics_port,
-        settings.host,
-        promised={servers.postgres_port, servers.redis_port, servers.flower_port},
-    )
+    port = _port("metrics", servers, settings)
     return replace(servers, metrics_port=port, metrics_url=f"http://{_reach(settings.host)}:{port}/metrics")
+
+
+def _port(part: str, servers: Servers, settings: Settings) -> int:
+    """The port of a part: `INTERLOCK_PART_PORT`, or that of last time, or a free one that no part before it has."""
+    field = f"{part}_port"
+    promised = {getattr(servers, f"{each}_port") for each in PARTS[: PARTS.index(part)]}
+    explicit, kept = getattr(settings, field), getattr(servers, field)
+    return ports.settle(f"INTERLOCK_{field.upper()}", explicit, kept, settings.host, promised=promised)
 
 
 def _reach(host: str) -> str:

@@ -21,7 +21,7 @@ CELERY = celery_settings("redis://redis")
 FENCE = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 ROW = re.compile(r"^\| `?([\w.-]+)`? \| (.*?) \|", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)]+)\)")
 
 
 def read(name: str) -> str:

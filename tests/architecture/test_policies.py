@@ -84,7 +84,7 @@ def test_retries_are_bounded_at_three_unless_a_plan_says_otherwise() -> None:
     assert APPLY_RETRIES == levels.RETRIES == 3
     table = (ROOT / "db" / "migrations" / "sql" / "orchestration" / "task.sql").read_text()
     assert f"max_retries           integer     NOT NULL DEFAULT {levels.RETRIES}" in table
-    lineage = (ROOT / "db" / "sql" / "row_lineage.sql").read_text()
+    lineage = (ROOT / "db" / "core" / "sql" / "guard_rows" / "row_lineage.sql").read_text()
     assert f"'max_retries')::integer, {levels.RETRIES})" in lineage
 
 

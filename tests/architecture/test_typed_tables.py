@@ -56,7 +56,7 @@ def bear(url: str) -> dict[str, UUID]:
         ids: dict[str, UUID] = {}
 
         def create(type_: str, **context: Any) -> None:
-            ids[type_] = client.create(type_, f"{type_}-1", project_id=project, context=context)["id"]
+            ids[type_] = client.create(type_, f"{type_}-1", project=project, context=context)["id"]
 
         create("run")
         create("workstream", run_id=str(ids["run"]))

@@ -36,8 +36,9 @@ FREE = {
     "definition_removals": {"type": REFERS, "version": REFERS},
     "sweeps": {"name": OWN},
     "relay_cursors": {"name": OWN},
+    "circuit_breakers": {"project": REFERS, "state": STATES},
     "stuck_entities": dict.fromkeys(
-        ("workflow_type", "entity_id", "state", "reason", "command"), "a projection of rows under the rule"
+        ("workflow_type", "entity_id", "project", "state", "reason", "command"), "a projection of rows under the rule"
     ),
     "metric_values": {"name": OWN, "labels": "of names under the rule; the exporter escapes them"},
     "metric_deltas": {"name": OWN, "labels": "of names under the rule; the exporter escapes them"},
@@ -54,7 +55,6 @@ FREE = {
     "workstreams": {"phase_id": REFERS, "state": STATES},
     "run_signals": {"kind": OWN, "was": STATES, "state": STATES},
     "plans": {"directory": "a path"},
-    "circuit_breakers": {"state": STATES},
     "supervised_workers": {"status": STATES},
     "jobs": {"status": STATES},
     "tasks": {"state": STATES, "last_error": PRINTED},
@@ -138,7 +138,7 @@ def test_no_table_takes_a_hostile_name_or_reason_from_raw_sql(dba: "psycopg.Conn
                     ):  # no text of PostgreSQL's; words may have lines
                         continue
                     with (
-                        pytest.raises(psycopg.errors.CheckViolation, match=f"{table}.{column} can be no"),
+                        pytest.raises(psycopg.errors.CheckViolation, match=f"in {table}.{column}:"),
                         dba.transaction(),
                     ):
                         dba.execute(statement, ([value] if kind == "names" else value,))

@@ -56,8 +56,8 @@ def victim(client: Client, directory: Path) -> Iterator[Victim]:
 
 
 @pytest.fixture
-def stories(client: Client, project: UUID) -> list[UUID]:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(STORIES)]
+def stories(client: Client, project: str) -> list[UUID]:
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(STORIES)]
     client.create_many(births)
     return [birth.id for birth in births]
 

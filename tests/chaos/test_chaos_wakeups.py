@@ -5,8 +5,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from uuid_utils.compat import uuid7
-
 from interlock.beat.schedule import OVERDUE_SECONDS
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
@@ -55,7 +53,7 @@ def test_two_beats_are_harmless_and_either_is_enough(installation: Installation,
                 traffic.flows(30)
                 redis.flushall()  # so that the sweeps have something to find
             with _stopped_beat(installation):
-                ticket = client.create("ticket", "beats-dozing", project_id=uuid7())["id"]
+                ticket = client.create("ticket", "beats-dozing")["id"]
                 client.wait([client.fire(ticket, trigger, by="ann").request_id for trigger in ("take", "doze")])
                 eventually(lambda: client.show(ticket)["current_state"] == "taken", timeout=BACK_SECONDS)
         assert second.ready
@@ -74,7 +72,7 @@ def test_without_beat_wakeups_alone_keep_triggers_flowing_and_the_rest_waits_for
     with Traffic(installation, "nobeat") as traffic, installation.client() as client:
         traffic.flows()
         with _stopped_beat(installation):
-            sleeper, sufferer = (client.create("ticket", f"nobeat-{n}", project_id=uuid7())["id"] for n in (1, 2))
+            sleeper, sufferer = (client.create("ticket", f"nobeat-{n}")["id"] for n in (1, 2))
             client.fire(sleeper, "take", by="ann")
             client.wait([client.fire(sleeper, "doze", by="ann").request_id])
             retried = client.fire(sufferer, "take", by="ann", data={"broken_while": str(fault)}).request_id

@@ -7,8 +7,6 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from uuid_utils.compat import uuid7
-
 from interlock.db.core.requests import partition_of
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import Receipt
@@ -93,7 +91,6 @@ class Agent:
     client: Client
     name: str
     took: Callable[[Client, Sequence[Receipt]], None]
-    project: UUID = field(default_factory=uuid7)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def work(self, stop: threading.Event) -> None:
@@ -139,7 +136,7 @@ class Agent:
         def create() -> UUID:
             try:
                 given = {"author": self.name} | context
-                return UUID(str(self.client.create(type_, entity_id, project_id=self.project, context=given)["id"]))
+                return UUID(str(self.client.create(type_, entity_id, context=given)["id"]))
             except AlreadyExists:  # the commit was done, only its answer was lost
                 return UUID(str(self.client.show(f"{type_}/{entity_id}")["id"]))
 
@@ -161,5 +158,5 @@ def twice(client: Client, receipts: Sequence[Receipt]) -> None:
 
 def slow_trigger(client: Client, name: str) -> Receipt:
     """A trigger whose guard takes long enough to be caught at it."""
-    ticket = client.create("ticket", name, project_id=uuid7())
+    ticket = client.create("ticket", name)
     return client.fire(ticket["id"], "take", by="ann", data={"takes_seconds": 1.0})

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A terminal where `interlock up --detach` was said; afterwards nothing of it is left."""
     here = Terminal(tmp_path_factory.mktemp("cli") / "home", ENVIRONMENT)
     home = home_of(Settings(home=here.home))
@@ -57,21 +57,27 @@ def project() -> str:
 
 
 @pytest.fixture
+def terminal(installation: Terminal, project: str) -> Terminal:
+    """The installation, in a project of the test's own."""
+    return installation.set(INTERLOCK_PROJECT=project)
+
+
+@pytest.fixture
 def name() -> str:
     """An entity id nobody else has."""
     return f"E-{uuid7().hex[-12:]}"
 
 
 @pytest.fixture
-def story(terminal: Terminal, project: str, name: str) -> str:
+def story(terminal: Terminal, name: str) -> str:
     """The entity id of a new story."""
-    terminal.ok("create", "story", name, "--project", project)
+    terminal.ok("create", "story", name)
     return name
 
 
 @pytest.fixture
-def dba(terminal: Terminal) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
+def dba(installation: Terminal) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
     """Raw SQL of a superuser in the installation's database, each statement its own commit."""
-    url = endpoints.load(home_of(Settings(home=terminal.home))).superuser_url
+    url = endpoints.load(home_of(Settings(home=installation.home))).superuser_url
     with psycopg.connect(url, autocommit=True) as connection:
         yield connection

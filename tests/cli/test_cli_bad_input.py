@@ -32,7 +32,7 @@ def refused(answers: Sequence[Answer], *naming: str) -> None:
 
 
 def test_an_unknown_type_is_refused_with_those_there_are(terminal: Terminal) -> None:
-    commands = [("create", "saga", "X", "--project", PROJECT), ("definitions", "show", "saga")]
+    commands = [("create", "saga", "X"), ("definitions", "show", "saga")]
     refused(terminal.all([*commands, ("definitions", "graph", "saga")]), "saga", "story, ", "ticket, ")
     refused([terminal.run("definitions", "show", "story", "--version", "9.9.9")], "9.9.9", "1.0.0")
 
@@ -50,13 +50,13 @@ def test_an_unknown_trigger_is_refused_with_those_there_are(terminal: Terminal, 
 
 
 def test_a_linked_entity_that_does_not_exist_is_refused(terminal: Terminal, project: str, name: str) -> None:
-    create = ("create", "pr_review", name, "--project", project, "--context", '{"story_id": "nobody"}')
+    create = ("create", "pr_review", name, "--context", '{"story_id": "nobody"}')
     refused([terminal.run(*create)], "nobody")
     assert terminal.run("show", name).code == 2
 
 
 def test_an_entity_that_exists_is_refused(terminal: Terminal, project: str, story: str) -> None:
-    refused([terminal.run("create", "story", story, "--project", project)], f"story/{story}", "exists")
+    refused([terminal.run("create", "story", story)], f"story/{story}", "exists")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_json_object_beyond_the_limit_is_refused(terminal: Terminal, story: st
 
 def refuses_as_context_and_data(terminal: Terminal, story: str, text: str, naming: str) -> None:
     other = f"{story}-2"
-    create = ("create", "story", other, "--project", PROJECT, "--context", text)
+    create = ("create", "story", other, "--context", text)
     fire = ("fire", story, "design_complete", "--by", "ann", "--data", text)
     refused(terminal.all([create, fire]), naming)
     assert terminal.run("show", other).code == 2
@@ -98,13 +98,13 @@ def refuses_as_context_and_data(terminal: Terminal, story: str, text: str, namin
 def test_context_of_just_the_limit_is_accepted(terminal: Terminal, project: str, name: str, tmp_path: Path) -> None:
     context = {"a": "x" * (LIMIT - len(json.dumps({"a": ""})))}
     (tmp_path / "context.json").write_text(json.dumps(context))
-    made = terminal.ok("create", "story", name, "--project", project, "--context", f"@{tmp_path}/context.json")
+    made = terminal.ok("create", "story", name, "--context", f"@{tmp_path}/context.json")
     assert made["context"] == context
 
 
 def test_words_that_merely_look_like_an_escaped_nul_are_accepted(terminal: Terminal, project: str, name: str) -> None:
     context = {"regex": "\\u0000"}  # six characters, of which none is NUL
-    create = ("create", "story", name, "--project", project, "--context", json.dumps(context))
+    create = ("create", "story", name, "--context", json.dumps(context))
     assert terminal.ok(*create)["context"] == context
 
 
@@ -122,10 +122,10 @@ def test_names_that_cannot_be_are_refused(terminal: Terminal, story: str) -> Non
     refused(
         terminal.all(
             [
-                (*create, "", "--project", PROJECT),
-                (*create, "x" * 101, "--project", PROJECT),
-                (*create, b"\xff", "--project", PROJECT),
-                (*create, "X", "--project", PROJECT, "--by", b"\xff"),
+                (*create, ""),
+                (*create, "x" * 101),
+                (*create, b"\xff"),
+                (*create, "X", "--by", b"\xff"),
                 (*fire, "--by", ""),
                 (*fire, "--by", b"\xff"),
                 (*fire, "--by", "ann", "--request-id", "r" * 201),
@@ -139,8 +139,9 @@ def test_names_that_cannot_be_are_refused(terminal: Terminal, story: str) -> Non
 def test_options_that_make_no_sense_are_refused(terminal: Terminal, story: str) -> None:
     answers = terminal.all(
         [
-            ("create", "story", "X", "--project", "not-a-uuid"),
-            ("create", "story", "X"),
+            ("create", "story", "X", "--project", ""),
+            ("create", "story", "X", "--project", "x" * 101),
+            ("list", "--project", "\u202eevil"),
             ("fire", story, "block"),
             ("list", "--limit", "0"),
             ("up", "--without", "flour"),
@@ -204,7 +205,7 @@ def test_a_file_that_is_none_is_refused(terminal: Terminal, tmp_path: Path) -> N
 def test_a_title_may_hold_any_character_of_a_line(terminal: Terminal, tmp_path: Path) -> None:
     # U+2028 and U+0085 end a line for str.splitlines, but not in JSON lines.
     file = tmp_path / "pull_requests.jsonl"
-    strange = pull_request(7, repo=f"strange-{tmp_path}", title="one\u2028two\x85three")
+    strange = pull_request(7, repo=f"strange-{tmp_path.name}", title="one\u2028two\x85three")
     file.write_text(json.dumps(strange, ensure_ascii=False) + "\n", encoding="utf-8")
     assert terminal.demo.ok("replay", str(file))["pull_requests"] == 1
 
@@ -241,7 +242,7 @@ def test_a_broker_nobody_speaks_to_is_named_and_accepts_nothing(terminal: Termin
 def test_where_nothing_runs_every_command_says_how_to_start(tmp_path: Path) -> None:
     here = Terminal(tmp_path / "never")
     commands = (
-        ("create", "story", "S", "--project", PROJECT), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
+        ("create", "story", "S"), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
         ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("redrive", "--all"), ("migrate",), ("audit", "verify"),
     )  # fmt: skip
     assert {words[0] for words in OTHERS if words} - {words[0] for words in commands} == {"doctor", "definitions"}

@@ -100,10 +100,10 @@ def test_the_code_is_compared_with_a_file_that_was_exported_or_locked_earlier(tm
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "compare with what"),
-        (("task", "1.0.0"), "say TYPE OLD NEW"),
+        ((), "nothing to compare with"),
+        (("task", "1.0.0"), "give TYPE OLD NEW"),
         (("task", "1.1.0", "1.0.0"), "name the older version first"),
-        (("task", "1.0.0", "9.0.0"), "no task 9.0.0 there. There are: 0.2.0, 1.0.0, 1.1.0"),
+        (("task", "1.0.0", "9.0.0"), "task has no version 9.0.0 there. Its versions: 0.2.0, 1.0.0, 1.1.0"),
         (("saga", "1.0.0", "2.0.0"), "none of that type"),
         (("--file", "/nowhere.json"), "/nowhere.json cannot be read"),
         (("task", "one", "two"), "'one' is not MAJOR.MINOR.PATCH"),
@@ -123,7 +123,7 @@ def test_a_live_instance_moves_to_another_version_and_back(
     terminal: Terminal, project: str, name: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
-    terminal.ok("create", "worker", name, "--project", project)
+    terminal.ok("create", "worker", name)
     terminal.ok("fire", name, "registration_complete", "--by", "ann", "--wait")
     terminal.ok("fire", name, "suspend", "--by", "ann", "--wait")
     words = (
@@ -141,7 +141,7 @@ def test_a_live_instance_moves_to_another_version_and_back(
     )
     tried = terminal.run(*words, "--by", name, "--dry-run", "--json")
     assert (tried.code, tried.json["found"], tried.json["moved"]) == (2, 1, 0)
-    assert tried.json["stays"][0]["why"] == ["1.0.0 has no state 'suspended': say --map suspended=STATE"]
+    assert tried.json["stays"][0]["why"] == ["1.0.0 has no state 'suspended': give --map suspended=STATE"]
     told = terminal.run(*words, "--by", name)
     assert told.code == 2
     assert "0 of 1 moved" in told.out
@@ -151,7 +151,7 @@ def test_a_live_instance_moves_to_another_version_and_back(
     assert (shown["definition_version"], shown["current_state"]) == ("1.0.0", "idle")
     assert terminal.ok("audit", "verify")["ok"]
     again = terminal.run(*words, "--by", name)
-    assert (again.code, "1 of those named do not live under worker 1.1.0" in again.out) == (0, True)
+    assert (again.code, "1 of those named do not use worker 1.1.0" in again.out) == (0, True)
     nobody = terminal.run(*words, "--by", "nobody-at-all")
     assert nobody.code == 2
     nobody.is_one_clear_line("'nobody-at-all' is not an operator")
@@ -169,7 +169,7 @@ def test_what_is_deprecated_says_so_wherever_it_is_used(
     assert (said["kind"], said["name"], said["uses"], said["deprecated_by"]) == ("state", "BLOCKED", 0, name)
     again = terminal.run(*words, "--by", name)
     assert again.code == 2
-    again.is_one_clear_line("that was said on", name)
+    again.is_one_clear_line("deprecated already", name)
     (row,) = [each for each in terminal.ok("definitions", "deprecated") if each["type"] == "test_gate"]
     assert row["remove_after"].startswith("2100-01-31")
     key = ("test_gate", "1.1.0")
@@ -215,11 +215,11 @@ def test_a_version_that_is_not_deprecated_or_not_yet_over_is_not_removed(
     never.is_one_clear_line("--remove-after 'some day' is neither")
     past = terminal.run(*late, "2020-01-01")
     assert past.code == 2
-    past.is_one_clear_line("that day is over")
+    past.is_one_clear_line("is in the past")
     terminal.ok(*late, "90d")
     early = terminal.run(*words)
     assert early.code == 2
-    early.is_one_clear_line("goes after", "not before")
+    early.is_one_clear_line("can be removed after", "not earlier")
 
 
 def test_the_newest_version_is_not_removed_under_those_that_are_still_to_begin(
@@ -228,8 +228,9 @@ def test_the_newest_version_is_not_removed_under_those_that_are_still_to_begin(
     dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
     words = ("step", "0.1.0", "--reason", "nobody steps any more", "--by", name)
     said = terminal.run("definitions", "deprecate", *words, "--remove-after", "1s")
-    assert (said.code, "every new step still begins under it" in said.out) == (0, True)
+    assert (said.code, "every new step still gets this version" in said.out) == (0, True)
     eventually(
-        lambda: "every new step begins under 0.1.0" in terminal.run("definitions", "remove", *words).said, timeout=60
+        lambda: "0.1.0 is the newest version in the code" in terminal.run("definitions", "remove", *words).said,
+        timeout=60,
     )
     assert terminal.run("definitions", "remove", *words).code == 2

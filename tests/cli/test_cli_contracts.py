@@ -58,15 +58,15 @@ def test_the_command_as_installed_tells_by_its_exit_code_what_became_of_it(termi
 
 
 def test_create_answers_with_the_new_instance(terminal: Terminal, project: str, name: str) -> None:
-    made = terminal.ok("create", "story", name, "--project", project, "--context", '{"size": 3}', "--by", "ann")
+    made = terminal.ok("create", "story", name, "--context", '{"size": 3}', "--by", "ann")
     assert made["current_state"] == "analysis"
-    assert (made["workflow_type"], made["entity_id"], made["project_id"]) == ("story", name, project)
+    assert (made["workflow_type"], made["entity_id"], made["project"]) == ("story", name, project)
     assert (made["context"], made["created_by"], made["version"]) == ({"size": 3}, "ann", 0)
 
 
 def test_context_can_come_from_a_file(terminal: Terminal, project: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "context.json").write_text('{"author": "ann"}')
-    made = terminal.ok("create", "story", name, "--project", project, "--context", f"@{tmp_path}/context.json")
+    made = terminal.ok("create", "story", name, "--context", f"@{tmp_path}/context.json")
     assert made["context"] == {"author": "ann"}
 
 
@@ -81,7 +81,7 @@ def test_an_instance_answers_to_its_entity_id_its_type_with_that_and_its_uuid(
 
 
 def test_an_ambiguous_entity_id_is_refused_with_its_candidates(terminal: Terminal, project: str, story: str) -> None:
-    terminal.ok("create", "sprint", story, "--project", project)
+    terminal.ok("create", "sprint", story)
     answer = terminal.run("fire", story, "block", "--by", "ann")
     assert answer.code == 2
     answer.is_one_clear_line(f"story/{story}", f"sprint/{story}", "TYPE/ENTITY_ID")
@@ -114,7 +114,7 @@ def test_a_refused_trigger_exits_2_and_says_what_would_be_legal(terminal: Termin
 
 
 def test_a_held_trigger_exits_0_and_names_its_approval(terminal: Terminal, project: str, name: str) -> None:
-    terminal.ok("create", "sprint", name, "--project", project, "--context", '{"author": "ann"}')
+    terminal.ok("create", "sprint", name, "--context", '{"author": "ann"}')
     held = terminal.ok("fire", name, "start", "--by", "ann", "--wait")
     assert held["status"] == "waiting"
     own = terminal.run("fire", held["result"]["approval"], "approve", "--by", "ann", "--wait")
@@ -129,7 +129,7 @@ def test_a_dead_trigger_exits_1_until_it_is_redriven(
     fault = tmp_path / "fault"
     fault.touch()
     data = json.dumps({"broken_while": str(fault)})
-    terminal.ok("create", "ticket", name, "--project", project)
+    terminal.ok("create", "ticket", name)
     fire = ("fire", name, "take", "--by", "ann", "--request-id", f"take-{name}", "--data", data, "--wait", "--json")
     dead = terminal.run(*fire)
     assert dead.code == 1
@@ -187,7 +187,7 @@ def test_history_is_chained_and_names_its_events(terminal: Terminal, story: str)
 
 
 def test_watch_tells_each_move_until_the_end(terminal: Terminal, project: str, name: str) -> None:
-    terminal.ok("create", "ticket", name, "--project", project)
+    terminal.ok("create", "ticket", name)
     with terminal.start("watch", name, "--json", "--timeout", "60") as watching:
         for trigger in ("take", "give_back", "take", "close"):
             terminal.ok("fire", name, trigger, "--by", "ann")

@@ -9,12 +9,12 @@ from tests.waiting import eventually
 @pytest.fixture
 def task(terminal: Terminal, project: str, name: str) -> str:
     """The name of a task that only this test's agent can do."""
-    run = terminal.ok("create", "run", f"R-{name}", "--project", project)["id"]
+    run = terminal.ok("create", "run", f"R-{name}")["id"]
     context = f'{{"run_id": "{run}", "task_count": 1}}'
-    workstream = terminal.ok("create", "workstream", f"W-{name}", "--project", project, "--context", context)["id"]
+    workstream = terminal.ok("create", "workstream", f"W-{name}", "--context", context)["id"]
     said = f'"kind": "agent", "required_capabilities": ["{name}"], "max_retries": 0'
     context = f'{{"run_id": "{run}", "workstream_id": "{workstream}", {said}}}'
-    terminal.ok("create", "task", f"T-{name}", "--project", project, "--context", context)
+    terminal.ok("create", "task", f"T-{name}", "--context", context)
     terminal.ok("fire", run, "start", "--by", "ann", "--wait")
     return f"T-{name}"
 
@@ -68,7 +68,7 @@ def test_nobody_of_that_name_is_refused_in_one_line(terminal: Terminal) -> None:
 def test_a_worker_of_the_execution_engine_is_kept_alive_by_its_heartbeats(
     terminal: Terminal, project: str, name: str
 ) -> None:
-    made = terminal.ok("create", "uet_worker", name, "--project", project)["id"]
+    made = terminal.ok("create", "uet_worker", name)["id"]
     assert terminal.ok("worker", "heartbeat", name) == {"name": name, "state": "SPAWNING"}
     terminal.ok("fire", made, "spawn_failed", "--by", "engine", "--wait")
     gone = terminal.run("worker", "heartbeat", name)

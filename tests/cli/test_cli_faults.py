@@ -64,7 +64,7 @@ def test_with_a_silent_broker_a_trigger_is_accepted_soon_and_applied_later(termi
 def test_with_no_database_every_command_says_so_in_one_line(terminal: Terminal) -> None:
     nowhere = terminal.set(DATABASE_URL=f"postgresql://interlock:secret-word@{CLOSED}/interlock")
     commands = (
-        ("create", "story", "S", "--project", PROJECT), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
+        ("create", "story", "S"), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
         ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("redrive", "--all"), ("migrate",), ("audit", "verify"),
     )  # fmt: skip
     for answer in (*nowhere.all(commands), nowhere.demo.run("replay", str(EXAMPLE))):

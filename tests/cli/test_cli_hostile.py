@@ -39,7 +39,7 @@ def hostile(terminal: Terminal, project: str, dba: "psycopg.Connection[Any]") ->
     """Stories that are called so, as (id, name) found by both."""
     made = []
     for number, name in enumerate(NAMES):
-        story = terminal.ok("create", "story", f"H-{project[-6:]}-{number}", "--project", project)
+        story = terminal.ok("create", "story", f"H-{project[-6:]}-{number}")
         rename(dba, UUID(story["id"]), f"{name}{project[-6:]}")
         made.append(story["id"])
     return made

@@ -85,7 +85,7 @@ def test_a_run_of_one_failing_task_ends_with_1_and_its_exit_code(terminal: Termi
 
 def test_a_detached_run_is_listed_shown_and_known_by_its_names(terminal: Terminal, detached: Detached) -> None:
     run = detached()
-    assert set(run) == {"id", "name", "project_id"}
+    assert set(run) == {"id", "name", "project"}
     assert run["name"] in [each["name"] for each in terminal.ok("runs", "--limit", "1000")]
     by_name, by_id, by_both = (
         terminal.ok("run", "show", ref) for ref in (run["name"], run["id"], f"run/{run['name']}")

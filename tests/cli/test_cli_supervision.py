@@ -1,8 +1,5 @@
 """Breakers, supervised workers and jobs at the terminal: what they answer, and how they refuse."""
 
-from typing import Any
-
-import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
@@ -12,7 +9,7 @@ from tests.cli.terminal import Answer, Terminal
 @pytest.fixture
 def worker(terminal: Terminal, project: str) -> str:
     """The entity id of an idle worker."""
-    made = terminal.run("supervise", "worker", "create", "--project", project, "--json").json
+    made = terminal.run("supervise", "worker", "create", "--json").json
     return str(made["subject"]["entity_id"])
 
 
@@ -61,13 +58,13 @@ def test_saying_it_again_with_its_request_id_is_harmless(terminal: Terminal, wor
 
 
 def test_a_job_waits_for_workers_runs_with_them_and_ends(terminal: Terminal, project: str, worker: str) -> None:
-    submitted = terminal.run("job", "submit", "build it", "--project", project, "--workers", "2", "--json").json
+    submitted = terminal.run("job", "submit", "build it", "--workers", "2", "--json").json
     job = submitted["subject"]["entity_id"]
     assert terminal.run("job", "validate", job).code == 0
     waiting = terminal.run("job", "allocate", job)
     assert waiting.code == 0
     assert "2 needed" in waiting.out
-    supervise(terminal, "create", "--project", project)
+    supervise(terminal, "create")
     terminal.run("job", "allocate", job)  # or the sweep was faster, and this is refused
     succeeded = terminal.run("job", "succeed", job, "--result", '{"tests": 3}', "--json").json
     assert succeeded["subject"]["status"] == "COMPLETED"
@@ -85,8 +82,8 @@ def test_errors_are_recovered_from_by_the_tables_of_the_specification(
     assert "fail, now FAILED" in tried[3].out
     refused = terminal.run("supervise", "worker", "recover", worker, "resource_exhaustion", "--json")
     assert (refused.code, refused.json["status_code"]) == (2, 409)
-    supervise(terminal, "create", "--project", project)
-    job = terminal.run("job", "submit", "build", "--project", project, "--json").json["subject"]["entity_id"]
+    supervise(terminal, "create")
+    job = terminal.run("job", "submit", "build", "--json").json["subject"]["entity_id"]
     terminal.run("job", "validate", job)
     terminal.run("job", "allocate", job)  # or the sweep was faster, and this is refused
     (lost,) = terminal.run("job", "show", job, "--json").json["workers"]
@@ -95,8 +92,8 @@ def test_errors_are_recovered_from_by_the_tables_of_the_specification(
     assert again["replacement"]["entity_id"] != lost["entity_id"]
 
 
-def test_a_tree_of_jobs_is_shown_and_canceled(terminal: Terminal, project: str) -> None:
-    root = terminal.run("job", "submit", "the root", "--project", project, "--json").json["subject"]["entity_id"]
+def test_a_tree_of_jobs_is_shown_and_canceled(terminal: Terminal) -> None:
+    root = terminal.run("job", "submit", "the root", "--json").json["subject"]["entity_id"]
     child = terminal.run("job", "submit", "a child", "--parent", root, "--json").json["subject"]
     assert child["depth"] == 1
     assert terminal.run("job", "cancel", root).code == 0
@@ -111,19 +108,16 @@ def test_a_tree_of_jobs_is_shown_and_canceled(terminal: Terminal, project: str) 
     [
         (("supervise", "worker", "start", "nobody"), "nobody"),
         (("supervise", "worker", "list", "--status", "DOING"), "PAUSED"),
-        (("job", "submit", "x"), "project"),
-        (("job", "submit", "x", "--project", "{project}", "--workers", "11"), "worker_count"),
-        (("job", "submit", "x", "--project", "{project}", "--depth", "6"), "depth"),
+        (("job", "submit", "x", "--workers", "11"), "worker_count"),
+        (("job", "submit", "x", "--depth", "6"), "depth"),
         (("job", "submit", "x", "--parent", "nobody"), "nobody"),
         (("job", "list", "--status", "DOING"), "CANCELED"),
         (("breaker", "show", "no-such-tool"), "no-such-tool"),
         (("breaker", "reset", "no-such-tool", "--by", "ann", "--reason", "r"), "no-such-tool"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
-    terminal: Terminal, project: str, words: tuple[str, ...], naming: str
-) -> None:
-    answer = terminal.run(*(word.format(project=project) for word in words))
+def test_what_cannot_be_is_refused_in_one_line(terminal: Terminal, words: tuple[str, ...], naming: str) -> None:
+    answer = terminal.run(*words)
     assert answer.code == 2
     answer.is_one_clear_line(naming)
 
@@ -133,7 +127,7 @@ def tool(terminal: Terminal, project: str) -> str:
     """A tool whose breaker has opened."""
     name = f"tool-{uuid7().hex[-8:]}"
     context = f'{{"tool_id": "{name}", "cooldown_seconds": 3600}}'
-    terminal.ok("create", "circuit_breaker", name, "--project", project, "--context", context)
+    terminal.ok("create", "circuit_breaker", name, "--context", context)
     terminal.ok("fire", name, "failure_threshold_exceeded", "--by", "ann", "--wait")
     return name
 
@@ -154,14 +148,3 @@ def test_a_breaker_is_shown_listed_and_reset_with_who_and_why(terminal: Terminal
     assert [each["trigger"] for each in moves][1:] == ["cooldown_expires", "success"]
     assert all(each["metadata"]["operator"] == "ann" for each in moves[1:])
     assert "failures in a row" in terminal.run("breaker", "show", tool).out
-
-
-def test_a_tool_of_several_projects_needs_its_project(
-    terminal: Terminal, tool: str, dba: "psycopg.Connection[Any]"
-) -> None:
-    other = str(uuid7())
-    terminal.ok("create", "circuit_breaker", tool, "--project", other, "--context", f'{{"tool_id": "{tool}"}}')
-    refused = terminal.run("breaker", "show", tool)
-    assert refused.code == 2
-    refused.is_one_clear_line("--project")
-    assert terminal.run("breaker", "show", tool, "--project", other, "--json").json["state"] == "CLOSED"

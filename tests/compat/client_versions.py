@@ -55,7 +55,7 @@ from sqlalchemy.orm import Session
 from interlock import Agent, AsyncClient, Client, Definition, Guard, T
 
 with Client() as client:
-    story = client.create("story", NAME, project_id=PROJECT)
+    story = client.create("story", NAME, project=PROJECT)
     receipt = client.fire(story["id"], "design_complete", by="a")
     assert client.wait([receipt.request_id])[0].status == "applied"
     with Session(create_engine(client.runtime.settings.resolved_database_url())) as session, session.begin():

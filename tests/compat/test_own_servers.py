@@ -124,10 +124,10 @@ def applied(client: Client, ref: str | UUID, *triggers: str, by: str) -> None:
     assert [receipt.status for receipt in settled] == ["applied"] * len(ids), settled
 
 
-def test_a_story_goes_through_review_approval_and_merge_to_done(client: Client, project: UUID) -> None:
-    story = client.create("story", "S-1", project_id=project, context={"author": "ann"})["id"]
+def test_a_story_goes_through_review_approval_and_merge_to_done(client: Client, project: str) -> None:
+    story = client.create("story", "S-1", project=project, context={"author": "ann"})["id"]
     applied(client, story, "design_complete", "start_coding", "submit_pr", by="ann")
-    review = client.create("pr_review", "PR-1", project_id=project, context={"author": "ann", "story_id": "S-1"})["id"]
+    review = client.create("pr_review", "PR-1", project=project, context={"author": "ann", "story_id": "S-1"})["id"]
     applied(client, review, "start_review", "request_changes", "resubmit", "approve", by="bob")
     (merge,) = client.wait([client.fire(review, "merge", by="bob").request_id], timeout_seconds=30)
     assert merge.status == "waiting"
@@ -140,8 +140,8 @@ def test_a_story_goes_through_review_approval_and_merge_to_done(client: Client, 
     assert (verdict.ok, verdict.instances, verdict.transitions) == (True, 3, 11), verdict.problems
 
 
-def test_an_approval_expires_and_the_stream_tells(client: Client, project: UUID) -> None:
-    approval = client.create("approval", "A-1", project_id=project)["id"]
+def test_an_approval_expires_and_the_stream_tells(client: Client, project: str) -> None:
+    approval = client.create("approval", "A-1", project=project)["id"]
     with psycopg.connect(client.runtime.settings.database_url or "", autocommit=True) as dba:
         assert make_due(dba) == 1
     swept(client.runtime, "dispatch")
@@ -156,7 +156,7 @@ def test_postgresql_15_refuses_by_itself_what_18_does(own_database: str) -> None
         Client(Runtime(Settings(database_url=own_database, broker_url="redis://127.0.0.1:1/0"))) as client,
         psycopg.connect(own_database, autocommit=True) as dba,
     ):
-        story: Any = client.create("story", "S-1", project_id=UUID(int=1))["id"]
+        story: Any = client.create("story", "S-1", project=UUID(int=1))["id"]
         dba.execute("SET session_replication_role = replica")
         for statement, error in (
             ("UPDATE workflow_instances SET current_state = 'done', version = 1", CheckViolation),

@@ -1,6 +1,7 @@
 """What many tests of the integration tier begin with; a module that needs more says so with a fixture of its own."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,11 +16,14 @@ from interlock.workers.telemetry import tracing
 from interlock.workflows.catalogue import catalogue
 from tests.collector import Collector, collector
 from tests.crewing import Site
+from tests.homes import open_directory
+from tests.landscape import Landscape
 from tests.running import Stage
+from tests.webhooks import Webhook, webhook
 
 
 @pytest.fixture
-def site(client: Client, project: UUID) -> Site:
+def site(client: Client, project: str) -> Site:
     """A run's tasks, for workers to take."""
     return Site(client, project)
 
@@ -28,6 +32,26 @@ def site(client: Client, project: UUID) -> Site:
 def stage(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Stage:
     """A run to be submitted, played by hand."""
     return Stage(runtime, dba)
+
+
+@pytest.fixture
+def land(runtime: Runtime, dba: "psycopg.Connection[Any]", tmp_path: Path) -> Landscape:
+    """A run with a workstream on a real repository."""
+    return Landscape(runtime, dba, tmp_path)
+
+
+@pytest.fixture
+def world() -> Iterator[Webhook]:
+    """A web server that notices are sent to."""
+    with webhook() as told:
+        yield told
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Room for homes and backups, which servers of another user may enter."""
+    with open_directory() as directory:
+        yield directory
 
 
 @pytest.fixture
@@ -44,9 +68,9 @@ def knowing(make_runtime: Callable[..., Runtime]) -> Callable[..., Runtime]:
 
 
 @pytest.fixture
-def stories(client: Client, project: UUID) -> list[UUID]:
+def stories(client: Client, project: str) -> list[UUID]:
     """Five stories."""
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(5)]
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(5)]
     client.create_many(births)
     return [birth.id for birth in births]
 

@@ -77,7 +77,7 @@ def prometheus(own: Runtime, tmp_path: Path) -> Prometheus:
 
 @pytest.fixture
 def stage(own: Runtime, dba: Dba) -> Stage:
-    return Stage(own, dba)
+    return Stage(own, dba, project=own.settings.project)
 
 
 def run_of(stage: Stage, tasks: int, **sketch: Any) -> list[str]:
@@ -92,7 +92,7 @@ def patch(stage: Stage, number: int) -> UUID:
     """A ledger entry that was just created; its effects are left alone."""
     context = {"patch_id": f"p{number}", "workstream_id": str(stage.ids["w"])}
     stage.dba.execute("INSERT INTO patches (patch_id, body, created_by) VALUES (%s, 'x', 'test')", (f"p{number}",))
-    made = stage.client.create("patch_ledger", f"p{number}", project_id=stage.project, context=context)
+    made = stage.client.create("patch_ledger", f"p{number}", project=stage.project, context=context)
     return UUID(str(made["id"]))
 
 
@@ -128,7 +128,7 @@ def overrides(stage: Stage, many: int = 6) -> None:
 
 
 def breaker(stage: Stage) -> None:
-    stage.client.create("circuit_breaker", "B-1", project_id=stage.project, context={"tool_id": "ruff"})
+    stage.client.create("circuit_breaker", "B-1", project=stage.project, context={"tool_id": "ruff"})
     applied(stage.client, "B-1", "failure_threshold_exceeded")
 
 
@@ -162,7 +162,7 @@ def silent_worker(stage: Stage) -> None:
 
 
 def stuck(stage: Stage) -> None:
-    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.create("story", "S-1", project=stage.project)
     stage.dba.execute("DELETE FROM sweeps WHERE name = 'stuck'")
     assert swept(stage.runtime, "stuck")
 
@@ -172,7 +172,7 @@ def beat_dead(stage: Stage) -> None:
 
 
 def nobody_applies(stage: Stage) -> None:
-    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.create("story", "S-1", project=stage.project)
     stage.client.fire("S-1", "block", by="a")
     stage.dba.execute(
         "UPDATE trigger_requests SET accepted_at = accepted_at - interval '2 min', not_before = '-infinity'"
@@ -180,14 +180,14 @@ def nobody_applies(stage: Stage) -> None:
 
 
 def dead_request(stage: Stage) -> None:
-    stage.client.create("turnstile", "T-1", project_id=stage.project)
+    stage.client.create("turnstile", "T-1", project=stage.project)
     machines.broken.add("mallory")
     stage.client.fire("T-1", "coin", by="mallory")
     drain_all(stage.runtime)
 
 
 def partition_stuck(stage: Stage) -> None:
-    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.create("story", "S-1", project=stage.project)
     stage.client.fire("S-1", "block", by="a")
     stage.dba.execute(
         "INSERT INTO partition_watch (partition, head, since)"
@@ -196,7 +196,7 @@ def partition_stuck(stage: Stage) -> None:
 
 
 def leased(stage: Stage, name: str) -> None:
-    made = stage.client.create("announcement", name, project_id=stage.project)
+    made = stage.client.create("announcement", name, project=stage.project)
     stage.client.fire(made["id"], "announce", by="ann")
     drain_all(stage.runtime)
     (effect,) = stage.client.show(made["id"])["effects"]
@@ -217,7 +217,7 @@ def leases_lost(stage: Stage) -> None:
 
 
 def relay_behind(stage: Stage) -> None:
-    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.create("story", "S-1", project=stage.project)
     applied(stage.client, "S-1", "block")
     stage.dba.execute("DELETE FROM relay_cursors WHERE name = 'interlock:events'")  # it was never reached
     stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")  # time cannot be waited for here
@@ -225,7 +225,7 @@ def relay_behind(stage: Stage) -> None:
 
 
 def export_missing(stage: Stage) -> None:
-    stage.client.create("story", "S-1", project_id=stage.project)
+    stage.client.create("story", "S-1", project=stage.project)
     applied(stage.client, "S-1", "block")
     relay(stage.runtime.database, destinations(stage.runtime))
     stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def review(client: Client, project: UUID) -> UUID:
+def review(client: Client, project: str) -> UUID:
     """A pull request of ann's, approved by bob, with a story in review behind it."""
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     applied(client, story, *UP_TO_REVIEW, by="ann")
     context = {"author": "ann", "story_id": "S-1"}
-    made: UUID = client.create("pr_review", "PR-1", project_id=project, context=context)["id"]
+    made: UUID = client.create("pr_review", "PR-1", project=project, context=context)["id"]
     applied(client, made, "start_review", "approve", by="bob")
     return made
 
@@ -35,7 +35,7 @@ def fire(client: Client, ref: str | UUID, trigger: str, by: str) -> dict[str, An
 def votes_needed(client: Client, count: int, **context: Any) -> UUID:
     """An approval of its own, with a quorum."""
     about = {"quorum": count, "author": "ann"} | context
-    made: UUID = client.create("approval", "A-1", project_id=uuid7(), context=about)["id"]
+    made: UUID = client.create("approval", "A-1", project=uuid7(), context=about)["id"]
     return made
 
 
@@ -77,8 +77,8 @@ def test_a_story_cannot_be_approved_before_its_pull_request_is_merged(client: Cl
     assert refused["result"]["missing"] == ["pull_request_merged"]
 
 
-def test_a_story_with_two_pull_requests_waits_for_both(client: Client, review: UUID, project: UUID) -> None:
-    other = client.create("pr_review", "PR-2", project_id=project, context={"author": "ann", "story_id": "S-1"})["id"]
+def test_a_story_with_two_pull_requests_waits_for_both(client: Client, review: UUID, project: str) -> None:
+    other = client.create("pr_review", "PR-2", project=project, context={"author": "ann", "story_id": "S-1"})["id"]
     applied(client, other, "start_review", "approve", by="bob")
     for number, (each, stands) in enumerate(((review, "review"), (other, "testing"))):
         merge = fire(client, each, "merge", "bob")
@@ -94,8 +94,8 @@ def test_the_author_cannot_approve_though_somebody_else_asked(client: Client, re
     assert outcome(client, merge["request_id"])["status"] == "waiting"
 
 
-def test_without_an_author_whoever_asked_cannot_approve(client: Client, project: UUID) -> None:
-    sprint = client.create("sprint", "P-1", project_id=project)["id"]
+def test_without_an_author_whoever_asked_cannot_approve(client: Client, project: str) -> None:
+    sprint = client.create("sprint", "P-1", project=project)["id"]
     start = fire(client, sprint, "start", "ann")
     assert fire(client, start["held_by"], "approve", "ann")["status"] == "rejected"
     assert fire(client, start["held_by"], "approve", "bob")["status"] == "applied"
@@ -212,8 +212,8 @@ def test_only_the_deciders_named_decide(client: Client) -> None:
     assert fire(client, approval, "approve", "cyd")["status"] == "applied"
 
 
-def test_long_names_still_get_an_approval_of_their_own(client: Client, project: UUID) -> None:
-    sprint = client.create("sprint", "x" * 100, project_id=project)["id"]
+def test_long_names_still_get_an_approval_of_their_own(client: Client, project: str) -> None:
+    sprint = client.create("sprint", "x" * 100, project=project)["id"]
     start = fire(client, sprint, "start", "ann")
     assert start["status"] == "waiting"
     fire(client, start["held_by"], "reject", "bob")

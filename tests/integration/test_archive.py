@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -17,7 +16,7 @@ from interlock.workers.operations.archiver import Rules, archive_ended
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from tests.archived import approval, archive, expire_timers, relayed, rows, settled_run
-from tests.driving import applied, drain_all, raising
+from tests.driving import applied, drain_all, drain_failing
 from tests.landscape import Landscape
 from tests.running import Stage
 
@@ -30,7 +29,7 @@ TO_THE_END = ("design_complete", "start_coding", "submit_pr", "approve", "tests_
 
 
 def test_what_ended_moves_with_its_history_and_is_read_as_before(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
     made = approval(client, project, "A-1")
     expire_timers(dba)
@@ -90,10 +89,10 @@ def test_a_patch_moves_with_its_text_and_its_links(runtime: Runtime, dba: Dba, t
 
 
 def test_nothing_moves_that_something_alive_is_linked_to(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
-    review = client.create("pr_review", "PR-1", project_id=project, context={"author": "ann", "story_id": "S-1"})["id"]
+    story = client.create("story", "S-1", project=project)["id"]
+    review = client.create("pr_review", "PR-1", project=project, context={"author": "ann", "story_id": "S-1"})["id"]
     applied(client, review, "start_review", "approve")
     client.fire(review, "merge", by="ann")
     drain_all(runtime)
@@ -101,7 +100,7 @@ def test_nothing_moves_that_something_alive_is_linked_to(
     assert client.show(review)["current_state"] == "merged"
     expire_timers(dba)
     done = archive(runtime)
-    assert done.held["something of it lives, or ended not long ago"] == 1
+    assert done.held["a part of its group is live, or ended recently"] == 1
     assert {row[0] for row in dba.execute("SELECT workflow_type FROM workflow_instances")} == {
         "story",
         "pr_review",
@@ -129,7 +128,7 @@ def test_a_run_stays_while_one_of_its_members_has_not_ended(runtime: Runtime, st
     assert rows(dba, "tasks") == 2
 
 
-def test_what_ended_not_long_ago_stays(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+def test_what_ended_not_long_ago_stays(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
     made = approval(client, project, "A-1")
     expire_timers(dba)
     month = Rules(timedelta(days=30), timedelta(0))
@@ -140,7 +139,7 @@ def test_what_ended_not_long_ago_stays(runtime: Runtime, client: Client, project
 
 
 def test_a_request_holds_its_instance_back_until_its_id_need_not_be_kept(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
     approval(client, project, "A-1")
     expire_timers(dba)
@@ -152,27 +151,25 @@ def test_a_request_holds_its_instance_back_until_its_id_need_not_be_kept(
 
 
 def test_what_is_still_to_be_fired_or_done_holds_its_instance_back(
-    runtime: Runtime, client: Client, project: UUID
+    runtime: Runtime, client: Client, project: str
 ) -> None:
     approval(client, project, "A-1")  # its time-out is still scheduled
-    assert archive(runtime).held == {"something of it is still to be done": 1}
+    assert archive(runtime).held == {"it has unfinished work": 1}
 
 
 def test_a_dead_request_holds_its_instance_back(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: Dba, monkeypatch: pytest.MonkeyPatch
+    make_runtime: Callable[..., Runtime], project: str, dba: Dba, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
     made = approval(client, project, "A-1")
     client.fire(made, "approve", by="bob")
-    with monkeypatch.context() as broken:
-        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
-        drain_all(runtime)
+    drain_failing(runtime, monkeypatch)
     expire_timers(dba)
     assert archive(runtime).held == {"it has dead requests or effects": 1}
 
 
-def test_what_was_not_relayed_everywhere_stays(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+def test_what_was_not_relayed_everywhere_stays(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
     approval(client, project, "A-1")
     expire_timers(dba)
     dba.execute("INSERT INTO relay_cursors (name, xid, position) VALUES ('somewhere', '0', 0)")
@@ -181,7 +178,7 @@ def test_what_was_not_relayed_everywhere_stays(runtime: Runtime, client: Client,
     assert archive(runtime).instances == 1
 
 
-def test_a_dry_run_tells_what_a_run_then_does(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+def test_a_dry_run_tells_what_a_run_then_does(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
     for number in range(3):
         approval(client, project, f"A-{number}")
     approval(client, project, "alive", ended=False)
@@ -209,9 +206,9 @@ archive_ended(make_engine(sys.argv[1]), rules, progress=lambda done: print(done.
 
 @pytest.mark.parametrize("after_packs", [1, 3, 6])
 def test_killed_anywhere_nothing_is_lost_or_doubled(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba, database_url: str, after_packs: int
+    runtime: Runtime, client: Client, project: str, dba: Dba, database_url: str, after_packs: int
 ) -> None:
-    births = [client.birth("supervised_worker", f"V-{number}", project_id=project) for number in range(60)]
+    births = [client.birth("supervised_worker", f"V-{number}", project=project) for number in range(60)]
     client.create_many(births)
     for birth in births:
         client.fire(birth.id, "terminate", by="ann")
@@ -235,7 +232,7 @@ def test_killed_anywhere_nothing_is_lost_or_doubled(
 
 
 def test_who_is_being_worked_on_is_left_for_the_next_time(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba, database_url: str
+    runtime: Runtime, client: Client, project: str, dba: Dba, database_url: str
 ) -> None:
     made = approval(client, project, "A-1")
     expire_timers(dba)

@@ -1,7 +1,6 @@
 """Archiving by the sweep and by `interlock archive`."""
 
 from collections.abc import Callable
-from uuid import UUID
 
 import pytest
 
@@ -18,7 +17,7 @@ Dba = "psycopg.Connection[Any]"
 
 
 def test_the_sweep_goes_on_where_it_stopped_and_begins_anew_at_the_end(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: Dba
+    make_runtime: Callable[..., Runtime], project: str, dba: Dba
 ) -> None:
     runtime = make_runtime(archive_after_days=1.0, keep_finished_days=0.0)
     made = approval(Client(runtime), project, "A-1")
@@ -36,10 +35,10 @@ def test_a_setting_of_0_is_off(make_runtime: Callable[..., Runtime]) -> None:
         rules_of(make_runtime(keep_finished_days=30.0).settings, 29.0)
 
 
-def test_the_commands_move_list_and_show(make_runtime: Callable[..., Runtime], project: UUID, dba: Dba) -> None:
+def test_the_commands_move_list_and_show(make_runtime: Callable[..., Runtime], project: str, dba: Dba) -> None:
     runtime = make_runtime()
     client, here = Client(runtime), terminal(runtime).set(INTERLOCK_KEEP_FINISHED_DAYS="0")
-    made = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    made = client.create("supervised_worker", "V-1", project=project)["id"]
     applied(client, made, "terminate")
     relayed(dba)
     assert here.ok("archive", "run", "--older-than", "0", "--dry-run")["instances"] == 1

@@ -16,20 +16,20 @@ pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 
 
-def test_a_name_that_is_archived_is_not_free_again(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
+def test_a_name_that_is_archived_is_not_free_again(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
     made = approval(client, project, "A-1")
     expire_timers(dba)
     archive(runtime)
     with pytest.raises(AlreadyExists):
-        client.create("approval", "A-1", project_id=project)
-    assert client.create_many([client.birth("approval", "A-1", project_id=project)]) == 0
-    with pytest.raises(psycopg.errors.UniqueViolation, match="its name is not free"):
+        client.create("approval", "A-1", project=project)
+    assert client.create_many([client.birth("approval", "A-1", project=project)]) == 0
+    with pytest.raises(psycopg.errors.UniqueViolation, match="its name cannot be reused"):
         dba.execute(
             "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id,"
-            " project_id, created_by) VALUES (gen_random_uuid(), 'approval', '1.0.0', 'pending', 'A-1', %s, 'x')",
+            " project, created_by) VALUES (gen_random_uuid(), 'approval', '1.0.0', 'pending', 'A-1', %s, 'x')",
             (project,),
         )
-    client.create("approval", "A-1", project_id=UUID(int=7))
+    client.create("approval", "A-1", project=UUID(int=7))
     with pytest.raises(Archived, match="was archived on"):
         Client(runtime).fire(made, "approve", by="bob")
     with pytest.raises(UnknownInstance, match="or is archived"):
@@ -37,7 +37,7 @@ def test_a_name_that_is_archived_is_not_free_again(runtime: Runtime, client: Cli
 
 
 def test_nothing_can_be_deleted_that_does_not_stand_in_the_archive(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
     made = approval(client, project, "A-1")
     for table, key in (("workflow_instances", "id"), ("workflow_transitions", "workflow_id")):
@@ -59,9 +59,9 @@ def test_nothing_can_be_deleted_that_does_not_stand_in_the_archive(
     ],
 )
 def test_the_archive_takes_whole_instances_and_keeps_them(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba, statement: str
+    runtime: Runtime, client: Client, project: str, dba: Dba, statement: str
 ) -> None:
-    made = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    made = client.create("supervised_worker", "V-1", project=project)["id"]
     applied(client, made, "terminate")
     relayed(dba)
     archive(runtime)
@@ -72,13 +72,13 @@ def test_the_archive_takes_whole_instances_and_keeps_them(
     assert (rows(dba, "archived_instances"), rows(dba, "workflow_instances")) == (1, 1)
 
 
-def test_what_lives_cannot_be_put_into_the_archive_by_hand(client: Client, project: UUID, dba: Dba) -> None:
-    client.create("story", "S-1", project_id=project)
-    with pytest.raises(psycopg.errors.RestrictViolation, match="only what has ended"):
+def test_what_lives_cannot_be_put_into_the_archive_by_hand(client: Client, project: str, dba: Dba) -> None:
+    client.create("story", "S-1", project=project)
+    with pytest.raises(psycopg.errors.RestrictViolation, match="only ended instances"):
         dba.execute("INSERT INTO archived_instances SELECT i.*, now() FROM workflow_instances i")
 
 
-def test_another_row_than_the_one_that_stands_is_not_taken(client: Client, project: UUID, dba: Dba) -> None:
+def test_another_row_than_the_one_that_stands_is_not_taken(client: Client, project: str, dba: Dba) -> None:
     approval(client, project, "A-1")
     dba.execute("BEGIN")
     dba.execute("INSERT INTO archived_instances SELECT i.*, now() FROM workflow_instances i")
@@ -105,8 +105,8 @@ def test_every_table_that_names_instances_is_known_to_the_archive(dba: Dba) -> N
     assert {table for table in naming if table not in body} == {"circuit_breakers"}  # a breaker never ends
 
 
-def test_what_is_changed_in_the_archive_is_named(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
-    made = client.create("supervised_worker", "V-1", project_id=project)["id"]
+def test_what_is_changed_in_the_archive_is_named(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
+    made = client.create("supervised_worker", "V-1", project=project)["id"]
     applied(client, made, "terminate")
     relayed(dba)
     assert archive(runtime).instances == 1

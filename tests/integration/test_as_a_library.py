@@ -38,7 +38,7 @@ from interlock import Agent, AsyncClient, Client, Definition, Guard, T
 
 app = Celery("host")
 with Client() as client:
-    client.create("story", "S-1", project_id=PROJECT)
+    client.create("story", "S-1", project=PROJECT)
     client.fire("S-1", "design_complete", by="host")
 assert redis.Channel._connparams is before, "kombu was patched"
 assert not [each for each in vars(signals).values() if getattr(each, "receivers", None)], "a signal has a receiver"
@@ -52,7 +52,7 @@ import os
 from interlock import Client
 
 client = Client()
-client.create("story", "S-1", project_id=PROJECT)
+client.create("story", "S-1", project=PROJECT)
 client.fire("S-1", "design_complete", by="parent", request_id="1")
 pids = []
 for number in (2, 3):
@@ -105,7 +105,7 @@ from interlock import Client
 tasks = metadata.tables["tasks"]
 engine = create_engine(os.environ["APPLICATION_URL"])
 with Client() as client:
-    client.create("story", "S-1", project_id=PROJECT)
+    client.create("story", "S-1", project=PROJECT)
     with Session(engine) as session, session.begin():
         session.execute(insert(tasks).values(id=1, words="kept"))
         client.fire("S-1", "design_complete", by="me", session=session, request_id="kept")
@@ -218,7 +218,7 @@ import interlock, interlock.db, interlock.workers
 assert [each.MINE for each in (db, workers, tests, cli)] == ["db", "workers", "tests", "cli"]
 assert interlock.__file__.startswith({str(site)!r}), interlock.__file__
 with interlock.Client() as client:
-    client.create("story", "S-1", project_id={str(project)!r})
+    client.create("story", "S-1", project={str(project)!r})
     print(client.fire("S-1", "design_complete", by="me").status)
 """
     chosen = environment(client.runtime.settings)
@@ -321,7 +321,7 @@ def test_it_lives_in_an_application_s_own_database(
             "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1"
         )
         assert connection.execute(schemas).fetchall() == [("interlock",), ("mine",), ("public",), ("second",)]
-    assert "INTERLOCK_SCHEMA: 'public' can be no schema" in interlock("migrate", ends=2, INTERLOCK_SCHEMA="public")
+    assert "INTERLOCK_SCHEMA: 'public' is not a valid schema" in interlock("migrate", ends=2, INTERLOCK_SCHEMA="public")
     assert "holds tables that are not Interlock's" in interlock("migrate", "--yes", ends=2, INTERLOCK_SCHEMA="mine")
 
 
@@ -333,7 +333,7 @@ import asyncio, importlib.util
 assert not [name for name in MISSING if importlib.util.find_spec(name)], "the server's packages are here"
 os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:1"  # the host's, who has no exporter either
 with Client() as client:
-    client.create("story", "S-1", project_id=PROJECT)
+    client.create("story", "S-1", project=PROJECT)
     receipt = client.fire("S-1", "design_complete", by="bare")
     print(client.wait([receipt.request_id])[0].status)
 

@@ -39,7 +39,7 @@ client, loop = AsyncClient(), asyncio.new_event_loop()
 def fire(trigger, by, request_id):
     loop.run_until_complete(client.fire("S-1", trigger, by=by, request_id=request_id))
 
-loop.run_until_complete(client.create("story", "S-1", project_id=PROJECT))
+loop.run_until_complete(client.create("story", "S-1", project=PROJECT))
 fire("design_complete", "parent", "1")
 if not (pid := os.fork()):
     parents, loop = loop, asyncio.new_event_loop()  # kept: its end here would take what wakes it there out of its epoll
@@ -85,8 +85,8 @@ def queued(valkey: "Redis") -> int:
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
@@ -103,9 +103,9 @@ def test_it_has_the_methods_and_parameters_of_client() -> None:
         assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(getattr(Client, name))
 
 
-def test_create_fire_wait_show_and_history(settings: Settings, client: Client, project: UUID) -> None:
+def test_create_fire_wait_show_and_history(settings: Settings, client: Client, project: str) -> None:
     async def steps(interlock: AsyncClient) -> None:
-        made = await interlock.create("story", "S-1", project_id=project)
+        made = await interlock.create("story", "S-1", project=project)
         first = await interlock.fire("S-1", "design_complete", by="a", request_id="r-1")
         assert (first.status, first.replayed) == ("pending", False)
         waiting = asyncio.create_task(interlock.wait(["r-1"]))
@@ -119,9 +119,9 @@ def test_create_fire_wait_show_and_history(settings: Settings, client: Client, p
     run(settings, steps)
 
 
-def test_many_are_created_and_fired_in_few_statements(settings: Settings, client: Client, project: UUID) -> None:
+def test_many_are_created_and_fired_in_few_statements(settings: Settings, client: Client, project: str) -> None:
     async def steps(interlock: AsyncClient) -> None:
-        births = [interlock.birth("story", f"S-{number}", project_id=project) for number in range(20)]
+        births = [interlock.birth("story", f"S-{number}", project=project) for number in range(20)]
         assert await interlock.create_many(births) == 20
         assert await interlock.create_many(births) == 0
         firings = [Firing(birth.id, "design_complete", "a") for birth in births]
@@ -135,12 +135,12 @@ def test_many_are_created_and_fired_in_few_statements(settings: Settings, client
 def test_what_cannot_be_is_refused_in_the_same_words(settings: Settings, client: Client, story: UUID) -> None:
     async def steps(interlock: AsyncClient) -> None:
         await interlock.fire(story, "design_complete", by="a", request_id="r-1")
-        project_id = client.show(story)["project_id"]
+        project = client.show(story)["project"]
         refused: list[tuple[type[Exception], Callable[[Any], Any]]] = [
             (UnknownTrigger, lambda each: each.fire(story, "no_such", by="a")),
             (UnknownInstance, lambda each: each.fire("S-2", "block", by="a")),
             (RequestConflict, lambda each: each.fire(story, "block", by="a", request_id="r-1")),
-            (AlreadyExists, lambda each: each.create("story", "S-1", project_id=project_id)),
+            (AlreadyExists, lambda each: each.create("story", "S-1", project=project)),
             (BadInput, lambda each: each.fire(story, "block", by="a\0")),
             (BadInput, lambda each: each.fire(story, "block", by="a", session="mine")),
             (NotSettled, lambda each: each.wait(["nobody's"], timeout_seconds=0)),
@@ -163,7 +163,7 @@ def test_it_commits_and_rolls_back_with_an_async_session(
         async with engine_of(settings) as engine, AsyncSession(engine) as session:
             await session.execute(text("INSERT INTO callers_own VALUES ('lost')"))
             await interlock.fire(story, "design_complete", by="a", request_id="lost", session=session)
-            await interlock.create("story", "S-2", project_id=UUID(int=1), session=session)
+            await interlock.create("story", "S-2", project=UUID(int=1), session=session)
             await session.rollback()
             await session.execute(text("INSERT INTO callers_own VALUES ('kept')"))
             async with session.begin_nested():
@@ -196,10 +196,10 @@ def test_it_commits_and_rolls_back_with_an_async_connection(
     assert queued(valkey) == 1
 
 
-def test_200_tasks_at_once_are_accepted_exactly_once_each(settings: Settings, client: Client, project: UUID) -> None:
+def test_200_tasks_at_once_are_accepted_exactly_once_each(settings: Settings, client: Client, project: str) -> None:
     async def steps(interlock: AsyncClient) -> None:
         async def one(number: int) -> str:
-            made = await interlock.create("story", f"S-{number}", project_id=project)
+            made = await interlock.create("story", f"S-{number}", project=project)
             ids = (made["id"], f"S-{number}")
             receipts = [await interlock.fire(ref, "design_complete", by="a", request_id=f"r-{number}") for ref in ids]
             assert [each.replayed for each in receipts] == [False, True]
@@ -291,7 +291,7 @@ def test_triggers_are_accepted_while_the_broker_is_down(settings: Settings, stor
 
 
 def test_used_before_a_fork_it_works_in_parent_and_child(
-    settings: Settings, project: UUID, dba: "psycopg.Connection[Any]"
+    settings: Settings, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"PROJECT = {str(project)!r}\n{FORKS}"],

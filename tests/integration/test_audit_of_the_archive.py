@@ -1,7 +1,6 @@
 """What moved to the archive is still audited: anchors, journal, exports and the view of events see it as before."""
 
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -29,7 +28,7 @@ VIEW = (
 
 
 @pytest.fixture
-def archived(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> list[tuple[Any, ...]]:
+def archived(runtime: Runtime, client: Client, project: str, dba: Dba) -> list[tuple[Any, ...]]:
     """A run and an approval in the archive, another approval that lives; the view of events as it was before."""
     settled_run(Stage(runtime, dba))
     approval(client, project, "A-1")
@@ -92,7 +91,7 @@ def test_an_archived_event_changed_or_cut_shows(runtime: Runtime, dba: Dba, arch
 
 
 def test_what_was_archived_before_any_anchor_saw_it_is_in_the_next(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
     approval(client, project, "A-1")
     expire_timers(dba)

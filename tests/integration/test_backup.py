@@ -1,6 +1,5 @@
 """A backup is whole or not there; restored, it verifies and works on; nothing told is told twice, nothing left out."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -39,19 +38,11 @@ from interlock.workers.relay.redis_stream import STREAM, Stream, named
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from tests import databases
 from tests.cli.terminal import Terminal
 from tests.driving import applied, drain_all
-from tests.homes import open_directory
+from tests.homes import installed, open_directory
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Room for homes and backups, which servers of another user may enter."""
-    with open_directory() as directory:
-        yield directory
 
 
 @pytest.fixture
@@ -66,21 +57,9 @@ def first(home: Settings) -> Iterator[Client]:
         yield client
 
 
-@contextlib.contextmanager
-def installed(home: Settings) -> Iterator[Client]:
-    """A client of an installation of the block's own."""
-    with running(home, keep=True) as addresses:
-        databases.prepare(addresses.database_url)
-        runtime = Runtime(home)
-        try:
-            yield Client(runtime)
-        finally:
-            runtime.close()
-
-
-def some(client: Client, count: int, project: UUID | None = None) -> list[UUID]:
+def some(client: Client, count: int, project: str | None = None) -> list[UUID]:
     """Stories with two events each."""
-    births = [client.birth("story", f"S-{uuid7().hex}", project_id=project or uuid7()) for _ in range(count)]
+    births = [client.birth("story", f"S-{uuid7().hex}", project=project or uuid7()) for _ in range(count)]
     client.create_many(births)
     for birth in births:
         client.fire(birth.id, "design_complete", by="ann")
@@ -143,7 +122,7 @@ def test_a_backup_under_traffic_restores_verifies_and_works_on(first: Client, pl
             verdict = verify(runtime)
             assert verdict.ok, verdict.problems
             assert told.events_before <= verdict.transitions
-            made = Client(runtime).create("story", "S-after", project_id=uuid7())["id"]
+            made = Client(runtime).create("story", "S-after", project=uuid7())["id"]
             applied(Client(runtime), made, "design_complete")
             assert verify(runtime).ok
         finally:
@@ -167,7 +146,7 @@ def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(first: Client
     assert [each["trigger"] for each in answer["lost"]] == ["design_complete", "block"]
     assert kept != lost
     told = terminal.run("restore", backup["backup"], "--into", str(place / "other"))
-    assert "what came after it is not known" in told.out
+    assert "the events after it are unknown" in told.out
     refused = terminal.run("restore", backup["backup"], "--into", str(place / "again"))
     refused.is_one_clear_line("exists", "--into ANOTHER")
     assert refused.code == 2
@@ -263,6 +242,7 @@ def test_a_damaged_backup_is_refused_before_anything_is_made(backup: Path, place
     [
         ("postgres", 17, "was made by PostgreSQL 17, this is 18"),
         ("revision", "9999", "newer than this installation knows"),
+        ("schema", "elsewhere", "INTERLOCK_SCHEMA=elsewhere"),
         ("role", "somebody", "your own server's"),
     ],
 )

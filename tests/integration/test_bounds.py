@@ -31,24 +31,24 @@ DOORS = found()
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
 @pytest.fixture
-def of_each_partition(client: Client, project: UUID) -> dict[int, UUID]:
+def of_each_partition(client: Client, project: str) -> dict[int, UUID]:
     """A story in each partition."""
     births = {}
     while len(births) < PARTITIONS:
-        birth = client.birth("story", f"S-{uuid7()}", project_id=project)
+        birth = client.birth("story", f"S-{uuid7()}", project=project)
         births[partition_of(birth.id)] = birth
     client.create_many(list(births.values()))
     return {partition: birth.id for partition, birth in births.items()}
 
 
 @pytest.fixture
-def scene(client: Client, project: UUID, tmp_path: Path) -> Scene:
+def scene(client: Client, project: str, tmp_path: Path) -> Scene:
     return Scene(client, project, tmp_path)
 
 
@@ -123,9 +123,9 @@ def test_what_is_just_within_the_bounds_is_applied_and_verified(
     assert verify.verify(client.runtime.database).ok
 
 
-def test_of_a_context_within_bounds_effects_are_within_bounds(client: Client, project: UUID) -> None:
+def test_of_a_context_within_bounds_effects_are_within_bounds(client: Client, project: str) -> None:
     context = {"author": "ann", "deep": arrays(limits.DEPTH - 1)}
-    client.create("pr_review", "PR-1", project_id=project, context=context)
+    client.create("pr_review", "PR-1", project=project, context=context)
     client.fire("PR-1", "start_review", by="bob")
     drain_all(client.runtime)
     assert state(client, "PR-1") == "reviewing"
@@ -165,7 +165,7 @@ def test_an_instance_whose_context_cannot_be_read_fails_its_own_triggers_only(
     client: Client, of_each_partition: dict[int, UUID], dba: Dba
 ) -> None:
     bad = of_each_partition[0], of_each_partition[1]
-    births = [client.birth("story", f"N-{number}", project_id=uuid7()) for number in range(64)]
+    births = [client.birth("story", f"N-{number}", project=uuid7()) for number in range(64)]
     client.create_many(births)
     with unbound(dba):
         for story, data in zip(bad, ("beyond the stack", "an integer of 5,000 digits"), strict=True):

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
-from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
@@ -31,32 +29,32 @@ class ToolFault(Exception):
     """What the tool of these tests raises."""
 
 
-def call(runtime: Runtime, project: UUID, *, fails: bool = False) -> None:
+def call(runtime: Runtime, project: str, *, fails: bool = False) -> None:
     with calling(runtime, project, TOOL):
         if fails:
             raise ToolFault("on purpose")
 
 
-def fail(runtime: Runtime, project: UUID, times: int = 1) -> None:
+def fail(runtime: Runtime, project: str, times: int = 1) -> None:
     for _ in range(times):
         with pytest.raises(ToolFault):
             call(runtime, project, fails=True)
 
 
-def refuses(runtime: Runtime, project: UUID) -> BreakerOpen:
+def refuses(runtime: Runtime, project: str) -> BreakerOpen:
     with pytest.raises(BreakerOpen) as refusal, calling(runtime, project, TOOL):
         pytest.fail("the call was let through")
     return refusal.value
 
 
 @pytest.fixture
-def opened(runtime: Runtime, project: UUID) -> Breaker:
+def opened(runtime: Runtime, project: str) -> Breaker:
     fail(runtime, project, 5)
     return known(runtime, project, TOOL)
 
 
 @pytest.fixture
-def half_open(runtime: Runtime, settings: Settings, project: UUID, opened: Breaker) -> Breaker:
+def half_open(runtime: Runtime, settings: Settings, project: str, opened: Breaker) -> Breaker:
     """Cooled down, and nobody has asked yet."""
     let_the_cooldown_pass(settings)
     with transaction(runtime.database) as connection:
@@ -70,25 +68,25 @@ def trail(runtime: Runtime, breaker: Breaker) -> list[str]:
 
 
 def test_a_tool_never_configured_gets_a_breaker_with_the_settings_thresholds(
-    make_runtime: Callable[..., Runtime], project: UUID
+    make_runtime: Callable[..., Runtime], project: str
 ) -> None:
     runtime = make_runtime(breaker_failure_threshold=2, breaker_cooldown_seconds=7.5, breaker_success_threshold=3)
-    with pytest.raises(UnknownInstance, match="the tool has not been called yet"):
+    with pytest.raises(UnknownInstance, match="the tool has not been called there yet"):
         known(runtime, project, TOOL)
     call(runtime, project)
     made = known(runtime, project, TOOL)
     assert (made.state, made.failure_threshold, made.cooldown_seconds, made.success_threshold) == ("CLOSED", 2, 7.5, 3)
 
 
-def test_a_tools_own_configuration_holds(runtime: Runtime, project: UUID) -> None:
+def test_a_tools_own_configuration_holds(runtime: Runtime, project: str) -> None:
     context = {"tool_id": TOOL, "failure_threshold": 1, "cooldown_seconds": 3600}
-    Client(runtime).create("circuit_breaker", TOOL, project_id=project, context=context)
+    Client(runtime).create("circuit_breaker", TOOL, project=project, context=context)
     fail(runtime, project)
     assert 3590 < refuses(runtime, project).seconds <= 3600
 
 
 def test_another_configuration_holds_at_once_also_where_it_is_open(
-    runtime: Runtime, settings: Settings, project: UUID, opened: Breaker
+    runtime: Runtime, settings: Settings, project: str, opened: Breaker
 ) -> None:
     changed = configure(runtime, project, TOOL, cooldown_seconds=3600)
     assert (changed.failure_threshold, changed.success_threshold) == (5, 1)
@@ -104,7 +102,7 @@ def test_another_configuration_holds_at_once_also_where_it_is_open(
 
 
 def test_a_breaker_that_opens_again_does_so_for_the_new_cooldown(
-    runtime: Runtime, project: UUID, dba: "psycopg.Connection[Any]"
+    runtime: Runtime, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     call(runtime, project)
     configure(runtime, project, TOOL, cooldown_seconds=3600)
@@ -118,7 +116,7 @@ def test_a_breaker_that_opens_again_does_so_for_the_new_cooldown(
     assert 3590 < left <= 3600
 
 
-def test_a_lower_threshold_waits_for_the_next_failure(runtime: Runtime, project: UUID) -> None:
+def test_a_lower_threshold_waits_for_the_next_failure(runtime: Runtime, project: str) -> None:
     fail(runtime, project, 4)
     configure(runtime, project, TOOL, failure_threshold=2)
     assert known(runtime, project, TOOL).state == "CLOSED"
@@ -126,13 +124,13 @@ def test_a_lower_threshold_waits_for_the_next_failure(runtime: Runtime, project:
     refuses(runtime, project)
 
 
-def test_a_tool_nobody_called_cannot_be_configured(runtime: Runtime, project: UUID) -> None:
-    with pytest.raises(UnknownInstance, match="the tool has not been called yet"):
+def test_a_tool_nobody_called_cannot_be_configured(runtime: Runtime, project: str) -> None:
+    with pytest.raises(UnknownInstance, match="the tool has not been called there yet"):
         configure(runtime, project, TOOL, failure_threshold=2)
 
 
 def test_a_call_that_is_void_counts_neither_way(
-    runtime: Runtime, settings: Settings, project: UUID, half_open: Breaker
+    runtime: Runtime, settings: Settings, project: str, half_open: Breaker
 ) -> None:
     with calling(runtime, project, TOOL) as trial:
         trial.void()
@@ -144,15 +142,15 @@ def test_a_call_that_is_void_counts_neither_way(
     assert known(runtime, project, TOOL).failure_count == 2
 
 
-def test_projects_and_tools_do_not_share_a_breaker(runtime: Runtime, project: UUID, opened: Breaker) -> None:
+def test_projects_and_tools_do_not_share_a_breaker(runtime: Runtime, project: str, opened: Breaker) -> None:
     refuses(runtime, project)
-    call(runtime, uuid7())
+    call(runtime, "another")
     with calling(runtime, project, "ruff"):
         pass
 
 
 def test_it_opens_at_the_threshold_and_refuses_at_once_with_the_tool_and_the_seconds(
-    runtime: Runtime, project: UUID
+    runtime: Runtime, project: str
 ) -> None:
     fail(runtime, project, 4)
     call(runtime, project)  # a success between them: the count begins anew
@@ -168,7 +166,7 @@ def test_it_opens_at_the_threshold_and_refuses_at_once_with_the_tool_and_the_sec
     assert event["metadata"]["error"] == "ToolFault: on purpose"
 
 
-def test_a_failure_told_without_an_exception_counts(runtime: Runtime, project: UUID) -> None:
+def test_a_failure_told_without_an_exception_counts(runtime: Runtime, project: str) -> None:
     for _ in range(5):
         with calling(runtime, project, TOOL) as one:
             one.failed("exit code 137")
@@ -176,7 +174,7 @@ def test_a_failure_told_without_an_exception_counts(runtime: Runtime, project: U
 
 
 def test_a_call_of_a_closed_breaker_writes_nothing(
-    runtime: Runtime, project: UUID, dba: "psycopg.Connection[Any]"
+    runtime: Runtime, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     call(runtime, project)
     before = dba.execute("SELECT ctid, xmin, b.* FROM circuit_breakers b").fetchall()
@@ -187,7 +185,7 @@ def test_a_call_of_a_closed_breaker_writes_nothing(
     assert dba.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone() == assigned
 
 
-def test_it_works_while_the_broker_is_away(make_runtime: Callable[..., Runtime], project: UUID) -> None:
+def test_it_works_while_the_broker_is_away(make_runtime: Callable[..., Runtime], project: str) -> None:
     runtime = make_runtime(broker_url=NO_BROKER)
     fail(runtime, project, 5)
     refuses(runtime, project)
@@ -195,7 +193,7 @@ def test_it_works_while_the_broker_is_away(make_runtime: Callable[..., Runtime],
 
 @pytest.mark.parametrize("calls", [1, 3])
 def test_however_many_processes_fail_at_once_it_opens_once_at_exactly_the_threshold(
-    settings: Settings, runtime: Runtime, project: UUID, calls: int
+    settings: Settings, runtime: Runtime, project: str, calls: int
 ) -> None:
     with crowd(settings, project, MANY, fail_often, calls) as told:
         passed = sum(told.hear(MANY))
@@ -207,7 +205,7 @@ def test_however_many_processes_fail_at_once_it_opens_once_at_exactly_the_thresh
 
 
 def test_of_eight_processes_one_gets_the_trial_every_time(
-    settings: Settings, runtime: Runtime, project: UUID, opened: Breaker
+    settings: Settings, runtime: Runtime, project: str, opened: Breaker
 ) -> None:
     rounds = 20
     with crowd(settings, project, MANY, try_at_once, rounds) as told:
@@ -219,7 +217,7 @@ def test_of_eight_processes_one_gets_the_trial_every_time(
 
 
 def test_the_trial_of_a_killed_caller_goes_to_another_after_its_lease(
-    settings: Settings, runtime: Runtime, project: UUID, half_open: Breaker
+    settings: Settings, runtime: Runtime, project: str, half_open: Breaker
 ) -> None:
     with crowd(settings, project, 1, hold_the_trial, 1.0) as told:
         (holder,) = told.hear(1)
@@ -229,7 +227,7 @@ def test_the_trial_of_a_killed_caller_goes_to_another_after_its_lease(
     assert trail(runtime, half_open)[-1] == "success"
 
 
-def test_who_lost_the_trial_cannot_tell_its_outcome(runtime: Runtime, project: UUID, half_open: Breaker) -> None:
+def test_who_lost_the_trial_cannot_tell_its_outcome(runtime: Runtime, project: str, half_open: Breaker) -> None:
     with calling(runtime, project, TOOL, lease_seconds=0.001) as slow:
         eventually(lambda: call(runtime, project) or True)
         slow.failed("too late")
@@ -237,16 +235,16 @@ def test_who_lost_the_trial_cannot_tell_its_outcome(runtime: Runtime, project: U
     assert known(runtime, project, TOOL).failure_count == 0
 
 
-def test_an_interrupted_trial_is_given_back(runtime: Runtime, project: UUID, half_open: Breaker) -> None:
+def test_an_interrupted_trial_is_given_back(runtime: Runtime, project: str, half_open: Breaker) -> None:
     with pytest.raises(KeyboardInterrupt), calling(runtime, project, TOOL):
         raise KeyboardInterrupt
     call(runtime, project)
     assert known(runtime, project, TOOL).state == "CLOSED"
 
 
-def test_it_closes_after_as_many_trials_as_its_tool_asks(runtime: Runtime, project: UUID, settings: Settings) -> None:
+def test_it_closes_after_as_many_trials_as_its_tool_asks(runtime: Runtime, project: str, settings: Settings) -> None:
     context = {"tool_id": TOOL, "failure_threshold": 1, "success_threshold": 3}
-    Client(runtime).create("circuit_breaker", TOOL, project_id=project, context=context)
+    Client(runtime).create("circuit_breaker", TOOL, project=project, context=context)
     fail(runtime, project)
     let_the_cooldown_pass(settings)
     call(runtime, project)
@@ -262,7 +260,7 @@ def test_it_closes_after_as_many_trials_as_its_tool_asks(runtime: Runtime, proje
 
 
 def test_who_calls_after_the_cooldown_need_not_wait_for_the_sweep(
-    runtime: Runtime, settings: Settings, project: UUID, opened: Breaker
+    runtime: Runtime, settings: Settings, project: str, opened: Breaker
 ) -> None:
     let_the_cooldown_pass(settings)
     call(runtime, project)
@@ -270,7 +268,7 @@ def test_who_calls_after_the_cooldown_need_not_wait_for_the_sweep(
 
 
 def test_the_sweep_ends_a_cooldown_that_nobody_asks_about(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: "psycopg.Connection[Any]"
+    make_runtime: Callable[..., Runtime], project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     runtime = make_runtime(breaker_cooldown_seconds=0.3)
     fail(runtime, project, 5)
@@ -287,7 +285,7 @@ def test_the_sweep_ends_a_cooldown_that_nobody_asks_about(
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_call_of_before_it_opened_counts_for_nothing_once_it_closed_again(
-    runtime: Runtime, settings: Settings, project: UUID, fails: bool
+    runtime: Runtime, settings: Settings, project: str, fails: bool
 ) -> None:
     with calling(runtime, project, TOOL) as slow:
         fail(runtime, project, 5)
@@ -300,14 +298,14 @@ def test_a_call_of_before_it_opened_counts_for_nothing_once_it_closed_again(
     assert known(runtime, project, TOOL).failure_count == 0
 
 
-def test_a_success_does_not_undo_an_opening_that_is_decided(runtime: Runtime, project: UUID) -> None:
+def test_a_success_does_not_undo_an_opening_that_is_decided(runtime: Runtime, project: str) -> None:
     call(runtime, project)
     with calling(runtime, project, TOOL):
         decide_to_open(runtime, project)
     refuses(runtime, project)
 
 
-def decide_to_open(runtime: Runtime, project: UUID) -> None:
+def decide_to_open(runtime: Runtime, project: str) -> None:
     """What a caller does who dies after the commit of its count, before it applies the trigger."""
     breaker = known(runtime, project, TOOL)
     with transaction(runtime.database) as connection:
@@ -316,7 +314,7 @@ def decide_to_open(runtime: Runtime, project: UUID) -> None:
         requests.accept(connection, [_request(breaker, "failure_threshold_exceeded", "system", {})])
 
 
-def test_an_opening_whose_caller_died_is_applied_by_the_next_one(runtime: Runtime, project: UUID) -> None:
+def test_an_opening_whose_caller_died_is_applied_by_the_next_one(runtime: Runtime, project: str) -> None:
     call(runtime, project)
     decide_to_open(runtime, project)
     refuses(runtime, project)
@@ -327,7 +325,7 @@ def test_an_opening_whose_caller_died_is_applied_by_the_next_one(runtime: Runtim
     ("state", "moves"), [("CLOSED", []), ("OPEN", ["cooldown_expires", "success"]), ("HALF_OPEN", ["success"])]
 )
 def test_an_operator_closes_it_on_the_machines_own_way_and_history_tells_who_and_why(
-    runtime: Runtime, settings: Settings, project: UUID, state: str, moves: list[str]
+    runtime: Runtime, settings: Settings, project: str, state: str, moves: list[str]
 ) -> None:
     fail(runtime, project, 3 if state == "CLOSED" else 5)
     if state == "HALF_OPEN":
@@ -343,13 +341,13 @@ def test_an_operator_closes_it_on_the_machines_own_way_and_history_tells_who_and
     call(runtime, project)
 
 
-def test_a_reset_of_a_tool_nobody_called_is_refused(runtime: Runtime, project: UUID) -> None:
+def test_a_reset_of_a_tool_nobody_called_is_refused(runtime: Runtime, project: str) -> None:
     with pytest.raises(UnknownInstance):
         reset(runtime, project, "no-such-tool", by="ann", reason="mended")
 
 
 def test_a_breaker_opened_again_after_a_reset_keeps_its_whole_cooldown(
-    runtime: Runtime, settings: Settings, project: UUID, opened: Breaker
+    runtime: Runtime, settings: Settings, project: str, opened: Breaker
 ) -> None:
     reset(runtime, project, TOOL, by="ann", reason="mended")
     fail(runtime, project, 5)

@@ -17,10 +17,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 from uuid_utils.compat import uuid7
 
-from interlock.db import migrate
+from interlock.db import migrate, retry
 from interlock.db.connection import collided, make_engine, transaction
 from interlock.db.core import requests, rounds
-from interlock.workers.client import transaction as unit
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import NotSettled
 from interlock.workers.engine.trigger_request import Firing
@@ -47,8 +46,8 @@ NOBODY = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
@@ -89,8 +88,8 @@ def test_the_same_request_id_with_another_body_is_refused(client: Client, story:
         client.fire(story, **(body | other), request_id="r-1")
 
 
-def test_the_same_request_id_on_another_instance_is_refused(client: Client, story: UUID, project: UUID) -> None:
-    other = client.create("story", "S-2", project_id=project)["id"]
+def test_the_same_request_id_on_another_instance_is_refused(client: Client, story: UUID, project: str) -> None:
+    other = client.create("story", "S-2", project=project)["id"]
     client.fire(story, "block", by="a", request_id="r-1")
     with pytest.raises(RequestConflict):
         client.fire(other, "block", by="a", request_id="r-1")
@@ -170,7 +169,7 @@ def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_ans
 ) -> None:
     """Nobody waits for another who waits for him: not one of them is stopped by PostgreSQL and has to try again."""
     stopped: list[BaseException] = []
-    monkeypatch.setattr(unit, "collided", lambda error: stopped.append(error) or collided(error))
+    monkeypatch.setattr(retry, "collided", lambda error: stopped.append(error) or collided(error))
     clients = [Client(make_runtime()) for _ in range(8)]
 
     def fire(caller: int, burst: int) -> int:
@@ -182,7 +181,7 @@ def test_many_who_fire_the_same_requests_each_in_an_order_of_its_own_are_all_ans
 
 
 def test_many_who_create_the_same_instances_each_in_an_order_of_its_own_are_all_answered(
-    make_runtime: Callable[..., Runtime], project: UUID
+    make_runtime: Callable[..., Runtime], project: str
 ) -> None:
     """They do wait for each other in circles, and PostgreSQL stops one after the other."""
     clients = [Client(make_runtime()) for _ in range(6)]
@@ -190,7 +189,7 @@ def test_many_who_create_the_same_instances_each_in_an_order_of_its_own_are_all_
     def create(caller: int, burst: int) -> int:
         client = clients[caller]
         return client.create_many(
-            [client.birth("story", name, project_id=project) for name in _shuffled(caller, burst, 40)]
+            [client.birth("story", name, project=project) for name in _shuffled(caller, burst, 40)]
         )
 
     assert _all_at_once(6, 2, create) == [40] * 2
@@ -200,7 +199,7 @@ def test_what_is_enqueued_in_the_callers_session_commits_with_its_data(
     client: Client, story: UUID, session: Session, dba: "psycopg.Connection[Any]", valkey: "Redis"
 ) -> None:
     note(session)
-    made = client.create("sprint", "P-1", project_id=uuid7(), session=session)
+    made = client.create("sprint", "P-1", project=uuid7(), session=session)
     client.fire(made["id"], "start", by="a", session=session)
     client.fire(story, "design_complete", by="a", session=session)
     assert dba.execute("SELECT count(*) FROM trigger_requests").fetchone() == (0,)
@@ -216,7 +215,7 @@ def test_what_is_enqueued_in_the_callers_session_rolls_back_with_its_data(
     client: Client, story: UUID, session: Session, dba: "psycopg.Connection[Any]", valkey: "Redis"
 ) -> None:
     note(session)
-    client.create("sprint", "P-1", project_id=uuid7(), session=session)
+    client.create("sprint", "P-1", project=uuid7(), session=session)
     client.fire(story, "design_complete", by="a", session=session)
     session.rollback()
     assert dba.execute("SELECT count(*) FROM trigger_requests").fetchone() == (0,)
@@ -268,9 +267,7 @@ def test_a_trigger_for_later_waits_for_its_time(client: Client, story: UUID, dba
     assert state(client, story) == "design"
 
 
-def test_an_instant_is_kept_to_the_moment_and_one_in_the_past_is_now(
-    client: Client, story: UUID, project: UUID
-) -> None:
+def test_an_instant_is_kept_to_the_moment_and_one_in_the_past_is_now(client: Client, story: UUID, project: str) -> None:
     instant = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
     later = client.fire(story, "block", by="a", after=instant)
     assert outcome(client, later.request_id)["not_before"] == instant
@@ -278,11 +275,11 @@ def test_an_instant_is_kept_to_the_moment_and_one_in_the_past_is_now(
 
 
 def test_accepting_never_waits_for_a_broker_that_is_down(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: "psycopg.Connection[Any]"
+    make_runtime: Callable[..., Runtime], project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     down = Client(make_runtime(broker_url=NOBODY))
     began = time.monotonic()
-    story = down.create("story", "S-1", project_id=project)["id"]
+    story = down.create("story", "S-1", project=project)["id"]
     receipts = [down.fire(story, trigger, by="a") for trigger in UP_TO_REVIEW]
     assert time.monotonic() - began < 3
     assert [receipt.status for receipt in receipts] == ["pending"] * 3
@@ -317,10 +314,10 @@ def test_a_thousand_and_more_are_accepted_in_order(client: Client, story: UUID) 
     assert client.show(story)["version"] == 3 + 1_200
 
 
-def test_a_reference_is_an_entity_id_a_type_and_entity_id_or_a_uuid(client: Client, project: UUID) -> None:
-    story = client.create("story", "X-1", project_id=project)["id"]
+def test_a_reference_is_an_entity_id_a_type_and_entity_id_or_a_uuid(client: Client, project: str) -> None:
+    story = client.create("story", "X-1", project=project)["id"]
     assert [client.show(ref)["id"] for ref in ("X-1", "story/X-1", str(story), story)] == [story] * 4
-    client.create("sprint", "X-1", project_id=project)
+    client.create("sprint", "X-1", project=project)
     with pytest.raises(AmbiguousInstance, match=r"sprint/X-1.*TYPE/ENTITY_ID or the UUID"):
         client.show("X-1")
     assert client.show("story/X-1")["id"] == story
@@ -334,12 +331,11 @@ def test_a_uuid_means_the_instance_that_has_it_whatever_others_are_called(
     client: Client, story: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
     """As in a database from before names that are UUIDs were refused."""
-    client.create("story", "S-1", project_id=uuid7())
-    stranger = client.create("story", "S-2", project_id=uuid7())["id"]
+    client.create("sprint", "S-1")
+    stranger = client.create("story", "S-2")["id"]
     rename(dba, stranger, str(story))
-    for ref in ("S-1", "story/S-1"):
-        with pytest.raises(AmbiguousInstance, match=r"Use TYPE/ENTITY_ID or the UUID\.$"):
-            client.fire(ref, "design_complete", by="ann")
+    with pytest.raises(AmbiguousInstance, match=r"Use TYPE/ENTITY_ID or the UUID\.$"):
+        client.fire("S-1", "design_complete", by="ann")
     assert client.fire(str(story), "design_complete", by="ann").workflow_id == story
     drain_all(client.runtime)
     assert [event["workflow_id"] for event in client.history(str(story))] == [story]
@@ -347,7 +343,7 @@ def test_a_uuid_means_the_instance_that_has_it_whatever_others_are_called(
 
 
 def test_the_uuid_of_an_archived_instance_is_nobody_elses(
-    client: Client, project: UUID, dba: "psycopg.Connection[Any]"
+    client: Client, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     ended = approval(client, project, "A-1")
     expire_timers(dba)
@@ -363,27 +359,27 @@ def test_nobody_is_called_as_a_uuid(
     client: Client, story: UUID, dba: "psycopg.Connection[Any]", spelled: Callable[[UUID], str]
 ) -> None:
     name = spelled(story)
-    with pytest.raises(BadInput, match=f"entity id {name} is a UUID, which means the instance that has it"):
-        client.create("story", name, project_id=uuid7())
-    birth = replace(client.birth("story", "S-2", project_id=uuid7()), entity_id=name)
-    with pytest.raises(BadInput, match=f"workflow_instances.entity_id can be no UUID: {name}"):
+    with pytest.raises(BadInput, match=f"entity id {name} is a UUID, which always means the instance with that UUID"):
+        client.create("story", name, project=uuid7())
+    birth = replace(client.birth("story", "S-2", project=uuid7()), entity_id=name)
+    with pytest.raises(BadInput, match=f"workflow_instances.entity_id cannot be a UUID: {name}"):
         client.create_many([birth])
-    client.create("story", name.replace("-", ""), project_id=uuid7())
+    client.create("story", name.replace("-", ""), project=uuid7())
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_written(
-    client: Client, story: UUID, project: UUID, dba: "psycopg.Connection[Any]"
+    client: Client, story: UUID, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     refused: list[tuple[type[Exception], Callable[[], object]]] = [
-        (UnknownWorkflow, lambda: client.create("epic", "E-1", project_id=project)),
-        (AlreadyExists, lambda: client.create("story", "S-1", project_id=project)),
+        (UnknownWorkflow, lambda: client.create("epic", "E-1", project=project)),
+        (AlreadyExists, lambda: client.create("story", "S-1", project=project)),
         (
             UnknownInstance,
-            lambda: client.create("pr_review", "PR-1", project_id=project, context={"story_id": "S-404"}),
+            lambda: client.create("pr_review", "PR-1", project=project, context={"story_id": "S-404"}),
         ),
-        (BadInput, lambda: client.create("story", "x" * 101, project_id=project)),
-        (BadInput, lambda: client.create("story", "S-2", project_id=project, context={"x": "y" * 300_000})),
-        (BadInput, lambda: client.create("story", "S-2", project_id=project, by="")),
+        (BadInput, lambda: client.create("story", "x" * 101, project=project)),
+        (BadInput, lambda: client.create("story", "S-2", project=project, context={"x": "y" * 300_000})),
+        (BadInput, lambda: client.create("story", "S-2", project=project, by="")),
         (UnknownTrigger, lambda: client.fire(story, "fly", by="a")),
         (BadInput, lambda: client.fire(story, "block", by="a\x00")),
         (BadInput, lambda: client.fire(story, "block", by="a", data={"x": float("nan")})),
@@ -396,17 +392,17 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     assert dba.execute("SELECT count(*) FROM trigger_requests").fetchone() == (0,)
 
 
-def test_creating_many_leaves_those_that_exist_as_they_are(client: Client, project: UUID) -> None:
-    first = client.create("story", "S-0", project_id=project, context={"kept": True})
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(1_200)]
+def test_creating_many_leaves_those_that_exist_as_they_are(client: Client, project: str) -> None:
+    first = client.create("story", "S-0", project=project, context={"kept": True})
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(1_200)]
     assert client.create_many(births) == 1_199
     assert client.create_many(births) == 0
     assert client.show(first["id"])["context"] == {"kept": True}
 
 
-def test_the_same_entity_in_another_project_is_another_instance(client: Client, project: UUID) -> None:
-    one = client.create("story", "S-1", project_id=project)
-    assert client.create("story", "S-1", project_id=uuid7())["id"] != one["id"]
+def test_the_same_entity_in_another_project_is_another_instance(client: Client, project: str) -> None:
+    one = client.create("story", "S-1", project=project)
+    assert client.create("story", "S-1", project=uuid7())["id"] != one["id"]
 
 
 def test_accepting_does_not_wait_for_a_round_that_holds_the_same_instance(

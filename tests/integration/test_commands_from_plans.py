@@ -25,7 +25,7 @@ from tests.landscape import ONE_LINE, Landscape
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 BIRTH = (
-    "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,"
+    "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,"
     " context, created_by) VALUES (%s, %s, '1.1.0', %s, %s, %s, %s, 'mallory')"
 )
 COMMAND = (
@@ -43,7 +43,7 @@ def by_hand(land: Landscape, type_: str, **context: Any) -> UUID:
     """An instance as any caller creates one."""
     said = {"workstream_id": str(land.workstream), "run_id": str(land.run)}
     said |= {"gate_type": "UNIT"} if type_ == "test_gate" else {}
-    made = land.client.create(type_, f"{type_}-{uuid7()}", project_id=land.project, context=said | context)
+    made = land.client.create(type_, f"{type_}-{uuid7()}", project=land.project, context=said | context)
     return UUID(str(made["id"]))
 
 
@@ -53,7 +53,7 @@ def test_no_door_takes_a_context_that_says_what_to_run(land: Landscape) -> None:
             by_hand(land, type_, **{key: ["touch", "x"]})
         context = {"workstream_id": str(land.workstream), "gate_type": "UNIT", key: ["touch", "x"]}
         initial = {"task": "pending", "test_gate": "PENDING"}[type_]
-        with pytest.raises(CheckViolation, match="not told in its context what to run"):
+        with pytest.raises(CheckViolation, match="cannot contain what to run"):
             land.dba.execute(BIRTH, (uuid7(), type_, initial, str(uuid7()), land.project, Jsonb(context)))
 
 
@@ -96,14 +96,14 @@ def test_a_ledger_entry_made_by_hand_lands_nothing(land: Landscape) -> None:
 def test_raw_sql_gives_nobody_a_command_and_changes_none(land: Landscape) -> None:
     gate, bare = land.gate(["true"]), by_hand(land, "test_gate")
     for source, by in (("plan", "mallory"), ("operator", commanding.OPERATOR), ("mended", "mallory")):
-        with pytest.raises(RestrictViolation, match="gets no command"):
+        with pytest.raises(RestrictViolation, match="cannot get a command"):
             land.dba.execute(COMMAND, (bare, land.run, source, by, ["touch", "x"]))
     context = {"workstream_id": str(land.workstream), "gate_type": "UNIT"}
     for source in ("plan", "operator"):  # born beside it, in somebody's run, by one who is no operator
         land.dba.execute("BEGIN")
         land.dba.execute("SET LOCAL session_replication_role = replica")
         land.dba.execute(BIRTH, (born := uuid7(), "test_gate", "PENDING", f"g-{born}", land.project, Jsonb(context)))
-        with pytest.raises(RestrictViolation, match="gets no command"):
+        with pytest.raises(RestrictViolation, match="cannot get a command"):
             land.dba.execute(COMMAND, (born, land.run, source, "mallory", ["touch", "x"]))
         land.dba.execute("ROLLBACK")
     for change in (
@@ -121,12 +121,12 @@ def test_raw_sql_gives_nobody_a_command_and_changes_none(land: Landscape) -> Non
 
 def test_where_a_plans_work_is_done_never_changes(land: Landscape) -> None:
     task = land.task(dict(ONE_LINE))
-    elsewhere = land.client.create("run", "elsewhere", project_id=land.project)["id"]
-    with pytest.raises(RestrictViolation, match="a run is born with its plan"):
+    elsewhere = land.client.create("run", "elsewhere", project=land.project)["id"]
+    with pytest.raises(RestrictViolation, match="a plan is stored when its run is created"):
         land.dba.execute("INSERT INTO plans (run_id, body, directory) VALUES (%s, '{}', '/')", (elsewhere,))
     with pytest.raises(BadInput, match="takes no workstream that its plan does not name"):
         by_hand(land, "workstream", name="w")
-    theirs = land.client.create("workstream", "own", project_id=land.project, context={"run_id": str(elsewhere)})["id"]
+    theirs = land.client.create("workstream", "own", project=land.project, context={"run_id": str(elsewhere)})["id"]
     for change in (
         'UPDATE workflow_instances SET context = context || \'{"name": "other"}\' WHERE id = %(task)s',
         "UPDATE tasks SET workstream_id = %(theirs)s WHERE task_id = %(task)s",

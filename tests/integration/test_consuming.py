@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from redis import Redis
@@ -19,9 +18,9 @@ LIFE = ["task-received", "task-started", "task-succeeded"]
 
 
 def test_flower_is_told_of_each_task_in_order_also_after_a_lost_connection(
-    client: Client, project: UUID, make_runtime: Callable[..., Runtime], valkey: "Redis", tmp_path: Path
+    client: Client, project: str, make_runtime: Callable[..., Runtime], valkey: "Redis", tmp_path: Path
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     lives: dict[str, list[str]] = {}
 
     def note(event: dict[str, str]) -> None:

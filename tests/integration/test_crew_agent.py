@@ -143,7 +143,7 @@ def test_a_tool_left_alone_fails_the_task_at_once(
     runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
 ) -> None:
     site.client.create(
-        "circuit_breaker", "linter", project_id=site.project, context={"tool_id": "linter", "failure_threshold": 1}
+        "circuit_breaker", "linter", project=site.project, context={"tool_id": "linter", "failure_threshold": 1}
     )
     failing, spared = site.queue(2, command=["false"], tool="linter", max_retries=0)
     assert work_loop.work(runtime, hand(runtime)) == 2
@@ -159,7 +159,7 @@ def test_what_never_ran_a_tool_tells_nothing_of_it(
 ) -> None:
     reached, _ = carried_out(runtime, client, site, tool="linter", **context)
     assert reached == "retrying"
-    with pytest.raises(UnknownInstance, match="the tool has not been called yet"):
+    with pytest.raises(UnknownInstance, match="the tool has not been called there yet"):
         circuit_breakers.known(runtime, site.project, "linter")
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from interlock.db.connection import sql, transaction
+from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import claim_triggers
 from interlock.db.orchestration import claims as crew
@@ -287,7 +287,7 @@ def test_a_claim_reads_a_few_rows_however_long_the_queue(
     for prepare in ("SELECT", "ANALYZE"):  # whether PostgreSQL knows the tables or not
         dba.execute(prepare)
         with transaction(runtime.database) as connection:
-            text = f"EXPLAIN (ANALYZE, FORMAT JSON) {sql('claim_task')}"
+            text = f"EXPLAIN (ANALYZE, FORMAT JSON) {crew.sql('claim_task')}"
             ((said,),) = connection.exec_driver_sql(text, {"worker_id": worker}).all()
             connection.rollback()
         read = [node for node in _nodes(said[0]["Plan"]) if node.get("Relation Name") == "tasks"]

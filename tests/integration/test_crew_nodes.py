@@ -81,7 +81,7 @@ def noted(place: Path, what: str) -> list[int]:
 
 
 def test_eight_processes_claim_two_hundred_tasks_each_once(
-    settings: Settings, client: Client, project: UUID, dba: "psycopg.Connection[Any]"
+    settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     """TASK-16."""
     site = Site(client, project)
@@ -116,7 +116,7 @@ def _claim_all(settings: Settings, worker: UUID, begin: Any, taken: Any) -> None
 
 @pytest.mark.usefixtures("triggers")
 def test_pool_processes_enlist_work_and_leave(
-    quick: Settings, client: Client, project: UUID, dba: "psycopg.Connection[Any]", tmp_path: Path
+    quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     site = Site(client, project)
     with working(quick, tmp_path, 2) as started:
@@ -134,7 +134,7 @@ def test_pool_processes_enlist_work_and_leave(
 
 @pytest.mark.usefixtures("triggers")
 def test_a_task_whose_process_is_killed_is_carried_out_elsewhere_and_ends_once(
-    quick: Settings, make_runtime: Any, project: UUID, dba: "psycopg.Connection[Any]", tmp_path: Path
+    quick: Settings, make_runtime: Any, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     runtime = make_runtime(**QUICK)
     client = Client(runtime)
@@ -166,7 +166,7 @@ def test_a_task_whose_process_is_killed_is_carried_out_elsewhere_and_ends_once(
 
 @pytest.mark.usefixtures("triggers")
 def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
-    settings: Settings, client: Client, project: UUID, dba: "psycopg.Connection[Any]", tmp_path: Path
+    settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     """Long before its silence is: heartbeats are due every minute here."""
     with working(settings, tmp_path):
@@ -181,7 +181,7 @@ def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
 
 @pytest.mark.usefixtures("triggers")
 def test_a_stopped_node_gives_back_what_outlasts_its_patience(
-    quick: Settings, client: Client, project: UUID, dba: "psycopg.Connection[Any]", tmp_path: Path
+    quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     with working(quick, tmp_path) as stopping:
         (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
@@ -197,7 +197,7 @@ def test_a_stopped_node_gives_back_what_outlasts_its_patience(
 
 @pytest.mark.usefixtures("triggers")
 def test_a_stopped_node_finishes_what_it_can_and_takes_no_more(
-    settings: Settings, client: Client, project: UUID, dba: "psycopg.Connection[Any]", tmp_path: Path
+    settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     patient = settings.model_copy(update={"drain_seconds": 8.0})
     with working(patient, tmp_path) as stopping:

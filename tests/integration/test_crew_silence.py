@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -33,6 +34,18 @@ def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], None
     return run
 
 
+def spared_until(
+    seconds: float, client: Client, dba: "psycopg.Connection[Any]", worker: UUID, sweep: Callable[[], None]
+) -> None:
+    """Let a worker be silent for a little less, which changes nothing, and then for so many seconds."""
+    before = state(client, worker)
+    silence(dba, worker, seconds - 2)
+    sweep()
+    assert state(client, worker) == before
+    silence(dba, worker, seconds)
+    sweep()
+
+
 def test_a_silent_busy_worker_is_unresponsive_and_its_task_is_tried_again(
     runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
 ) -> None:
@@ -41,11 +54,7 @@ def test_a_silent_busy_worker_is_unresponsive_and_its_task_is_tried_again(
     claim = claims.take(runtime, worker)
     assert claim is not None
     drain_all(runtime)
-    silence(dba, worker, MISSED - 2)
-    sweep()
-    assert state(client, worker) == "busy"
-    silence(dba, worker, MISSED)
-    sweep()
+    spared_until(MISSED, client, dba, worker, sweep)
     assert (state(client, worker), state(client, task)) == ("unresponsive", "retrying")
     assert row(dba, "tasks", task)["last_error"] == "worker W fell silent"
     said = client.history(worker)[-1]["metadata"]
@@ -114,11 +123,7 @@ def test_an_idle_worker_is_never_unresponsive_but_shut_down_after_five_minutes(
 ) -> None:
     """WORKER-9."""
     worker = hand(runtime)
-    silence(dba, worker, GONE - 2)
-    sweep()
-    assert state(client, worker) == "idle"
-    silence(dba, worker, GONE)
-    sweep()
+    spared_until(GONE, client, dba, worker, sweep)
     assert trail(client, worker) == ["registration_complete", "max_timeout_exceeded"]
 
 
@@ -128,11 +133,7 @@ def test_a_suspended_worker_that_fell_silent_is_shut_down_by_way_of_idle(
     worker = hand(runtime)
     client.fire(worker, "suspend", by="ann")
     drain_all(runtime)
-    silence(dba, worker, GONE - 2)
-    sweep()
-    assert state(client, worker) == "suspended"
-    silence(dba, worker, GONE)
-    sweep()
+    spared_until(GONE, client, dba, worker, sweep)
     assert trail(client, worker) == ["registration_complete", "suspend", "resume", "max_timeout_exceeded"]
 
 
@@ -273,13 +274,23 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     assert says() == {affinity}
 
 
-def test_the_work_sweep_counts_free_hands_that_fit(
-    runtime: Runtime, site: Site, dba: "psycopg.Connection[Any]"
-) -> None:
-    def free() -> int | None:
+Free = Callable[[], int | None]
+
+
+@pytest.fixture
+def free(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Free:
+    """Counts the free workers that fit a waiting task, as the sweep does."""
+
+    def count() -> int | None:
         dba.execute("DELETE FROM sweeps")
         return swept(runtime, "work")
 
+    return count
+
+
+def test_the_work_sweep_counts_free_hands_that_fit(
+    runtime: Runtime, site: Site, free: Callable[[], int | None]
+) -> None:
     hands = [hand(runtime, f"W{number}") for number in range(3)]
     assert free() == 0
     site.queue(2, required_capabilities=["python"])
@@ -293,12 +304,8 @@ def test_the_work_sweep_counts_free_hands_that_fit(
 
 
 def test_the_work_sweep_sends_nobody_to_tasks_that_affinity_keeps_for_others(
-    runtime: Runtime, site: Site, dba: "psycopg.Connection[Any]"
+    runtime: Runtime, site: Site, free: Callable[[], int | None]
 ) -> None:
-    def free() -> int | None:
-        dba.execute("DELETE FROM sweeps")
-        return swept(runtime, "work")
-
     workstream = site.workstream(site.run(), affinity=["chosen"])
     (kept,) = site.tasks(workstream)
     site.task(workstream, affinity=["special"])

@@ -34,7 +34,7 @@ INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from
 VALUES (gen_random_uuid(), %(id)s, %(seq)s, %(version)s, %(from)s, %(to)s, %(trigger)s)"""
 
 BIRTH = """
-INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, version, entity_id, project_id,
+INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, version, entity_id, project,
                                 created_by)
 VALUES (gen_random_uuid(), %(type)s, %(definition)s, %(state)s, %(version)s, 'S-9', gen_random_uuid(), 'dba')"""
 
@@ -60,7 +60,7 @@ def design_story(database_url: str) -> UUID:
     """A story that stands in `design`, made by the engine."""
     runtime = Runtime(Settings(database_url=database_url, broker_url=NO_BROKER))
     with Client(runtime) as client:
-        made: UUID = client.create("story", "S-1", project_id=uuid7())["id"]
+        made: UUID = client.create("story", "S-1", project=uuid7())["id"]
         client.fire(made, "design_complete", by="agent")
         assert runtime.applier.apply_partition(partition_of(made)).taken == 1
         return made
@@ -254,7 +254,7 @@ def test_history_cannot_be_rewritten_by_an_upsert(raw: Raw) -> None:
         "workflow_type = 'sprint'",
         "definition_version = '2.0.0'",
         "entity_id = 'S-2'",
-        "project_id = gen_random_uuid()",
+        "project = gen_random_uuid()",
         "created_by = 'someone else'",
         "created_at = now()",
         "version = 0",

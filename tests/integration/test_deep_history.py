@@ -30,9 +30,9 @@ Dba = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def told(client: Client, project: UUID, dba: Dba) -> dict[str, UUID]:
+def told(client: Client, project: str, dba: Dba) -> dict[str, UUID]:
     """By what is wrong with its first event, a story; PostgreSQL had kept it."""
-    stories = {name: client.create("story", f"S-{name}", project_id=project)["id"] for name in JSON}
+    stories = {name: client.create("story", f"S-{name}", project=project)["id"] for name in JSON}
     with unbound(dba):
         for name, story in stories.items():
             with dba.transaction():

@@ -33,8 +33,8 @@ OWN = ("tests.machines",)
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
@@ -46,7 +46,7 @@ def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
 
 
 def gate(client: Client, name: str = "T-1") -> UUID:
-    made: UUID = client.create("turnstile", name, project_id=uuid7())["id"]
+    made: UUID = client.create("turnstile", name, project=uuid7())["id"]
     return made
 
 
@@ -124,7 +124,7 @@ def test_every_event_tells_who_when_why_and_by_which_request(client: Client, sto
 
 
 def test_each_move_is_announced_after_its_commit_exactly_as_the_decision_says(
-    client: Client, story: UUID, project: UUID, valkey: "Redis", dba: "psycopg.Connection[Any]"
+    client: Client, story: UUID, project: str, valkey: "Redis", dba: "psycopg.Connection[Any]"
 ) -> None:
     with valkey.pubsub(ignore_subscribe_messages=True) as bus:
         bus.subscribe(f"project:{project}")
@@ -138,9 +138,9 @@ def test_each_move_is_announced_after_its_commit_exactly_as_the_decision_says(
     ]
 
 
-def test_a_bus_that_is_down_undoes_nothing(make_runtime: Callable[..., Runtime], project: UUID) -> None:
+def test_a_bus_that_is_down_undoes_nothing(make_runtime: Callable[..., Runtime], project: str) -> None:
     client = Client(make_runtime(redis_url="redis://127.0.0.1:1/0"))
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     applied(client, story, "design_complete")
     assert state(client, story) == "design"
 
@@ -231,16 +231,16 @@ def poison(dba: "psycopg.Connection[Any]") -> None:
     dba.execute("ALTER TABLE workflow_transitions ADD CONSTRAINT poisoned CHECK (triggered_by <> 'poison')")
 
 
-def same_partition(client: Client, project: UUID, count: int) -> list[UUID]:
+def same_partition(client: Client, project: str, count: int) -> list[UUID]:
     """Stories whose triggers share a partition."""
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(200 * count)]
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(200 * count)]
     chosen = [birth for birth in births if partition_of(birth.id) == 3][:count]
     assert client.create_many(chosen) == count
     return [birth.id for birth in chosen]
 
 
 def test_a_row_postgresql_refuses_does_not_hold_up_its_partition(
-    client: Client, project: UUID, dba: "psycopg.Connection[Any]"
+    client: Client, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     poison(dba)
     first, poisoned, last = same_partition(client, project, 3)
@@ -340,13 +340,13 @@ def test_a_turn_takes_a_partition_to_its_end_whatever_its_length(client: Client,
 
 
 def test_two_partitions_whose_instances_move_each_other_do_not_lock_each_other_up(
-    client: Client, project: UUID, make_runtime: Callable[..., Runtime]
+    client: Client, project: str, make_runtime: Callable[..., Runtime]
 ) -> None:
     pairs = []
     for number in range(30):
-        story = client.create("story", f"S-{number}", project_id=project)["id"]
+        story = client.create("story", f"S-{number}", project=project)["id"]
         review = client.create(
-            "pr_review", f"PR-{number}", project_id=project, context={"story_id": f"S-{number}", "author": "ann"}
+            "pr_review", f"PR-{number}", project=project, context={"story_id": f"S-{number}", "author": "ann"}
         )["id"]
         client.fire_many([Firing(story, each, "ann") for each in UP_TO_REVIEW])
         client.fire_many([Firing(review, each, "bob") for each in ("start_review", "approve", "merge")])

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import UUID
 
 import pytest
 from flower.urls import handlers
@@ -108,8 +107,8 @@ def test_it_answers_under_its_own_names_only_and_to_few_who_guess(flower: str) -
     assert ask(flower, "/healthcheck")[0] == 200
 
 
-def test_prometheus_reads_what_the_workers_did(flower: str, client: Client, celery_worker: Node, project: UUID) -> None:
-    story = client.create("story", "S-1", project_id=project)
+def test_prometheus_reads_what_the_workers_did(flower: str, client: Client, celery_worker: Node, project: str) -> None:
+    story = client.create("story", "S-1", project=project)
     client.fire(story["id"], "block", by="a")
 
     def applied() -> float:

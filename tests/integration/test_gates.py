@@ -28,11 +28,6 @@ pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 
 
-@pytest.fixture
-def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
-    return Landscape(runtime, dba, tmp_path)
-
-
 def test_a_gate_that_passes_ran_in_its_workstreams_worktree_and_told_its_output(land: Landscape) -> None:
     gate = land.gate(["sh", "-c", "pwd; cat app.py; echo warned >&2"])
     land.settle()
@@ -47,7 +42,7 @@ def test_a_gate_that_passes_ran_in_its_workstreams_worktree_and_told_its_output(
 def test_a_gate_without_a_workstream_fails_and_says_so(land: Landscape) -> None:
     said = {"gate_type": "UNIT", "name": "alone"}
     land.dba.execute("ALTER TABLE commands DISABLE TRIGGER USER")  # which give such a gate no command
-    birth = land.client.birth("test_gate", "alone", project_id=land.project, context=said)
+    birth = land.client.birth("test_gate", "alone", project=land.project, context=said)
     gate, row = birth.id, CommandRow("command", ("pwd",))
     with transaction(land.runtime.database) as connection:
         creation.deliver(connection, [birth])

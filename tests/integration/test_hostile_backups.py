@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from interlock.supervisor.embedded import running
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import server_account
 from tests import databases
-from tests.homes import open_directory
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -132,8 +131,9 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
 # Manifests --------------------------------------------------------------------------------------------------------
 
 SAID = Manifest(
-    taken_at="2026-11-22T10:00:00+00:00", postgres=18, revision="0001", database="interlock", role="interlock",
-    events_before=0, events_after=0, anchor=None, files={BASE: "0" * 64, LOG: "0" * 64}, sizes={}, unpacked=0,
+    taken_at="2026-11-22T10:00:00+00:00", postgres=18, schema="interlock", revision="0001",
+    database="interlock", role="interlock", events_before=0, events_after=0, anchor=None,
+    files={BASE: "0" * 64, LOG: "0" * 64}, sizes={}, unpacked=0,
 )  # fmt: skip
 
 
@@ -184,12 +184,6 @@ def test_a_manifest_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path) -> 
 
 
 # A whole one --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with open_directory() as directory:
-        yield directory
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_a_workstream_whose_command_changed_what_the_repository_runs_does_not_la
     reason = land.said(land.workstream)["reason"]
     assert named in reason
     assert reason.startswith("while task w/t ran, the repository")
-    assert "interlock run resume demo" in reason
+    assert f"interlock run resume {land.run}" in reason
     assert git(land.checkout, "log", "--format=%s", "main") == "A judge\nFirst\n"
 
 

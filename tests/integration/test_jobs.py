@@ -60,19 +60,19 @@ def act(jobs: Jobs, action: str, ref: str | UUID, **order: str) -> Answer:
     return answer
 
 
-def idle(supervisor: Supervisor, project: UUID, count: int) -> list[UUID]:
-    return [supervisor.create(project).subject["id"] for _ in range(count)]
+def idle(supervisor: Supervisor, project: str, count: int) -> list[UUID]:
+    return [supervisor.create(project=project).subject["id"] for _ in range(count)]
 
 
-def pending(jobs: Jobs, project: UUID, worker_count: int = 1) -> UUID:
-    made: UUID = jobs.submit("build", project_id=project, worker_count=worker_count).subject["id"]
+def pending(jobs: Jobs, project: str, worker_count: int = 1) -> UUID:
+    made: UUID = jobs.submit("build", project=project, worker_count=worker_count).subject["id"]
     jobs.validate(made)
     return made
 
 
-def job_in(jobs: Jobs, supervisor: Supervisor, project: UUID, state: str) -> UUID:
+def job_in(jobs: Jobs, supervisor: Supervisor, project: str, state: str) -> UUID:
     idle(supervisor, project, 2)
-    made: UUID = jobs.submit("build", project_id=project, worker_count=2).subject["id"]
+    made: UUID = jobs.submit("build", project=project, worker_count=2).subject["id"]
     for action in WAY_TO[state]:
         act(jobs, action, made)
     return made
@@ -83,9 +83,7 @@ def statuses(found: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("state", "action"), list(product(WAY_TO, ACTIONS)))
-def test_every_action_in_every_state(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, state: str, action: str
-) -> None:
+def test_every_action_in_every_state(jobs: Jobs, supervisor: Supervisor, project: str, state: str, action: str) -> None:
     job = job_in(jobs, supervisor, project, state)
     if dest := LEADS.get((state, action)):
         answer = act(jobs, action, job, by="ann", reason="because")
@@ -103,7 +101,7 @@ def test_every_action_in_every_state(
     ("action", "became"), [("succeed", "COMPLETED"), ("fail", "TERMINATED"), ("cancel", "TERMINATED")]
 )
 def test_a_jobs_workers_start_with_it_and_end_with_it(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, action: str, became: str
+    jobs: Jobs, supervisor: Supervisor, project: str, action: str, became: str
 ) -> None:
     job = pending(jobs, project, 3)
     idle(supervisor, project, 4)
@@ -115,7 +113,7 @@ def test_a_jobs_workers_start_with_it_and_end_with_it(
 
 
 def test_a_paused_worker_of_a_completed_job_is_released_by_force(
-    jobs: Jobs, supervisor: Supervisor, project: UUID
+    jobs: Jobs, supervisor: Supervisor, project: str
 ) -> None:
     job = job_in(jobs, supervisor, project, "RUNNING")
     supervisor.pause(jobs.show(job)["workers"][0]["id"])
@@ -124,7 +122,7 @@ def test_a_paused_worker_of_a_completed_job_is_released_by_force(
 
 
 def test_a_job_without_enough_idle_workers_waits_holding_none_until_the_sweep_finds_them(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
+    jobs: Jobs, supervisor: Supervisor, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     job = pending(jobs, project, 3)
     idle(supervisor, project, 2)
@@ -142,7 +140,7 @@ def test_a_job_without_enough_idle_workers_waits_holding_none_until_the_sweep_fi
 
 
 def test_the_sweep_ends_what_a_dead_supervisor_left_paused(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
+    jobs: Jobs, supervisor: Supervisor, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     job = job_in(jobs, supervisor, project, "RUNNING")
     paused = jobs.show(job)["workers"][0]["id"]
@@ -161,7 +159,7 @@ def sweep(jobs: Jobs, dba: "psycopg.Connection[Any]") -> int | None:
     return found
 
 
-def test_a_trigger_fired_past_the_allocation_is_refused_by_the_machine(jobs: Jobs, project: UUID) -> None:
+def test_a_trigger_fired_past_the_allocation_is_refused_by_the_machine(jobs: Jobs, project: str) -> None:
     job = pending(jobs, project)
     receipt = jobs.client.fire(job, "allocate_resources", by="agent")
     drain_all(jobs.client.runtime)
@@ -171,7 +169,7 @@ def test_a_trigger_fired_past_the_allocation_is_refused_by_the_machine(jobs: Job
 
 
 def test_an_interrupted_allocation_goes_on_with_what_it_holds(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
+    jobs: Jobs, supervisor: Supervisor, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     job = pending(jobs, project, 2)
     idle(supervisor, project, 2)
@@ -183,7 +181,7 @@ def test_an_interrupted_allocation_goes_on_with_what_it_holds(
     assert jobs.show(job)["status"] == "RUNNING"
 
 
-def test_a_canceled_jobs_reserved_workers_are_free_again(jobs: Jobs, supervisor: Supervisor, project: UUID) -> None:
+def test_a_canceled_jobs_reserved_workers_are_free_again(jobs: Jobs, supervisor: Supervisor, project: str) -> None:
     job, other = pending(jobs, project, 1), pending(jobs, project, 1)
     idle(supervisor, project, 1)
     with transaction(jobs.client.runtime.database) as connection:
@@ -193,7 +191,7 @@ def test_a_canceled_jobs_reserved_workers_are_free_again(jobs: Jobs, supervisor:
 
 
 def test_jobs_that_want_the_same_workers_at_once_never_share_one(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, settings: Settings
+    jobs: Jobs, supervisor: Supervisor, project: str, settings: Settings
 ) -> None:
     wanting = [pending(jobs, project, 3) for _ in range(6)]
     idle(supervisor, project, 10)
@@ -205,7 +203,7 @@ def test_jobs_that_want_the_same_workers_at_once_never_share_one(
     assert len(held) == len(set(held)) == 9
 
 
-def test_a_repeated_request_gives_the_recorded_answer(jobs: Jobs, supervisor: Supervisor, project: UUID) -> None:
+def test_a_repeated_request_gives_the_recorded_answer(jobs: Jobs, supervisor: Supervisor, project: str) -> None:
     job = pending(jobs, project)
     idle(supervisor, project, 2)
     first = act(jobs, "allocate", job, request_id="al-1")
@@ -216,16 +214,16 @@ def test_a_repeated_request_gives_the_recorded_answer(jobs: Jobs, supervisor: Su
         act(jobs, "cancel", job, request_id="al-1")
 
 
-def test_a_repeated_submission_makes_one_job(jobs: Jobs, project: UUID) -> None:
+def test_a_repeated_submission_makes_one_job(jobs: Jobs, project: str) -> None:
     order = Order(request_id="submit-1")
-    first, again = (jobs.submit("build", project_id=project, order=order) for _ in range(2))
+    first, again = (jobs.submit("build", project=project, order=order) for _ in range(2))
     assert (first.subject["id"], again.replayed) == (again.subject["id"], True)
     with pytest.raises(RequestConflict):
-        jobs.submit("build something else", project_id=project, order=order)
+        jobs.submit("build something else", project=project, order=order)
 
 
-def test_a_child_is_one_deeper_than_its_parent_and_five_is_deepest(jobs: Jobs, project: UUID) -> None:
-    job = jobs.submit("root", project_id=project).subject
+def test_a_child_is_one_deeper_than_its_parent_and_five_is_deepest(jobs: Jobs, project: str) -> None:
+    job = jobs.submit("root", project=project).subject
     line = [job]
     for depth in range(1, 6):
         line.append(jobs.submit(f"level {depth}", parent=line[-1]["id"]).subject)
@@ -242,9 +240,9 @@ def test_a_child_is_one_deeper_than_its_parent_and_five_is_deepest(jobs: Jobs, p
 @pytest.mark.parametrize(
     "wrong", [{"worker_count": 0}, {"worker_count": 11}, {"depth": -1}, {"depth": 6}, {"description": ""}]
 )
-def test_python_refuses_what_is_out_of_bounds(jobs: Jobs, project: UUID, wrong: dict[str, Any]) -> None:
+def test_python_refuses_what_is_out_of_bounds(jobs: Jobs, project: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        jobs.submit(**({"description": "build", "project_id": project} | wrong))
+        jobs.submit(**({"description": "build", "project": project} | wrong))
 
 
 @pytest.mark.parametrize(
@@ -256,22 +254,22 @@ def test_postgresql_refuses_what_is_out_of_bounds(dba: "psycopg.Connection[Any]"
         dba.execute(BIRTH, (context,))
 
 
-def test_postgresql_refuses_a_child_at_another_depth(jobs: Jobs, project: UUID, dba: "psycopg.Connection[Any]") -> None:
-    parent = jobs.submit("root", project_id=project).subject["id"]
+def test_postgresql_refuses_a_child_at_another_depth(jobs: Jobs, project: str, dba: "psycopg.Connection[Any]") -> None:
+    parent = jobs.submit("root", project=project).subject["id"]
     with pytest.raises(CheckViolation, match="has depth 1, not 2"):
         dba.execute(BIRTH, (f'{{"depth": 2, "parent_job_id": "{parent}"}}',))
 
 
 BIRTH = (
-    "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project_id,"
+    "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,"
     " context, created_by) VALUES (gen_random_uuid(), 'job', '1.0.0', 'SUBMITTED', 'J', gen_random_uuid(), %s, 'dba')"
 )
 
 
 def test_canceling_a_job_cancels_all_below_it_and_nothing_beside_it(
-    jobs: Jobs, supervisor: Supervisor, project: UUID
+    jobs: Jobs, supervisor: Supervisor, project: str
 ) -> None:
-    root = jobs.submit("root", project_id=project).subject["id"]
+    root = jobs.submit("root", project=project).subject["id"]
     one, two = (jobs.submit(name, parent=root).subject["id"] for name in ("one", "two"))
     below = jobs.submit("below", parent=one).subject["id"]
     jobs.validate(below)
@@ -287,7 +285,7 @@ def test_canceling_a_job_cancels_all_below_it_and_nothing_beside_it(
 
 @pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "RUNNING"])
 def test_a_canceled_job_takes_its_children_with_it_wherever_it_stood(
-    jobs: Jobs, supervisor: Supervisor, project: UUID, state: str
+    jobs: Jobs, supervisor: Supervisor, project: str, state: str
 ) -> None:
     job = job_in(jobs, supervisor, project, state)
     child = jobs.submit("a part", parent=job).subject["id"]
@@ -295,9 +293,9 @@ def test_a_canceled_job_takes_its_children_with_it_wherever_it_stood(
     assert jobs.show(child)["status"] == "CANCELED"
 
 
-def test_a_job_is_found_by_its_name_and_only_as_a_job(jobs: Jobs, supervisor: Supervisor, project: UUID) -> None:
-    made = jobs.submit("build", project_id=project).subject
+def test_a_job_is_found_by_its_name_and_only_as_a_job(jobs: Jobs, supervisor: Supervisor, project: str) -> None:
+    made = jobs.submit("build", project=project).subject
     assert made["entity_id"].startswith("j_")
     assert jobs.show(made["entity_id"])["id"] == jobs.show(f"job/{made['entity_id']}")["id"] == made["id"]
     with pytest.raises(UnknownInstance, match="is not a job but a supervised_worker"):
-        jobs.cancel(supervisor.create(project).subject["id"])
+        jobs.cancel(supervisor.create(project=project).subject["id"])

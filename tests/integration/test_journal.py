@@ -105,12 +105,17 @@ def test_an_event_of_a_run_names_its_run_workstream_and_phase(
     assert_whole(Client(runtime), directory)
 
 
+def told_but_not_committed(client: Client, story: UUID, directory: Path, dba: "psycopg.Connection[Any]") -> None:
+    """Put three events into the journal, and its cursor back before them."""
+    applied(client, story, *UP_TO_REVIEW)
+    carried(client, directory)
+    dba.execute("UPDATE relay_cursors SET xid = '0', position = 0")
+
+
 def test_a_line_written_and_not_committed_is_not_written_again(
     client: Client, stories: list[UUID], directory: Path, dba: "psycopg.Connection[Any]"
 ) -> None:
-    applied(client, stories[0], *UP_TO_REVIEW)
-    carried(client, directory)
-    dba.execute("UPDATE relay_cursors SET xid = '0', position = 0")
+    told_but_not_committed(client, stories[0], directory, dba)
     assert carried(client, directory) == 0
     with transaction(client.runtime.database) as connection:  # the cursor has caught up with the file
         assert history.lag_seconds(connection, "journal") == 0
@@ -217,9 +222,7 @@ def test_the_doctor_says_that_the_journals_last_event_was_cut(
 def test_a_file_of_another_history_is_not_continued(
     client: Client, stories: list[UUID], directory: Path, dba: "psycopg.Connection[Any]"
 ) -> None:
-    applied(client, stories[0], *UP_TO_REVIEW)
-    carried(client, directory)
-    dba.execute("UPDATE relay_cursors SET xid = '0', position = 0")
+    told_but_not_committed(client, stories[0], directory, dba)
     text = (directory / ACTIVE).read_bytes()
     last = json.loads(text.splitlines()[-1])
     (directory / ACTIVE).write_bytes(text.replace(last["hash"].encode(), b"0" * 64))
@@ -232,11 +235,11 @@ def test_a_file_of_another_history_is_not_continued(
 
 
 def test_a_directory_that_is_gone_is_not_made_again_and_nothing_is_lost(
-    make_runtime: Callable[..., Runtime], directory: Path, project: UUID
+    make_runtime: Callable[..., Runtime], directory: Path, project: str
 ) -> None:
     runtime = make_runtime(state=directory)
     client = Client(runtime)
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]
     applied(client, story, "block")
     assert sweeps.SWEEPS["relay"](runtime) == 1
@@ -252,11 +255,11 @@ def test_a_directory_that_is_gone_is_not_made_again_and_nothing_is_lost(
 
 
 def test_a_full_disk_stops_the_journal_only_and_nothing_is_lost(
-    make_runtime: Callable[..., Runtime], directory: Path, project: UUID, valkey: Any
+    make_runtime: Callable[..., Runtime], directory: Path, project: str, valkey: Any
 ) -> None:
     runtime = make_runtime(state=directory)
     client = Client(runtime)
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     applied(client, story, "block")
     sweeps.SWEEPS["relay"](runtime)
     rounds = [Firing(story, ("unblock", "block")[number % 2], "a") for number in range(20)]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,17 +156,22 @@ def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(land:
     assert moves.count("validation_passed") == 1
 
 
+def archived(land: Landscape, path: str, text: str) -> dict[str, Any]:
+    """The last event of a workstream of which only the archive is left, with this file."""
+    kept = json.loads((land.place.archive / "reason.json").read_text())
+    assert git(land.checkout, "show", f"{kept['ref']}:{path}") == text
+    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+    assert not land.place.path.exists()
+    return dict(kept["reason"]["last_event"])
+
+
 @pytest.mark.parametrize("trigger", ["cancel", "user_cancelled"])
 def test_a_cancelled_workstream_is_kept_with_its_files_and_leaves_no_worktree(land: Landscape, trigger: str) -> None:
     land.applied_patch()
     land.fire(land.workstream, "all_tasks_created")
     land.fire(land.workstream, trigger, reason="no longer wanted")
     land.settle()
-    kept = json.loads((land.place.archive / "reason.json").read_text())
-    assert kept["reason"]["last_event"]["metadata"]["reason"] == "no longer wanted"
-    assert git(land.checkout, "show", f"{kept['ref']}:app.py") == ONE_LINE["app.py"]
-    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
-    assert not land.place.path.exists()
+    assert archived(land, "app.py", ONE_LINE["app.py"])["metadata"]["reason"] == "no longer wanted"
 
 
 def test_a_workstream_that_is_skipped_after_its_first_gate_is_kept_and_leaves_no_worktree(land: Landscape) -> None:
@@ -176,11 +182,7 @@ def test_a_workstream_that_is_skipped_after_its_first_gate_is_kept_and_leaves_no
     assert land.place.path.exists()
     land.fire(land.workstream, "skip", reason="no longer wanted")
     land.settle()
-    kept = json.loads((land.place.archive / "reason.json").read_text())
-    assert kept["reason"]["last_event"]["trigger"] == "skip"
-    assert git(land.checkout, "show", f"{kept['ref']}:left") == "seen\n"
-    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
-    assert not land.place.path.exists()
+    assert archived(land, "left", "seen\n")["trigger"] == "skip"
 
 
 @pytest.mark.parametrize("trigger", ["cancel", "skip"])
@@ -200,11 +202,7 @@ def test_a_workstream_that_fails_is_kept_with_its_files_and_why(land: Landscape)
     land.leave({"unfinished": "work\n"})
     land.fail()
     land.settle()
-    kept = json.loads((land.place.archive / "reason.json").read_text())
-    assert kept["reason"]["last_event"]["trigger"] == "critical_task_failed"
-    assert git(land.checkout, "show", f"{kept['ref']}:unfinished") == "work\n"
-    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
-    assert not land.place.path.exists()
+    assert archived(land, "unfinished", "work\n")["trigger"] == "critical_task_failed"
 
 
 def test_a_failed_workstream_without_a_worktree_keeps_its_reason(land: Landscape) -> None:

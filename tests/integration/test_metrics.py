@@ -97,16 +97,16 @@ def test_moves_populations_and_times_are_those_of_history(client: Client, storie
 
 def test_instances_count_from_their_birth_and_until_they_leave(client: Client, stories: list[UUID], dba: Dba) -> None:
     assert read(client.runtime)["entity_state", ("story", "analysis")] == 5  # no relay, no sweep yet
-    assert client.create_many([client.birth("story", "S-0", project_id=client.show("S-0")["project_id"])]) == 0
+    assert client.create_many([client.birth("story", "S-0", project=client.show("S-0")["project"])]) == 0
     assert value(client, "entity_state", "story", "analysis") == 5
     dba.execute("ALTER TABLE workflow_instances DISABLE TRIGGER kept")  # as the archive will take it away
     dba.execute("DELETE FROM workflow_instances WHERE id = %s", (stories[0],))
     assert value(client, "entity_state", "story", "analysis") == 4
 
 
-def test_a_birth_that_is_rolled_back_was_none(client: Client, project: UUID) -> None:
+def test_a_birth_that_is_rolled_back_was_none(client: Client, project: str) -> None:
     with Session(client.runtime.database) as session:
-        client.create("story", "S-1", project_id=project, session=session)
+        client.create("story", "S-1", project=project, session=session)
         session.rollback()
     assert value(client, "entity_state", "story", "analysis") == 0
 
@@ -145,8 +145,8 @@ def test_an_override_counts_once_though_its_moves_come_in_several_batches(
     assert value(stage.client, "manual_state_overrides_total", "task", "ann") == 1
 
 
-def test_refusals_are_counted_by_type_and_reason(client: Client, project: UUID) -> None:
-    client.create("pr_review", "P-1", project_id=project, context={"author": "ann"})
+def test_refusals_are_counted_by_type_and_reason(client: Client, project: str) -> None:
+    client.create("pr_review", "P-1", project=project, context={"author": "ann"})
     for trigger, by in (("merge", "bob"), ("start_review", "bob"), ("approve", "ann")):
         client.fire("P-1", trigger, by=by)
     drain_all(client.runtime)
@@ -155,8 +155,8 @@ def test_refusals_are_counted_by_type_and_reason(client: Client, project: UUID) 
     assert value(client, counters.FAILED_TRANSITIONS, "story", "guard") == 0
 
 
-def test_a_trigger_that_an_approval_refuses_has_failed(client: Client, project: UUID) -> None:
-    client.create("sprint", "N-1", project_id=project)
+def test_a_trigger_that_an_approval_refuses_has_failed(client: Client, project: str) -> None:
+    client.create("sprint", "N-1", project=project)
     client.fire("N-1", "start", by="ann")
     drain_all(client.runtime)
     (held,) = client.show("N-1")["requests"]
@@ -165,8 +165,8 @@ def test_a_trigger_that_an_approval_refuses_has_failed(client: Client, project: 
     assert value(client, counters.FAILED_TRANSITIONS, "sprint", "approval") == 1
 
 
-def test_faults_are_retries_until_they_are_dead(own: Client, project: UUID, dba: Dba) -> None:
-    own.create("turnstile", "T-1", project_id=project)
+def test_faults_are_retries_until_they_are_dead(own: Client, project: str, dba: Dba) -> None:
+    own.create("turnstile", "T-1", project=project)
     machines.broken.add("mallory")
     own.fire("T-1", "coin", by="mallory")
     drain_all(own.runtime)
@@ -195,8 +195,8 @@ def test_a_repeated_request_is_a_hit_and_a_conflict_is_not(client: Client, stori
     assert value(client, counters.IDEMPOTENCY_HITS) == 5
 
 
-def test_leases_that_run_out_are_seen_and_then_counted(own: Client, project: UUID, dba: Dba) -> None:
-    made = own.create("announcement", "A-1", project_id=project)
+def test_leases_that_run_out_are_seen_and_then_counted(own: Client, project: str, dba: Dba) -> None:
+    made = own.create("announcement", "A-1", project=project)
     own.fire(made["id"], "announce", by="ann")
     drain_all(own.runtime)
     assert counted(own)["interlock_effects", ("due",)] == 1
@@ -268,8 +268,8 @@ def test_where_the_relay_never_got_to_it_lags_and_where_it_does_not_go_it_does_n
     assert [labels for name, labels in read(alone) if name == "interlock_relay_lag_seconds"] == [("metrics",)]
 
 
-def test_an_open_breaker_is_named_by_its_tool(client: Client, project: UUID) -> None:
-    client.create("circuit_breaker", "B-1", project_id=project, context={"tool_id": "ruff"})
+def test_an_open_breaker_is_named_by_its_tool(client: Client, project: str) -> None:
+    client.create("circuit_breaker", "B-1", project=project, context={"tool_id": "ruff"})
     assert not [series for series in read(client.runtime) if series[0] == "interlock_breakers_open"]
     applied(client, "B-1", "failure_threshold_exceeded")
     assert value(client, "interlock_breakers_open", "ruff") == 1
@@ -279,9 +279,9 @@ def test_an_open_breaker_is_named_by_its_tool(client: Client, project: UUID) -> 
 
 
 def test_counters_equal_history_after_real_traffic_though_the_relay_is_killed(
-    client: Client, settings: Settings, tmp_path: Path, project: UUID, dba: Dba
+    client: Client, settings: Settings, tmp_path: Path, project: str, dba: Dba
 ) -> None:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(60)]
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(60)]
     with ExitStack() as running:
         for _ in range(2):
             running.enter_context(node(settings, tmp_path, "worker", "-Q", "triggers", "-c", "2", "-E"))

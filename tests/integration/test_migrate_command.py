@@ -64,11 +64,11 @@ def schemas(url: str) -> set[str]:
 def test_a_database_that_holds_more_is_migrated_once_somebody_agreed(own: Settings, own_database: str) -> None:
     code, said = interlock(own, "migrate")
     assert (code, schemas(own_database)) == (2, {"public"})
-    assert "is to be made anew to revision 0001" in said
-    assert "holds more, which is not touched: schema public (1 tables and views). Say --yes" in said
+    assert "is to be created at revision 0001" in said
+    assert "also has other schemas, which are not touched: public (1 tables and views). Give --yes" in said
     code, said = interlock(own, "migrate", typed="n\n")
     assert (code, schemas(own_database)) == (1, {"public"})
-    assert "Do that?" in said
+    assert "Continue?" in said
     code, said = interlock(own, "migrate", typed="y\n")
     assert (code, schemas(own_database)) == (0, {"public", "interlock"})
     assert "schema interlock at revision 0001" in said
@@ -78,7 +78,7 @@ def test_a_database_that_holds_more_is_migrated_once_somebody_agreed(own: Settin
 def test_up_never_migrates_a_database_of_somebody_s_own(own: Settings, own_database: str) -> None:
     code, said = interlock(own, "up", "--detach", "--without", ",".join(CELERY_PARTS))
     assert code == 1
-    assert "is to be made anew to revision 0001. Nothing was done: run `interlock migrate`" in said
+    assert "is to be created at revision 0001. Nothing was done: run `interlock migrate`" in said
     assert schemas(own_database) == {"public"}
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
 
@@ -20,9 +19,7 @@ Dba = "psycopg.Connection[Any]"
 
 @pytest.fixture
 def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
-    made = make_runtime(definitions=("tests.parcels",))
-    parcels.record(made, "ann")
-    return made
+    return parcels.recorded(make_runtime)
 
 
 @pytest.fixture
@@ -72,7 +69,7 @@ def test_a_state_that_gets_another_name_moves_the_typed_row_and_the_counts(stage
     sound(stage.runtime)
 
 
-def test_what_a_typed_table_refuses_is_named(client: Client, runtime: Runtime, project: UUID, dba: Dba) -> None:
+def test_what_a_typed_table_refuses_is_named(client: Client, runtime: Runtime, project: str, dba: Dba) -> None:
     worker = born(runtime, "worker", "1.1.0", "W-1", project)
     applied(client, worker, "registration_complete", "suspend")
     dba.execute("ALTER TABLE workers ADD CHECK (state <> 'unresponsive')")
@@ -81,7 +78,7 @@ def test_what_a_typed_table_refuses_is_named(client: Client, runtime: Runtime, p
     assert "workers" in whys(done)["W-1"][0]
 
 
-def test_the_older_lineage_does_not_become_what_has_a_typed_row(runtime: Runtime, project: UUID) -> None:
+def test_the_older_lineage_does_not_become_what_has_a_typed_row(runtime: Runtime, project: str) -> None:
     born(runtime, "workstream", "0.2.0", "W-1", project, {"run_id": "R"})
     (why,) = whys(move(runtime, "0.2.0", "1.1.0", "workstream")).values()
     assert any("typed row" in each for each in why)

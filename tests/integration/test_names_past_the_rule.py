@@ -7,11 +7,10 @@ from uuid import UUID
 import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
-from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
+from interlock.db.core import instances
 from interlock.db.core.requests import partition_of
-from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.engine.trigger_request import Firing
@@ -30,9 +29,9 @@ HOSTILE = "S\x1b[2J\u202e1"
 
 
 def test_what_others_show_of_a_hostile_name_steers_nothing(
-    collecting: Collector, client: Client, project: UUID, valkey: "Redis", dba: "psycopg.Connection[Any]"
+    collecting: Collector, client: Client, project: str, valkey: "Redis", dba: "psycopg.Connection[Any]"
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     rename(dba, story, HOSTILE)
     client._known.clear()
     client.fire_many([Firing(HOSTILE, "design_complete", "ann"), Firing(story, "block", "ann")])
@@ -51,9 +50,9 @@ def test_what_others_show_of_a_hostile_name_steers_nothing(
 
 
 def test_an_approval_of_one_that_has_such_a_name_has_a_likeness_of_it(
-    client: Client, runtime: Runtime, project: UUID, dba: "psycopg.Connection[Any]"
+    client: Client, runtime: Runtime, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
-    review = client.create("pr_review", "PR-1", project_id=project, context={"author": "ann"})
+    review = client.create("pr_review", "PR-1", project=project, context={"author": "ann"})
     rename(dba, review["id"], HOSTILE)
     for trigger, who in (("start_review", "bob"), ("approve", "bob"), ("merge", "bob")):
         client.fire(review["id"], trigger, by=who)
@@ -67,13 +66,13 @@ def test_who_is_called_as_anothers_uuid_hides_it_from_nobody(
 ) -> None:
     def two(type_: str, **context: Any) -> UUID:
         """The first of two; the other, which is younger, is called as the first one's UUID."""
-        first, other = (client.create(type_, f"N-{n}", project_id=uuid7(), context=context)["id"] for n in (1, 2))
+        first, other = (client.create(type_, f"N-{n}", context=context)["id"] for n in (1, 2))
         rename(dba, other, str(first))
         return UUID(str(first))
 
     run = two("run")
     with transaction(runtime.database) as connection:
-        assert plans.find_run(connection, str(run))["id"] == run
+        assert instances.find(connection, str(run), client.project, "run")["id"] == run
     supervised = two("supervised_worker", workspace_id="ws")
     assert identified(client, "supervised_worker", str(supervised)) == supervised
     worker = hand(runtime, "first")

@@ -153,7 +153,7 @@ def test_a_completed_task_keeps_the_digest_of_what_was_verified(land: Landscape,
     settings, task = land.runtime.settings, land.task({"x": "y\n"})
     missing = ("override", "complete-task", str(task), *WHY, "--verify-output", str(tmp_path / "none"))
     assert "No such file" in answer(settings, *missing, code=2)["message"]
-    worker = land.client.create("worker", "W-1", project_id=land.project, context={"capabilities": []})["id"]
+    worker = land.client.create("worker", "W-1", project=land.project, context={"capabilities": []})["id"]
     land.dba.execute("UPDATE tasks SET unmet = 0")
     for trigger, data in (
         ("scheduler_assigned", {}),
@@ -178,8 +178,8 @@ def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: L
     assert shown["validation_results"]["format"] is False
     assert "no diff" in interlock(settings, "quarantine", "show", "demo/w/bad^1")
     for command in ("quarantine", "patch"):
-        assert "demo/w is not a patch" in answer(settings, command, "show", "demo/w", code=2)["message"]
-    assert "never was quarantined" in answer(settings, "quarantine", "show", str(good), code=2)["message"]
+        assert "there is no patch_ledger 'demo/w'" in answer(settings, command, "show", "demo/w", code=2)["message"]
+    assert "was never quarantined" in answer(settings, "quarantine", "show", str(good), code=2)["message"]
     (tmp_path / "mended").write_text(land.entry(good)["body"].replace("two", "zwei"))
     base = ("patch", "create", "--based-on", "demo/w/bad^1")
     made = answer(settings, *base, "--file", str(tmp_path / "mended"), "--by", "ann")
@@ -187,7 +187,7 @@ def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: L
     assert land.entry(made["id"])["context"]["retry_of"] == listed["ledger_id"]
     assert "committed" in answer(settings, "patch", "create", "--based-on", str(good), code=2)["message"]
     land.fail()
-    assert "interlock run resume demo" in answer(settings, *base, code=2)["message"]
+    assert f"interlock run resume {land.run}" in answer(settings, *base, code=2)["message"]
 
 
 def test_a_plan_is_written_and_carried_out_by_an_operator(land: Landscape, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_search_that_is_interrupted_leaves_nothing_behind(land: Landscape, num
 
 
 def test_redriving_all_leaves_what_is_quarantined_and_says_so(land: Landscape) -> None:
-    story = land.client.create("story", "S-1", project_id=land.project)["id"]
+    story = land.client.create("story", "S-1", project=land.project)["id"]
     for name in ("stop-1", "kill-1"):
         land.client.fire(story, "design_complete", by="agent", request_id=name)
     chosen = land.runtime.settings
@@ -278,7 +278,7 @@ def test_redriving_all_leaves_what_is_quarantined_and_says_so(land: Landscape) -
 
 
 def test_redriving_tells_who_did_it(land: Landscape, dba: Dba) -> None:
-    story = land.client.create("story", "S-1", project_id=land.project)["id"]
+    story = land.client.create("story", "S-1", project=land.project)["id"]
     receipt = land.client.fire(story, "design_complete", by="agent")
     dba.execute(
         "UPDATE trigger_requests SET status = 'dead', finished_at = now() WHERE request_id = %s", (receipt.request_id,)

@@ -83,7 +83,7 @@ def test_an_override_that_waits_too_long_for_others_says_so(runtime: Runtime, si
 
 
 @pytest.fixture
-def step(runtime: Runtime, client: Client, project: UUID) -> dict[str, UUID]:
+def step(runtime: Runtime, client: Client, project: str) -> dict[str, UUID]:
     """A step 0.1.0 that has failed, and its workstream."""
     workstream, step = (_lineage(runtime, kind, project) for kind in ("workstream", "step"))
     applied(client, workstream, "start_execution")
@@ -93,7 +93,7 @@ def step(runtime: Runtime, client: Client, project: UUID) -> dict[str, UUID]:
     return {"workstream": workstream, "step": step}
 
 
-def _lineage(runtime: Runtime, kind: str, project: UUID) -> UUID:
+def _lineage(runtime: Runtime, kind: str, project: str) -> UUID:
     definition = runtime.catalogue.get(kind, "0.1.0")
     birth = creation.Birth(definition, f"{kind}-1", project, "test", {})
     with transaction(runtime.database) as connection:

@@ -97,7 +97,7 @@ def test_who_is_no_operator_changes_nothing(stage: Stage, dba: Dba) -> None:
 
 
 def test_who_was_revoked_meanwhile_is_rejected_by_the_engine(client: Client, runtime: Runtime, dba: Dba) -> None:
-    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    story = client.create("story", "S-1", project=uuid7())["id"]
     dba.execute(
         "INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, origin)"
         " VALUES ('r', '', %s, 'design_complete', 'bob',"
@@ -135,7 +135,7 @@ SELECT gen_random_uuid(), %(id)s, version, '1.0.0', 'analysis', 'design', 'desig
 def test_raw_sql_cannot_speak_as_an_operator(
     client: Client, dba: Dba, role: str, by: str, severity: str, metadata: str, refusal: type[Exception]
 ) -> None:
-    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    story = client.create("story", "S-1", project=uuid7())["id"]
     dba.execute(f"SET session_replication_role = {role}")
     with pytest.raises(refusal):
         dba.execute(EVENT, {"id": story, "by": by, "severity": severity, "metadata": metadata})
@@ -143,7 +143,7 @@ def test_raw_sql_cannot_speak_as_an_operator(
 
 
 def test_raw_sql_may_tell_an_operators_override(client: Client, dba: Dba) -> None:
-    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    story = client.create("story", "S-1", project=uuid7())["id"]
     said = {"by": "ann", "severity": "warning", "metadata": '{"operator": "ann", "reason": "x"}'}
     dba.execute(EVENT, {"id": story, **said})
     assert client.show(story)["current_state"] == "design"
@@ -151,7 +151,7 @@ def test_raw_sql_may_tell_an_operators_override(client: Client, dba: Dba) -> Non
 
 @pytest.mark.parametrize("key", ["operator", "override"])
 def test_an_agent_cannot_speak_as_an_operator(client: Client, dba: Dba, key: str) -> None:
-    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    story = client.create("story", "S-1", project=uuid7())["id"]
     with pytest.raises(BadInput, match=f"data.{key} is reserved for overrides"):
         client.fire(story, "design_complete", by="ann", data={key: "ann"})
     with pytest.raises(CheckViolation):
@@ -193,7 +193,7 @@ def test_a_grant_that_ended_stays_ended(runtime: Runtime, dba: Dba) -> None:
 
 
 def test_an_override_overtakes_a_request_in_retry(runtime: Runtime, client: Client, dba: Dba) -> None:
-    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    story = client.create("story", "S-1", project=uuid7())["id"]
     stuck = client.fire(story, "design_complete", by="agent")
     dba.execute(
         "UPDATE trigger_requests SET status = 'scheduled', attempts = 3, not_before = now() + interval '1 hour'"
@@ -211,7 +211,7 @@ def walk(runtime: Runtime, ref: UUID, to: str) -> Operation:
 
 
 def test_an_approval_is_passed_over_and_the_event_says_so(runtime: Runtime, client: Client) -> None:
-    sprint = client.create("sprint", "P-1", project_id=uuid7())["id"]
+    sprint = client.create("sprint", "P-1", project=uuid7())["id"]
     held = client.fire(sprint, "start", by="agent")
     drain_all(runtime)
     assert outcome(client, held.request_id)["status"] == "waiting"
@@ -220,7 +220,7 @@ def test_an_approval_is_passed_over_and_the_event_says_so(runtime: Runtime, clie
 
 
 def test_what_has_no_way_there_is_refused_with_what_would_be_legal(runtime: Runtime, client: Client) -> None:
-    story = client.create("story", "S-1", project_id=uuid7())["id"]
+    story = client.create("story", "S-1", project=uuid7())["id"]
     with pytest.raises(CannotOverride, match="cannot get from analysis to nowhere; legal: design_complete, block"):
         walk(runtime, story, "nowhere")
 
@@ -376,7 +376,7 @@ class TestTasks:
         stage.submit({"w": {}}, {"a": {"workstream": "w", "max_retries": 0}})
         stage.start()
         stage.work("a", exit_code=1)
-        with pytest.raises(CannotOverride, match="interlock run resume run"):
+        with pytest.raises(CannotOverride, match=r"interlock run resume [0-9a-f-]{36}"):
             reset_task(stage.runtime, str(stage.ids["a"]), BY_HAND)
 
     def test_a_completed_task_is_neither_reset_nor_left_out(self, stage: Stage) -> None:

@@ -33,9 +33,9 @@ def own(knowing: Callable[..., Runtime]) -> Client:
 
 
 @pytest.fixture
-def mines(own: Client, project: UUID) -> list[UUID]:
+def mines(own: Client, project: str) -> list[UUID]:
     """Three instances that share a partition."""
-    births = [own.birth("mine", f"M-{number}", project_id=project) for number in range(2 * PARTITIONS + 1)]
+    births = [own.birth("mine", f"M-{number}", project=project) for number in range(2 * PARTITIONS + 1)]
     own.create_many(births)
     by_partition: dict[int, list[UUID]] = {}
     for birth in births:

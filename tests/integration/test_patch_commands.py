@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from interlock.supervisor.environment import environment
-from interlock.workers.runtime import Runtime
 from tests.cli.terminal import forked
 from tests.driving import state
 from tests.landscape import Landscape
@@ -16,11 +15,6 @@ from tests.repositories import FILES, everything
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 WHY = ("--by", "ann", "--reason", "regression")
-
-
-@pytest.fixture
-def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
-    return Landscape(runtime, dba, tmp_path)
 
 
 def interlock(land: Landscape, *words: str, code: int = 0) -> str:

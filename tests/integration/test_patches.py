@@ -23,11 +23,6 @@ pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 
 
-@pytest.fixture
-def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
-    return Landscape(runtime, dba, tmp_path)
-
-
 def test_a_patch_becomes_one_commit_of_its_workstreams_branch_and_leaves_the_worktree_clean(land: Landscape) -> None:
     entry = land.applied_patch()
     assert (land.place.path / "app.py").read_text() == ONE_LINE["app.py"]
@@ -241,7 +236,7 @@ def test_a_task_submits_its_patch_once_until_nothing_comes_of_it(land: Landscape
 
 def test_a_task_without_a_patch_cannot_submit_one(land: Landscape) -> None:
     context = {"workstream_id": str(land.workstream)}
-    task = land.client.create("task", "demo/w/plain", project_id=land.project, context=context)
+    task = land.client.create("task", "demo/w/plain", project=land.project, context=context)
     with pytest.raises(BadInput, match="has no patch"):
         patches.submit(land.runtime, {"task_id": task["id"]})
 

@@ -22,10 +22,9 @@ from interlock.workers.relay.journal import Journal
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from tests import databases
 from tests.crewing import Site
-from tests.driving import applied, drain_all, outcome, raising, state
-from tests.homes import open_directory
+from tests.driving import applied, drain_all, drain_failing, outcome, state
+from tests.homes import installed
 from tests.landscape import Landscape
 from tests.playbooks import commands, type_in
 from tests.repositories import git
@@ -168,7 +167,7 @@ def test_a_quarantined_patch_is_looked_at_and_dropped(runtime: Runtime, dba: Dba
 # Tools, requests, audit ------------------------------------------------------------------------------------------
 
 
-def test_an_open_breaker_is_closed_once_its_tool_works(make_runtime: Callable[..., Runtime], project: UUID) -> None:
+def test_an_open_breaker_is_closed_once_its_tool_works(make_runtime: Callable[..., Runtime], project: str) -> None:
     runtime = make_runtime(breaker_failure_threshold=1, breaker_cooldown_seconds=3600.0)
     for tool in ("git", "no-such-tool"):
         with calling(runtime, project, tool) as call:
@@ -190,7 +189,7 @@ def test_an_open_breaker_is_closed_once_its_tool_works(make_runtime: Callable[..
 
 
 def test_what_an_agent_calls_a_tool_is_never_run(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: Dba, tmp_path: Path
+    make_runtime: Callable[..., Runtime], project: str, dba: Dba, tmp_path: Path
 ) -> None:
     trap = tmp_path.parent / "trap"  # a tool's name has 100 characters at most
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
@@ -210,15 +209,13 @@ def test_what_an_agent_calls_a_tool_is_never_run(
 
 
 def test_dead_requests_are_redriven(
-    make_runtime: Callable[..., Runtime], project: UUID, monkeypatch: pytest.MonkeyPatch
+    make_runtime: Callable[..., Runtime], project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     receipt = client.fire(story, "block", by="ann")
-    with monkeypatch.context() as broken:
-        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
-        drain_all(runtime)
+    drain_failing(runtime, monkeypatch)
     assert outcome(client, receipt.request_id)["status"] == "dead"
     here = terminal(runtime)
     assert "1 dead requests" in type_in(here, "dead-requests", "Check")
@@ -228,9 +225,9 @@ def test_dead_requests_are_redriven(
 
 
 def test_what_a_partition_stuck_at_is_set_aside_and_the_others_are_applied(
-    runtime: Runtime, client: Client, project: UUID
+    runtime: Runtime, client: Client, project: str
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     request = client.fire(story, "block", by="ann").request_id
     other = client.fire(story, "design_complete", by="ann").request_id
     here = terminal(runtime)
@@ -242,11 +239,11 @@ def test_what_a_partition_stuck_at_is_set_aside_and_the_others_are_applied(
     assert outcome(client, request)["result"]["by"] == os_user()
 
 
-def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], project: UUID, dba: Dba) -> None:
+def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], project: str, dba: Dba) -> None:
     """A full disk itself is not provoked here: what is tried is that the commands make room."""
     runtime = make_runtime()
     client = Client(runtime)
-    ended = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    ended = client.create("supervised_worker", "V-1", project=project)["id"]
     applied(client, ended, "terminate")
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '91 days'")
     dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '91 days'")
@@ -263,27 +260,15 @@ def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], 
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    with open_directory() as directory:
-        yield directory
-
-
-@pytest.fixture
 def own(place: Path) -> Iterator[Client]:
     """A client of an installation with servers of its own."""
-    home = Settings(home=place / "home")
-    with running(home, keep=True) as addresses:
-        databases.prepare(addresses.database_url)
-        runtime = Runtime(home)
-        try:
-            yield Client(runtime)
-        finally:
-            runtime.close()
+    with installed(Settings(home=place / "home")) as client:
+        yield client
 
 
 def tamper(client: Client) -> UUID:
     """Change an event, as the tables' owner can."""
-    made = UUID(str(client.create("story", "S-1", project_id=UUID(int=1))["id"]))
+    made = UUID(str(client.create("story", "S-1", project=UUID(int=1))["id"]))
     applied(client, made, "design_complete")
     with psycopg.connect(client.runtime.settings.resolved_database_url().replace("+psycopg", "")) as dba:
         dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER USER")
@@ -321,7 +306,7 @@ def test_a_contradiction_is_shown_and_kept(own: Client, place: Path) -> None:
 
 def test_what_was_lost_is_restored_from_a_backup(own: Client, place: Path) -> None:
     runtime = own.runtime
-    kept = own.create("story", "S-1", project_id=UUID(int=1))["id"]
+    kept = own.create("story", "S-1", project=UUID(int=1))["id"]
     applied(own, kept, "design_complete")
     here = at_home(own)
     made = here.ok("backup", str(place / "backups"))["backup"]

@@ -87,7 +87,7 @@ def test_nobody_is_born_in_the_future(walker: Walker, dba: Dba) -> None:
     with pytest.raises(CheckViolation, match="that is in the future"):
         dba.execute(
             "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id,"
-            " project_id, created_by, created_at) VALUES (gen_random_uuid(), 'story', '1.0.0', 'analysis', 'S',"
+            " project, created_by, created_at) VALUES (gen_random_uuid(), 'story', '1.0.0', 'analysis', 'S',"
             " gen_random_uuid(), 'dba', now() + interval '1 hour')"
         )
 

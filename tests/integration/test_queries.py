@@ -156,7 +156,7 @@ def test_overrides_of_the_last_day_with_who_and_why(stage: Stage, dba: Dba) -> N
 
 
 @pytest.fixture
-def old(runtime: Runtime, project: UUID) -> Client:
+def old(runtime: Runtime, project: str) -> Client:
     """A workstream WS-001 of version 0.1.0 with steps s1 and s2, running."""
     client, catalogue = Client(runtime), runtime.catalogue
     made = [Birth(catalogue.get("workstream", "0.1.0"), "WS-001", project, "test", {})]

@@ -2,7 +2,6 @@
 
 import json
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -24,7 +23,7 @@ Dba = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def stage(runtime: Runtime, dba: Dba, project: UUID) -> Stage:
+def stage(runtime: Runtime, dba: Dba, project: str) -> Stage:
     """A run with what fails and is tried again, a story, and one that was only born."""
     stage = Stage(runtime, dba)
     stage.submit(
@@ -37,8 +36,8 @@ def stage(runtime: Runtime, dba: Dba, project: UUID) -> Stage:
     stage.work("u")
     stage.fire("g", "gate_passed", exit_code=0, stdout="fine")
     client = Client(runtime)
-    applied(client, client.create("story", "S-1", project_id=project)["id"], *UP_TO_REVIEW)
-    client.create("story", "S-2", project_id=project)
+    applied(client, client.create("story", "S-1", project=project)["id"], *UP_TO_REVIEW)
+    client.create("story", "S-2", project=project)
     return stage
 
 

@@ -20,20 +20,20 @@ def jobs(client: Client) -> Jobs:
 
 
 @pytest.fixture
-def running(client: Client, project: UUID) -> UUID:
+def running(client: Client, project: str) -> UUID:
     """A running worker that holds something."""
     supervisor = Supervisor(client)
-    made: UUID = supervisor.create(project).subject["id"]
+    made: UUID = supervisor.create(project=project).subject["id"]
     supervisor.start(made, resources=("gpu-1",))
     return made
 
 
 @pytest.fixture
-def job(client: Client, jobs: Jobs, project: UUID) -> UUID:
+def job(client: Client, jobs: Jobs, project: str) -> UUID:
     """A pending job, and two idle workers that it could have."""
     for _ in range(2):
-        Supervisor(client).create(project)
-    made: UUID = jobs.submit("build", project_id=project, worker_count=2).subject["id"]
+        Supervisor(client).create(project=project)
+    made: UUID = jobs.submit("build", project=project, worker_count=2).subject["id"]
     jobs.validate(made)
     return made
 
@@ -145,29 +145,33 @@ def test_a_crash_of_somebody_elses_worker_or_of_a_job_that_does_not_run_is_refus
             recover_job(client, job, JobError.WORKER_CRASH, worker=worker)
 
 
-@pytest.mark.parametrize(
+invalid_at = pytest.mark.parametrize(  # how far the job had come, and how it ends
     ("way", "became"), [((), "CANCELED"), (("validate",), "CANCELED"), (("validate", "allocate"), "FAILED")]
 )
-def test_a_validation_error_ends_the_job_at_once(
-    client: Client, jobs: Jobs, job: UUID, project: UUID, way: tuple[str, ...], became: str
-) -> None:
-    made = jobs.submit("malformed", project_id=project).subject["id"]
+
+
+def malformed(jobs: Jobs, project: str, way: tuple[str, ...]) -> UUID:
+    made: UUID = jobs.submit("malformed", project=project).subject["id"]
     for action in way:
         getattr(jobs, action)(made)
+    return made
+
+
+@invalid_at
+def test_a_validation_error_ends_the_job_at_once(
+    client: Client, jobs: Jobs, job: UUID, project: str, way: tuple[str, ...], became: str
+) -> None:
+    made = malformed(jobs, project, way)
     done = recover_job(client, made, JobError.VALIDATION, error="no such branch")
     assert done.subject["status"] == became
     assert client.history(made)[-1]["metadata"]["error"] == "no such branch"
 
 
-@pytest.mark.parametrize(
-    ("way", "became"), [((), "CANCELED"), (("validate",), "CANCELED"), (("validate", "allocate"), "FAILED")]
-)
+@invalid_at
 def test_a_validation_error_told_again_is_answered_alike(
-    client: Client, jobs: Jobs, job: UUID, project: UUID, way: tuple[str, ...], became: str
+    client: Client, jobs: Jobs, job: UUID, project: str, way: tuple[str, ...], became: str
 ) -> None:
-    made = jobs.submit("malformed", project_id=project).subject["id"]
-    for action in way:
-        getattr(jobs, action)(made)
+    made = malformed(jobs, project, way)
     order = Order(request_id="bad")
     done = [recover_job(client, made, JobError.VALIDATION, order, error="no such branch") for _ in range(2)]
     assert done[0] == done[1]

@@ -106,7 +106,7 @@ def interrupted_while_working(
 
 def two_partitions(client: Client) -> tuple[UUID, UUID]:
     """Two stories that do not share a partition."""
-    births = [client.birth("story", f"S-{number}", project_id=uuid7()) for number in range(200)]
+    births = [client.birth("story", f"S-{number}", project=uuid7()) for number in range(200)]
     busy = births[0]
     idle = next(birth for birth in births if partition_of(birth.id) != partition_of(busy.id))
     client.create_many([busy, idle])

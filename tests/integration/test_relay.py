@@ -1,6 +1,7 @@
 """The relay: every event, in commit order, at least once in reading and once in the stream."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,14 @@ def block(url: str, story: UUID) -> "psycopg.Connection[Any]":
     return connection
 
 
+@contextmanager
+def overtaken(url: str, stories: list[UUID]) -> Iterator["psycopg.Connection[Any]"]:
+    """A transaction that is still open, though one that took its place in history later has committed."""
+    with closing(block(url, stories[0])) as slow, closing(block(url, stories[1])) as fast:
+        fast.commit()
+        yield slow
+
+
 def test_an_event_is_carried_with_all_that_it_says(client: Client, stories: list[UUID], valkey: "Redis") -> None:
     client.fire(stories[0], "block", by="ann", request_id="r-1", data={"why": "ü"})
     drain_all(client.runtime)
@@ -62,7 +71,7 @@ def test_an_event_is_carried_with_all_that_it_says(client: Client, stories: list
         "workflow_id": str(stories[0]),
         "type": "story",
         "entity_id": "S-0",
-        "project_id": str(client.show(stories[0])["project_id"]),
+        "project": str(client.show(stories[0])["project"]),
         "seq": "1",
         "from_state": "analysis",
         "to_state": "blocked",
@@ -78,28 +87,20 @@ def test_an_event_is_carried_with_all_that_it_says(client: Client, stories: list
 def test_transactions_that_commit_out_of_order_are_carried_in_order_and_none_is_skipped(
     client: Client, stories: list[UUID], database_url: str, valkey: "Redis"
 ) -> None:
-    slow = block(database_url, stories[0])
-    fast = block(database_url, stories[1])
-    fast.commit()
-    assert carried(client.runtime) == 0  # something may still appear before it
-    slow.commit()
-    assert carried(client.runtime) == 2
-    assert stream(valkey) == ["S-0", "S-1"]
-    slow.close()
-    fast.close()
+    with overtaken(database_url, stories) as slow:
+        assert carried(client.runtime) == 0  # something may still appear before it
+        slow.commit()
+        assert carried(client.runtime) == 2
+        assert stream(valkey) == ["S-0", "S-1"]
 
 
 def test_a_transaction_rolled_back_holds_up_and_leaves_nothing(
     client: Client, stories: list[UUID], database_url: str, valkey: "Redis"
 ) -> None:
-    slow = block(database_url, stories[0])
-    fast = block(database_url, stories[1])
-    fast.commit()
-    slow.rollback()
-    assert carried(client.runtime) == 1
-    assert stream(valkey) == ["S-1"]
-    slow.close()
-    fast.close()
+    with overtaken(database_url, stories) as slow:
+        slow.rollback()
+        assert carried(client.runtime) == 1
+        assert stream(valkey) == ["S-1"]
 
 
 def test_an_older_transaction_that_writes_late_is_not_behind_the_cursor(
@@ -179,7 +180,7 @@ def test_the_order_within_an_instance_is_its_historys(client: Client, stories: l
 
 def test_history_of_nobody_is_no_reason_to_stop(client: Client) -> None:
     assert carried(client.runtime) == 0
-    assert client.create("story", "S-9", project_id=uuid7())["version"] == 0
+    assert client.create("story", "S-9", project=uuid7())["version"] == 0
 
 
 class Collected(Destination):

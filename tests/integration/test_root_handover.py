@@ -14,7 +14,6 @@ from interlock.supervisor.servers import handover, postgres
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import Account, server_account
 from interlock.workflows.errors import InterlockError
-from tests.homes import open_directory
 
 pytestmark = [
     pytest.mark.integration,
@@ -60,13 +59,7 @@ def account() -> Account:
 
 
 @pytest.fixture
-def where() -> Iterator[Path]:
-    with open_directory() as directory:
-        yield directory
-
-
-@pytest.fixture
-def target(where: Path, tmp_path: Path) -> Iterator[Path]:
+def target(place: Path, tmp_path: Path) -> Iterator[Path]:
     """A file of root's, which nobody else may read or write; at the end it is as it was."""
     file = tmp_path / "target"
     file.write_text(SECRET)
@@ -78,9 +71,9 @@ def target(where: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def attacked(where: Path, target: Path, account: Account) -> Iterator[None]:
+def attacked(place: Path, target: Path, account: Account) -> Iterator[None]:
     """While a process of the servers' user plants links, each where it may."""
-    command = [sys.executable, "-c", ATTACKER, str(account.uid), str(account.gid), str(where), str(target)]
+    command = [sys.executable, "-c", ATTACKER, str(account.uid), str(account.gid), str(place), str(target)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attacker:
         assert attacker.stdout
         attacker.stdout.readline()
@@ -90,10 +83,10 @@ def attacked(where: Path, target: Path, account: Account) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("attacked")
-def test_a_thousand_races_for_links_gain_the_servers_user_nothing(where: Path, account: Account) -> None:
+def test_a_thousand_races_for_links_gain_the_servers_user_nothing(place: Path, account: Account) -> None:
     written = refused = 0
     for number in range(TRIES):
-        with handover.workshop(where / "postgres") as workshop:
+        with handover.workshop(place / "postgres") as workshop:
             draft, password = postgres.prepare(workshop, "secret", account)
             assert password.read_text() == "secret"
             assert not password.is_symlink()
@@ -103,15 +96,15 @@ def test_a_thousand_races_for_links_gain_the_servers_user_nothing(where: Path, a
                     written += 1
                 except InterlockError:
                     refused += 1  # the account may not write what its own link leads to
-            draft.rename(where / "postgres")
-        while (where / "postgres").exists():
-            shutil.rmtree(where / "postgres", ignore_errors=True)  # the attacker still fills it
+            draft.rename(place / "postgres")
+        while (place / "postgres").exists():
+            shutil.rmtree(place / "postgres", ignore_errors=True)  # the attacker still fills it
     assert written + refused == TRIES / CONFIGURED
-    assert list(where.iterdir()) == []
+    assert list(place.iterdir()) == []
 
 
-def test_what_is_given_away_is_the_accounts_alone(where: Path, account: Account) -> None:
-    with handover.workshop(where / "postgres") as workshop:
+def test_what_is_given_away_is_the_accounts_alone(place: Path, account: Account) -> None:
+    with handover.workshop(place / "postgres") as workshop:
         draft, password = postgres.prepare(workshop, "secret", account)
         assert (workshop.stat().st_uid, workshop.stat().st_mode & 0o777) == (0, 0o711)
         for path, mode in ((draft, 0o700), (password, 0o600)):
@@ -119,8 +112,8 @@ def test_what_is_given_away_is_the_accounts_alone(where: Path, account: Account)
             assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (account.uid, account.gid, mode)
 
 
-def test_a_link_in_the_data_is_neither_read_nor_followed(where: Path, target: Path, account: Account) -> None:
-    data = handover.directory_for(account, where / "postgres")
+def test_a_link_in_the_data_is_neither_read_nor_followed(place: Path, target: Path, account: Account) -> None:
+    data = handover.directory_for(account, place / "postgres")
     (data / "PG_VERSION").symlink_to(target)
     (data / "postmaster.pid").symlink_to(target)
     with pytest.raises(postgres.DataUnusable) as refused:
@@ -131,17 +124,17 @@ def test_a_link_in_the_data_is_neither_read_nor_followed(where: Path, target: Pa
     assert list(data.iterdir()) == [data / "PG_VERSION"]
 
 
-def test_a_pipe_in_the_data_does_not_keep_root_waiting(where: Path, account: Account) -> None:
-    data = handover.directory_for(account, where / "postgres")
+def test_a_pipe_in_the_data_does_not_keep_root_waiting(place: Path, account: Account) -> None:
+    data = handover.directory_for(account, place / "postgres")
     os.mkfifo(data / "postmaster.pid")
     assert postgres.postmaster_pid(data) is None
 
 
 def test_what_an_attacker_left_in_a_workshop_is_deleted_not_followed(
-    where: Path, target: Path, account: Account
+    place: Path, target: Path, account: Account
 ) -> None:
-    left = handover.directory_for(account, where / "postgres.new-0123")
+    left = handover.directory_for(account, place / "postgres.new-0123")
     (left / "link").symlink_to(target)
     (left / "above").symlink_to(target.parent)
-    with handover.workshop(where / "postgres"):
+    with handover.workshop(place / "postgres"):
         assert not left.exists()

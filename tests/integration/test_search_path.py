@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -43,12 +42,12 @@ def decoys(dba: Dba, database_url: str) -> Iterator[list[str]]:
 
 
 def test_a_search_path_that_leads_to_other_tables_misleads_nothing(
-    decoys: list[str], runtime: Runtime, dba: Dba, project: UUID, valkey: "Redis"
+    decoys: list[str], runtime: Runtime, dba: Dba, project: str, valkey: "Redis"
 ) -> None:
     client = Client(runtime)
     with transaction(runtime.database) as connection:
         assert connection.execute(text("SELECT 'tasks'::regclass::oid = 'decoys.tasks'::regclass::oid")).scalar_one()
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     applied(client, story, "design_complete")
     stage = Stage(runtime, dba)
     stage.submit({"w": {}}, {"t": {"workstream": "w"}, "u": {"workstream": "w"}})

@@ -37,8 +37,8 @@ def solo(own: Client, tmp_path: Path) -> Solo:
 
 
 @pytest.fixture
-def clock(own: Client, project: UUID) -> UUID:
-    made: UUID = own.create("clock", "C-1", project_id=project)["id"]
+def clock(own: Client, project: str) -> UUID:
+    made: UUID = own.create("clock", "C-1", project=project)["id"]
     return made
 
 
@@ -57,13 +57,13 @@ def somebody_waits(client: Client) -> bool:
 
 
 def test_a_guard_that_hangs_is_interrupted_and_its_request_tried_again_while_the_node_goes_on(
-    own: Client, clock: UUID, project: UUID, solo: Solo
+    own: Client, clock: UUID, project: str, solo: Solo
 ) -> None:
     with solo() as worker:
         start(own, clock, "waits")
         eventually(lambda: request(own, clock)["status"] == "scheduled")
         assert "SoftTimeLimitExceeded" in request(own, clock)["error"]
-        story = own.create("story", "S-1", project_id=project)["id"]
+        story = own.create("story", "S-1", project=project)["id"]
         done = own.wait([own.fire(story, "design_complete", by="ann").request_id])
         assert done[0].status == "applied"
         assert worker.process.poll() is None

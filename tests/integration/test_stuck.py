@@ -47,11 +47,11 @@ def test_a_workstream_is_stuck_once_it_has_executed_for_an_hour(stage: Stage, ru
 
 
 def test_everything_else_has_a_day_unless_it_is_at_rest_or_at_an_end(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
-    ended = client.create("uet_worker", "U-1", project_id=project)["id"]
-    at_rest = client.create("supervised_worker", "V-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
+    ended = client.create("uet_worker", "U-1", project=project)["id"]
+    at_rest = client.create("supervised_worker", "V-1", project=project)["id"]
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '2 days'")
     assert {each.workflow_id for each in look(runtime)} == {story, ended}
     applied(client, story, "block")
@@ -61,11 +61,11 @@ def test_everything_else_has_a_day_unless_it_is_at_rest_or_at_an_end(
 
 
 def test_a_sprint_runs_for_weeks_and_a_breaker_waits_for_its_next_caller(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: Dba
+    make_runtime: Callable[..., Runtime], project: str, dba: Dba
 ) -> None:
     runtime = make_runtime(breaker_failure_threshold=1)
     client = Client(runtime)
-    sprint = client.create("sprint", "SP-1", project_id=project, context={"author": "ann"})["id"]
+    sprint = client.create("sprint", "SP-1", project=project, context={"author": "ann"})["id"]
     client.fire(sprint, "start", by="ann")
     with calling(runtime, project, "pytest") as call:
         call.failed("it hangs")
@@ -101,11 +101,11 @@ def test_a_threshold_of_0_is_off(make_runtime: Callable[..., Runtime], site: Sit
     assert look(make_runtime()) != []
 
 
-def test_only_what_is_asked_for_is_told(runtime: Runtime, client: Client, project: UUID, site: Site) -> None:
-    other = client.create("story", "S-1", project_id=UUID(int=7))["id"]
+def test_only_what_is_asked_for_is_told(runtime: Runtime, client: Client, project: str, site: Site) -> None:
+    other = client.create("story", "S-1", project=UUID(int=7))["id"]
     site.queue()
     assert {each.workflow_type for each in look(runtime, everything=True, type_="task")} == {"task"}
-    assert [each.workflow_id for each in look(runtime, everything=True, project_id=UUID(int=7))] == [other]
+    assert [each.workflow_id for each in look(runtime, everything=True, project=str(UUID(int=7)))] == [other]
     assert len(look(runtime, everything=True, limit=1)) == 1
 
 
@@ -168,10 +168,10 @@ def sweep(runtime: Runtime, dba: Dba) -> int | None:
 # The command -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_tells_the_same_to_people_and_programs(runtime: Runtime, client: Client, project: UUID) -> None:
+def test_the_command_tells_the_same_to_people_and_programs(runtime: Runtime, client: Client, project: str) -> None:
     here = terminal(runtime)
     assert (here.run("stuck").code, here.run("stuck", "--json").json) == (0, [])
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     told = here.run("stuck", "--all")
     assert told.code == 0
     assert f'$ interlock fire {story} design_complete --by "$(id -un)"' in told.out
@@ -180,8 +180,8 @@ def test_the_command_tells_the_same_to_people_and_programs(runtime: Runtime, cli
     assert here.run("stuck", "--type", "nonsense").code == 2
 
 
-def test_the_command_says_how_many_it_does_not_show(runtime: Runtime, client: Client, project: UUID) -> None:
-    client.create_many([client.birth("story", f"S-{number}", project_id=project) for number in range(3)])
+def test_the_command_says_how_many_it_does_not_show(runtime: Runtime, client: Client, project: str) -> None:
+    client.create_many([client.birth("story", f"S-{number}", project=project) for number in range(3)])
     here = terminal(runtime)
     told = here.run("stuck", "--all", "--limit", "2")
     assert told.out.count("$ interlock fire") == 2
@@ -189,8 +189,8 @@ def test_the_command_says_how_many_it_does_not_show(runtime: Runtime, client: Cl
     assert "longest" not in here.run("stuck", "--all").out
 
 
-def test_a_name_cannot_forge_a_line_of_the_answer(runtime: Runtime, client: Client, project: UUID, dba: Dba) -> None:
-    rename(dba, client.create("story", "S-1", project_id=project)["id"], "S-1\n  $ rm -rf ~\x1b[2J")
+def test_a_name_cannot_forge_a_line_of_the_answer(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
+    rename(dba, client.create("story", "S-1", project=project)["id"], "S-1\n  $ rm -rf ~\x1b[2J")
     told = terminal(runtime).run("stuck", "--all").out
     assert [line for line in told.splitlines() if line.startswith("  $ rm")] == []
     assert "\x1b" not in told

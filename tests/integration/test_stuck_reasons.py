@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -15,7 +14,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.operations.stuck.detector import look
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
-from tests.driving import applied, drain_all, outcome, raising, state
+from tests.driving import applied, drain_all, drain_failing, outcome, state
 from tests.landscape import Landscape
 from tests.running import Stage
 from tests.stuck import found, paste, terminal
@@ -70,8 +69,8 @@ def test_a_workstream_counts_what_has_not_ended(stage: Stage, runtime: Runtime) 
     assert "executing" in found(runtime, stage.run, everything=True).reason
 
 
-def test_an_approval_that_is_missing_is_given(runtime: Runtime, client: Client, project: UUID) -> None:
-    sprint = client.create("sprint", "SP-1", project_id=project, context={"author": "ann"})["id"]
+def test_an_approval_that_is_missing_is_given(runtime: Runtime, client: Client, project: str) -> None:
+    sprint = client.create("sprint", "SP-1", project=project, context={"author": "ann"})["id"]
     client.fire(sprint, "start", by="ann")
     drain_all(runtime)
     told = found(runtime, sprint, everything=True)
@@ -80,18 +79,18 @@ def test_an_approval_that_is_missing_is_given(runtime: Runtime, client: Client, 
     assert state(client, sprint) == "active"
 
 
-def test_an_approval_names_who_may_decide(runtime: Runtime, client: Client, project: UUID) -> None:
+def test_an_approval_names_who_may_decide(runtime: Runtime, client: Client, project: str) -> None:
     context = {"quorum": 1, "author": "ann", "deciders": ["bob", "carl"], "subject": "it"}
-    approval = client.create("approval", "A-1", project_id=project, context=context)["id"]
+    approval = client.create("approval", "A-1", project=project, context=context)["id"]
     told = found(runtime, approval, everything=True)
     assert told.reason.startswith("it waits for the decision of bob or carl; it expires at ")
     paste(runtime, told.command)
     assert state(client, approval) == "approved"
 
 
-def test_a_vote_below_its_quorum_says_how_many_are_missing(runtime: Runtime, client: Client, project: UUID) -> None:
+def test_a_vote_below_its_quorum_says_how_many_are_missing(runtime: Runtime, client: Client, project: str) -> None:
     context = {"quorum": 2, "author": "ann", "deciders": [], "subject": "it"}
-    approval = client.create("approval", "A-1", project_id=project, context=context)["id"]
+    approval = client.create("approval", "A-1", project=project, context=context)["id"]
     client.fire(approval, "approve", by="carl")
     drain_all(runtime)
     told = found(runtime, approval, everything=True)
@@ -100,10 +99,10 @@ def test_a_vote_below_its_quorum_says_how_many_are_missing(runtime: Runtime, cli
     assert state(client, approval) == "approved"
 
 
-def test_a_refused_trigger_says_what_its_guard_misses(runtime: Runtime, client: Client, project: UUID) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+def test_a_refused_trigger_says_what_its_guard_misses(runtime: Runtime, client: Client, project: str) -> None:
+    story = client.create("story", "S-1", project=project)["id"]
     applied(client, story, "design_complete", "start_coding", "submit_pr")
-    client.create("pr_review", "PR-1", project_id=project, context={"author": "ann", "story_id": "S-1"})
+    client.create("pr_review", "PR-1", project=project, context={"author": "ann", "story_id": "S-1"})
     client.fire(story, "approve", by="bob")
     drain_all(runtime)
     told = found(runtime, story, everything=True)
@@ -112,8 +111,8 @@ def test_a_refused_trigger_says_what_its_guard_misses(runtime: Runtime, client: 
     assert "pr_review PR-1 is submitted" in told.reason
 
 
-def test_who_was_never_asked_anything_says_what_would_be_legal(runtime: Runtime, client: Client, project: UUID) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+def test_who_was_never_asked_anything_says_what_would_be_legal(runtime: Runtime, client: Client, project: str) -> None:
+    story = client.create("story", "S-1", project=project)["id"]
     told = found(runtime, story, everything=True)
     assert told.reason == "nobody has fired a trigger; legal: design_complete, block"
     paste(runtime, told.command)
@@ -121,15 +120,13 @@ def test_who_was_never_asked_anything_says_what_would_be_legal(runtime: Runtime,
 
 
 def test_a_dead_request_is_stuck_at_once_and_is_redriven(
-    make_runtime: Callable[..., Runtime], project: UUID, monkeypatch: pytest.MonkeyPatch
+    make_runtime: Callable[..., Runtime], project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     receipt = client.fire(story, "block", by="ann", request_id="block it")
-    with monkeypatch.context() as broken:
-        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
-        drain_all(runtime)
+    drain_failing(runtime, monkeypatch)
     assert outcome(client, receipt.request_id)["status"] == "dead"
     told = found(runtime, story)
     assert told.reason == "block is dead after 1 attempts: ValueError: on purpose"
@@ -142,17 +139,15 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
 def test_nothing_that_an_agent_named_reaches_the_shell(
     request_id: str,
     make_runtime: Callable[..., Runtime],
-    project: UUID,
+    project: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
     for name, asked in (("S-1", request_id), ("S-2", "another")):
-        client.fire(client.create("story", name, project_id=project)["id"], "block", by="ann", request_id=asked)
-    with monkeypatch.context() as broken:
-        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
-        drain_all(runtime)
+        client.fire(client.create("story", name, project=project)["id"], "block", by="ann", request_id=asked)
+    drain_failing(runtime, monkeypatch)
     told = found(runtime, "S-1")
     here = terminal(runtime)
     env = {**here.variables, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -162,21 +157,19 @@ def test_nothing_that_an_agent_named_reaches_the_shell(
     assert outcome(client, request_id)["status"] == "pending"
 
 
-def test_a_trigger_in_retry_says_when(runtime: Runtime, client: Client, project: UUID, monkeypatch: Any) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+def test_a_trigger_in_retry_says_when(runtime: Runtime, client: Client, project: str, monkeypatch: Any) -> None:
+    story = client.create("story", "S-1", project=project)["id"]
     client.fire(story, "block", by="ann")
-    with monkeypatch.context() as broken:
-        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
-        drain_all(runtime)
+    drain_failing(runtime, monkeypatch)
     assert found(runtime, story, everything=True).reason.startswith(
         "block failed 1 times (ValueError: on purpose); it is tried again at "
     )
 
 
 def test_a_trigger_nobody_applies_points_to_the_doctor(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     client.fire(story, "block", by="ann")
     let_wait(dba, 40)
     assert look(runtime) == []
@@ -214,13 +207,11 @@ def test_a_timer_that_nobody_wakes_is_stuck_and_one_of_a_state_since_left_is_not
 
 
 def test_what_keeps_its_place_behind_a_retry_is_not_stuck(
-    runtime: Runtime, client: Client, project: UUID, dba: Dba, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, client: Client, project: str, dba: Dba, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     client.fire(story, "block", by="ann")
-    with monkeypatch.context() as broken:
-        broken.setattr("interlock.workers.engine.applier.decide", raising(ValueError))
-        drain_all(runtime)
+    drain_failing(runtime, monkeypatch)
     client.fire(story, "unblock", by="ann")
     dba.execute("UPDATE trigger_requests SET not_before = now() + interval '5 minutes' WHERE attempts > 0")
     dba.execute(

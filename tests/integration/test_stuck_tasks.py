@@ -9,7 +9,7 @@ import pytest
 from interlock.workers.circuit_breakers import BreakerOpen, calling
 from interlock.workers.client.client import Client
 from interlock.workers.operations.stuck.detector import look
-from interlock.workers.pool import claims
+from interlock.workers.pool import claims, registration
 from interlock.workers.pool.registration import AGENT, EXECUTE
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
@@ -65,7 +65,7 @@ def test_a_task_for_an_agent_gets_one_registered(runtime: Runtime, client: Clien
 
 
 def found_worker(client: Client, name: str) -> UUID:
-    return UUID(str(client.show(f"worker/{name}")["id"]))
+    return UUID(str(registration.find(client.runtime, name)["worker_id"]))
 
 
 def test_a_queued_task_without_any_worker_says_so(runtime: Runtime, site: Site) -> None:
@@ -143,7 +143,7 @@ def test_tasks_that_nobody_could_take_are_stuck_at_once_and_told_as_one(runtime:
 
 
 def test_a_task_whose_tool_is_left_alone_names_the_breaker_and_it_is_reset(
-    make_runtime: Callable[..., Runtime], project: UUID
+    make_runtime: Callable[..., Runtime], project: str
 ) -> None:
     runtime = make_runtime(breaker_failure_threshold=1)
     client = Client(runtime)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -75,7 +75,7 @@ def count(dba: Dba) -> list[int]:
 def test_hello_is_born_whole_and_started(submitted: Submit, client: Client, dba: Dba, tmp_path: Path) -> None:
     plan = read_plan((EXAMPLES / "hello.yaml").read_bytes())
     run = submitted(plan, priority=7)
-    assert run.project_id == plan.project_id
+    assert run.project == client.project
     assert dba.execute("SELECT run_id, state, priority, phase_id FROM runs").fetchall() == [
         (run.id, "pending", 7, "default")
     ]
@@ -94,7 +94,7 @@ def test_hello_is_born_whole_and_started(submitted: Submit, client: Client, dba:
 
 
 def test_a_task_that_is_told_no_terms_gets_those_of_the_settings_at_its_birth(
-    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path, project: UUID
+    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path, project: str
 ) -> None:
     """TASK-8: both are settings. A plan's task and one that is created alone are filled in alike, and say so."""
     chosen = make_runtime(task_retries=1, task_timeout_seconds=7.5)
@@ -102,7 +102,7 @@ def test_a_task_that_is_told_no_terms_gets_those_of_the_settings_at_its_birth(
     plan = plan_of(f"id: w, {said}, gates: [{{id: g, type: LINT, shell: x}}]")
     submit(chosen, read_plan(plan), by="ann", directory=tmp_path)
     workstream = rows(dba, "workstream")["w"]["id"]
-    create = partial(Client(chosen).create, "task", project_id=project)
+    create = partial(Client(chosen).create, "task", project=project)
     create("alone", context={"name": "alone", "workstream_id": workstream, "timeout_sec": None})
     create("own", context={"name": "own", "workstream_id": workstream, "max_retries": 5, "timeout_sec": 2})
     expected = {"w/told": (0, 9.0), "w/left": (1, 7.5), "alone": (1, 7.5), "own": (5, 2.0)}
@@ -305,7 +305,7 @@ THREE = plan_of(
 def failed(client: Client, submitted: Submit) -> Run:
     """A run of THREE of which only `one` completed."""
     run = submitted(THREE)
-    work(client, run.id, hire(client, run.project_id, f"w-{uuid4().hex[:6]}"), failing={"two/b"})
+    work(client, run.id, hire(client, run.project, f"w-{uuid4().hex[:6]}"), failing={"two/b"})
     assert states(client, run.id, "workstream") == {"one": "completed", "two": "failed", "three": "cancelled"}
     assert state(client, run.id) == "failed"
     return run
@@ -317,7 +317,7 @@ def test_a_resumed_run_does_what_was_not_completed(submitted: Submit, client: Cl
     settle(client, new.id)
     assert states(client, new.id, "workstream") == {"one": "skipped", "two": "ready", "three": "blocked"}
     assert set(states(client, new.id)) == {"two/b", "two/c", "three/d"}
-    work(client, new.id, hire(client, new.project_id))
+    work(client, new.id, hire(client, new.project))
     assert state(client, new.id) == "succeeded"
     assert states(client, new.id, "workstream") == {"one": "skipped", "two": "completed", "three": "completed"}
     links = dba.execute(
@@ -331,7 +331,7 @@ def test_what_was_carried_over_once_is_carried_over_again(submitted: Submit, cli
     old = failed(client, submitted)
     one = next(each["id"] for each in rows(dba, "workstream").values() if each["name"] == "one")
     second = resume(client.runtime, old.name, by="bob")
-    work(client, second.id, hire(client, second.project_id), failing={"two/b"})
+    work(client, second.id, hire(client, second.project), failing={"two/b"})
     assert state(client, second.id) == "failed"
     third = resume(client.runtime, second.name, by="bob")
     settle(client, third.id)
@@ -341,7 +341,7 @@ def test_what_was_carried_over_once_is_carried_over_again(submitted: Submit, cli
         (str(third.id),),
     ).fetchone()
     assert carried == (one,)
-    work(client, third.id, hire(client, third.project_id, "worker-3"))
+    work(client, third.id, hire(client, third.project, "worker-3"))
     assert state(client, third.id) == "succeeded"
 
 
@@ -359,10 +359,10 @@ def test_a_patch_is_landed_again_though_its_file_is_gone(
     assert found == dba.execute("SELECT patch_id FROM patches").fetchone()
 
 
-def test_only_what_failed_or_was_canceled_is_resumed(submitted: Submit, client: Client, project: UUID) -> None:
+def test_only_what_failed_or_was_canceled_is_resumed(submitted: Submit, client: Client, project: str) -> None:
     with pytest.raises(UnknownInstance, match="there is no run 'nobody'"):
         resume(client.runtime, "nobody", by="ann")
-    client.create("story", "S-1", project_id=project)
+    client.create("story", "S-1", project=project)
     with pytest.raises(UnknownInstance):
         resume(client.runtime, "S-1", by="ann")
     run = submitted(plan_of(f"id: w, {tasks('a')}"))
@@ -370,7 +370,7 @@ def test_only_what_failed_or_was_canceled_is_resumed(submitted: Submit, client: 
         with pytest.raises(NothingToResume, match=f"is {expected}"):
             resume(client.runtime, run.name, by="ann")
         drain_all(client.runtime)
-    client.create("run", "bare", project_id=project)
+    client.create("run", "bare", project=project)
     with pytest.raises(NothingToResume, match="without a plan"):
         resume(client.runtime, "bare", by="ann")
 

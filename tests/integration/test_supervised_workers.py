@@ -56,15 +56,15 @@ def act(supervisor: Supervisor, action: str, ref: str | UUID, **order: str) -> A
     return answer
 
 
-def worker_in(supervisor: Supervisor, project: UUID, state: str) -> UUID:
-    made: UUID = supervisor.create(project).subject["id"]
+def worker_in(supervisor: Supervisor, project: str, state: str) -> UUID:
+    made: UUID = supervisor.create(project=project).subject["id"]
     for action in WAY_TO[state]:
         act(supervisor, action, made)
     return made
 
 
 @pytest.mark.parametrize(("state", "action"), list(product(WAY_TO, ACTIONS)))
-def test_every_action_in_every_state(supervisor: Supervisor, project: UUID, state: str, action: str) -> None:
+def test_every_action_in_every_state(supervisor: Supervisor, project: str, state: str, action: str) -> None:
     worker = worker_in(supervisor, project, state)
     if dest := LEADS.get((state, action)):
         answer = act(supervisor, action, worker, by="ann", reason="because")
@@ -79,16 +79,16 @@ def test_every_action_in_every_state(supervisor: Supervisor, project: UUID, stat
         assert supervisor.show(worker)["status"] == state
 
 
-def test_a_new_worker_is_idle_in_its_workspace(supervisor: Supervisor, project: UUID) -> None:
-    made = supervisor.create(project, workspace_id="ws_test").subject
+def test_a_new_worker_is_idle_in_its_workspace(supervisor: Supervisor, project: str) -> None:
+    made = supervisor.create(project=project, workspace_id="ws_test").subject
     assert (made["status"], made["workspace_id"]) == ("IDLE", "ws_test")
     assert made["entity_id"].startswith("w_")
-    assert supervisor.create(project).subject["workspace_id"] == str(project)
+    assert supervisor.create(project=project).subject["workspace_id"] == str(project)
     assert [each["id"] for each in supervisor.newest(status="IDLE")][-1] == made["id"]
 
 
-def test_what_it_holds_is_told_by_its_history_and_given_back_at_its_end(supervisor: Supervisor, project: UUID) -> None:
-    worker = supervisor.create(project).subject["id"]
+def test_what_it_holds_is_told_by_its_history_and_given_back_at_its_end(supervisor: Supervisor, project: str) -> None:
+    worker = supervisor.create(project=project).subject["id"]
     assert supervisor.start(worker, resources=("gpu-1", "disk")).subject["resources"] == ["disk", "gpu-1"]
     assert supervisor.pause(worker).subject["resources"] == ["disk", "gpu-1"]
     assert supervisor.resume(worker, resources=("gpu-2",)).subject["resources"] == ["gpu-2"]
@@ -102,15 +102,15 @@ def test_a_worker_nobody_made_is_unknown(supervisor: Supervisor, ref: str) -> No
 
 
 def test_another_machine_with_the_same_trigger_is_not_touched(
-    supervisor: Supervisor, client: Client, project: UUID
+    supervisor: Supervisor, client: Client, project: str
 ) -> None:
-    run = client.create("run", "R-1", project_id=project)["id"]
+    run = client.create("run", "R-1", project=project)["id"]
     with pytest.raises(UnknownInstance, match="is not a supervised_worker but a run"):
         supervisor.terminate(run)
 
 
 def test_a_repeated_request_gives_the_recorded_answer_even_after_the_worker_moved_on(
-    supervisor: Supervisor, project: UUID
+    supervisor: Supervisor, project: str
 ) -> None:
     worker = worker_in(supervisor, project, "RUNNING")
     first = act(supervisor, "pause", worker, request_id=f"{worker}-a", reason="lunch")
@@ -123,7 +123,7 @@ def test_a_repeated_request_gives_the_recorded_answer_even_after_the_worker_move
 
 
 def test_a_repeated_request_that_was_refused_is_refused_again_even_where_it_would_be_legal_now(
-    supervisor: Supervisor, project: UUID
+    supervisor: Supervisor, project: str
 ) -> None:
     worker = worker_in(supervisor, project, "IDLE")
     for _ in range(2):
@@ -137,30 +137,30 @@ def test_a_repeated_request_that_was_refused_is_refused_again_even_where_it_woul
 
 @pytest.mark.parametrize("changed", [{"reason": "another"}, {"by": "bob"}, {"action": "terminate"}, {"other": "yes"}])
 def test_a_request_id_with_another_body_is_refused(
-    supervisor: Supervisor, project: UUID, changed: dict[str, str]
+    supervisor: Supervisor, project: str, changed: dict[str, str]
 ) -> None:
     worker = worker_in(supervisor, project, "IDLE")
     act(supervisor, "start", worker, request_id="r-1", by="ann", reason="work")
-    other = supervisor.create(project).subject["id"] if "other" in changed else worker
+    other = supervisor.create(project=project).subject["id"] if "other" in changed else worker
     order = {"request_id": "r-1", "by": "ann", "reason": "work"} | changed
     action, _ = order.pop("action", "start"), order.pop("other", "")
     with pytest.raises(RequestConflict):
         act(supervisor, action, other, **order)
 
 
-def test_a_repeated_creation_makes_one_worker(supervisor: Supervisor, project: UUID) -> None:
+def test_a_repeated_creation_makes_one_worker(supervisor: Supervisor, project: str) -> None:
     order = Order(request_id="create-1")
-    first = supervisor.create(project, workspace_id="ws", order=order)
-    again = supervisor.create(project, workspace_id="ws", order=order)
+    first = supervisor.create(project=project, workspace_id="ws", order=order)
+    again = supervisor.create(project=project, workspace_id="ws", order=order)
     assert (first.subject["id"], first.response, first.replayed) == (again.subject["id"], again.response, False)
     assert again.replayed
     with pytest.raises(RequestConflict):
-        supervisor.create(project, workspace_id="another", order=order)
-    assert supervisor.create(uuid7(), workspace_id="ws", order=order).subject["id"] != first.subject["id"]
+        supervisor.create(project=project, workspace_id="another", order=order)
+    assert supervisor.create(project=uuid7(), workspace_id="ws", order=order).subject["id"] != first.subject["id"]
 
 
 def test_of_many_processes_with_one_request_id_one_acts_and_all_get_its_answer(
-    supervisor: Supervisor, project: UUID, settings: Settings
+    supervisor: Supervisor, project: str, settings: Settings
 ) -> None:
     worker = worker_in(supervisor, project, "RUNNING")
     with ProcessPoolExecutor(4, mp_context=FORKS) as processes:
@@ -170,14 +170,12 @@ def test_of_many_processes_with_one_request_id_one_acts_and_all_get_its_answer(
     assert [event["trigger"] for event in supervisor.client.history(worker)] == ["start_task", "pause"]
 
 
-def test_a_workspace_must_have_a_name(supervisor: Supervisor, project: UUID) -> None:
+def test_a_workspace_must_have_a_name(supervisor: Supervisor, project: str) -> None:
     with pytest.raises(BadInput):
-        supervisor.client.birth("supervised_worker", "w", project_id=project, context={"workspace_id": ""})
+        supervisor.client.birth("supervised_worker", "w", project=project, context={"workspace_id": ""})
 
 
-def test_the_view_tells_who_moved_and_why(
-    supervisor: Supervisor, project: UUID, dba: "psycopg.Connection[Any]"
-) -> None:
+def test_the_view_tells_who_moved_and_why(supervisor: Supervisor, project: str, dba: "psycopg.Connection[Any]") -> None:
     worker = worker_in(supervisor, project, "RUNNING")
     act(supervisor, "pause", worker, reason="lunch")
     rows = dba.execute("SELECT from_state, to_state, reason FROM worker_state_transitions ORDER BY id").fetchall()

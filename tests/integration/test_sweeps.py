@@ -27,14 +27,15 @@ from interlock.workers.operations.doctor import Finding, examine
 from interlock.workers.runtime import Runtime
 from tests.driving import UP_TO_REVIEW, applied, drain_all, swept, trail
 from tests.nodes import node
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 MONTHS = 90
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
@@ -85,7 +86,7 @@ def test_doctor_fails_where_no_node_takes_triggers(runtime: Runtime, tmp_path: P
 
 def test_a_node_that_is_held_up_for_some_seconds_is_one_that_answers(runtime: Runtime, tmp_path: Path) -> None:
     with node(runtime.settings, tmp_path, "worker", "-Q", "effects", "-c", "1") as held_up:
-        assert list(nodes.answering(runtime.app)) != []  # it listens only once its event loop has turned
+        eventually(lambda: list(nodes.answering(runtime.app)) != [])  # it listens only once its event loop has turned
         os.kill(held_up.process.pid, signal.SIGSTOP)
         later = Timer(1.25 * nodes.ANSWER_SECONDS, os.kill, (held_up.process.pid, signal.SIGCONT))
         later.start()
@@ -158,10 +159,8 @@ def test_dispatch_sends_again_the_wakeups_that_were_lost(client: Client, story: 
     assert trail(client, story) == list(UP_TO_REVIEW)
 
 
-def test_dispatch_wakeups_each_partition_once_however_much_waits(
-    client: Client, project: UUID, valkey: "Redis"
-) -> None:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(200)]
+def test_dispatch_wakeups_each_partition_once_however_much_waits(client: Client, project: str, valkey: "Redis") -> None:
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(200)]
     client.create_many(births)
     client.fire_many([Firing(birth.id, trigger, "a") for birth in births for trigger in UP_TO_REVIEW])
     valkey.flushall()
@@ -213,11 +212,11 @@ def test_prune_is_bounded(
 
 
 def test_effects_that_are_done_have_a_keeping_time_of_their_own(
-    make_runtime: Callable[..., Runtime], project: UUID, dba: "psycopg.Connection[Any]"
+    make_runtime: Callable[..., Runtime], project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     runtime = make_runtime(keep_finished_days=30.0, keep_effects_days=1.0)
     client = Client(runtime)
-    applied(client, client.create("approval", "A-1", project_id=project)["id"], "reject")
+    applied(client, client.create("approval", "A-1", project=project)["id"], "reject")
     dba.execute("UPDATE effects SET status = 'done', finished_at = now() - interval '2 days'")
     dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '2 days' WHERE finished_at IS NOT NULL")
     (effects,) = dba.execute("SELECT count(*) FROM effects").fetchone() or (0,)
@@ -225,8 +224,8 @@ def test_effects_that_are_done_have_a_keeping_time_of_their_own(
     assert dba.execute("SELECT count(*) FROM trigger_requests WHERE status = 'applied'").fetchone() == (1,)
 
 
-def test_a_timer_not_yet_due_is_left_alone(client: Client, project: UUID) -> None:
-    client.create("approval", "A-1", project_id=project)
+def test_a_timer_not_yet_due_is_left_alone(client: Client, project: str) -> None:
+    client.create("approval", "A-1", project=project)
     assert swept(client.runtime, "dispatch") == 0
 
 

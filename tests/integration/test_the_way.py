@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -27,11 +26,11 @@ def listed() -> list[str]:
 
 
 def test_a_trigger_passes_through_the_files_that_the_readme_lists_and_in_that_order(
-    runtime: Runtime, client: Client, project: UUID, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, client: Client, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_drain", lambda: Drain(runtime))
     tasks.register(runtime.app)
-    story = client.create("story", "S-1", project_id=project)
+    story = client.create("story", "S-1", project=project)
     partition = partition_of(story["id"])
     passed: dict[str, None] = {}
 

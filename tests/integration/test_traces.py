@@ -4,10 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from uuid import UUID
 
 import pytest
 from opentelemetry import trace
@@ -26,17 +25,11 @@ from tests.collector import Collector, Received
 from tests.driving import drain_all, make_due, outcome
 from tests.nodes import node
 from tests.waiting import eventually
-from tests.webhooks import Webhook, webhook
+from tests.webhooks import Webhook
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
 Dba = "psycopg.Connection[Any]"
-
-
-@pytest.fixture
-def world() -> Iterator[Webhook]:
-    with webhook() as told:
-        yield told
 
 
 @pytest.fixture
@@ -50,13 +43,13 @@ def arrived(kept: Collector, name: str, count: int) -> list[Received]:
     return kept.named(name)
 
 
-def announced(own: Client, project: UUID) -> str:
-    made = own.create("announcement", "A-1", project_id=project)
+def announced(own: Client, project: str) -> str:
+    made = own.create("announcement", "A-1", project=project)
     return own.fire(made["id"], "announce", by="ann", request_id="r-1").request_id
 
 
 def test_one_trace_leads_from_the_call_through_real_processes_to_what_the_effect_tells(
-    own: Client, collecting: Collector, project: UUID, tmp_path: Path
+    own: Client, collecting: Collector, project: str, tmp_path: Path
 ) -> None:
     with node(own.runtime.settings, tmp_path, "worker", "-Q", "triggers,effects", "-c", "2") as worker:
         announced(own, project)
@@ -93,9 +86,9 @@ def _in_order(kept: Collector) -> tuple[Received, Received, Received]:
 
 
 def test_a_timer_has_a_trace_of_its_own_linked_to_its_cause(
-    own: Client, collecting: Collector, project: UUID, dba: Dba
+    own: Client, collecting: Collector, project: str, dba: Dba
 ) -> None:
-    own.create("turnstile", "T-1", project_id=project)
+    own.create("turnstile", "T-1", project=project)
     own.fire("T-1", "coin", by="a")
     drain_all(own.runtime)
     make_due(dba)
@@ -107,9 +100,9 @@ def test_a_timer_has_a_trace_of_its_own_linked_to_its_cause(
     assert fired.attributes["interlock.origin"] == "timer"
 
 
-def test_a_follow_up_goes_on_in_its_causes_trace(client: Client, collecting: Collector, project: UUID) -> None:
-    client.create("story", "S-1", project_id=project)
-    client.create("pr_review", "P-1", project_id=project, context={"author": "ann", "story_id": "S-1"})
+def test_a_follow_up_goes_on_in_its_causes_trace(client: Client, collecting: Collector, project: str) -> None:
+    client.create("story", "S-1", project=project)
+    client.create("pr_review", "P-1", project=project, context={"author": "ann", "story_id": "S-1"})
     for trigger, by in (("start_review", "bob"), ("approve", "bob"), ("merge", "bob")):
         client.fire("P-1", trigger, by=by)
     drain_all(client.runtime)
@@ -125,9 +118,9 @@ def test_a_follow_up_goes_on_in_its_causes_trace(client: Client, collecting: Col
 
 
 def test_a_refusal_and_a_failed_effect_are_marked(
-    own: Client, collecting: Collector, project: UUID, world: Webhook
+    own: Client, collecting: Collector, project: str, world: Webhook
 ) -> None:
-    own.create("turnstile", "T-1", project_id=project)
+    own.create("turnstile", "T-1", project=project)
     own.fire("T-1", "push", by="a")
     drain_all(own.runtime)
     (refused,) = arrived(collecting, "interlock.apply", 1)
@@ -142,9 +135,9 @@ def test_a_refusal_and_a_failed_effect_are_marked(
 
 
 def test_what_is_tried_again_goes_on_in_its_trace(
-    own: Client, collecting: Collector, project: UUID, dba: Dba, world: Webhook
+    own: Client, collecting: Collector, project: str, dba: Dba, world: Webhook
 ) -> None:
-    own.create("turnstile", "T-1", project_id=project)
+    own.create("turnstile", "T-1", project=project)
     machines.broken.add("mallory")
     own.fire("T-1", "coin", by="mallory")
     drain_all(own.runtime)
@@ -169,10 +162,8 @@ def test_what_is_tried_again_goes_on_in_its_trace(
     assert len({(span.trace, span.parent) for span in tries}) == 1
 
 
-def test_a_batch_is_one_span_that_all_its_moves_hang_below(
-    client: Client, collecting: Collector, project: UUID
-) -> None:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(3)]
+def test_a_batch_is_one_span_that_all_its_moves_hang_below(client: Client, collecting: Collector, project: str) -> None:
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(3)]
     client.create_many(births)
     client.fire_many([Firing(birth.id, "block", "a") for birth in births])
     drain_all(client.runtime)
@@ -182,8 +173,8 @@ def test_a_batch_is_one_span_that_all_its_moves_hang_below(
     assert {span.parent for span in applied} == {accept.id}
 
 
-def test_the_callers_own_span_is_above_ours(client: Client, collecting: Collector, project: UUID) -> None:
-    client.create("story", "S-1", project_id=project)
+def test_the_callers_own_span_is_above_ours(client: Client, collecting: Collector, project: str) -> None:
+    client.create("story", "S-1", project=project)
     with TracerProvider().get_tracer("agent").start_as_current_span("agent's turn") as turn:
         client.fire("S-1", "block", by="a")
     (accept,) = arrived(collecting, "interlock.accept", 1)
@@ -191,10 +182,10 @@ def test_the_callers_own_span_is_above_ours(client: Client, collecting: Collecto
 
 
 def test_what_is_not_sampled_leaves_nothing(
-    client: Client, collecting: Collector, project: UUID, monkeypatch: pytest.MonkeyPatch
+    client: Client, collecting: Collector, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    client.create("story", "S-1", project_id=project)
+    client.create("story", "S-1", project=project)
     receipt = client.fire("S-1", "block", by="a")
     assert outcome(client, receipt.request_id)["trace"] is None
     drain_all(client.runtime)
@@ -203,11 +194,11 @@ def test_what_is_not_sampled_leaves_nothing(
 
 
 def test_a_collector_that_is_away_holds_nobody_up(
-    client: Client, project: UUID, monkeypatch: pytest.MonkeyPatch
+    client: Client, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     tracing.forget()
-    client.create("story", "S-1", project_id=project)
+    client.create("story", "S-1", project=project)
     receipt = client.fire("S-1", "block", by="a")
     drain_all(client.runtime)
     assert outcome(client, receipt.request_id)["status"] == "applied"
@@ -217,8 +208,8 @@ def test_a_collector_that_is_away_holds_nobody_up(
     tracing.forget()
 
 
-def test_a_process_that_ends_sends_its_last_spans(client: Client, collecting: Collector, project: UUID) -> None:
-    client.create("story", "S-1", project_id=project)
+def test_a_process_that_ends_sends_its_last_spans(client: Client, collecting: Collector, project: str) -> None:
+    client.create("story", "S-1", project=project)
     program = "from interlock import Client; Client().fire('S-1', 'block', by='a', request_id='r-1')"
     slow = {"OTEL_BSP_SCHEDULE_DELAY": "60000"}
     ours = {**os.environ, **environment(client.runtime.settings), **slow}
@@ -227,8 +218,8 @@ def test_a_process_that_ends_sends_its_last_spans(client: Client, collecting: Co
     assert accept.attributes["interlock.request_id"] == "r-1"
 
 
-def test_off_nothing_is_written_and_the_exporter_is_not_even_imported(client: Client, project: UUID) -> None:
-    client.create("story", "S-1", project_id=project)
+def test_off_nothing_is_written_and_the_exporter_is_not_even_imported(client: Client, project: str) -> None:
+    client.create("story", "S-1", project=project)
     receipt = client.fire("S-1", "block", by="a")
     assert outcome(client, receipt.request_id)["trace"] is None
     drain_all(client.runtime)
@@ -259,13 +250,13 @@ def test_the_standard_variables_switch_it(variables: dict[str, str], on: bool) -
 
 
 def test_a_program_with_a_provider_of_its_own_gets_the_spans(
-    client: Client, project: UUID, monkeypatch: pytest.MonkeyPatch
+    client: Client, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider, kept = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(kept))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     tracing.forget()
-    client.create("story", "S-1", project_id=project)
+    client.create("story", "S-1", project=project)
     client.fire("S-1", "block", by="a")
     assert [span.name for span in kept.get_finished_spans()] == ["interlock.accept"]
     tracing.end()  # the provider is the program's: it is not shut down

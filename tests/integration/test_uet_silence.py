@@ -28,11 +28,11 @@ Spawn = Callable[[str], UUID]
 
 
 @pytest.fixture
-def spawn(runtime: Runtime, client: Client, project: UUID) -> Spawn:
+def spawn(runtime: Runtime, client: Client, project: str) -> Spawn:
     """Makes a worker called U, in a state."""
 
     def do(wanted: str) -> UUID:
-        made = UUID(str(client.create("uet_worker", "U", project_id=project)["id"]))
+        made = UUID(str(client.create("uet_worker", "U", project=project)["id"]))
         for trigger in WAYS[wanted]:
             client.fire(made, trigger, by="engine")
         drain_all(runtime)
@@ -106,12 +106,12 @@ def test_one_that_is_heard_of_stays_and_its_instance_is_not_touched(
 
 
 def test_one_that_has_ended_is_told_so_and_who_is_no_worker_too(
-    runtime: Runtime, client: Client, project: UUID, spawn: Spawn
+    runtime: Runtime, client: Client, project: str, spawn: Spawn
 ) -> None:
     spawn("TERMINATED")
     with pytest.raises(ShutDown, match="'U' is shut down"):
         heartbeat("U", runtime)
-    client.create("story", "S-1", project_id=project)
+    client.create("story", "S-1", project=project)
     for name in ("S-1", "nobody"):
         with pytest.raises(UnknownInstance, match=f"no worker is called '{name}'"):
             heartbeat(name, runtime)

@@ -47,7 +47,7 @@ def test_a_notice_that_fails_tells_its_targets_scheme_and_host_and_no_more(
     dba: "psycopg.Connection[Any]",
 ) -> None:
     client = Client(knowing("tests.machines", notify_urls=(target,)))
-    made = client.create("announcement", "A-1", project_id=uuid7())["id"]
+    made = client.create("announcement", "A-1", project=uuid7())["id"]
     client.fire(made, "announce", by="ann")
     drain_all(client.runtime)
     (effect,) = client.show(made)["effects"]

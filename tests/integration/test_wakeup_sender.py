@@ -59,8 +59,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
@@ -218,8 +218,8 @@ def test_a_forked_child_has_a_wakeup_sender_of_its_own(client: Client, story: UU
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_closing_sends_what_is_left(client: Client, project: UUID, valkey: "Redis") -> None:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(40)]
+def test_closing_sends_what_is_left(client: Client, project: str, valkey: "Redis") -> None:
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(40)]
     client.create_many(births)
     for birth in births:
         client.fire(birth.id, "block", by="a")

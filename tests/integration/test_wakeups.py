@@ -25,8 +25,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def story(client: Client, project: UUID) -> UUID:
-    made: UUID = client.create("story", "S-1", project_id=project)["id"]
+def story(client: Client, project: str) -> UUID:
+    made: UUID = client.create("story", "S-1", project=project)["id"]
     return made
 
 
@@ -70,9 +70,9 @@ def test_a_flag_whose_wakeup_was_lost_runs_out(client: Client, story: UUID, valk
 
 
 def test_many_triggers_at_once_wakeup_each_of_their_partitions_once(
-    client: Client, project: UUID, valkey: "Redis"
+    client: Client, project: str, valkey: "Redis"
 ) -> None:
-    births = [client.birth("story", f"S-{number}", project_id=project) for number in range(100)]
+    births = [client.birth("story", f"S-{number}", project=project) for number in range(100)]
     client.create_many(births)
     client.fire_many([Firing(birth.id, "block", "a") for birth in births])
     client.runtime.wakeup_sender.flush()
@@ -85,8 +85,8 @@ def test_a_trigger_for_later_sends_no_wakeup(client: Client, story: UUID, valkey
     assert queued(valkey) == []
 
 
-def test_a_follow_up_is_hinted_to_its_own_partition(client: Client, project: UUID, valkey: "Redis") -> None:
-    sprint = client.create("sprint", "P-1", project_id=project)["id"]
+def test_a_follow_up_is_hinted_to_its_own_partition(client: Client, project: str, valkey: "Redis") -> None:
+    sprint = client.create("sprint", "P-1", project=project)["id"]
     client.fire(sprint, "start", by="ann")
     drain_all(client.runtime)
     (waiting,) = client.show(sprint)["requests"]
@@ -98,10 +98,10 @@ def test_a_follow_up_is_hinted_to_its_own_partition(client: Client, project: UUI
 
 
 def test_a_broker_that_is_down_is_not_tried_for_each_trigger(
-    make_runtime: Callable[..., Runtime], project: UUID
+    make_runtime: Callable[..., Runtime], project: str
 ) -> None:
     client = Client(make_runtime(broker_url="redis://127.0.0.1:1/0"))
-    story = client.create("story", "S-1", project_id=project)["id"]
+    story = client.create("story", "S-1", project=project)["id"]
     client.fire(story, "block", by="a")
     began = time.monotonic()
     for _ in range(20):
@@ -128,7 +128,7 @@ def test_a_forged_wakeup_changes_nothing(celery_worker: Node, client: Client, st
 
 
 def test_the_bus_is_told_by_real_workers_too(
-    celery_worker: Node, client: Client, story: UUID, project: UUID, valkey: "Redis"
+    celery_worker: Node, client: Client, story: UUID, project: str, valkey: "Redis"
 ) -> None:
     with valkey.pubsub(ignore_subscribe_messages=True) as bus:
         bus.subscribe(f"project:{project}")

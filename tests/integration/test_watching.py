@@ -114,7 +114,7 @@ def test_a_run_is_over_when_what_it_left_is_canceled_too(client: Client, run: Ru
 
 def test_a_watch_from_the_beginning_and_one_at_the_end_see_the_same(client: Client, run: Run) -> None:
     watch = Watch(client.runtime, run.id)
-    work(client, run.id, hire(client, run.project_id))
+    work(client, run.id, hire(client, run.project))
     watch.look()
     after = Watch(client.runtime, run.id).view
     assert watch.view.run["state"] == "succeeded"
@@ -124,7 +124,7 @@ def test_a_watch_from_the_beginning_and_one_at_the_end_see_the_same(client: Clie
 def test_the_tree_has_every_workstream_task_and_gate_with_what_went_wrong(client: Client, run: Run) -> None:
     watch = Watch(client.runtime, run.id)
     settle(client, run.id)
-    worker = hire(client, run.project_id)
+    worker = hire(client, run.project)
     begin(client, watch, worker, "one/a")
     fail(client, watch, worker, "two/c")
     watch.look()
@@ -149,7 +149,7 @@ def test_the_tree_never_has_more_lines_than_it_may_and_keeps_what_is_urgent(
     run = submit(client.runtime, read_plan(plan), by="ann", directory=tmp_path)
     settle(client, run.id)
     watch = Watch(client.runtime, run.id)
-    begin(client, watch, hire(client, run.project_id), "two/t17")
+    begin(client, watch, hire(client, run.project), "two/t17")
     watch.look()
     text = shown(watch, lines)
     assert len(text) <= lines

@@ -70,48 +70,37 @@ RULES: dict[str, LiteralString] = {
            AND (exit_code IS NULL OR stdout IS NULL OR stderr IS NULL OR completed_at IS NULL)""",
     "a workstream's counts are what its tasks say": """
         SELECT c.ws_id FROM workstream_counts c JOIN workstreams w USING (ws_id),
-               LATERAL (SELECT count(*) FILTER (WHERE t.state = 'pending') AS pending,
-                               count(*) FILTER (WHERE t.state = 'queued') AS queued,
-                               count(*) FILTER (WHERE t.state = 'running') AS running,
-                               count(*) FILTER (WHERE t.state = 'validating') AS validating,
-                               count(*) FILTER (WHERE t.state = 'completed') AS completed,
-                               count(*) FILTER (WHERE t.state = 'failed') AS failed,
-                               count(*) FILTER (WHERE t.state = 'retrying') AS retrying,
-                               count(*) FILTER (WHERE t.state = 'cancelled') AS cancelled,
-                               count(*) FILTER (WHERE t.state = 'blocked') AS blocked,
-                               count(*) FILTER (WHERE t.state = 'failed' AND t.is_critical) AS critical
-                          FROM tasks t WHERE t.workstream_id = w.ws_id AND NOT t.left_out) f,
+               unnest(ARRAY['pending', 'queued', 'running', 'validating', 'completed', 'failed', 'retrying',
+                            'cancelled', 'blocked']) AS each (state)
+         WHERE w.run_id = %(run)s AND (to_jsonb(c) ->> each.state)::int IS DISTINCT FROM
+               (SELECT count(*) FROM tasks t
+                 WHERE t.workstream_id = c.ws_id AND t.state = each.state AND NOT t.left_out)
+        UNION ALL
+        SELECT c.ws_id FROM workstream_counts c JOIN workstreams w USING (ws_id)
+         WHERE w.run_id = %(run)s AND c.critical_failures <>
+               (SELECT count(*) FROM tasks t
+                 WHERE t.workstream_id = c.ws_id AND t.state = 'failed' AND t.is_critical AND NOT t.left_out)""",
+    "a workstream's counts are what those it depends on say": """
+        SELECT c.ws_id FROM workstream_counts c JOIN workstreams w USING (ws_id),
                LATERAL (SELECT count(*) FILTER (WHERE o.state NOT IN ('completed', 'failed', 'cancelled', 'skipped'))
                                    AS unfinished,
                                count(*) FILTER (WHERE o.state = 'skipped') AS skipped,
                                count(*) FILTER (WHERE o.state IN ('failed', 'cancelled')) AS dead
                           FROM workstreams o WHERE o.ws_id = ANY (w.depends_on)) d
          WHERE w.run_id = %(run)s
-           AND (c.pending, c.queued, c.running, c.validating, c.completed, c.failed, c.retrying, c.cancelled, c.blocked,
-                c.critical_failures, c.unfinished_dependencies, c.skipped_dependencies, c.dead_dependencies)
-               IS DISTINCT FROM
-               (f.pending, f.queued, f.running, f.validating, f.completed, f.failed, f.retrying, f.cancelled, f.blocked,
-                f.critical, d.unfinished, d.skipped, d.dead)""",
+           AND (c.unfinished_dependencies, c.skipped_dependencies, c.dead_dependencies)
+               IS DISTINCT FROM (d.unfinished, d.skipped, d.dead)""",
     "a run's counts are what its workstreams say": """
         SELECT c.run_id FROM run_counts c,
-               LATERAL (SELECT count(*) FILTER (WHERE w.state = 'planned') AS planned,
-                               count(*) FILTER (WHERE w.state = 'ready') AS ready,
-                               count(*) FILTER (WHERE w.state = 'blocked') AS blocked,
-                               count(*) FILTER (WHERE w.state = 'executing') AS executing,
-                               count(*) FILTER (WHERE w.state = 'validating') AS validating,
-                               count(*) FILTER (WHERE w.state = 'paused') AS paused,
-                               count(*) FILTER (WHERE w.state = 'completed') AS completed,
-                               count(*) FILTER (WHERE w.state = 'failed') AS failed,
-                               count(*) FILTER (WHERE w.state = 'cancelled') AS cancelled,
-                               count(*) FILTER (WHERE w.state = 'skipped') AS skipped,
-                               count(*) FILTER (WHERE w.state = 'failed' AND w.is_critical) AS critical
-                          FROM workstreams w WHERE w.run_id = c.run_id) f
-         WHERE c.run_id = %(run)s
-           AND (c.planned, c.ready, c.blocked, c.executing, c.validating, c.paused, c.completed, c.failed, c.cancelled,
-                c.skipped, c.critical_failures)
-               IS DISTINCT FROM
-               (f.planned, f.ready, f.blocked, f.executing, f.validating, f.paused, f.completed, f.failed, f.cancelled,
-                f.skipped, f.critical)""",
+               unnest(ARRAY['planned', 'ready', 'blocked', 'executing', 'validating', 'paused', 'completed', 'failed',
+                            'cancelled', 'skipped']) AS each (state)
+         WHERE c.run_id = %(run)s AND (to_jsonb(c) ->> each.state)::int IS DISTINCT FROM
+               (SELECT count(*) FROM workstreams w WHERE w.run_id = c.run_id AND w.state = each.state)
+        UNION ALL
+        SELECT c.run_id FROM run_counts c
+         WHERE c.run_id = %(run)s AND c.critical_failures <>
+               (SELECT count(*) FROM workstreams w
+                 WHERE w.run_id = c.run_id AND w.state = 'failed' AND w.is_critical)""",
     "what still stands in a task's way is counted": """
         SELECT t.task_id FROM tasks t,
                LATERAL (SELECT (SELECT count(*) FROM tasks o WHERE o.task_id = ANY (t.depends_on)
@@ -124,11 +113,11 @@ RULES: dict[str, LiteralString] = {
     "nothing the scheduler asked for was refused, or is left": """
         SELECT r.workflow_id, i.entity_id, r.trigger, r.status, r.result FROM trigger_requests r
           JOIN workflow_instances i ON i.id = r.workflow_id
-         WHERE i.project_id = (SELECT project_id FROM workflow_instances WHERE id = %(run)s)
+         WHERE i.project = (SELECT project FROM workflow_instances WHERE id = %(run)s)
            AND r.triggered_by = 'scheduler' AND r.status NOT IN ('applied', 'superseded')""",
     "nothing is dead, and nothing was recorded as a fault": """
         SELECT i.id, i.entity_id, i.error FROM workflow_instances i
-         WHERE i.project_id = (SELECT project_id FROM workflow_instances WHERE id = %(run)s)
+         WHERE i.project = (SELECT project FROM workflow_instances WHERE id = %(run)s)
            AND (i.error IS NOT NULL
                 OR EXISTS (SELECT FROM trigger_requests r WHERE r.workflow_id = i.id AND r.status = 'dead'))""",
 }

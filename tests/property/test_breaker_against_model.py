@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -62,13 +61,13 @@ class BreakerAndModel(RuleBasedStateMachine):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self.runtime = runtime
-        self.project: UUID = uuid7()
+        self.project = str(uuid7())
 
     @initialize(failures=st.integers(1, 4), successes=st.integers(1, 3))
     def configure(self, failures: int, successes: int) -> None:
         self.model = PlainBreaker(failures, successes)
         context: dict[str, Any] = {"tool_id": TOOL, "failure_threshold": failures, "success_threshold": successes}
-        Client(self.runtime).create("circuit_breaker", TOOL, project_id=self.project, context=context)
+        Client(self.runtime).create("circuit_breaker", TOOL, project=self.project, context=context)
 
     @rule(ends=st.lists(st.booleans(), min_size=1, max_size=5))
     def call(self, ends: list[bool]) -> None:

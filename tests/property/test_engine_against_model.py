@@ -46,7 +46,7 @@ OVERRIDES = """
 SELECT count(*) AS overrides, count(*) FILTER (WHERE t.severity <> 'warning' OR t.metadata->>'operator' <> 'ann'
                                                OR NOT t.metadata->'override' ? 'passed_over') AS silent
   FROM workflow_transitions t JOIN trigger_requests r USING (request_id) WHERE r.origin = 'override'"""
-ALL_INSTANCES = "SELECT id, current_state, version FROM workflow_instances WHERE project_id = %s"
+ALL_INSTANCES = "SELECT id, current_state, version FROM workflow_instances WHERE project = %s"
 ALL_EVENTS = """
 SELECT workflow_id, seq, from_state, to_state, trigger, triggered_by FROM workflow_transitions
  WHERE workflow_id = ANY(%s) ORDER BY workflow_id, seq"""
@@ -62,7 +62,7 @@ class EngineAndModel(RuleBasedStateMachine):
     def __init__(self, client: Client, dba: "psycopg.Connection[dict[str, Any]]") -> None:
         super().__init__()
         self.client, self.dba, self.model = client, dba, Model()
-        self.project = uuid7()
+        self.project = str(uuid7())
         self.ids: dict[Thing, UUID] = {}
         machines.broken.clear()
 
@@ -221,7 +221,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     def _create(self, type_: str, name: str, context: dict[str, Any], story: Thing | None = None) -> Thing:
         about = context | ({"story_id": story.key} if story else {})
-        row = self.client.create(type_, name, project_id=self.project, context=about)
+        row = self.client.create(type_, name, project=self.project, context=about)
         thing = Thing(name, type_, partition_of(row["id"]), context | ({"story": story} if story else {}))
         self.ids[thing] = row["id"]
         self.model.born(thing)

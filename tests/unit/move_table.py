@@ -1,14 +1,14 @@
 """How machines are written out by hand: not derived from the code, which can so be held to them.
 
-One line a pair of states: `source -> dest`, then the triggers where they are fixed (`: a b`), then the severity
-where it is not info (`! error`). Severities are EVENT-3's by kind of transition and those that a transition's own
+One line a rule: `source source -> dest`, then the triggers where they are fixed (`: a b`), then the severity where it
+is not info (`! error`). Severities are EVENT-3's by kind of transition and those that a transition's own
 text gives: what a person decides is a warning, as a retry and a recovery are.
 """
 
 import re
 from dataclasses import dataclass
 
-LINE = re.compile(r"(\w+) -> (\w+)(?: : ([\w ]+?))?(?: ! (\w+))?$")
+LINE = re.compile(r"([\w ]+) -> (\w+)(?: : ([\w ]+?))?(?: ! (\w+))?$")
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ def table(source: str, states: str, terminal: str, moves: str, *, and_all_of: Ta
     for line in moves.strip().splitlines():
         found = LINE.fullmatch(line.strip())
         assert found, line
-        left, entered, triggers, severity = found.groups()
-        pairs[left, entered] = frozenset((triggers or "").split())
-        severities[left, entered] = severity or "info"
+        sources, entered, triggers, severity = found.groups()
+        for left in sources.split():
+            pairs[left, entered] = frozenset((triggers or "").split())
+            severities[left, entered] = severity or "info"
     listed = (*(and_all_of.states if and_all_of else ()), *states.split())
     ends = (and_all_of.terminal if and_all_of else frozenset()) | set(terminal.split())
     return Table(source, listed, frozenset(ends), pairs, severities)

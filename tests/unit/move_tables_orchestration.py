@@ -10,8 +10,7 @@ RUN = table(
     pending -> running
     running -> succeeded
     running -> failed ! error
-    running -> canceled ! warning
-    pending -> canceled ! warning
+    running pending -> canceled ! warning
     """,
 )
 WORKSTREAM = table(
@@ -21,15 +20,12 @@ WORKSTREAM = table(
     """
     planned -> ready : all_tasks_created
     planned -> blocked
-    planned -> skipped ! warning
-    planned -> cancelled : user_cancelled ! warning
+    planned ready -> skipped ! warning
+    planned ready executing -> cancelled : user_cancelled ! warning
     blocked -> ready
     ready -> executing : first_task_started
-    ready -> skipped ! warning
-    ready -> cancelled : user_cancelled ! warning
     executing -> validating : all_tasks_completed
     executing -> failed : critical_task_failed patch_set_aside ! critical
-    executing -> cancelled : user_cancelled ! warning
     validating -> completed : validation_passed
     validating -> failed : validation_failed ! error
     """,
@@ -43,12 +39,7 @@ WORKSTREAM_1_1 = table(
     executing -> paused ! warning
     paused -> executing ! warning
     blocked -> skipped ! warning
-    planned -> cancelled : user_cancelled cancel ! warning
-    ready -> cancelled : user_cancelled cancel ! warning
-    executing -> cancelled : user_cancelled cancel ! warning
-    blocked -> cancelled : user_cancelled cancel ! warning
-    validating -> cancelled : user_cancelled cancel ! warning
-    paused -> cancelled : user_cancelled cancel ! warning
+    planned ready executing blocked validating paused -> cancelled : user_cancelled cancel ! warning
     """,
     and_all_of=WORKSTREAM,
 )
@@ -76,12 +67,7 @@ TASK_1_1 = table(
     "",
     """
     queued -> blocked ! warning
-    running -> cancelled : user_cancelled cancel ! warning
-    pending -> cancelled : user_cancelled cancel ! warning
-    queued -> cancelled : user_cancelled cancel ! warning
-    blocked -> cancelled : user_cancelled cancel ! warning
-    validating -> cancelled : user_cancelled cancel ! warning
-    retrying -> cancelled : user_cancelled cancel ! warning
+    running pending queued blocked validating retrying -> cancelled : user_cancelled cancel ! warning
     """,
     and_all_of=TASK,
 )
@@ -112,13 +98,11 @@ UET_WORKER = table(
     "SPAWNING IDLE BUSY DRAINING TERMINATED",
     "TERMINATED",
     """
-    SPAWNING -> IDLE
-    SPAWNING -> TERMINATED ! error
+    SPAWNING BUSY -> IDLE
+    SPAWNING BUSY -> TERMINATED ! error
     IDLE -> BUSY
     IDLE -> TERMINATED : shutdown_requested worker_crashed
-    BUSY -> IDLE
     BUSY -> DRAINING
-    BUSY -> TERMINATED ! error
     DRAINING -> TERMINATED : task_completed worker_crashed
     """,
 )
@@ -128,19 +112,14 @@ PATCH_LEDGER = table(
     "committed rolled_back quarantined dropped",
     """
     created -> validated
-    created -> quarantined ! warning
-    validated -> queued
-    validated -> quarantined ! warning
+    created validated applied apply_failed -> quarantined ! warning
+    validated apply_failed -> queued
     queued -> applied
     queued -> apply_failed ! warning
     applied -> verified
-    applied -> quarantined ! warning
-    apply_failed -> queued
-    apply_failed -> quarantined ! warning
-    apply_failed -> dropped ! warning
+    apply_failed quarantined -> dropped ! warning
     verified -> committed
     committed -> rolled_back ! critical
-    quarantined -> dropped ! warning
     """,
 )
 PATCH_LEDGER_1_1 = table("PATCH-9", "", "", "verified -> quarantined ! warning", and_all_of=PATCH_LEDGER)

@@ -12,9 +12,7 @@ SUPERVISED_WORKER = table(
     PAUSED -> RUNNING : resume ! warning
     RUNNING -> COMPLETED : complete_tasks
     RUNNING -> FAILED : error_unrecoverable ! error
-    IDLE -> TERMINATED : terminate ! warning
-    RUNNING -> TERMINATED : terminate ! warning
-    PAUSED -> TERMINATED : terminate ! warning
+    IDLE RUNNING PAUSED -> TERMINATED : terminate ! warning
     """,
 )
 JOB = table(
@@ -23,12 +21,10 @@ JOB = table(
     "COMPLETED FAILED CANCELED",
     """
     SUBMITTED -> PENDING : validate
-    SUBMITTED -> CANCELED : cancel ! warning
+    SUBMITTED PENDING RUNNING -> CANCELED : cancel ! warning
     PENDING -> RUNNING : allocate_resources
-    PENDING -> CANCELED : cancel ! warning
     RUNNING -> COMPLETED : success
     RUNNING -> FAILED : error ! error
-    RUNNING -> CANCELED : cancel ! warning
     """,
 )
 OLDEST_WORKSTREAM = table(
@@ -68,9 +64,7 @@ OLDER_WORKSTREAM = table(
     executing -> failed : critical_task_failed ! critical
     validating -> completed : validation_passed
     validating -> failed : validation_failed ! error
-    planned -> cancelled : user_cancelled ! warning
-    ready -> cancelled : user_cancelled ! warning
-    executing -> cancelled : user_cancelled ! warning
+    planned ready executing -> cancelled : user_cancelled ! warning
     """,
 )
 OLDER_TASK = table(

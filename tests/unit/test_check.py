@@ -16,10 +16,9 @@ SOUND = Definition(
     type="lamp",
     version="1.0.0",
     summary="A lamp.",
-    states=("off", "on", "broken"),
+    order=(("off", "on"), ("broken",)),
     initial="off",
     terminal=frozenset({"broken"}),
-    order=(("off", "on"), ("broken",)),
     transitions=(T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")),
 )
 WAITS = Guard("patient", lambda case: False, "held", wait=True)
@@ -59,7 +58,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a follow-up on no link": (
         with_move(T("dim", "on", "off", then=(FollowUp("room", "darken"),))),
-        "follows up on 'room', which is no link",
+        "follows up on 'room', which is not a link",
     ),
     "a quorum of none": (with_move(T("dim", "on", "off", approval=ApprovalPoint(quorum=0))), "a quorum below one"),
     "an effect that reports what is illegal": (
@@ -70,7 +69,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a deadline in the past": (with_deadline(Deadline(0, "release")), "not in the future"),
     "a deadline that an unchecked field says": (
         with_deadline(Deadline(60, "release", context_key="patience")),
-        "said by 'patience', which is no field",
+        "comes from 'patience', which is not a field",
     ),
     "a deadline capped below its first": (
         with_deadline(Deadline(60, "release", growth=Growth("count", cap_seconds=30))),

@@ -24,7 +24,14 @@ def case(state: str, trigger: str, **facts: Any) -> Case:
 
 def guarded(*moves: Any, **rest: Any) -> Definition:
     return Definition(
-        "door", "1.0.0", "", ("shut", "ajar", "open"), "shut", frozenset({"ajar", "open"}), tuple(moves), **rest
+        type="door",
+        version="1.0.0",
+        summary="",
+        states=("shut", "ajar", "open"),
+        initial="shut",
+        terminal=frozenset({"ajar", "open"}),
+        transitions=tuple(moves),
+        **rest,
     )
 
 

@@ -8,45 +8,14 @@ from interlock.workflows.catalogue import WORKFLOWS, catalogue
 from interlock.workflows.decide import decide
 from interlock.workflows.definition import Definition
 from interlock.workflows.outcomes import Applied, Rejected, Waiting
+from tests.property.model import ASK_FIRST, BEGINS, MOVES
 from tests.unit.cases import favourable
 
-# The machines of docs/spec/delivery.md, written out again: (trigger, source, destination).
-STORY = {
-    ("design_complete", "analysis", "design"),
-    ("start_coding", "design", "implementation"),
-    ("submit_pr", "implementation", "review"),
-    ("request_changes", "review", "implementation"),
-    ("approve", "review", "testing"),
-    ("tests_pass", "testing", "done"),
-    ("tests_fail", "testing", "implementation"),
-    ("block", "analysis", "blocked"),
-    ("block", "design", "blocked"),
-    ("block", "implementation", "blocked"),
-    ("block", "review", "blocked"),
-    ("block", "testing", "blocked"),
-    ("unblock", "blocked", "implementation"),
-}
-SPRINT = {("start", "planning", "active"), ("finish", "active", "review"), ("complete", "review", "done")}
-PR_REVIEW = {
-    ("start_review", "submitted", "reviewing"),
-    ("request_changes", "reviewing", "changes_requested"),
-    ("resubmit", "changes_requested", "reviewing"),
-    ("approve", "reviewing", "approved"),
-    ("merge", "approved", "merged"),
-    ("dismiss", "approved", "reviewing"),
-}
-APPROVAL = {
-    ("approve", "pending", "approved"),
-    ("reject", "pending", "rejected"),
-    ("expire", "pending", "expired"),
-}
+ENDS = {"story": {"done"}, "sprint": {"done"}, "pr_review": {"merged"}, "approval": {"approved", "rejected", "expired"}}
 SAID = {
-    "story": ("analysis", {"done"}, STORY),
-    "sprint": ("planning", {"done"}, SPRINT),
-    "pr_review": ("submitted", {"merged"}, PR_REVIEW),
-    "approval": ("pending", {"approved", "rejected", "expired"}, APPROVAL),
+    type_: (BEGINS[type_], ends, {(trigger, source, dest) for (source, trigger), dest in MOVES[type_].items()})
+    for type_, ends in ENDS.items()
 }
-APPROVAL_POINTS = {("sprint", "start"), ("sprint", "complete"), ("pr_review", "merge")}
 
 definitions = list(catalogue())
 named = [f"{each.type}-{each.version}" for each in definitions]
@@ -72,7 +41,7 @@ def test_the_registry_names_each_definition_as_it_names_itself() -> None:
 
 def test_approval_points_are_those_of_the_decision() -> None:
     points = {(each.type, move.trigger) for each in definitions for move in each.transitions if move.approval}
-    assert points == APPROVAL_POINTS
+    assert points == ASK_FIRST
 
 
 @every

@@ -205,7 +205,7 @@ def test_a_workstream_is_complete_when_its_tasks_are_at_an_end() -> None:
         line["timestamp"] = "2024-01-15T11:00:00.000Z"
     assert findings([*log(*TASK, **context), *workstream]) == []
     assert findings([*log(*TASK[:6], **context), *workstream]) == [
-        "10: workstream completed while its task task-ulid-001 stands in 'validating'; expected it to be at an end"
+        "10: workstream completed while its task task-ulid-001 is in 'validating'; expected it to have ended"
     ]
 
 

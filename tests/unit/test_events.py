@@ -22,11 +22,11 @@ def row(**changed: Any) -> dict[str, Any]:
         "id": uuid7(), "workflow_id": uuid7(), "seq": 1, "definition_version": "1.0.0", "from_state": "running",
         "to_state": "completed", "trigger": "validation_passed", "triggered_by": "agent-1", "request_id": None,
         "severity": "info", "metadata": {"b": 1, "aa": "ü"}, "created_at": AT, "xid": 7, "position": 9,
-        "workflow_type": "task", "entity_id": "t-1", "project_id": uuid7(), "created_by": "ann", "born_at": AT,
+        "workflow_type": "task", "entity_id": "t-1", "project": uuid7(), "created_by": "ann", "born_at": AT,
         "run_id": None, "workstream_id": None, "phase_id": None,
     } | changed  # fmt: skip
     made.setdefault("metadata_text", printed(made["metadata"]))
-    birth = (str(made["workflow_id"]), made["workflow_type"], made["entity_id"], str(made["project_id"]),
+    birth = (str(made["workflow_id"]), made["workflow_type"], made["entity_id"], str(made["project"]),
              made["created_by"], micros(timestamp(made["born_at"])))  # fmt: skip
     made["prev_hash"] = digest(b"", birth)
     fields = (str(made["id"]), str(made["workflow_id"]), str(made["seq"]), made["definition_version"],
@@ -66,7 +66,7 @@ def test_an_event_has_what_the_ssot_asks_for() -> None:
     assert event["event_id"] == event_name(made["id"])
     assert (event["event_type"], event["operator"], event["reason"]) == ("manual_override", "ann", "stuck")
     assert event["context"] == {
-        "project_id": str(made["project_id"]), "workflow_id": str(made["workflow_id"]), "seq": 2,
+        "project": str(made["project"]), "workflow_id": str(made["workflow_id"]), "seq": 2,
         "xid": 7, "position": 9, "run_id": str(run), "workstream_id": str(workstream), "phase_id": "PH-002",
     }  # fmt: skip
     assert "birth" not in event

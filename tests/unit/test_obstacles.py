@@ -39,7 +39,7 @@ def asking(quorum: int) -> Definition:
     ("subject", "new", "renamed", "says"),
     [
         (HERE, PARCEL_1_1, {}, None),
-        (replace(HERE, state="sent"), PARCEL_2_0, {}, "say --map sent=STATE"),
+        (replace(HERE, state="sent"), PARCEL_2_0, {}, "give --map sent=STATE"),
         (replace(HERE, state="delivered"), PARCEL_1_1, {}, "what has ended does not change"),
         (
             replace(HERE, state="sent", context={"address": "x"}),
@@ -60,10 +60,10 @@ def asking(quorum: int) -> Definition:
         (replace(HERE, row_readable=False), PARCEL_1_1, {}, None),
         (replace(HERE, requests=[request()]), PARCEL_1_1, {}, None),
         (replace(HERE, requests=[request("weighed")]), replace(PARCEL_2_0, fields=()), {}, "has no such trigger"),
-        (replace(HERE, requests=[request(bound_version=0)]), PARCEL_1_1, {}, "bound to where it stands"),
+        (replace(HERE, requests=[request(bound_version=0)]), PARCEL_1_1, {}, "bound to the instance's present version"),
         (replace(HERE, requests=[request("gone", origin="timer", bound_version=0)]), PARCEL_1_1, {}, None),
         (replace(HERE, state="sent", requests=[request("stop", "waiting", held=True)]), asking(1), {}, None),
-        (replace(HERE, state="sent", requests=[request("stop", "waiting", held=True)]), asking(2), {}, "differently"),
+        (replace(HERE, state="sent", requests=[request("stop", "waiting", held=True)]), asking(2), {}, "terms differ"),
         (replace(HERE, state="stopped", requests=[request("go_on", "waiting")]), PARCEL_1_1, {}, None),
         (replace(HERE, requests=[request("go_on", "waiting")]), PARCEL_1_1, {}, "waits for more votes"),
     ],

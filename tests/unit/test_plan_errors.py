@@ -194,11 +194,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a tag": ("[push]", '[!!python/name:os.system "x"]', '20:19: workstreams[1].tasks[0].command[0]: has a tag, "tag:'),
     "a NUL": ("[push]", r'["\0"]', "20:19: workstreams[1].tasks[0].command[0]: holds a NUL character"),
     "a second document": ("[push]\n", "[push]\n---\na: b\n", "21:1: a second document begins"),
-    "an alias of nothing": ("[push]", "*push", "20:18: workstreams[1].tasks[0].command: *push stands for nothing"),
+    "an alias of nothing": ("[push]", "*push", "20:18: workstreams[1].tasks[0].command: *push has no anchor"),
     "an alias of itself": (
         "[push]",
         "&all [*all]",
-        "20:24: workstreams[1].tasks[0].command[0]: *all stands for nothing",
+        "20:24: workstreams[1].tasks[0].command[0]: *all has no anchor",
     ),
     "no YAML": ("[push]", "[push", "21:1: while parsing a flow sequence: did not find expected ',' or ']'"),
     "a control character": (

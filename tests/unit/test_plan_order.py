@@ -94,13 +94,6 @@ def test_a_gate_stands_between_the_task_it_judges_and_those_after() -> None:
     assert plan.summary().longest_chain == 2
 
 
-def test_a_plans_project_follows_from_its_name_unless_it_names_one() -> None:
-    first, again = plan_of("{id: a, shell: x}"), plan_of("{id: b, shell: x}")
-    assert first.project_id == again.project_id
-    named = first.model_copy(update={"project": first.project_id, "name": "q"})
-    assert named.project_id == first.project_id != first.model_copy(update={"name": "q"}).project_id
-
-
 def test_a_plan_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         plan_of("{id: a, shell: x}").name = "q"  # type: ignore[misc]

@@ -17,8 +17,8 @@ from interlock.db.audit.anchors import Head
 from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
 from interlock.db.connection import transaction
-from interlock.workers.audit import anchors as making
 from interlock.workers.audit import chain_heads, signing_keys
+from interlock.workers.audit.anchors import FIRST, filed, hash_of
 from interlock.workflows.input.json_text import read
 
 Believed = Mapping[str, Ed25519PublicKey]
@@ -31,7 +31,7 @@ class InDatabase:
     """The state of a walk along the database's anchors. `sound`: number -> body of those that are as signed."""
 
     sound: dict[int, str] = field(default_factory=dict)
-    before: str = making.FIRST
+    before: str = FIRST
     expected: int = 1
 
 
@@ -53,7 +53,7 @@ def check_database(database: Engine, verdict: Verdict, believed: Believed) -> Ma
             for message in _wrong(connection, row, walk, believed, totals):
                 verdict.note(f"anchor {row['number']}", None, message)
             verdict.anchors += 1
-            walk.before, walk.expected = making.hash_of(row), row["number"] + 1
+            walk.before, walk.expected = hash_of(row), row["number"] + 1
     with Snapshot(database) as snapshot:
         for lost in anchors.missing(snapshot):
             chain_heads.note_lost(verdict, lost.workflow_id, lost.seq, lost.gone, f"anchor {lost.number}")
@@ -85,7 +85,7 @@ def _count(body: Mapping[str, Any], name: str) -> int:
 
 def check_files(database: Engine, verdict: Verdict, place: Path, believed: Believed, sound: Mapping[int, str]) -> None:
     """Check that anchors on file are whole and signed; if the database has another or none, history against them."""
-    for path in making.filed(place):
+    for path in filed(place):
         try:
             _check_file(database, verdict, path, believed, sound)
         except UNREADABLE as error:
@@ -111,7 +111,7 @@ def _signature(believed: Believed, body: str, signature: bytes) -> Iterator[str]
     name = str(_read(body).get("key"))
     signed = signing_keys.signed(believed, name, body.encode(), signature)
     if signed is None:
-        yield f"signed by the key {name}, which is not believed: if you know it, put its public half beside the others"
+        yield f"signed by the key {name}, which is not trusted: if it is yours, put its public key beside the others"
     elif not signed:
         yield "changed: its signature is not that of its content"
 

@@ -12,8 +12,7 @@ from typing import BinaryIO, NamedTuple, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ValidationError
 
-from interlock.workers.audit import signing_keys
-from interlock.workers.audit import write_once as files
+from interlock.workers.audit import signing_keys, write_once
 from interlock.workers.audit.exports import EVENTS, MANIFEST, SIGNATURE
 from interlock.workflows.audit.log_check import Check
 from interlock.workflows.definition import Definition
@@ -55,7 +54,7 @@ def seals(paths: Iterable[Path], believed: Mapping[str, Ed25519PublicKey]) -> It
         try:
             manifest = Manifest.model_validate_json(body)
         except ValidationError as error:
-            yield Finding(str(file), 0, f"is no manifest of an export: {error.errors()[0]['msg']}")
+            yield Finding(str(file), 0, f"is not a manifest of an export: {error.errors()[0]['msg']}")
             before = None
             continue
         message = [*_signed(path, body, manifest, believed), *_follows(manifest, before)]
@@ -83,7 +82,7 @@ def _signed(path: Path, body: bytes, manifest: Manifest, believed: Mapping[str, 
     signature = (path / SIGNATURE).read_bytes() if (path / SIGNATURE).exists() else b""
     signed = signing_keys.signed(believed, manifest.key, body, signature)
     if signed is None:
-        yield f"is signed by the key {manifest.key}, which is not believed: --trust FILE, if you know it"
+        yield f"is signed by the key {manifest.key}, which is not trusted: if it is yours, give --trust FILE"
     elif not signed:
         yield "changed: its signature is not that of its content"
 
@@ -101,7 +100,7 @@ def _unsealed(path: Path, manifest: Manifest) -> Iterator[Finding]:
         if each.name != target.name or not _is_plain(target):  # a foreign manifest may name /dev/zero
             yield Finding(str(path / MANIFEST), 0, f"names the file {each.name[:SHOWN]!r}; expected one beside it")
             continue
-        found = files.sha256_of(target)
+        found = write_once.sha256_of(target)
         if found != each.sha256:
             yield Finding(str(target), 0, f"its SHA-256 is {found}; the manifest expects {each.sha256}")
 

@@ -9,8 +9,7 @@ from interlock.db.audit import verify as audit
 from interlock.db.audit.verify import Progress, Verdict
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.workers.audit import anchor_checks, journal_checks, signing_keys, write_once
-from interlock.workers.audit import anchors as making
+from interlock.workers.audit import anchor_checks, anchors, journal_checks, signing_keys, write_once
 from interlock.workers.audit import exports as exporting
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
@@ -50,7 +49,7 @@ def verify(
     verdict = audit.verify(runtime.database, progress)
     _definitions(runtime, verdict)
     sound = anchor_checks.check_database(runtime.database, verdict, believed)
-    for place in (making.directory(runtime), *given):
+    for place in (anchors.directory(runtime), *given):
         anchor_checks.check_files(runtime.database, verdict, place, believed, sound)
     _exports(runtime, verdict)
     if with_journal is not False:
@@ -61,7 +60,7 @@ def verify(
 
 def _with_anchors(place: Path) -> Path:
     for each in (place, place / "anchors"):
-        if making.filed(each):
+        if anchors.filed(each):
             return each
     raise BadInput(f"{place} holds no anchors (anchor-NNNNNN.json)")
 

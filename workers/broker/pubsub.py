@@ -1,4 +1,4 @@
-"""The event bus: publishes each committed move on the Redis channel `project:{project_id}` (EVENT-11). Best effort.
+"""The event bus: publishes each committed move on the Redis channel `project:{project}` (EVENT-11). Best effort.
 
 Consumers that must not miss an event read the stream (`workers.relay.relay`) or history itself.
 """
@@ -40,4 +40,4 @@ class Bus:
 
 def _message(locked: LockedInstance, state: str) -> tuple[str, str]:
     body = {"type": "workflow_transition", "workflow_id": str(locked.id), "new_state": state}
-    return f"project:{locked.project_id}", json.dumps(body)
+    return f"project:{locked.project}", json.dumps(body)

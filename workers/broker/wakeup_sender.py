@@ -1,4 +1,4 @@
-"""Sends a producer's wake-ups to the broker: at once while triggers are few, batched by a thread while they crowd.
+"""Sends a producer's wake-ups to the broker: at once, or batched by a thread while triggers follow closely.
 
 If the process dies, no trigger is lost: the triggers are rows, and the dispatch sweep sends new wake-ups for them.
 """
@@ -43,11 +43,11 @@ class WakeupSender:
     """Sends wake-ups. Its thread starts on first use, never before a fork, and does not delay the process's exit."""
 
     def __init__(self, wakeups: Wakeups, *, always_from_thread: bool = False) -> None:
-        """Nothing is sent yet.
+        """Create a sender. Nothing is sent yet.
 
         Args:
             wakeups: what sends them.
-            always_from_thread: also while triggers are few, for a caller that must never wait: an event loop.
+            always_from_thread: never send from the caller's thread, because an event loop must not wait.
         """
         self._wakeups = wakeups
         self._always_from_thread = always_from_thread
@@ -71,19 +71,19 @@ class WakeupSender:
         self._last = monotonic()  # set after sending, or a slow broker looks like low traffic
 
     def effects(self, rows: Sequence[RowMapping]) -> None:
-        """Send wakeups of effects that are committed; never raises."""
+        """Send wake-ups for committed effects; never raises."""
         if self._always_from_thread:
             self._enqueue(Effects(rows))
         else:
             self._safely(self._wakeups.effects, rows)
 
     def ahead(self, wakeups: Iterable[Wakeup]) -> None:
-        """Send wakeups of triggers whose commit begins now, the newest of each partition; never waits, never raises."""
+        """Send head-start wake-ups for triggers being committed, one per partition. Never waits, never raises."""
         for wakeup in {wakeup["partition"]: wakeup for wakeup in wakeups if wakeup["status"] == "pending"}.values():
             self._enqueue(Early(wakeup))
 
     def head_start(self, wakeup: Wakeup) -> float | None:
-        """Send a trigger's wake-up while it is being committed, unless triggers crowd. Never waits, never raises.
+        """Send a trigger's wake-up during its commit, unless triggers follow closely. Never waits, never raises.
 
         Returns:
             The `time.monotonic` of sending, to pass to `hand` after the commit; None if nothing was sent.

@@ -2,18 +2,19 @@
 
 from interlock import AsyncClient
 
-async with AsyncClient() as interlock:
-    story = await interlock.create("story", "S-1", project_id=project)
+async with AsyncClient(project="billing") as interlock:
+    story = await interlock.create("story", "S-1")
     await interlock.fire("S-1", "design_complete", by="agent-7")
 
-It is `Client`, run on psycopg's async connections: the same rules and SQL, in greenlets that give way to the event loop
-wherever they wait, as SQLAlchemy's own asyncio classes do. Wake-ups go to the broker from a thread.
+It is `Client` on psycopg's async connections, with the same rules and SQL. Like SQLAlchemy's asyncio classes, it runs
+in greenlets that yield to the event loop wherever they wait. A thread sends wake-ups to the broker.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
 
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -32,7 +33,7 @@ AsyncCaller = AsyncSession | AsyncConnection
 
 
 class AsyncRuntime(Runtime):
-    """What an `AsyncClient` works with, in one event loop."""
+    """The connections and definitions of an `AsyncClient`, for one event loop."""
 
     @cached_property
     def database(self) -> Engine:
@@ -41,7 +42,7 @@ class AsyncRuntime(Runtime):
 
     @cached_property
     def statements(self) -> Engine:
-        """The same, for work that is one statement."""
+        """A pool of async connections for work that is one statement."""
         return make_engine(self.settings.resolved_database_url(), for_asyncio=True, single_statements=True)
 
     @cached_property
@@ -50,7 +51,7 @@ class AsyncRuntime(Runtime):
         return WakeupSender(self.wakeups, always_from_thread=True)
 
     def pause(self, seconds: float) -> None:
-        """Let the event loop's other tasks go on."""
+        """Wait, without blocking the event loop."""
         await_only(asyncio.sleep(seconds))
 
     def flush(self) -> None:
@@ -82,21 +83,23 @@ def _synchronous(caller: object) -> object:
 
 
 class AsyncClient:
-    """`Client` for asyncio: the same methods, to be awaited. Tasks of one event loop may share one.
+    """`Client` for asyncio: the same methods, to be awaited. Tasks of one event loop may share a client.
 
-    A cancelled call is rolled back, or was committed already: fire it again under the same `request_id`.
-    After `os.fork()` the child makes an event loop of its own, and keeps its parent's, unclosed: they share an epoll of
-    the kernel's, so closing one stops the other.
+    A cancelled call is rolled back, unless it was committed already: repeat it with the same `request_id`.
+    After `os.fork()` the child must create its own event loop and must not close its parent's: both use one epoll of
+    the kernel, so closing either loop stops the other.
     """
 
-    def __init__(self, runtime: AsyncRuntime | None = None) -> None:
-        """Nothing is connected yet.
+    def __init__(self, runtime: AsyncRuntime | None = None, *, project: str | UUID | None = None) -> None:
+        """Create a client. It connects on first use.
 
         Args:
             runtime: other settings than this process's environment: `AsyncRuntime(Settings(database_url=…))`.
+            project: where names are looked up and instances created; default: INTERLOCK_PROJECT, else `default`.
         """
         self.runtime = runtime or AsyncRuntime(settings())
-        self._operations: Operations[AsyncCaller] = Operations(self.runtime)
+        self._operations: Operations[AsyncCaller] = Operations(self.runtime, project)
+        self.project = self._operations.project
         self.birth = self._operations.birth  # reads and writes nothing, and need not be awaited
 
     async def __aenter__(self) -> "AsyncClient":

@@ -2,12 +2,13 @@
 
 from interlock import Client
 
-with Client() as interlock:
-    story = interlock.create("story", "S-1", project_id=project)
+with Client(project="billing") as interlock:
+    story = interlock.create("story", "S-1")
     interlock.fire("S-1", "design_complete", by="agent-7")
 """
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from interlock.workers.client.operations import Operations
 from interlock.workers.runtime import Runtime
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
 class Client(Operations["Caller"]):
     """Everything an agent needs. Accepting a trigger takes PostgreSQL only; the broker may be down.
 
-    Threads may share one. After `os.fork()`, parent and children go on with theirs.
+    Threads may share a client. After `os.fork()`, parent and children can each continue to use it.
     """
 
-    def __init__(self, runtime: Runtime | None = None) -> None:
-        """Nothing is connected yet.
+    def __init__(self, runtime: Runtime | None = None, *, project: str | UUID | None = None) -> None:
+        """Create a client. It connects on first use.
 
         Args:
             runtime: other settings than this process's environment: `Runtime(Settings(database_url=…))`.
+            project: where names are looked up and instances created; default: INTERLOCK_PROJECT, else `default`.
         """
-        super().__init__(runtime or process_runtime())
+        super().__init__(runtime or process_runtime(), project)
 
     def __enter__(self) -> "Client":
         return self

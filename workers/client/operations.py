@@ -51,8 +51,9 @@ class Identity:
 class Operations(Generic[Caller]):
     """Everything an agent needs. Accepting a trigger takes PostgreSQL only; the broker may be down."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, project: str | UUID | None = None) -> None:
         self.runtime = runtime
+        self.project = names.project(runtime.settings.project if project is None else project)
         self._units = Units(runtime)
         self._known: dict[str | UUID, Identity] = {}
 
@@ -62,7 +63,7 @@ class Operations(Generic[Caller]):
         type_: str,
         entity_id: str,
         *,
-        project_id: UUID,
+        project: str | UUID | None = None,
         context: FreeObject | None = None,
         by: str = "system",
         session: Caller | None = None,
@@ -72,7 +73,7 @@ class Operations(Generic[Caller]):
         Args:
             type_: `story`, `run`, `task` or another of `interlock definitions list`, or a type of your own.
             entity_id: its name within the project, at most 100 characters.
-            project_id: the project, also the event bus channel.
+            project: the project it belongs to, also the event bus channel; default: the client's.
             context: data that guards may read; a `story_id` links a pull request to its story.
             by: who creates it.
             session: create it in this session's transaction, to commit or roll back with the caller's data.
@@ -84,14 +85,14 @@ class Operations(Generic[Caller]):
             AlreadyExists: the project has that entity already.
             BadInput, UnknownWorkflow, UnknownInstance: nothing was written.
         """
-        birth = self.birth(type_, entity_id, project_id=project_id, context=context, by=by)
+        birth = self.birth(type_, entity_id, project=project, context=context, by=by)
 
         def deliver(unit: Unit) -> RowMapping:
             unit.effects += creation.deliver(unit.connection, [birth]).effects_due
             try:
-                return instances.find(unit.connection, str(birth.id))
+                return instances.by_id(unit.connection, birth.id)
             except UnknownInstance as other:
-                raise AlreadyExists(f"{type_}/{entity_id} exists in project {project_id} already") from other
+                raise AlreadyExists(f"{type_}/{entity_id} exists in project {birth.project} already") from other
 
         return self._units.do(deliver, session)
 
@@ -129,14 +130,14 @@ class Operations(Generic[Caller]):
         type_: str,
         entity_id: str,
         *,
-        project_id: UUID,
+        project: str | UUID | None = None,
         context: FreeObject | None = None,
         by: str = "system",
     ) -> Birth:
         """Validate an instance that is to be created, without reading or writing the database.
 
         Args:
-            type_, entity_id, project_id, context, by: see `create`.
+            type_, entity_id, project, context, by: see `create`.
 
         Returns:
             The argument for `create_many`.
@@ -151,7 +152,8 @@ class Operations(Generic[Caller]):
             raise BadInput(f"context of a {type_}: {said}")
         if wrong := definition.wrong_fields(kept):
             raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
-        return Birth(definition, names.entity_id(entity_id), project_id, names.name("by", by), kept)
+        chosen_project = names.project(self.project if project is None else project)
+        return Birth(definition, names.entity_id(entity_id), chosen_project, names.name("by", by), kept)
 
     @door
     def fire(
@@ -236,7 +238,7 @@ class Operations(Generic[Caller]):
         """Show an instance, what is linked to it, its newest requests and its effects.
 
         Args:
-            ref: its UUID, `TYPE/ENTITY_ID`, or an entity id that only one instance has.
+            ref: its UUID; or, in the client's project, `TYPE/ENTITY_ID` or an entity id that only one instance has.
 
         Returns:
             Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `command` (which is run
@@ -246,7 +248,7 @@ class Operations(Generic[Caller]):
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
         """
         with self._reading() as connection:
-            found = instances.find_kept(connection, str(ref))
+            found = instances.find_kept(connection, ref, self.project)
             definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
             archived = found["archived_at"] is not None
             linked = (
@@ -275,7 +277,7 @@ class Operations(Generic[Caller]):
             UnknownInstance, AmbiguousInstance: see `show`.
         """
         with self._reading() as connection:
-            found = instances.find_kept(connection, str(ref))
+            found = instances.find_kept(connection, ref, self.project)
             of_instance = history.of_instance if found["archived_at"] is None else archive.history
             return of_instance(connection, found["id"], after_seq=after_seq)
 
@@ -343,7 +345,7 @@ class Operations(Generic[Caller]):
     def _identify(self, refs: Iterable[str | UUID], session: Caller | None) -> dict[str | UUID, Identity]:
         known = {ref: self._known[ref] for ref in refs if ref in self._known}  # another thread or task may forget them
         if missing := list(dict.fromkeys(ref for ref in refs if ref not in known)):
-            found = self._units.do(lambda unit: instances.find_many(unit.connection, missing), session)
+            found = self._units.do(lambda unit: instances.find_many(unit.connection, missing, self.project), session)
             fresh = {
                 ref: Identity(each["id"], each["workflow_type"], each["definition_version"], each["entity_id"])
                 for ref, each in found.items()

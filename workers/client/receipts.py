@@ -14,7 +14,7 @@ SETTLED = FINISHED | {"waiting"}  # these change no more, unless somebody acts o
 
 
 class NotSettled(InterlockError):
-    """The trigger is accepted but was not applied in time. It will be; look with `interlock show` or `doctor`."""
+    """The trigger is accepted but was not applied in time. It will be applied; `interlock show` shows its status."""
 
 
 @dataclass(frozen=True, slots=True)

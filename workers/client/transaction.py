@@ -2,25 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import count
-from random import random
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, RowMapping, event
 from sqlalchemy.exc import DBAPIError
 
-from interlock.db.connection import collided, retryable, take_turn
+from interlock.db.connection import collided, take_turn
+from interlock.db.retry import retried
 from interlock.workers.runtime import Runtime
-from interlock.workflows.backoff import full_jitter
 from interlock.workflows.errors import BadInput
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 T = TypeVar("T")
-
-FAULTS, COLLISIONS = 2, 10  # attempts
 
 
 @dataclass(slots=True)
@@ -52,7 +48,7 @@ class Units:
         """
         _ = self._runtime.wakeups  # an invalid broker address must raise before anything is accepted
         if caller is None:
-            return self._again(lambda collided_before: self._once(work, in_turn=collided_before))
+            return self._retried(lambda before: self._once(work, in_turn=collided(before)))
         unit = Unit(_connection(caller))
         done = work(unit)
         if isinstance(caller, Connection):
@@ -69,7 +65,7 @@ class Units:
             wakeup: the wake-up.
         """
         since = self._runtime.wakeup_sender.head_start(wakeup)
-        done = self._again(lambda _: statement(self._runtime.statements))
+        done = self._retried(lambda _: statement(self._runtime.statements))
         if done is not None:
             self._runtime.wakeup_sender.hand([wakeup], ahead_since=since)
         return done
@@ -90,27 +86,8 @@ class Units:
         if unit.effects:
             self._runtime.wakeup_sender.effects(unit.effects)
 
-    def _again(self, work: Callable[[bool], T]) -> T:
-        """Run `work` again after a transient fault. That is harmless, because the work carries idempotency keys.
-
-        Most faults get one more attempt: after a restart of PostgreSQL, pooled connections fail when first used.
-        Collisions get up to ten attempts in all: callers that create the same instances in different orders deadlock,
-        and PostgreSQL cancels one of them at a time.
-
-        Args:
-            work: called with whether an earlier attempt collided.
-        """
-        collisions = 0
-        for attempt in count(1):
-            try:
-                return work(collisions > 0)
-            except DBAPIError as error:
-                collisions += collided(error)
-                if not retryable(error) or attempt == (COLLISIONS if collided(error) else FAULTS):
-                    raise
-                if collided(error):
-                    self._runtime.pause(full_jitter(attempt, base_seconds=0.05, cap_seconds=1.0, chance=random()))  # noqa: S311 - no secret
-        raise AssertionError
+    def _retried(self, work: Callable[[DBAPIError | None], T]) -> T:
+        return retried(work, pause=self._runtime.pause)  # harmless, because the work carries idempotency keys
 
 
 def _connection(caller: object) -> Connection:

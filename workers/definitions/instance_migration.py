@@ -17,6 +17,7 @@ from uuid_utils.compat import uuid7
 from interlock.db.connection import retryable, transaction
 from interlock.db.core import guard_rows, instances, requests
 from interlock.db.operations import instance_migration
+from interlock.db.retry import retried
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides.transaction import require_operator
@@ -29,8 +30,6 @@ from interlock.workflows.versioning.migration import MIGRATE, Open, Subject, clo
 from interlock.workflows.versioning.rules import Form
 
 log = structlog.get_logger()
-
-TRIES = 5  # after a deadlock or a lost connection, the same transaction may succeed
 
 
 @record
@@ -122,7 +121,7 @@ def _crossing(connection: Connection, catalogue: Catalogue, order: Order) -> "_C
     names.reason("--reason, which each event keeps,", order.reason)
     require_operator(connection, order.by)
     if order.old == order.new:
-        raise BadInput(f"{order.type} {order.old} is the version they are under already")
+        raise BadInput(f"the old and the new version are the same, {order.type} {order.old}")
     new = catalogue.get(order.type, order.new)
     old, recorded = (instance_migration.form(connection, order.type, version) for version in (order.old, order.new))
     if old is None or recorded is None:
@@ -138,7 +137,7 @@ def _wrong(old: Form, new: Definition, state: str, dest: str) -> str | None:
     if state not in old["states"]:
         return f"{old['type']} {old['version']} has no state {state!r}"
     if state in new.states:
-        return f"{new.version} has {state!r} too, and what stands there stays there"
+        return f"{new.version} also has {state!r}, so instances in it keep it"
     if dest not in new.states:
         return f"{new.version} has no state {dest!r}. It has: {', '.join(new.states)}"
     return None
@@ -154,13 +153,7 @@ class _Crossing:
 
     def take(self, database: Engine, instance_id: UUID) -> Stays | bool:
         """Migrate one instance. Returns why it stays, or whether it moved (False: it ended or left the old version)."""
-        for left in reversed(range(TRIES)):
-            try:
-                return self._try(database, instance_id)
-            except DBAPIError as error:
-                if not (left and retryable(error)):
-                    raise
-        raise AssertionError("the last try returns or raises")
+        return retried(lambda _: self._try(database, instance_id))
 
     def _try(self, database: Engine, instance_id: UUID) -> Stays | bool:
         row: RowMapping | None = None
@@ -179,7 +172,7 @@ class _Crossing:
         except _Undone:
             return True
         except Exception as error:
-            if row is None or (isinstance(error, DBAPIError) and retryable(error)):
+            if row is None or retryable(error):
                 raise
             return _stays(row, self._told(row, error))
         return True
@@ -252,7 +245,7 @@ class _Crossing:
     def _links(self, row: RowMapping) -> list[dict[str, Any]]:
         """The links that only the new version declares, from its context."""
         known = {link["role"] for link in self.old["links"]}
-        birth = Birth(self.new, row["entity_id"], row["project_id"], row["created_by"], row["context"], row["id"])
+        birth = Birth(self.new, row["entity_id"], row["project"], row["created_by"], row["context"], row["id"])
         return [link for link in creation.links(birth) if link["role"] not in known]
 
 

@@ -80,7 +80,7 @@ def _get(forms: Forms, type_: str, version: str) -> Mapping[str, Any]:
         return forms[type_, version]
     except KeyError:
         known = ", ".join(each for type__, each in forms if type__ == type_) or "none of that type"
-        raise UnknownWorkflow(f"no {type_} {version} there. There are: {known}.") from None
+        raise UnknownWorkflow(f"{type_} has no version {version} there. Its versions: {known}.") from None
 
 
 def same(old: Forms, new: Forms, type_: str | None = None) -> Difference:
@@ -91,7 +91,7 @@ def same(old: Forms, new: Forms, type_: str | None = None) -> Difference:
 
     before, after = of_type(old), of_type(new)
     if type_ and not (before or after):
-        raise UnknownWorkflow(f"neither has a type {type_!r}.")
+        raise UnknownWorkflow(f"neither side has a type {type_!r}.")
     both = [compare(before[key], after[key]) for key in before if key in after]
     added = [key for key in after if key not in before]
     return Difference(

@@ -20,6 +20,7 @@ from interlock.workers.execution.secrets import SecretNotHad
 from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
+from interlock.workflows.scheduling.next_trigger import ENDED
 
 TIMED_OUT = 124  # the exit code of timeout(1); the command's own exit code may be an expected one
 CANNOT_RUN = 126
@@ -73,7 +74,7 @@ def _is_over(runtime: Runtime, workstream: UUID) -> bool:
     """Whether the workstream has ended, so that nobody waits for the gate."""
     try:
         with transaction(runtime.database) as connection:
-            return workspaces.state(connection, workstream) in workspace.ENDED
+            return workspaces.state(connection, workstream) in ENDED["workstream"]
     except DBAPIError as error:
         if not retryable(error):
             raise

@@ -16,8 +16,7 @@ from interlock.workers.effects.lease import kept
 from interlock.workers.effects.outcome import Told
 from interlock.workers.effects.patches import COMMITTER
 from interlock.workers.effects.workspace import Workplace
-from interlock.workers.git import branches, state_files, worktree
-from interlock.workers.git import tampering as watching
+from interlock.workers.git import branches, state_files, tampering, worktree
 from interlock.workers.git.archive import REASON, Archived, archive
 from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.policy import Checked
@@ -91,9 +90,9 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
     tree = place.worktree()
     if isinstance(tree, Refusal):
         raise NotReadyToLand(str(tree))
-    if tampering := watching.tampering(tree.repository, place.path):
-        run = place.name.partition("/")[0]
-        return Told("validation_failed", {"reason": f"{tampering}. {LOOK.format(offered('run', 'resume', run))}"})
+    if change := tampering.tampering(tree.repository, place.path):
+        look = LOOK.format(offered("run", "resume", place.run_id))
+        return Told("validation_failed", {"reason": f"{change}. {look}"})
     message = f"Merge workstream {place.name}"
     outcome = merge(
         tree,

@@ -34,7 +34,7 @@ def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
     """
     targets = runtime.settings.notify_urls
     payload = effect["payload"]
-    tell([_with_token(url, effect) for url in targets], title=_title(payload), body=_body(payload))
+    tell([_with_token(url, effect) for url in targets], title=_title(payload), body=_body(effect, payload))
     return {"sent": len(targets)}
 
 
@@ -66,12 +66,12 @@ def _title(payload: dict[str, Any]) -> str:
     return f"{payload['type']} {payload['entity_id']}: {payload['state']}"
 
 
-def _body(payload: dict[str, Any]) -> str:
+def _body(effect: RowMapping, payload: dict[str, Any]) -> str:
     if "message" in payload:
         return str(payload["message"])
     context = payload["context"]
     if payload["type"] == "approval" and "subject" in context:
-        decide = offered("fire", f"approval/{payload['entity_id']}", "approve", by="YOU")
+        decide = offered("fire", effect["workflow_id"], "approve", by="YOU")
         asks = f"{context['requested_by']} asks to {context['trigger']} {context['subject']}"
         return f"{asks}. Decide with: {decide} (or reject)"
     return f"{payload['trigger']} by {payload['by']}"

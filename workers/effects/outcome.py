@@ -1,4 +1,4 @@
-"""An outcome for which an effect chooses the trigger itself."""
+"""The outcome of an effect that chooses itself which trigger to fire."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

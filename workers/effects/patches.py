@@ -35,6 +35,7 @@ from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeText, door
 from interlock.workflows.input.names import likeness
 from interlock.workflows.output.suggestions import offered
+from interlock.workflows.scheduling.next_trigger import ENDED
 
 COMMITTER = Identity()
 NOT_TOLD = "neither a plan nor an operator asked for this patch to land, nor does it mend one that a plan asked for"
@@ -96,24 +97,24 @@ def create(
     """
     names.name("by", by)
     with transaction(runtime.database) as connection:
-        old = patches.find(connection, based_on)
+        old = patches.find(connection, based_on, runtime.settings.project)
         if old["state"] not in patches.OVER:
             raise NotOver(
                 f"{old['entity_id']} is {old['state']}; only one that is {' or '.join(patches.OVER)} can be replaced"
             )
-        home = instances.find(connection, workstream or str(old["workstream_id"]))
-        if home["workflow_type"] != "workstream" or home["current_state"] in workspace.ENDED:
+        home = instances.find(connection, workstream or old["workstream_id"], old["project"], "workstream")
+        if home["current_state"] in ENDED["workstream"]:
             raise NotOver(
                 f"{home['entity_id']} is {home['current_state']}: name a workstream that has not ended (--workstream), "
-                f"or run the plan again ({offered('run', 'resume', old['run'])})"
+                f"or run the plan again ({offered('run', 'resume', old['run_id'])})"
             )
         patch = named([("", text if text is not None else old["body"])])
         plans.keep_patches(connection, patch.texts, created_by=by)
         base = likeness(old["entity_id"].partition("~")[0][:90])
         birth = Birth(
             definition=runtime.catalogue.get("patch_ledger"),
-            entity_id=overrides.free_name(connection, old["project_id"], "patch_ledger", base),
-            project_id=old["project_id"],
+            entity_id=overrides.free_name(connection, old["project"], "patch_ledger", base),
+            project=old["project"],
             created_by=by,
             context={
                 "patch_id": patch.of_task[""],
@@ -128,7 +129,7 @@ def create(
         commands.keep(
             connection, workspaces.of_workstream(connection, home["id"])["run_id"], {birth.id: row}, Made("mended", by)
         )
-        made = instances.find(connection, str(birth.id))
+        made = instances.by_id(connection, birth.id)
     runtime.wakeups.effects(delivered.effects_due)
     return made
 
@@ -150,7 +151,7 @@ def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
     return Birth(
         definition=runtime.catalogue.get("patch_ledger"),
         entity_id=f"{likeness(task['entity_id'][:90])}^{len(before) + 1}",
-        project_id=task["project_id"],
+        project=task["project"],
         created_by="crew",
         context=metadata,
     )

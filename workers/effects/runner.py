@@ -10,17 +10,16 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import structlog
 from sqlalchemy import RowMapping
-from sqlalchemy.exc import DBAPIError
 from uuid_utils.compat import uuid7
 
-from interlock.db.connection import retryable, transaction
+from interlock.db.connection import transaction
 from interlock.db.core import counters, effects, requests
+from interlock.db.retry import retried
 from interlock.workers.effects import gates, merge, notification, patches
 from interlock.workers.effects.outcome import Told
 from interlock.workers.git.lock import RepositoryBusy
@@ -34,8 +33,6 @@ from interlock.workflows.output.urls import without_users
 
 log = structlog.get_logger()
 
-T = TypeVar("T")
-REPORT_PAUSE_SECONDS = 0.5
 BUSY_SECONDS = 3600.0  # since the effect was requested
 BUSY_PAUSE_SECONDS = 5.0
 
@@ -151,7 +148,8 @@ def _report(
             return told, effects.next_of(connection, claimed["exclusive"])
 
     try:
-        told, waiting = _persistently(settle, runtime.settings.effect_lease_seconds / 2)
+        # A brief outage of the database must not cause hours of work to be repeated.
+        told, waiting = retried(lambda _: settle(), patience_seconds=runtime.settings.effect_lease_seconds / 2)
     except StaleLease as stale:
         _say_stale(claimed, stale)
         return
@@ -159,18 +157,6 @@ def _report(
     runtime.wakeups.partitions(
         dict(row) | {"workflow_type": claimed["name"], "entity_id": "", "triggered_by": "effect"} for row in told
     )
-
-
-def _persistently(settle: Callable[[], T], seconds: float) -> T:
-    """Retry a report for a while, so that a brief database outage does not cause hours of work to be repeated."""
-    until = monotonic() + seconds
-    while True:
-        try:
-            return settle()
-        except DBAPIError as error:
-            if not retryable(error) or monotonic() > until:
-                raise
-            sleep(REPORT_PAUSE_SECONDS)
 
 
 def _say_stale(claimed: RowMapping, stale: StaleLease) -> None:

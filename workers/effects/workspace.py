@@ -12,8 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.orchestration import workspaces
-from interlock.workers.git import branches, protected_paths, tampering
-from interlock.workers.git import repository as place
+from interlock.workers.git import branches, protected_paths, repository, tampering
 from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import store_of, stores
 from interlock.workers.git.policy import PatchPolicy
@@ -26,8 +25,8 @@ from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account, obstacle
 from interlock.workflows.plan.gate_programs import named
 from interlock.workflows.plan.plan import Repository
+from interlock.workflows.scheduling.next_trigger import ENDED
 
-ENDED = ("completed", "failed", "cancelled", "skipped")
 SUFFIX = 6
 
 
@@ -37,6 +36,7 @@ class Workplace:
 
     Attributes:
         id: the workstream's.
+        run_id: its run's.
         name: for people: `RUN/WORKSTREAM`.
         state: the workstream's, when it was read.
         directory: the plan's; the current directory for a workstream without a plan.
@@ -50,6 +50,7 @@ class Workplace:
     """
 
     id: UUID
+    run_id: UUID
     name: str
     state: str
     directory: Path
@@ -88,7 +89,7 @@ class Workplace:
         """The rules for its patches and its branch. Raises `GitFault`: try again."""
         assert self.repository
         said = self.repository.model_dump(exclude={"path", "base_branch", "protected"})
-        run = () if isinstance(found := place.find(self.checkout), Refusal) else self._run_by_gates(found.git())
+        run = () if isinstance(found := repository.find(self.checkout), Refusal) else self._run_by_gates(found.git())
         return PatchPolicy(**said, protected_paths=self.repository.protected, run_by_gates=run)
 
     def _run_by_gates(self, git: Git) -> tuple[str, ...]:
@@ -114,8 +115,8 @@ class Workplace:
     @contextmanager
     def compared(self) -> Iterator[list[str]]:
         """While a command runs outside a workstream's worktree, collect its changes in the user's repository."""
-        found = place.find(self.checkout) if self.repository else None
-        if not isinstance(found, place.Repository):
+        found = repository.find(self.checkout) if self.repository else None
+        if not isinstance(found, repository.Repository):
             yield []
             return
         with tampering.compared(found) as changed:
@@ -133,8 +134,8 @@ class Workplace:
 
     @property
     def ended(self) -> bool:
-        """Whether the workstream has ended, so that nothing may be done for it any more."""
-        return self.state in ENDED
+        """Whether the workstream has ended, so that no work may be done for it any more."""
+        return self.state in ENDED["workstream"]
 
     def opened(self) -> Worktree | Refusal:
         """Its worktree, created if it is missing. Raises `GitFault`, `RepositoryBusy`: try again."""
@@ -145,7 +146,7 @@ class Workplace:
 
     def worktree(self) -> Worktree | Refusal:
         """Its worktree, which may not exist yet."""
-        found = place.find(self.checkout)
+        found = repository.find(self.checkout)
         if isinstance(found, Refusal):
             return found
         return Worktree(found, self.path, self.branch, self.base_branch, self.apart)
@@ -153,7 +154,7 @@ class Workplace:
     @property
     def reads(self) -> tuple[Path, ...]:
         """Directories outside its worktree that its commands must see, read-only: the shared git objects."""
-        if self.repository is None or isinstance(found := place.find(self.checkout), Refusal):
+        if self.repository is None or isinstance(found := repository.find(self.checkout), Refusal):
             return ()
         return tuple(stores(store_of(found, self.path, self.account)))
 
@@ -192,6 +193,7 @@ def of_workstream(connection: Connection, workstream_id: UUID, settings: Setting
     below = Path(safe(run)) / safe(row["workstream"])
     return Workplace(
         id=row["workstream_id"],
+        run_id=row["run_id"],
         name=row["entity_id"],
         state=row["state"],
         directory=Path(row["directory"] or ".").absolute(),

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import effects, instances, requests
+from interlock.db.core.request_rows import internal
 from interlock.workflows.definition import Deadline, Definition, Effect
 from interlock.workflows.input.arguments import FreeObject, record
 
@@ -22,7 +23,7 @@ class Birth:
 
     definition: Definition
     entity_id: str
-    project_id: UUID
+    project: str
     created_by: str
     context: FreeObject
     id: UUID = field(default_factory=uuid7)
@@ -65,18 +66,16 @@ def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
 
 def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | None = None) -> dict[str, Any]:
     """The request that fires a state's deadline, unless the instance leaves the state. `trace`: the cause's trace."""
-    request_id = f"{instance_id}:{version}:{deadline.trigger}"
-    return {
-        "request_id": request_id,
-        "fingerprint": request_id.encode().hex(),
-        "workflow_id": instance_id,
-        "trigger": deadline.trigger,
-        "triggered_by": "system",
-        "origin": "timer",
-        "bound_version": version,
-        "delay_seconds": deadline.seconds,
-        "trace": trace,
-    }
+    return internal(
+        f"{instance_id}:{version}:{deadline.trigger}",
+        instance_id,
+        deadline.trigger,
+        by="system",
+        origin="timer",
+        version=version,
+        delay_seconds=deadline.seconds,
+        trace=trace,
+    )
 
 
 def intent(
@@ -110,7 +109,7 @@ def _row(birth: Birth) -> dict[str, Any]:
         "definition_version": birth.definition.version,
         "current_state": birth.definition.initial,
         "entity_id": birth.entity_id,
-        "project_id": birth.project_id,
+        "project": birth.project,
         "context": birth.context,
         "created_by": birth.created_by,
     }
@@ -123,7 +122,7 @@ def links(birth: Birth) -> list[dict[str, Any]]:
             "source_id": birth.id,
             "role": link.role,
             "inverse": link.inverse,
-            "project_id": birth.project_id,
+            "project": birth.project,
             "type": link.type,
             "target": target,
             "target_id": _as_uuid(target),

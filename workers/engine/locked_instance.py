@@ -22,7 +22,7 @@ class LockedInstance:
     id: UUID
     type: str
     entity_id: str
-    project_id: UUID
+    project: str
     definition: Definition
     approvals: Definition
     state: str
@@ -85,7 +85,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
                 id=row["workflow_id"],
                 type=row["workflow_type"],
                 entity_id=row["entity_id"],
-                project_id=row["project_id"],
+                project=row["project"],
                 definition=catalogue.get(row["workflow_type"], row["definition_version"]),
                 approvals=approvals,
                 state=row["current_state"],

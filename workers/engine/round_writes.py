@@ -125,7 +125,8 @@ class Ledger:
         approval = _approval(locked, request, outcome.approval)
         self.approvals.append(approval)
         name = f"approval/{approval.entity_id}"
-        reason = dict(outcome.reason) | {"approval": name, "message": f"{outcome.reason['message']}: {name}"}
+        message = f"{outcome.reason['message']}: {name}"
+        reason = dict(outcome.reason) | {"approval": name, "approval_id": str(approval.id), "message": message}
         self._settle(request, "waiting", reason, held_by=approval.id)
 
     def enter_failed(self, request: Due, outcome: Failed, delay_seconds: float | None) -> None:
@@ -206,7 +207,7 @@ def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> cre
     return creation.Birth(
         definition=locked.approvals,
         entity_id=f"{likeness(locked.entity_id[:60])}:{request['trigger'][:24]}:{request['seq']}",
-        project_id=locked.project_id,
+        project=locked.project,
         created_by=request["triggered_by"],
         context={
             "subject": f"{locked.type}/{locked.entity_id}",

@@ -24,7 +24,7 @@ class Firing:
     """A trigger to fire.
 
     Attributes:
-        ref: the instance: its UUID, `TYPE/ENTITY_ID`, or an entity id that only one instance has.
+        ref: the instance: its UUID; or, in the client's project, `TYPE/ENTITY_ID` or an entity id of one instance.
         trigger: one of its definition's triggers.
         by: who fires it: an agent, a user or `system`.
         request_id: the idempotency key: firing the same request again has no effect. Default: a new UUIDv7.

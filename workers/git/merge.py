@@ -20,7 +20,7 @@ TRIES = 5
 
 
 class BranchMoves(InterlockError):
-    """Somebody else moved the base branch each time we were about to. Try again when it is quieter."""
+    """The base branch was moved by others before each of our attempts. Try again later."""
 
 
 class Hindered(Exception):

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pathspec import GitIgnoreSpec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from interlock.workers.git import forbidden_paths as paths
-from interlock.workers.git import patch
+from interlock.workers.git import forbidden_paths, patch
 from interlock.workers.git.diff_summary import LINK, PLAIN, SUBMODULE, FileChange, Reason
 
 ACTING_ATTRIBUTE = re.compile(r"(?:^|\s)(?:filter|diff|merge|working-tree-encoding|ident)\b")
@@ -52,8 +51,8 @@ class PatchPolicy(BaseModel):
         return GitIgnoreSpec.from_lines([*self.protected_paths, *run])
 
     def for_patches(self, patches: int) -> "PatchPolicy":
-        """The policy for a branch that holds several patches: as many files and lines as the patches, and one change
-        beside them (commits made by commands), may have together."""
+        """The policy for a branch that holds several patches: as many files and lines as the patches, and one more
+        change (commits made by commands), may have together."""
         return self.model_copy(
             update={
                 "max_files": self.max_files * (patches + 1),
@@ -126,9 +125,9 @@ def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reaso
     allowed, forbidden = map(GitIgnoreSpec.from_lines, (policy.allowed_paths, policy.forbidden_paths))
     protected = policy.protected if policy.protected_changes == "refuse" else GitIgnoreSpec(())
     for path in _touched(changes):
-        if paths.own(path):
+        if forbidden_paths.own(path):
             yield Reason(path, "forbidden_paths", f"Attempted to modify {path}")
-        elif paths.outside(path) or not allowed.match_file(path):
+        elif forbidden_paths.outside(path) or not allowed.match_file(path):
             yield Reason(path, "allowed_paths", f"is outside of {', '.join(policy.allowed_paths)}")
         elif forbidden.match_file(path):
             yield Reason(path, "forbidden_paths", f"is under {', '.join(policy.forbidden_paths)}")
@@ -151,18 +150,18 @@ def _size(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason
 
 def _constraints(change: FileChange, links: Collection[str]) -> Iterator[Reason]:
     for path in change.paths:
-        if why := paths.outside(path):
+        if why := forbidden_paths.outside(path):
             yield Reason(path, "path", why)
-        if name := paths.own(path):
+        if name := forbidden_paths.own(path):
             yield Reason(path, "own_directory", f"goes into {name}")
-        if link := paths.above(path, links):
+        if link := forbidden_paths.above(path, links):
             yield Reason(path, "symlink", f"goes through the symbolic link {link}")
         yield from _special(change, path)
     yield from _mode(change)
 
 
 def _special(change: FileChange, path: str) -> Iterator[Reason]:
-    name = paths.special(path)
+    name = forbidden_paths.special(path)
     if name == ".gitmodules":
         yield Reason(path, "submodule", "changes the list of submodules")
     if name == ".gitattributes":
@@ -185,5 +184,5 @@ def _mode(change: FileChange) -> Iterator[Reason]:
 def _link(change: FileChange) -> Iterator[Reason]:
     if change.old != change.new or change.binary or not change.written:
         yield Reason(change.new, "symlink", "is or becomes a symbolic link without showing where it points")
-    elif paths.leaves(change.new, target := "\n".join(change.written)):
+    elif forbidden_paths.leaves(change.new, target := "\n".join(change.written)):
         yield Reason(change.new, "symlink", f"points out of the tree, to {target[:200]!r}")

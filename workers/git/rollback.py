@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.workers.git import branches
-from interlock.workers.git import repository as place
-from interlock.workers.git import revert as reverting
+from interlock.workers.git import branches, revert
 from interlock.workers.git.branches import Moved
 from interlock.workers.git.command import Git, Identity
 from interlock.workers.git.git_directories import Desk
 from interlock.workers.git.ref_names import safe
+from interlock.workers.git.repository import Repository, find, hold
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.revert import Verdict
 from interlock.workers.git.rollback_plan import CompensationPlan, Notify, RunTests
@@ -83,14 +82,14 @@ def compensate(
     Raises:
         RepositoryBusy, GitFault: see there; try again.
     """
-    found = place.find(repository)
+    found = find(repository)
     if isinstance(found, Refusal):
         return found
     git = found.git(identity)
     if (old := branches.tip(git, branch)) is None or any(each.branch != branch for each in plan.reverts):
         return Refusal(f"there is no branch {branch}, or the plan reverts on another", "Correct the plan")
     work = _Rollback(git, plan, ledger_id, means, branch, old)
-    if plan.reverts and (sha := reverting.found(git, plan.reverts, ledger_id, old)):
+    if plan.reverts and (sha := revert.found(git, plan.reverts, ledger_id, old)):
         return Compensation(True, work.tell(), sha=sha, already=True)
     reverted, sha, error = work.revert()
     if error:
@@ -115,8 +114,8 @@ class _Rollback:
         """All reverts, each on the one before; the last commit made; and the error, if any."""
         sha, done = self.old, list[ActionOutcome]()
         for action in self.plan.reverts:
-            made = reverting.revert(self.git, sha, action.commit_sha, self.ledger_id)
-            if isinstance(made, reverting.Reverted):
+            made = revert.revert(self.git, sha, action.commit_sha, self.ledger_id)
+            if isinstance(made, revert.Reverted):
                 sha, made = made.sha, Verdict(True, made.sha)
             done.append(ActionOutcome(f"git_revert {action.commit_sha}", action.required, made))
             if action.required and not made.success:
@@ -130,7 +129,7 @@ class _Rollback:
 
     def land(self, sha: str) -> str | None:
         """Move the branch; the reason if that was not possible."""
-        with place.hold(place.Repository(self.git.directory), self.git.identity) as git:
+        with hold(Repository(self.git.directory), self.git.identity) as git:
             stopped = branches.move(git, self.branch, sha, self.old)
         if isinstance(stopped, Moved):
             return f"{self.branch} moved from {self.old} to {stopped.now} meanwhile; try again"
@@ -148,7 +147,7 @@ class _Rollback:
         for gate in self.plan.validation.required_gates:
             yield ActionOutcome(f"gate {gate}", True, self.means.run_gate(there.path, gate))
         if self.plan.validation.verify_clean_state:
-            yield ActionOutcome("verify_clean_state", True, reverting.clean(there))
+            yield ActionOutcome("verify_clean_state", True, revert.clean(there))
         for notice in self._notices(required=True):
             yield self._notify(notice)
 

@@ -105,7 +105,7 @@ def _movable(near: Sequence[RowMapping], done: Done) -> list[Unit]:
     done.seen |= {min(unit) for unit in fresh if len(unit) > 1}  # one alone does not come again: seeds go forward
     for unit in fresh:
         if not all(ended[each] for each in unit):
-            done.held["something of it lives, or ended not long ago"] += sum(ended[each] for each in unit)
+            done.held["a part of its group is live, or ended recently"] += sum(ended[each] for each in unit)
     return [unit for unit in fresh if all(ended[each] for each in unit)]
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances
-from interlock.db.orchestration import patches, plans
+from interlock.db.orchestration import patches
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import workspace
 from interlock.workers.effects.gate_command import command_of
@@ -100,13 +100,11 @@ def find_regression(
 
 def _looked_up(runtime: Runtime, run_ref: str | None, workstream_ref: str | None) -> tuple[list[RowMapping], Workplace]:
     with transaction(runtime.database) as connection:
-        if workstream_ref is None:
-            wanted = {"run": plans.find_run(connection, str(run_ref))["id"]}
-        else:
-            wanted = {"workstream": instances.find(connection, workstream_ref)["id"]}
+        kind, ref = ("run", str(run_ref)) if workstream_ref is None else ("workstream", workstream_ref)
+        wanted = {kind: instances.find(connection, ref, runtime.settings.project, kind)["id"]}
         entries = list(patches.committed(connection, **wanted))
         if not entries:
-            raise NothingToFind(f"{workstream_ref or run_ref} has no committed patch")
+            raise NothingToFind(f"{workstream_ref or run_ref} has no committed patch, so there is nothing to bisect")
         where = workspace.of_workstream(connection, entries[0]["workstream_id"], runtime.settings)
     if where.repository is None:
         raise NothingToFind(f"the plan of {where.name} has no repository")

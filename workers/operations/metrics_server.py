@@ -33,7 +33,7 @@ BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1
 
 
 class TooBusy(InterlockError):
-    """Another scrape has been reading the database for long. Scrape again later, or repair the database."""
+    """Another scrape has been reading the database for too long. Scrape again later, or repair the database."""
 
 
 class CannotListen(InterlockError):

@@ -29,8 +29,8 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import Refused
 from interlock.workflows.input.arguments import door
 from interlock.workflows.output.suggestions import offered
+from interlock.workflows.scheduling.next_trigger import ENDED
 
-ENDED = ("completed", "failed", "cancelled")
 VERSION_SECONDS = 60.0
 
 
@@ -61,13 +61,13 @@ Playbook = Callable[[Runtime, str, Order], Iterator[Step]]
 
 @door
 def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
-    """Give up a workstream's tasks that run for too long; then have it validated, or let it go on (RECOVER-11)."""
+    """Fail a workstream's tasks that run for too long; then validate the workstream, or resume it (RECOVER-11)."""
     _require_operator(runtime, order)
     workstream = _find(runtime, ref, "workstream")
-    if workstream["current_state"] in (*ENDED, "skipped"):
+    if workstream["current_state"] in ENDED["workstream"]:
         raise NothingToRecover(
-            f"{workstream['entity_id']} is {workstream['current_state']}, and stays so: `interlock run resume RUN` "
-            "does again what its run did not complete"
+            f"{workstream['entity_id']} has ended as {workstream['current_state']}: `interlock run resume RUN` "
+            "repeats what its run did not complete"
         )
     tasks = _tasks(runtime, workstream)
     standing = f"{workstream['entity_id']} is {workstream['current_state']}"
@@ -83,7 +83,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
         )
     workstream, tasks = _find(runtime, ref, "workstream"), _tasks(runtime, workstream)
     given_up = {each["task_id"] for each in late} if order.dry_run else set()
-    open_ = [each for each in tasks if each["state"] not in ENDED and each["task_id"] not in given_up]
+    open_ = [each for each in tasks if each["state"] not in ENDED["task"] and each["task_id"] not in given_up]
     if tasks and not open_ and workstream["current_state"] in ("executing", "paused"):
         yield Change(
             "all its tasks have ended: let it be validated",
@@ -146,12 +146,7 @@ def _require_operator(runtime: Runtime, order: Order) -> None:
 
 def _find(runtime: Runtime, ref: str, type_: str) -> Mapping[Any, Any]:
     with transaction(runtime.database) as connection:
-        if "/" not in ref and instances.as_uuid(ref) is None:
-            ref = f"{type_}/{ref}"
-        found = instances.find(connection, ref)
-    if found["workflow_type"] != type_:
-        raise NothingToRecover(f"{ref} is a {found['workflow_type']}, not a {type_}")
-    return found
+        return instances.find(connection, ref, runtime.settings.project, type_)
 
 
 def _tasks(runtime: Runtime, workstream: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
@@ -199,7 +194,7 @@ def _told(runtime: Runtime, done: Done) -> Sequence[str]:
 
 def _run_of(runtime: Runtime, instance_id: Any) -> Any:
     with transaction(runtime.database) as connection:
-        context = instances.find(connection, str(instance_id))["context"]
+        context = instances.by_id(connection, instance_id)["context"]
     return UUID(context["run_id"]) if context.get("run_id") else None
 
 

@@ -13,13 +13,11 @@ from pydantic import ValidationError
 from sqlalchemy import RowMapping
 
 from interlock.db.connection import transaction
-from interlock.db.core import instances
 from interlock.db.orchestration import patches
 from interlock.workers.effects import workspace
 from interlock.workers.effects.patches import COMMITTER
 from interlock.workers.effects.workspace import Workplace
-from interlock.workers.git import branches, repository
-from interlock.workers.git import revert as reverting
+from interlock.workers.git import branches, repository, revert
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.rollback import Compensation, compensate
@@ -172,12 +170,12 @@ def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> Compens
         for each in gates
         if each["workstream_id"] == entry["workstream_id"] and each["state"] == "PASSED"
     }
-    revert = {"action": "git_revert", "commit_sha": entry["commit_sha"], "branch": _carrying(entry, where)}
+    git_revert = {"action": "git_revert", "commit_sha": entry["commit_sha"], "branch": _carrying(entry, where)}
     notice = {"action": "notify", "channels": ["all"]}
     return CompensationPlan.model_validate(
         {
             "compensation_type": "git_revert",
-            "actions": [revert, *([notice] if runtime.settings.notify_urls else [])],
+            "actions": [git_revert, *([notice] if runtime.settings.notify_urls else [])],
             "validation": {"required_gates": sorted(passed), "verify_clean_state": True},
         }
     )
@@ -185,10 +183,7 @@ def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> Compens
 
 def _found(runtime: Runtime, ledger_ref: str | UUID) -> tuple[RowMapping, Workplace]:
     with transaction(runtime.database) as connection:
-        instance = instances.find(connection, str(ledger_ref))
-        if instance["workflow_type"] != "patch_ledger":
-            raise CannotRollBack(f"{instance['entity_id']} is a {instance['workflow_type']}, not a patch")
-        entry = patches.entry(connection, instance["id"])
+        entry = patches.find(connection, ledger_ref, runtime.settings.project)
         return entry, workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)
 
 
@@ -204,15 +199,15 @@ def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace
     commit, git = entry["commit_sha"], _repository(where).git()
     branch = _branch(plan, entry, where)
     tip = branches.tip(git, branch)
-    if plan.commit_sha and not (tip and reverting.mends(git, plan.commit_sha, commit, tip)):
+    if plan.commit_sha and not (tip and revert.mends(git, plan.commit_sha, commit, tip)):
         raise CannotRollBack(
             f"{plan.commit_sha} does not undo {entry['entity_id']}: it must be a commit of {branch} that comes after "
             f"{commit} and changes a file that {commit} changed"
         )
-    if plan.reverts and not any(reverting.takes_back(git, each, commit) for each in plan.reverts if each.required):
+    if plan.reverts and not any(revert.takes_back(git, each, commit) for each in plan.reverts if each.required):
         raise CannotRollBack(
             f"no required git_revert of the plan reverts {entry['entity_id']}, which is commit {commit} "
-            f"({offered('patch', 'plan', entry['entity_id'])} makes a plan that does)"
+            f"({offered('patch', 'plan', entry['ledger_id'])} makes a plan that does)"
         )
 
 

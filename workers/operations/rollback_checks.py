@@ -88,7 +88,7 @@ def _notify(runtime: Runtime, entry: RowMapping) -> Callable[[Notify], Verdict]:
             )
         except notification.NoticeNotSent as unheard:
             return Verdict(False, str(unheard))
-        return Verdict(True, f"told {len(urls)}")
+        return Verdict(True, f"notified {len(urls)} targets")
 
     return notify
 

@@ -23,6 +23,7 @@ class Contexts:
 
     Attributes:
         plan: settled; everything it names is on the roster.
+        project: of all instances.
         roster: the ids.
         patch_ids: task -> the patch it lands.
         before: name -> the instance of an earlier run that this one retries; that of the run itself under "".
@@ -30,6 +31,7 @@ class Contexts:
     """
 
     plan: Plan
+    project: str
     roster: Roster
     patch_ids: Mapping[str, str]
     before: Mapping[str, UUID]

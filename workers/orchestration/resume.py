@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
+from interlock.db.core import instances
 from interlock.db.orchestration import plans
 from interlock.workers.effects import plan_files
 from interlock.workers.effects.plan_files import Patches
@@ -37,19 +38,18 @@ def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) 
         run_name: of the new run; default: the plan's name with a suffix.
 
     Raises:
-        UnknownInstance, AmbiguousInstance: see `db.orchestration.plans.find_run`.
+        UnknownInstance, AmbiguousInstance: as `db.core.instances.find`.
         NothingToResume: see there.
         AlreadyExists, BadInput: as `submit`.
     """
     with transaction(runtime.database) as connection:
-        found = _submitted(connection, ref, by)
+        found = _submitted(connection, instances.find(connection, ref, runtime.settings.project, "run"), by)
     plan_files.require_repository(found.plan, found.directory)
     return deliver(runtime, found, run_name)
 
 
-def _submitted(connection: Connection, ref: str, by: str) -> Submission:
+def _submitted(connection: Connection, run: RowMapping, by: str) -> Submission:
     """The submission of the new run: the old run's plan, with the instances it retries or carries over."""
-    run = plans.find_run(connection, ref)
     kept = plans.of_run(connection, run["id"])
     if kept is None:
         raise NothingToResume(f"run {run['entity_id']} was created without a plan, so it cannot be resumed")
@@ -61,6 +61,7 @@ def _submitted(connection: Connection, ref: str, by: str) -> Submission:
     return Submission(
         plan=Plan.model_validate(kept["body"]),
         directory=Path(kept["directory"]),
+        project=run["project"],
         by=by,
         priority=run["context"].get("priority", 0),
         patches=Patches({each["name"]: each["patch_id"] for each in tasks if each["patch_id"]}, {}),

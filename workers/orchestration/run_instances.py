@@ -25,7 +25,7 @@ def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> 
     def born(type_: str, id_: UUID, name: str, context: Context) -> Birth:
         definition = runtime.catalogue.get(type_)
         complete = with_terms(runtime.settings, definition, context)
-        return _checked(runtime, Birth(definition, name, plan.project_id, by, complete, id_))
+        return _checked(runtime, Birth(definition, name, contexts.project, by, complete, id_))
 
     yield born("run", roster.run, roster.name, contexts.run(priority=priority))
     for each in plan.workstreams:
@@ -51,10 +51,10 @@ def commands(runtime: Runtime, contexts: Contexts, born: Sequence[Birth]) -> dic
 
 def breakers(runtime: Runtime, contexts: Contexts, *, by: str) -> Iterator[Birth]:
     """The circuit breakers of the plan's tools, sorted by name: two submissions then cannot deadlock."""
-    definition, project_id = runtime.catalogue.get("circuit_breaker"), contexts.plan.project_id
+    definition, project = runtime.catalogue.get("circuit_breaker"), contexts.project
     for name, tool in sorted(contexts.plan.tools.items()):
         context = {"tool_id": name} | configuration(runtime.settings, tool.model_dump())
-        yield _checked(runtime, Birth(definition, name, project_id, by, context))
+        yield _checked(runtime, Birth(definition, name, project, by, context))
 
 
 def _checked(runtime: Runtime, birth: Birth) -> Birth:

@@ -35,7 +35,7 @@ class Event:
 
 @dataclass(slots=True)
 class View:
-    """A run and its parts, as last read. Rows are those of `db/sql/tree_*.sql`, oldest first."""
+    """A run and its parts, as last read. Rows are those of `db.orchestration.run_tree`, oldest first."""
 
     run: Row
     workstreams: Rows = field(default_factory=dict)

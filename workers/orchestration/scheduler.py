@@ -14,6 +14,7 @@ from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects, instances, requests
+from interlock.db.core.request_rows import internal
 from interlock.db.orchestration import commands, scheduling
 from interlock.workers.effects import merge
 from interlock.workers.engine import creation
@@ -135,12 +136,12 @@ class Pass:
 
     def _run_again(self, facts: Facts) -> None:
         """Create a failed gate's successor, which replaces it in the links of all other instances (GATE-7)."""
-        old = instances.find(self.connection, str(facts["id"]))
+        old = instances.by_id(self.connection, facts["id"])
         needs = scheduling.gates_needed(self.connection, old["id"])  # with the reruns made since
         again = creation.Birth(
             definition=self.gate,
             entity_id=f"{likeness(old['entity_id'].partition('~')[0][:90])}~{facts['reruns_left']}",
-            project_id=old["project_id"],
+            project=old["project"],
             created_by="scheduler",
             context=dict(old["context"])
             | {"reruns_left": facts["reruns_left"] - 1, "retry_of": str(old["id"]), "depends_on": needs},
@@ -159,17 +160,10 @@ class Pass:
 def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:
     # Bound to the version seen: if the instance has moved since, this is superseded and that move's signal asks again.
     request_id = f"{facts['id']}:{facts['version']}:{due.trigger}:{last}"
-    return {
-        "request_id": request_id,
-        "fingerprint": request_id.encode().hex(),
-        "workflow_id": facts["id"],
-        "trigger": due.trigger,
-        "triggered_by": "scheduler",
-        "origin": "follow_up",
-        "bound_version": facts["version"],
-        "metadata": ({"reason": due.reason} if due.reason else {}) | dict(due.metadata),
-        "wakeup": {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"},
-    }
+    metadata = ({"reason": due.reason} if due.reason else {}) | dict(due.metadata)
+    wakeup = {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"}
+    bound = internal(request_id, facts["id"], due.trigger, by="scheduler", version=facts["version"], metadata=metadata)
+    return bound | {"wakeup": wakeup}
 
 
 def _rows(changes: Mapping[UUID, Mapping[str, int]]) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ class Run:
 
     id: UUID
     name: str
-    project_id: UUID
+    project: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Submission:
 
     Attributes:
         plan: settled and complete; stored with the run.
+        project: of the run and all its instances.
         directory: the base of its relative paths.
         by: who runs it.
         priority: among runs.
@@ -56,6 +57,7 @@ class Submission:
     """
 
     plan: Plan
+    project: str
     directory: Path
     by: str
     priority: int
@@ -90,15 +92,17 @@ def submit(
         raise BadInput(f"a run's priority is from {PRIORITIES[0]:,} to {PRIORITIES[-1]:,}; got {priority:,}")
     plan_files.require_repository(plan, folder)
     plan_files.require_sandbox(plan, folder, runtime.settings)
-    return deliver(runtime, Submission(plan, folder, by, priority, plan_files.patches(plan, folder)), run_name)
+    project = plan.project or runtime.settings.project
+    patches = plan_files.patches(plan, folder)
+    return deliver(runtime, Submission(plan, project, folder, by, priority, patches), run_name)
 
 
 def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -> Run:
     """Write a submission whose files were checked, and start its run. Raises as `submit`."""
     due = rest(wanted.plan, wanted.carried.keys())
     roster = enrol(due, _run_name(run_name))
-    contexts = Contexts(due, roster, wanted.patches.of_task, wanted.before, wanted.carried)
-    by, project_id = names.name("by", wanted.by), due.project_id
+    contexts = Contexts(due, wanted.project, roster, wanted.patches.of_task, wanted.before, wanted.carried)
+    by, project = names.name("by", wanted.by), wanted.project
     body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
     run = list(run_instances.members(runtime, contexts, by=by, priority=wanted.priority))
     told = run_instances.commands(runtime, contexts, run)
@@ -106,15 +110,15 @@ def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -
     with transaction(runtime.database) as connection:
         creation.deliver(connection, tools)
         if len(creation.deliver(connection, run).new) < len(run):
-            raise AlreadyExists(f"project {project_id} has a run named {roster.name} already; choose another name")
+            raise AlreadyExists(f"project {project} has a run named {roster.name} already; choose another name")
         plans.keep(connection, roster.run, body=body, directory=str(wanted.directory))
         plans.keep_patches(connection, wanted.patches.texts, created_by=by)
         commands.keep(connection, roster.run, told, Made("plan", by))
         accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
         for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
-            configure(connection, project_id, each.context)
+            configure(connection, project, each.context)
     runtime.wakeups.partitions(accepted)
-    return Run(roster.run, roster.name, project_id)
+    return Run(roster.run, roster.name, project)
 
 
 def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: int) -> list[dict[str, Any]]:

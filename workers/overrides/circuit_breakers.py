@@ -12,20 +12,20 @@ from interlock.workflows.input.arguments import door
 
 
 @door
-def reset(runtime: Runtime, project_id: UUID, tool_id: str, *, by: str, reason: str) -> Breaker:
+def reset(runtime: Runtime, project: str, tool_id: str, *, by: str, reason: str) -> Breaker:
     """Close a tool's breaker. Returns it, closed, with no failures.
 
     Args:
         runtime: this process's connections.
-        project_id, tool_id: whose breaker.
+        project, tool_id: whose breaker.
         by, reason: the operator, and why.
 
     Raises:
         UnknownInstance: the tool has no breaker.
         NotAnOperator: `by` is not an operator.
     """
-    reset_breaker(runtime, known(runtime, project_id, tool_id).breaker_id, Order(by, reason))
-    return known(runtime, project_id, tool_id)
+    reset_breaker(runtime, known(runtime, project, tool_id).breaker_id, Order(by, reason))
+    return known(runtime, project, tool_id)
 
 
 @door

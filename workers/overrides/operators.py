@@ -16,7 +16,7 @@ from interlock.workflows.input.arguments import door
 
 
 class LastOperator(Refused):
-    """Nobody could override any more, now or once the other grants have ended. Grant it to somebody else first."""
+    """No operator would be left, now or once the other grants have ended. Make somebody else an operator first."""
 
 
 def os_user() -> str:
@@ -63,7 +63,7 @@ def revoke(database: Engine, name: str, *, by: str) -> None:
 
     Raises:
         NotAnOperator: `by`, or the person named, is not an operator.
-        LastOperator: no operator would be left, or none whose grant has no end.
+        LastOperator: no operator would be left, or none with an unlimited grant.
     """
     with transaction(database) as connection:
         operators.lock(connection)

@@ -87,9 +87,9 @@ def _made_anew(operation: Operation, seen: Seen, *, keep_count: bool) -> RowMapp
     again.gather(seen.around["task_id"])
     again.run_gates_again()
     again.make(seen.around["task_id"], keep_count=keep_count)
-    if seen.around["state"] not in tasks.ENDED:
+    if seen.around["state"] not in next_trigger.ENDED["task"]:
         operation.walk(seen.instance, "cancelled", {"user_cancelled": {"reset": True}})
-    return instances.find(operation.connection, str(again.made[seen.around["task_id"]]))
+    return instances.by_id(operation.connection, again.made[seen.around["task_id"]])
 
 
 def _require_open(seen: Seen) -> None:
@@ -107,7 +107,7 @@ def _require_open(seen: Seen) -> None:
         if around[f"{what}_state"] in next_trigger.ENDED[what]:
             raise CannotOverride(
                 f"the {what} {around[what]} of {name} is {around[f'{what}_state']}; run the rest of its run again with "
-                + offered("run", "resume", around["run"])
+                + offered("run", "resume", around["run_id"])
             )
 
 
@@ -129,8 +129,7 @@ class Anew:
             self.gates |= {each for kind, each in lost if kind == "test_gate"}
             frontier = {each for _, each in lost} - found
             found |= frontier
-        given = instances.find_many(self.operation.connection, sorted(found - self.gates))
-        self.olds = {UUID(str(key)): row for key, row in given.items()}
+        self.olds = instances.by_ids(self.operation.connection, sorted(found - self.gates))
         self._leave_the_hopeless(task_id)
 
     def _leave_the_hopeless(self, first: UUID) -> None:
@@ -155,7 +154,7 @@ class Anew:
     def run_gates_again(self) -> None:
         """Give each gate that failed for good another try: a new gate that replaces it in all links."""
         connection = self.operation.connection
-        for old in instances.find_many(connection, sorted(self.gates)).values():
+        for old in instances.by_ids(connection, sorted(self.gates)).values():
             if old["current_state"] == "FAILED":
                 needs = scheduling.gates_needed(connection, old["id"])
                 new = self._birth(old, {"reruns_left": 0, "depends_on": needs})
@@ -180,7 +179,7 @@ class Anew:
                 Birth(
                     birth.definition,
                     birth.entity_id,
-                    birth.project_id,
+                    birth.project,
                     birth.created_by,
                     {**birth.context, **links},
                     birth.id,
@@ -214,11 +213,11 @@ class Anew:
 
     def _birth(self, old: RowMapping, changed: Mapping[str, Any]) -> Birth:
         base = likeness(old["entity_id"].partition("~")[0][:90])
-        name = overrides.free_name(self.operation.connection, old["project_id"], old["workflow_type"], base)
+        name = overrides.free_name(self.operation.connection, old["project"], old["workflow_type"], base)
         return Birth(
             definition=self.operation.runtime.catalogue.get(old["workflow_type"]),
             entity_id=name,
-            project_id=old["project_id"],
+            project=old["project"],
             created_by=self.operation.order.by,
             context={**without_command(old["context"]), **changed, "retry_of": str(old["id"])},
         )

@@ -19,8 +19,8 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input.arguments import door
 from interlock.workflows.output.suggestions import offered
+from interlock.workflows.scheduling.next_trigger import ENDED
 
-ENDED = ("completed", "failed", "cancelled")
 BEGUN = ("running", "validating")
 
 
@@ -65,7 +65,7 @@ def complete_task(runtime: Runtime, ref: str, order: Order, *, output: Path | No
 
 @door
 def fail_task(runtime: Runtime, ref: str, order: Order) -> Done:
-    """Fail a task, whatever retries it has left; its worker is made to stop. Raises as `complete_task`."""
+    """Fail a task even if it has retries left; its worker stops the command. Raises as `complete_task`."""
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
         to = goal("fail-task", instance)
@@ -158,7 +158,7 @@ def _end(operation: Operation, instance: RowMapping, seen: Seen | None, to: str,
 def _require_begun(seen: Seen) -> Any:
     """The worker that had the task last. Refuses a task never begun: its machine has no transition to an end."""
     around = seen.around
-    if around["state"] in (*BEGUN, *ENDED):
+    if around["state"] in (*BEGUN, *ENDED["task"]):
         return around["last_worker"]
     if around["last_worker"] is None:
         raise CannotOverride(
@@ -181,7 +181,7 @@ def require_no_patch(seen: Seen) -> None:
     if patch := seen.around["open_patch"]:
         raise CannotOverride(
             f"the patch {patch} of {name_of(seen.instance)} is being processed: wait until that ends "
-            f"({offered('patch', 'show', patch)})"
+            f"({offered('patch', 'show', patch, project=seen.instance['project'])})"
         )
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import instances, requests, rounds
+from interlock.db.core.request_rows import internal
 from interlock.db.core.requests import partition_of
 from interlock.db.operations import operators, overrides
 from interlock.workers.engine.applier import Round
@@ -100,15 +101,8 @@ class Operation:
     runs: dict[UUID, Follow] = field(default_factory=dict)
 
     def find(self, ref: str | UUID, *types: str) -> RowMapping:
-        """The instance that a REF names, of one of the types.
-
-        Raises:
-            UnknownInstance, AmbiguousInstance: none, or several, match.
-            CannotOverride: it is of another type.
-        """
-        found = instances.find(self.connection, str(ref))
-        if types and found["workflow_type"] not in types:
-            raise CannotOverride(f"{name_of(found)} is not a {' or '.join(types)}")
+        """The instance that a REF names, of one of the types. Raises as `db.core.instances.find`."""
+        found = instances.find(self.connection, ref, self.runtime.settings.project, *types)
         self._apply(found["id"])  # requests accepted earlier are applied earlier
         return self.again(found)
 
@@ -123,7 +117,7 @@ class Operation:
 
     def again(self, instance: RowMapping) -> RowMapping:
         """An instance, read again."""
-        return instances.find(self.connection, str(instance["id"]))
+        return instances.by_id(self.connection, instance["id"])
 
     def walk(self, instance: RowMapping, to: str, metadata: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """Take an instance to a state by the machine's shortest path.
@@ -172,21 +166,16 @@ class Operation:
     def _request(
         self, instance: RowMapping, move: Transition, request_id: str, version: int, metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        return {
-            "request_id": request_id,
-            "fingerprint": request_id.encode().hex(),
-            "workflow_id": instance["id"],
-            "trigger": move.trigger,
-            "triggered_by": self.order.by,
-            "metadata": {
-                **metadata,
-                "operator": self.order.by,
-                "reason": self.order.reason,
-                "override": {"to": move.dest},
-            },
-            "origin": "override",
-            "bound_version": version,
-        }
+        who = {"operator": self.order.by, "reason": self.order.reason, "override": {"to": move.dest}}
+        return internal(
+            request_id,
+            instance["id"],
+            move.trigger,
+            by=self.order.by,
+            origin="override",
+            version=version,
+            metadata={**metadata, **who},
+        )
 
     def _apply(self, instance_id: UUID) -> None:
         try:

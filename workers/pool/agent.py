@@ -14,7 +14,7 @@ from uuid import UUID
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances
-from interlock.db.orchestration import claims as crew
+from interlock.db.orchestration.claims import task_of
 from interlock.workers.engine.trigger_request import checked
 from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
@@ -215,10 +215,10 @@ class Agent:
 
     def _terms(self, token: int) -> Mapping[str, Any]:
         with transaction(self._runtime.database) as connection:
-            task = crew.task_of(connection, self._known, token)
+            task = task_of(connection, self._known, token)
             if task is None:
                 raise StaleClaim(f"worker {self.name!r} has no claim {token}")
-            return dict(instances.find(connection, str(task))["context"])
+            return dict(instances.by_id(connection, task)["context"])
 
 
 class NotRegistered(InterlockError):

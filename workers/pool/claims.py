@@ -43,7 +43,7 @@ class Claim:
 
     Attributes:
         token: the fencing token, part of every report: a worker that lost the task is refused.
-        worker_id, task_id, run_id, workstream_id, project_id: of its instances.
+        worker_id, task_id, run_id, workstream_id, project: of its instances.
         task: the task's entity id.
         kind: command, shell, agent or patch.
         context: the task's whole context: an agent's instructions, and its terms.
@@ -57,7 +57,7 @@ class Claim:
     task_id: UUID
     run_id: UUID
     workstream_id: UUID
-    project_id: UUID
+    project: str
     task: str
     kind: str
     context: Mapping[str, Any]
@@ -156,7 +156,7 @@ def _claim(task: RowMapping) -> Claim:
         task_id=task["task_id"],
         run_id=task["run_id"],
         workstream_id=task["workstream_id"],
-        project_id=task["project_id"],
+        project=task["project"],
         task=task["entity_id"],
         kind=task["kind"],
         context=task["context"],

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.beat.heartbeats import told
 from interlock.db.connection import transaction
-from interlock.db.core import instances, requests
+from interlock.db.core import instances, request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, workers
 from interlock.workers.client.apply_now import settle
 from interlock.workers.engine import creation
@@ -25,7 +25,7 @@ from interlock.workflows.errors import AlreadyExists, BadInput, UnknownInstance
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door
 
-CREW = uuid5(NAMESPACE_URL, "interlock:crew")  # the project of all workers: they serve every project
+CREW = "interlock:workers"  # the project of all workers: they serve every project
 OWN = "interlock:"  # capabilities with this prefix come from where a worker runs, and cannot be asked for
 EXECUTE, AGENT = "interlock:execute", "interlock:agent"
 NAME_LIMIT = 90  # leaves room for the suffix of a name that is used again
@@ -79,7 +79,7 @@ def enlist(runtime: Runtime, wanted: Enlistment, *, replaces: bool = False) -> U
         birth = creation.Birth(definition, _life(connection, wanted.name, replaces), CREW, wanted.name, context)
         if not creation.deliver(connection, [birth]).new:
             raise AlreadyExists(f"worker {wanted.name!r} is being registered by another process; try again")
-        complete = claim_triggers.request(f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=wanted.name)
+        complete = request_rows.internal(f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=wanted.name)
         requests.accept(connection, [complete])
     settle(runtime, complete["request_id"], birth.id)
     return birth.id
@@ -160,15 +160,12 @@ def find_any(runtime: Runtime, name: str) -> UUID:
 
     Raises:
         UnknownInstance: there is none.
-        AmbiguousInstance: several projects have a worker of the execution engine of that name.
     """
     with transaction(runtime.database) as connection:
         if found := workers.called(connection, name):
             return UUID(str(found["worker_id"]))
         with suppress(UnknownInstance):
-            instance = instances.find(connection, name)
-            if instance["workflow_type"] == "uet_worker":
-                return UUID(str(instance["id"]))
+            return UUID(str(instances.find(connection, name, runtime.settings.project, "uet_worker")["id"]))
     raise _unknown(name)
 
 
@@ -187,12 +184,12 @@ def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dic
 
 def _parting(worker: RowMapping, trigger: str) -> dict[str, Any]:
     request_id = f"{worker['worker_id']}:{trigger}:{uuid7()}"
-    return claim_triggers.request(request_id, worker["worker_id"], trigger, by=worker["name"])
+    return request_rows.internal(request_id, worker["worker_id"], trigger, by=worker["name"])
 
 
 def _recovered(connection: Connection, worker_ids: Iterable[UUID]) -> list[dict[str, Any]]:
     return [
-        claim_triggers.request(
+        request_rows.internal(
             f"{each}:{version}:recovered", each, "health_check_recovered", by="heartbeats", version=version
         )
         for each, version in workers.versions(connection, worker_ids).items()

@@ -55,7 +55,7 @@ def _command(runtime: Runtime, claim: Claim) -> Report:
 def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command: Command) -> Report:
     """Run a command through its tool's breaker. A revoked call does not count against the tool, unless it timed out."""
     seconds = (command.timeout_seconds or TIMEOUT_SECONDS) + TRIAL_GRACE_SECONDS
-    with circuit_breakers.calling(runtime, claim.project_id, tool, by="crew", lease_seconds=seconds) as call:
+    with circuit_breakers.calling(runtime, claim.project, tool, by="crew", lease_seconds=seconds) as call:
         ended = _ran(runtime, claim, row, command)
         if ended.trigger == "execution_completed":
             return ended

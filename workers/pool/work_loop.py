@@ -1,25 +1,20 @@
 """The work loop of a worker process: claim a task, carry it out, report, until no task fits."""
 
 from collections.abc import Callable
-from time import monotonic, sleep
-from typing import TypeVar
 from uuid import UUID
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from interlock.db.connection import retryable
+from interlock.db.retry import retried
 from interlock.workers.pool import claims, registration, task_execution
 from interlock.workers.pool.claims import Claim, StaleClaim
 from interlock.workers.runtime import Runtime
 
 log = structlog.get_logger()
 
-T = TypeVar("T")
-
 TURN = 200  # tasks per message: then another message continues, so that Celery can renew the process
 PATIENCE_SECONDS = 600.0  # how long a report waits for PostgreSQL; by then the worker counts as dead
-PAUSE_SECONDS = 0.5
 
 
 def work(runtime: Runtime, worker_id: UUID, *, closing: Callable[[], bool] = lambda: False) -> int:
@@ -47,22 +42,15 @@ def work(runtime: Runtime, worker_id: UUID, *, closing: Callable[[], bool] = lam
 def _carry_out(runtime: Runtime, claim: Claim) -> None:
     log.info("task_taken", task=claim.task, claim=claim.token, retry=claim.retry_count)
     report = task_execution.carry_out(runtime, claim)
+
+    def finish(before: DBAPIError | None) -> None:
+        if before:
+            log.warning("report_delayed", error=str(before.orig))
+        claims.finish(runtime, claim.worker_id, claim.token, report)
+
     try:
-        _insist(lambda: claims.finish(runtime, claim.worker_id, claim.token, report))
+        retried(finish, patience_seconds=PATIENCE_SECONDS)
     except StaleClaim as stale:
         log.warning("stale_claim", task=claim.task, claim=claim.token, error=str(stale))
     else:
         log.info("task_reported", task=claim.task, claim=claim.token, trigger=report.trigger)
-
-
-def _insist(report: Callable[[], T]) -> T:
-    """The work is done, so its report is retried until PostgreSQL is back."""
-    until = monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return report()
-        except DBAPIError as error:
-            if not retryable(error) or monotonic() > until:
-                raise
-            log.warning("report_delayed", error=str(error.orig))
-        sleep(PAUSE_SECONDS)

@@ -68,7 +68,7 @@ def _fields(event: RowMapping) -> dict[Any, Any]:
         "workflow_id": str(event["workflow_id"]),
         "type": event["workflow_type"],
         "entity_id": event["entity_id"],
-        "project_id": str(event["project_id"]),
+        "project": str(event["project"]),
         "seq": event["seq"],
         "from_state": event["from_state"],
         "to_state": event["to_state"],

@@ -1,4 +1,4 @@
-"""System calls that a sandbox limits or refuses: those that give resources which the kernel counts for no process.
+"""System calls that a sandbox limits or refuses, because the kernel charges the resources they give to no process.
 
 A classic BPF program as seccomp(2) takes it, for bubblewrap's `--seccomp`. It is written out here because libseccomp
 would have to be installed on each machine for a few dozen instructions. Numbers are those of the kernel's syscall

@@ -13,7 +13,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.client.receipts import SETTLED, Receipt
 from interlock.workers.engine.creation import Birth
-from interlock.workflows.errors import IllegalTransition, InterlockError, RequestConflict, UnknownInstance
+from interlock.workflows.errors import IllegalTransition, InterlockError, RequestConflict
 from interlock.workflows.input.arguments import record
 
 SUPERVISOR = "supervisor"  # the actor if none is named
@@ -89,37 +89,24 @@ def born(client: Client, birth: Birth, order: Order) -> tuple[UUID, bool]:
     """
     if not client.create_many([birth]):
         with transaction(client.runtime.database) as connection:
-            made = instances.find(connection, f"{birth.definition.type}/{birth.entity_id}", birth.project_id)
+            made = instances.find(connection, birth.entity_id, birth.project, birth.definition.type)
         if (made["context"], made["created_by"]) != (dict(birth.context), birth.created_by):
             raise RequestConflict(f"request_id {order.request_id!r} was used before with another body; use a new one")
         return UUID(str(made["id"])), True
     return birth.id, False
 
 
-def entity_id(prefix: str, project_id: UUID, request_id: str) -> str:
+def entity_id(prefix: str, project: str, request_id: str) -> str:
     """`w_…`, `j_…` (SUPERVISED-4): always the same for a project's request_id; new each time without one."""
     if not request_id:
         return f"{prefix}_{token_hex(6)}"
-    return f"{prefix}_{sha256(f'{project_id}:{request_id}'.encode()).hexdigest()[:24]}"
+    return f"{prefix}_{sha256(f'{project}:{request_id}'.encode()).hexdigest()[:24]}"
 
 
 def identified(client: Client, type_: str, ref: str | UUID) -> UUID:
-    """The id of the instance of a type that a REF names: an entity id, TYPE/ENTITY_ID or a UUID.
-
-    Raises:
-        UnknownInstance, AmbiguousInstance: none, or several, of that type match.
-    """
+    """The id of the instance of a type that a REF names. Raises as `db.core.instances.find`."""
     with transaction(client.runtime.database) as connection:
-        named = str(ref)
-        ways = [f"{type_}/{named}", named]
-        first, second = ways if instances.as_uuid(named) is None else reversed(ways)
-        try:
-            found = instances.find(connection, first)
-        except UnknownInstance:
-            found = instances.find(connection, second)
-    if found["workflow_type"] != type_:
-        raise UnknownInstance(f"{named!r} is not a {type_} but a {found['workflow_type']}")
-    return UUID(str(found["id"]))
+        return UUID(str(instances.find(connection, ref, client.project, type_)["id"]))
 
 
 def _applied(receipt: Receipt, replayed: bool) -> Receipt:

@@ -34,7 +34,7 @@ class Jobs:
         self,
         description: str,
         *,
-        project_id: UUID | None = None,
+        project: str | UUID | None = None,
         parent: str | UUID | None = None,
         depth: int | None = None,
         worker_count: int = 1,
@@ -44,7 +44,7 @@ class Jobs:
 
         Args:
             description: what is to be done.
-            project_id: whose idle workers it may get; default: its parent's.
+            project: whose idle workers it may get; default: the client's. Its parent must be of the same.
             parent: the job it is a part of.
             depth: 0 to 5; with a parent, the parent's plus one. Default: just that, or 0.
             worker_count: how many workers it needs, 1 to 10.
@@ -56,7 +56,7 @@ class Jobs:
             RequestConflict: the request_id submitted another job.
         """
         above = self.show(parent) if parent else None
-        project = _project(project_id, above)
+        project = _project(names.project(self.client.project if project is None else project), above)
         context: dict[str, Any] = {
             "task_description": names.words("description", description),
             "depth": _depth(depth, above),
@@ -65,7 +65,7 @@ class Jobs:
         if above:
             context["parent_job_id"] = str(above["id"])
         name = entity_id("j", project, order.request_id)
-        birth = self.client.birth(TYPE, name, project_id=project, context=context, by=order.by)
+        birth = self.client.birth(TYPE, name, project=project, context=context, by=order.by)
         job_id, replayed = born(self.client, birth, order)
         return Answer(self._row(job_id), order.request_id or None, {"to": "SUBMITTED", "id": str(job_id)}, replayed)
 
@@ -87,7 +87,7 @@ class Jobs:
             short = not asked_before and not jobs.reserve(connection, job_id)
             standing = dict(jobs.job(connection, job_id))
         if short and standing["status"] == "PENDING":
-            message = f"too few idle workers: {standing['worker_count']} needed; asked for again by itself"
+            message = f"too few idle workers: {standing['worker_count']} needed; allocation is retried automatically"
             return Answer(standing, None, {"from": "PENDING", "to": "PENDING", "message": message})
         return self._act(job_id, "allocate_resources", order)
 
@@ -117,10 +117,10 @@ class Jobs:
         return self._row(identified(self.client, TYPE, ref))
 
     @door
-    def newest(self, *, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest jobs, of one status if given."""
+    def newest(self, *, project: str | None = None, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """The newest jobs, of one project and of one status if given."""
         with transaction(self.client.runtime.database) as connection:
-            return [dict(row) for row in jobs.jobs_page(connection, status=status, limit=limit)]
+            return [dict(row) for row in jobs.jobs_page(connection, project=project, status=status, limit=limit)]
 
     @door
     def tree(self, ref: str | UUID) -> list[dict[str, Any]]:
@@ -151,13 +151,12 @@ class Jobs:
             return dict(jobs.job(connection, job_id)) | {"workers": [dict(each) for each in held]}
 
 
-def _project(said: UUID | None, above: Mapping[str, Any] | None) -> UUID:
-    due = above["project_id"] if above else said
-    if due is None:
-        raise BadInput("a job without a parent needs a project")
-    if said not in (None, due):
-        raise BadInput(f"project must be its parent's, {due}; got {said}")
-    return UUID(str(due))
+def _project(project: str, above: Mapping[str, Any] | None) -> str:
+    if above and above["project"] != project:
+        raise BadInput(
+            f"its parent belongs to project {above['project']}, not {project}; give --project {above['project']}"
+        )
+    return project
 
 
 def _depth(said: int | None, above: Mapping[str, Any] | None) -> int:
@@ -165,7 +164,7 @@ def _depth(said: int | None, above: Mapping[str, Any] | None) -> int:
         return said or 0
     due = int(above["depth"]) + 1
     if said not in (None, due):
-        raise BadInput(f"depth must be {due}, one below its parent's; got {said}")
+        raise BadInput(f"depth must be {due}, one more than its parent's; got {said}")
     if due > DEEPEST:
         raise BadInput(f"jobs can be nested at most {DEEPEST} deep; its parent is at depth {due - 1} already")
     return due

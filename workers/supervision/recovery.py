@@ -198,17 +198,17 @@ def _replaced(job: dict[str, Any], lost: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:
-    return entity_id("w", job["project_id"], f"in place of {lost['id']}")
+    return entity_id("w", job["project"], f"in place of {lost['id']}")
 
 
 def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: Order) -> UUID:
     """A new worker that belongs to the job from its creation, so that no other job can take it."""
     name = _name_in_place_of(job, lost)
     context = {"workspace_id": lost["workspace_id"]}
-    birth = client.birth(WORKER, name, project_id=job["project_id"], context=context, by=order.by)
+    birth = client.birth(WORKER, name, project=job["project"], context=context, by=order.by)
     with transaction(client.runtime.database) as connection:
         deliver(connection, [birth])
-        made = instances.find(connection, f"{WORKER}/{name}", job["project_id"])
+        made = instances.find(connection, name, job["project"], WORKER)
         supervision.hold(connection, job["id"], made["id"])
     return UUID(str(made["id"]))
 

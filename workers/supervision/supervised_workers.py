@@ -8,6 +8,7 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import Answer, Order, born, entity_id, identified, perform
+from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeText, door
 
 TYPE = "supervised_worker"
@@ -24,11 +25,13 @@ class Supervisor:
         self.client = client
 
     @door
-    def create(self, project_id: UUID, *, workspace_id: str | None = None, order: Order = NOBODY) -> Answer:
+    def create(
+        self, *, project: str | UUID | None = None, workspace_id: str | None = None, order: Order = NOBODY
+    ) -> Answer:
         """Create an idle worker.
 
         Args:
-            project_id: the project whose jobs it may work for.
+            project: the project whose jobs it may work for; default: the client's.
             workspace_id: where it works; default: the project.
             order: who wants it; its request_id names the worker, so that repeating it creates no second one.
 
@@ -36,8 +39,9 @@ class Supervisor:
             RequestConflict: the request_id created another worker.
         """
         context = {"workspace_id": workspace_id} if workspace_id else {}
-        name = entity_id("w", project_id, order.request_id)
-        birth = self.client.birth(TYPE, name, project_id=project_id, context=context, by=order.by)
+        project = names.project(self.client.project if project is None else project)
+        name = entity_id("w", project, order.request_id)
+        birth = self.client.birth(TYPE, name, project=project, context=context, by=order.by)
         worker_id, replayed = born(self.client, birth, order)
         return Answer(self._row(worker_id), order.request_id or None, {"to": "IDLE", "id": str(worker_id)}, replayed)
 
@@ -82,10 +86,10 @@ class Supervisor:
         return self._row(identified(self.client, TYPE, ref))
 
     @door
-    def newest(self, *, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest workers, of one status if given."""
+    def newest(self, *, project: str | None = None, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """The newest workers, of one project and of one status if given."""
         with transaction(self.client.runtime.database) as connection:
-            return [dict(row) for row in jobs.workers(connection, status=status, limit=limit)]
+            return [dict(row) for row in jobs.workers(connection, project=project, status=status, limit=limit)]
 
     def _act(self, ref: str | UUID, trigger: str, order: Order, **data: Any) -> Answer:
         receipt = perform(self.client, identified(self.client, TYPE, ref), trigger, order, **data)

@@ -16,7 +16,7 @@ Known = tuple[int, int]  # device and inode
 
 
 def walk(top: int, *, skip: str = "", deepest: int | None = None) -> "Iterator[tuple[list[str], int, list[str]]]":
-    """Every directory below one: the names on its path, its descriptor, and its entries that are not directories.
+    """Yield the top directory and each below it: names on the path, descriptor, entries that are not directories.
 
     Both lists and the descriptor are valid until the next step. Few descriptors are open at a time. Entries that cannot
     be opened, or disappear, are left out. If a directory is moved away while the walk is in it, the walk ends.
@@ -24,7 +24,7 @@ def walk(top: int, *, skip: str = "", deepest: int | None = None) -> "Iterator[t
     Args:
         top: the descriptor of the directory to begin with; stays open.
         skip: the name of a directory at the top that is left out.
-        deepest: how many names may lead to a directory; None: any number.
+        deepest: how many levels to descend; None: no limit.
     """
     here = os.open(".", DIRECTORY, dir_fd=top)
     try:

@@ -3,7 +3,7 @@
 On when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) is set and what sends traces is
 installed (`interlock[server]`), or when the program that uses the client has given OpenTelemetry a provider of its own;
 off with `OTEL_SDK_DISABLED=true` or `OTEL_TRACES_EXPORTER=none`. A trigger's row carries the W3C traceparent (`trace`),
-so a trace goes on in whichever process takes it up.
+so a trace continues in the process that applies the trigger.
 """
 
 import os

@@ -75,7 +75,7 @@ def line(row: Mapping[str, Any]) -> str:
 
 def _context(row: Mapping[str, Any]) -> dict[str, Any]:
     context = {
-        "project_id": str(row["project_id"]),
+        "project": str(row["project"]),
         "workflow_id": str(row["workflow_id"]),
         "seq": row["seq"],
         "xid": row["xid"],
@@ -118,7 +118,7 @@ def born(event: Mapping[str, Any]) -> str:
         context["workflow_id"],
         event["entity_type"],
         event["entity_id"],
-        context["project_id"],
+        context["project"],
         birth["by"],
         micros(birth["at"]),
     )
@@ -129,7 +129,7 @@ def _text(field: Any) -> str | None:
     """Check that a field is text or null, as all hashed fields are; a file may contain anything."""
     if field is None or isinstance(field, str):
         return field
-    raise TypeError(f"{str(field)[:40]!r} is no text")
+    raise TypeError(f"{str(field)[:40]!r} is not text")
 
 
 def micros(instant: str) -> str:

@@ -15,7 +15,7 @@ def event_uuid(name: str) -> UUID:
     """The UUID of an event's public id. Raises `ValueError` if `name` is not one."""
     digits = name.removeprefix("evt_")
     if len(digits) != 26 or not name.startswith("evt_"):
-        raise ValueError(f"{name!r} is no event id: evt_ and 26 characters")
+        raise ValueError(f"{name!r} is not an event id: evt_ and 26 characters")
     bits = 0
     for digit in digits:
         bits = bits << 5 | CROCKFORD.index(digit)

@@ -109,7 +109,7 @@ class Check:
             event.timestamp,
             event.context.seq,
             event.hash,
-            (event.entity_id, event.context.project_id),
+            (event.entity_id, event.context.project),
             _retries(event, before),
         )
 
@@ -156,7 +156,7 @@ def _chain(event: LogEvent, raw: dict[str, Any], before: Entity | None) -> Itera
         yield f"has a hash, but not all that was hashed: {missing}"
     if before and before.hash and event.prev_hash != before.hash:
         yield f"chain broken: it does not follow line {before.line}"
-    if before and (event.entity_id, event.context.project_id) != before.named:
+    if before and (event.entity_id, event.context.project) != before.named:
         yield f"changed: line {before.line} calls it {before.named[0]!r} of project {before.named[1]}"
 
 

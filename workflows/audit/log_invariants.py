@@ -6,10 +6,10 @@ from typing import Any
 
 from interlock.workflows.audit.events import OVERRIDE
 from interlock.workflows.audit.log_schema import LogEvent
+from interlock.workflows.machines.orchestration.task import TASK_1_1
 
 Open = dict[str, dict[str, tuple[str, str]]]  # workstream -> task -> (name, state), for tasks that have not ended
 
-ENDED = {"completed", "failed", "cancelled"}
 SUCCESS = {"execution_completed", "gate_passed"}  # triggers of a worker or gate that ended with exit code 0
 COUNTS = ("retry_count", "current_load", "total_tasks", "completed_tasks", "failed_tasks")
 
@@ -36,7 +36,7 @@ def contradictions(event: LogEvent, type_: str, retries: int, tasks: Open) -> It
         names = [event.context.workflow_id or event.entity_id, event.entity_id]
         for name in dict.fromkeys(names):
             for task, state in sorted(tasks.get(name, {}).values()):
-                yield f"workstream completed while its task {task} stands in {state!r}; expected it to be at an end"
+                yield f"workstream completed while its task {task} is in {state!r}; expected it to have ended"
 
 
 def _numbers(said: Mapping[str, Any]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _keep(event: LogEvent, tasks: Open) -> None:
         return
     own = tasks.setdefault(workstream, {})
     key = event.context.workflow_id or event.entity_id
-    if event.to_state in ENDED:
+    if event.to_state in TASK_1_1.terminal:
         own.pop(key, None)
     else:
         own[key] = event.entity_id, str(event.to_state)

@@ -26,7 +26,7 @@ class Context(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    project_id: str | None = None
+    project: str | None = None
     workflow_id: str | None = None
     workstream_id: str | None = None
     run_id: str | None = None

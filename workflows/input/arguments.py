@@ -1,7 +1,7 @@
 """Doors: public functions whose arguments are validated against their signature before the call.
 
 A type is declared once, in the signature: `by: str` accepts only text, `data: Mapping[str, Any]` a JSON object within
-`workflows.input.limits`, `project_id: UUID` a UUID or its text. A parameter whose type is not known here (a runtime, a
+`workflows.input.limits`, `ref: str | UUID` a text or a UUID. A parameter whose type is not known here (a runtime, a
 session, a parsed plan) carries no untrusted data and is passed on unchecked. A `record` is validated field by field.
 """
 
@@ -114,7 +114,7 @@ def _text(what: str, value: Any) -> str:
         raise BadInput(f"{what} must be at most {WORDS_LIMIT:,} characters; got {len(value):,}")
     if found := UNKEPT.search(value):
         message = f"holds {point(found[0])} as character {found.start() + 1} of {value[:60]!a}"
-        raise BadInput(f"{what} {message}, which PostgreSQL cannot keep. Leave it out")
+        raise BadInput(f"{what} {message}, which PostgreSQL cannot store. Remove it")
     return str(value)
 
 

@@ -70,7 +70,7 @@ def _number(digits: str) -> Decimal:
     try:
         number = Decimal(digits)
     except ArithmeticError:
-        raise ValueError(f"no number: {digits[:40]}") from None
+        raise ValueError(f"not a number: {digits[:40]}") from None
     if abs(number.adjusted()) > MOST_DIGITS:
         raise ValueError(f"a number of more than {MOST_DIGITS:,} digits: {digits[:40]}")
     return number

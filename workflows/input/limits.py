@@ -114,8 +114,8 @@ def _measured(what: str, value: object, limit_bytes: int) -> int:
             if isinstance(each, Mapping | list | tuple):
                 if len(inside) > DEPTH:
                     raise BadInput(
-                        f"{what} is nested more than {DEPTH} deep: so many objects and arrays may be inside each other."
-                        " Keep what is deeper in a file, and give its name"
+                        f"{what} is nested more than {DEPTH} deep, in objects and arrays inside each other."
+                        " Store deeper data in a file, and give its name"
                     )
                 inside.append(_parts(each))
                 break
@@ -147,21 +147,21 @@ def _size(what: str, value: object) -> int:
                 raise BadInput(f"{what} holds an integer beyond double precision (±1.8e308): write it as text")
         case float():
             if not isfinite(value):
-                raise BadInput(f"{what} cannot be written as JSON: {value} is no JSON number")
+                raise BadInput(f"{what} cannot be written as JSON: {value} is not a JSON number")
             if value and not WHOLE[0] < abs(value) < WHOLE[1]:
                 return len(format(Decimal(repr(value)), "f"))  # PostgreSQL's jsonb prints no exponents
         case None | Mapping() | list() | tuple():
             pass
         case _:
-            raise BadInput(f"{what} cannot be written as JSON: {type(value).__name__} is none of its types")
+            raise BadInput(f"{what} cannot be written as JSON: {type(value).__name__} is not a JSON type")
     return 1
 
 
 def _length(what: str, value: str) -> int:
     if "\0" in value:
-        raise BadInput(f"{what} holds a NUL character, which PostgreSQL cannot keep")
+        raise BadInput(f"{what} holds a NUL character, which PostgreSQL cannot store")
     try:
         return len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError as error:
         half = ord(value[error.start])
-        raise BadInput(f"{what} holds U+{half:04X}, half of a surrogate pair, which is no character") from None
+        raise BadInput(f"{what} holds U+{half:04X}, half of a surrogate pair, which is not a character") from None

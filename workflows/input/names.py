@@ -8,8 +8,11 @@ reason of one or more lines.
 
 import re
 import unicodedata
+from uuid import UUID
 
 from interlock.workflows.errors import BadInput
+
+DEFAULT_PROJECT = "default"
 
 NAME_LIMIT, REQUEST_ID_LIMIT, REASON_LIMIT, WORDS_LIMIT = 100, 200, 2_000, 10_000  # characters
 
@@ -65,8 +68,18 @@ def entity_id(value: object) -> str:
     """
     found = name("entity id", value)
     if UUID_TEXT.fullmatch(found):
-        raise BadInput(f"entity id {found} is a UUID, which means the instance that has it. Choose another name")
+        raise BadInput(
+            f"entity id {found} is a UUID, which always means the instance with that UUID. Choose another name"
+        )
     return found
+
+
+def project(value: object, what: str = "project") -> str:
+    """Return the name of a project: a name, or a UUID, whose text is in lower case. Raises like `name`."""
+    if isinstance(value, UUID):
+        return str(value)
+    found = name(what, value)
+    return found.lower() if UUID_TEXT.fullmatch(found) else found
 
 
 def reason(what: str, value: object, limit: int = REASON_LIMIT) -> str:

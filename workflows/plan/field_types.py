@@ -76,6 +76,10 @@ def _name(value: str) -> str:
     return _kept(names.name, value)
 
 
+def _project(value: str) -> str:
+    return names.project(_name(value))
+
+
 def _title(value: str) -> str:
     return _kept(names.reason, value.strip())
 
@@ -94,6 +98,7 @@ Variable = Annotated[str, Field(pattern=VARIABLE)]
 SecretReference = Annotated[str, Field(pattern=KEPT_ELSEWHERE, max_length=1000)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_plain_text)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_name)]
+Project = Annotated[str, Field(min_length=1), AfterValidator(_project)]
 Title = Annotated[str, Field(min_length=1), AfterValidator(_title)]
 Message = Annotated[str, Field(min_length=1), AfterValidator(_message)]
 Glob = Annotated[str, Field(pattern=GLOB)]

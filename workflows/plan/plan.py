@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
-from uuid import UUID, uuid5
 
 from pydantic import Field
 
-from interlock.workflows.plan.field_types import Count, Delay, Flag, Glob, Identifier, Name, Text, Title
+from interlock.workflows.plan.field_types import Count, Delay, Flag, Glob, Identifier, Name, Project, Text, Title
 from interlock.workflows.plan.names import outline
 from interlock.workflows.plan.ordering import Waits
 from interlock.workflows.plan.tasks import KINDS, Gate, Part, Task, Terms
@@ -19,7 +18,6 @@ PROTECTED = (
     *(".devcontainer/", "conftest.py", "pytest.ini", "tox.ini", "noxfile.py", "sitecustomize.py", "usercustomize.py"),
     *("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"),
 )
-PROJECTS = UUID("5b0c2b34-6f0e-5d0b-9a52-0d6d1c1f3b67")  # namespace for the UUIDs derived from plans' names
 
 
 class Tool(Part):
@@ -99,15 +97,15 @@ class Summary:
 
 
 class Plan(Part):
-    """All that one run is to do.
+    """The work of one run.
 
     Built by `workflows.plan.read.read_plan`, which also checks references and applies `defaults`.
     """
 
     name: Identifier = Field(description="name of its runs")
     title: Title | None = Field(None, description="text shown to people")
-    project: UUID | None = Field(
-        None, description="the project its instances belong to; default: derived from the name"
+    project: Project | None = Field(
+        None, description="the project its instances belong to; default: the project of whoever submits it"
     )
     phase_id: Identifier = Field("default", description="the phase its records carry (RUN-8)")
     defaults: Terms = Field(
@@ -118,11 +116,6 @@ class Plan(Part):
     tools: dict[Identifier, Tool] = Field({}, description="circuit breakers by name, shared by all runs")
     repository: Repository | None = Field(None, description="needed by tasks that land a patch")
     workstreams: tuple[Workstream, ...] = Field(min_length=1, description="the work")
-
-    @property
-    def project_id(self) -> UUID:
-        """The project of the plan; by default one derived from the plan's name."""
-        return self.project or uuid5(PROJECTS, self.name)
 
     def tasks(self) -> dict[str, Task]:
         """Every task under its full name, `workstream/task`, as written."""

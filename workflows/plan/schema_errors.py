@@ -21,7 +21,6 @@ SAYS = MappingProxyType(
         "model_attributes_type": "should be a mapping",
         "string_type": "should be text",
         "int_parsing_size": "should be a smaller number",
-        "uuid_parsing": "should be a UUID",
     }
 )
 PATTERNS = MappingProxyType(

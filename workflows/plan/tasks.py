@@ -100,7 +100,7 @@ class Process(Part):
 
 
 class Terms(Process):
-    """How a task is run. As `defaults`: how every task is that does not say otherwise."""
+    """How a task is run. In `defaults`: for all tasks that leave these fields out."""
 
     timeout: Seconds | None = Field(
         None,

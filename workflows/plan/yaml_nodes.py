@@ -91,7 +91,7 @@ class Tree:
 
     def _repeat(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self._anchors:
-            finding = Finding(self._path(), f"*{event.anchor} stands for nothing, or for what it is itself a part of")
+            finding = Finding(self._path(), f"*{event.anchor} has no anchor, or contains itself")
             raise Unreadable(event.start_mark, finding)
         value, place, size = self._anchors[event.anchor]
         self._repeated += size

@@ -9,6 +9,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from interlock.workflows.machines.orchestration.link_guards import APPLY_RETRIES
+from interlock.workflows.machines.orchestration.run import RUN_1_1
+from interlock.workflows.machines.orchestration.task import TASK_1_1
+from interlock.workflows.machines.orchestration.workstream import WORKSTREAM_1_1
 from interlock.workflows.scheduling.counts import (
     RunCounts,
     WorkstreamCounts,
@@ -26,11 +29,7 @@ WHY = {
     "tasks_lost": "its tasks have ended, and not all of them are completed",
 }
 OPEN = ("ready", "executing")  # states of a workstream in which its tasks and gates may start
-ENDED = {
-    "task": frozenset({"completed", "failed", "cancelled"}),
-    "workstream": frozenset({"completed", "failed", "cancelled", "skipped"}),
-    "run": frozenset({"succeeded", "failed", "canceled"}),
-}
+ENDED = {each.type: each.terminal for each in (TASK_1_1, WORKSTREAM_1_1, RUN_1_1)}
 TASK_COUNTS = tuple(
     name for name in WorkstreamCounts.__dataclass_fields__ if name not in ("state", "task_count")
 )  # columns of `workstream_counts`

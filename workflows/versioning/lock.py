@@ -50,7 +50,7 @@ def read(text: str, name: str) -> dict[Key, dict[str, Any]]:
             raise BadInput(f"{name}:{number}: not a line of a lock: {error!r}") from error
         if not unchanged:
             raise BadInput(
-                f"{name}:{number}: {key[0]} {key[1]} was changed in the lock; take the line back from history"
+                f"{name}:{number}: {key[0]} {key[1]} was changed in the lock; restore its line from version control"
             )
         forms[key] = form
     return forms

@@ -60,7 +60,7 @@ def obstacles(old: Form, new: Definition, subject: Subject, renamed: Mapping[str
     """
     dest = destination(new, subject.state, renamed)
     if dest is None:
-        return [f"{new.version} has no state {subject.state!r}: say --map {subject.state}=STATE"]
+        return [f"{new.version} has no state {subject.state!r}: give --map {subject.state}=STATE"]
     found = list(_place(old, new, subject, dest))
     found += [f"its context: {wrong}" for wrong in new.wrong_fields(subject.context)]
     for request in subject.requests:
@@ -90,11 +90,11 @@ def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: 
     if request.origin == "timer":
         return  # the migration supersedes it and arms a new timer
     if request.bound_version is not None:
-        yield f"{name} is bound to where it stands: let it be applied first"
+        yield f"{name} is bound to the instance's present version: let it be applied first"
     elif request.trigger not in new.triggers:
         yield f"{name}: {new.version} has no such trigger; let it be applied first, or refused"
     elif request.held and _point(old, request.trigger, subject.state) != _new_point(new, request.trigger, dest):
-        yield f"{name} is held for an approval that {new.version} asks for differently: decide it first"
+        yield f"{name} is held for an approval whose terms differ in {new.version}: decide it first"
     elif request.status == "waiting" and not request.held and dest not in new.voting_states:
         yield f"{name} waits for more votes, which {new.version} does not count in {dest!r}: let them be decided first"
 

@@ -40,7 +40,7 @@ def _shape(definition: Definition) -> Iterator[str]:
     for state in sorted(definition.terminal - known):
         yield f"the terminal state {state!r} is not among the states"
     for state in sorted(definition.deprecated.keys() - known):
-        yield f"{state!r} is deprecated, which is no state"
+        yield f"{state!r} is deprecated but not a state"
     for move in definition.transitions:
         for state in sorted({*move.sources, move.dest} - known):
             yield f"{move.trigger!r} names the unknown state {state!r}"
@@ -84,7 +84,7 @@ def _bindings(definition: Definition) -> Iterator[str]:
     for move in definition.transitions:
         for follow_up in move.then:
             if follow_up.role not in roles:
-                yield f"{move.trigger!r} follows up on {follow_up.role!r}, which is no link of this type"
+                yield f"{move.trigger!r} follows up on {follow_up.role!r}, which is not a link of this type"
         if move.approval and move.approval.quorum < 1:
             yield f"{move.trigger!r} asks for a quorum below one"
         for effect in move.effects:
@@ -99,7 +99,7 @@ def _bindings(definition: Definition) -> Iterator[str]:
         if deadline.growth and deadline.growth.cap_seconds < deadline.seconds:
             yield f"the deadline of {state!r} is capped below where it begins"
         if deadline.context_key is not None and deadline.context_key not in fields:
-            yield f"the deadline of {state!r} is said by {deadline.context_key!r}, which is no field of this type"
+            yield f"the deadline of {state!r} comes from {deadline.context_key!r}, which is not a field of this type"
 
 
 def _effect(definition: Definition, effect: Effect, asked_by: str, state: str) -> Iterator[str]:

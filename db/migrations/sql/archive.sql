@@ -6,9 +6,9 @@ CREATE TABLE interlock.archived_instances (
     LIKE interlock.workflow_instances,
     archived_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (id),
-    UNIQUE (project_id, workflow_type, entity_id)
+    UNIQUE (project, workflow_type, entity_id)
 );
-CREATE INDEX archived_instances_entity ON interlock.archived_instances (entity_id);
+CREATE INDEX archived_instances_entity ON interlock.archived_instances (entity_id, project);
 
 CREATE TABLE interlock.archived_transitions (
     LIKE interlock.workflow_transitions,
@@ -42,11 +42,11 @@ CREATE TABLE interlock.archive_progress (
 INSERT INTO interlock.archive_progress DEFAULT VALUES;
 
 CREATE VIEW interlock.every_instance AS
-    SELECT id, workflow_type, definition_version, current_state, version, entity_id, project_id, context, error, retry_count,
+    SELECT id, workflow_type, definition_version, current_state, version, entity_id, project, context, error, retry_count,
            created_by, created_at, updated_at, NULL::timestamptz AS archived_at
       FROM interlock.workflow_instances
     UNION ALL
-    SELECT id, workflow_type, definition_version, current_state, version, entity_id, project_id, context, error, retry_count,
+    SELECT id, workflow_type, definition_version, current_state, version, entity_id, project, context, error, retry_count,
            created_by, created_at, updated_at, archived_at
       FROM interlock.archived_instances;
 
@@ -63,7 +63,7 @@ CREATE FUNCTION interlock.birth_hash(i interlock.archived_instances) RETURNS byt
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN sha256(
         interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.entity_id)
-        || interlock.field(i.project_id::text) || interlock.field(i.created_by)
+        || interlock.field(i.project) || interlock.field(i.created_by)
         || interlock.field(interlock.micros(i.created_at))
     );
 
@@ -95,7 +95,7 @@ BEGIN
              WHERE (l.source_id, l.role, l.target_id) = (NEW.source_id, NEW.role, NEW.target_id);
     END CASE;
     IF NOT COALESCE(stands, false) THEN
-        RAISE EXCEPTION 'the archive takes only what has ended and stands in %, as it stands there', replace(TG_TABLE_NAME, 'archived', 'workflow')
+        RAISE EXCEPTION 'the archive takes only ended instances, as identical copies of their rows in %', replace(TG_TABLE_NAME, 'archived', 'workflow')
             USING ERRCODE = 'restrict_violation', HINT = 'interlock archive run';
     END IF;
     RETURN NEW;
@@ -105,7 +105,7 @@ CREATE FUNCTION interlock.archived_whole() RETURNS trigger LANGUAGE plpgsql AS $
 BEGIN
     IF EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.id)
        OR (SELECT count(*) FROM interlock.archived_transitions WHERE workflow_id = NEW.id) <> NEW.version THEN
-        RAISE EXCEPTION 'instance % is archived in part', NEW.id
+        RAISE EXCEPTION 'instance % is only partly archived', NEW.id
             USING ERRCODE = 'restrict_violation', HINT = 'interlock archive run moves an instance with its whole history';
     END IF;
     RETURN NULL;
@@ -125,10 +125,10 @@ CREATE CONSTRAINT TRIGGER moved_whole AFTER INSERT ON interlock.archived_instanc
 CREATE FUNCTION interlock.not_archived() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM interlock.archived_instances
-                WHERE (project_id, workflow_type, entity_id) = (NEW.project_id, NEW.workflow_type, NEW.entity_id))
+                WHERE (project, workflow_type, entity_id) = (NEW.project, NEW.workflow_type, NEW.entity_id))
        OR EXISTS (SELECT FROM interlock.archived_instances WHERE id = NEW.id) THEN
-        RAISE EXCEPTION '%/% of project % is archived: its name is not free', NEW.workflow_type, NEW.entity_id,
-            NEW.project_id USING ERRCODE = 'unique_violation', HINT = 'interlock archive show REF';
+        RAISE EXCEPTION '%/% of project % is archived: its name cannot be reused', NEW.workflow_type, NEW.entity_id,
+            NEW.project USING ERRCODE = 'unique_violation', HINT = 'interlock archive show REF';
     END IF;
     RETURN NEW;
 END $$;
@@ -148,17 +148,17 @@ BEGIN
                        JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                                                AND s.state = i.current_state
                       WHERE i.id = ANY(unit) AND (NOT s.terminal OR i.updated_at > now() - older_than))
-            THEN 'has not ended, or not long ago'
+            THEN 'it has not ended, or only recently'
         WHEN EXISTS (SELECT FROM interlock.workflow_links l WHERE l.source_id = ANY(unit) AND l.target_id <> ALL(unit))
              OR EXISTS (SELECT FROM interlock.workflow_links l WHERE l.target_id = ANY(unit) AND l.source_id <> ALL(unit))
              OR EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.held_by = ANY(unit) AND r.workflow_id <> ALL(unit))
              OR EXISTS (SELECT FROM interlock.task_claims c WHERE c.worker_id = ANY(unit) AND c.task_id <> ALL(unit))
-            THEN 'something that stays names it'
+            THEN 'an instance that stays refers to it'
         WHEN EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.workflow_id = ANY(unit) AND r.finished_at IS NULL)
              OR EXISTS (SELECT FROM interlock.effects e WHERE e.workflow_id = ANY(unit) AND e.finished_at IS NULL)
              OR EXISTS (SELECT FROM interlock.run_signals g WHERE g.run_id = ANY(unit))
              OR EXISTS (SELECT FROM interlock.task_claims c WHERE c.task_id = ANY(unit) AND c.ended_at IS NULL)
-            THEN 'something of it is still to be done'
+            THEN 'it has unfinished work'
         WHEN EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.workflow_id = ANY(unit) AND r.status = 'dead')
              OR EXISTS (SELECT FROM interlock.effects e WHERE e.workflow_id = ANY(unit) AND e.status = 'dead')
             THEN 'it has dead requests or effects'

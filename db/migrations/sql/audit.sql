@@ -106,7 +106,7 @@ CREATE VIEW interlock.events AS
            t.metadata->>'reason' AS reason, t.metadata, t.metadata->>'operator' AS operator, t.triggered_by, t.request_id,
            t.definition_version,
            jsonb_strip_nulls(jsonb_build_object(
-               'project_id', i.project_id, 'workflow_id', t.workflow_id, 'seq', t.seq,
+               'project', i.project, 'workflow_id', t.workflow_id, 'seq', t.seq,
                'xid', t.xid::text::bigint, 'position', t.position,
                'run_id', CASE i.workflow_type WHEN 'run' THEN i.id
                                               ELSE COALESCE(w.run_id, (r.body->>'run_id')::uuid) END,

@@ -41,18 +41,18 @@ CREATE TABLE interlock.workflow_instances (
     current_state      varchar(100) NOT NULL,
     version            integer      NOT NULL DEFAULT 0 CHECK (version >= 0),
     entity_id          varchar(100) NOT NULL CHECK (entity_id <> ''),
-    project_id         uuid         NOT NULL,
+    project            varchar(100) NOT NULL,
     context            jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(context) = 'object'),
     error              text,
     retry_count        integer      NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
     created_by         varchar(100) NOT NULL,
     created_at         timestamptz  NOT NULL DEFAULT now(),
     updated_at         timestamptz  NOT NULL DEFAULT now(),
-    UNIQUE (project_id, workflow_type, entity_id),
+    UNIQUE (project, workflow_type, entity_id),
     FOREIGN KEY (workflow_type, definition_version, current_state)
         REFERENCES interlock.definition_states (type, version, state)
 ) WITH (fillfactor = 75);  -- room for heap-only updates: no index holds a column that moves
-CREATE INDEX workflow_instances_entity ON interlock.workflow_instances (entity_id);
+CREATE INDEX workflow_instances_entity ON interlock.workflow_instances (entity_id, project);
 
 CREATE TABLE interlock.workflow_links (
     source_id  uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
@@ -216,7 +216,7 @@ CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS byt
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN sha256(
         interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.entity_id)
-        || interlock.field(i.project_id::text) || interlock.field(i.created_by)
+        || interlock.field(i.project) || interlock.field(i.created_by)
         || interlock.field(interlock.micros(i.created_at))
     );
 
@@ -243,14 +243,14 @@ CREATE FUNCTION interlock.gather(namespace integer, wanted_partition integer, mo
         seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
         bound_version integer, attempts integer, granted boolean,
         workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
-        context jsonb, project_id uuid, entity_id varchar, trace varchar
+        context jsonb, project varchar, entity_id varchar, trace varchar
     ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM pg_advisory_xact_lock(namespace, wanted_partition);
     RETURN QUERY
     SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
-           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project_id, i.entity_id,
+           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project, i.entity_id,
            r.trace
       FROM (SELECT *
               FROM interlock.trigger_requests p

@@ -47,16 +47,16 @@ END $$;
 
 CREATE FUNCTION interlock.identity_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
+    IF (OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project, OLD.created_by, OLD.created_at)
        IS NOT DISTINCT FROM
-       (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project_id, NEW.created_by, NEW.created_at)
+       (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at)
        AND NEW.version >= OLD.version THEN
         RETURN NEW;
     END IF;
     -- Another version of its definition only together with the event that moves it there.
     IF OLD.definition_version <> NEW.definition_version AND NEW.version = OLD.version + 1
-       AND (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project_id, OLD.created_by, OLD.created_at)
-           = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project_id, NEW.created_by, NEW.created_at)
+       AND (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project, OLD.created_by, OLD.created_at)
+           = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at)
        AND EXISTS (SELECT FROM interlock.workflow_transitions
                     WHERE workflow_id = NEW.id AND seq = NEW.version AND trigger = 'definition.migrate'
                       AND definition_version = NEW.definition_version) THEN
@@ -97,7 +97,7 @@ BEGIN
             WHERE type = instance.workflow_type AND version = NEW.definition_version
               AND source = NEW.from_state AND trigger = NEW.trigger AND dest = NEW.to_state
        ) THEN
-        RAISE EXCEPTION 'illegal move of % % (%) standing in %: % by % under version %',
+        RAISE EXCEPTION 'illegal move of % % (%) in state %: % by % under version %',
             instance.workflow_type, instance.entity_id, NEW.workflow_id, before.state,
             NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
             USING ERRCODE = 'check_violation';
@@ -157,14 +157,20 @@ CREATE TRIGGER as_recorded BEFORE INSERT ON interlock.definition_states
 CREATE TRIGGER as_recorded BEFORE INSERT ON interlock.definition_transitions
     FOR EACH ROW EXECUTE FUNCTION interlock.as_recorded();
 
-CREATE FUNCTION interlock.refuse_uuid_name() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.refuse_uuid() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'workflow_instances.entity_id can be no UUID: %', NEW.entity_id
-        USING ERRCODE = 'check_violation', HINT = 'A UUID means the instance that has it. Choose another name.';
+    RAISE EXCEPTION '%', format(TG_ARGV[0], NEW.entity_id, NEW.project) USING ERRCODE = 'check_violation', HINT = TG_ARGV[1];
 END $$;
 
 CREATE TRIGGER no_uuid BEFORE INSERT OR UPDATE OF entity_id ON interlock.workflow_instances FOR EACH ROW
-    WHEN (interlock.is_uuid(NEW.entity_id)) EXECUTE FUNCTION interlock.refuse_uuid_name();
+    WHEN (interlock.is_uuid(NEW.entity_id))
+    EXECUTE FUNCTION interlock.refuse_uuid('workflow_instances.entity_id cannot be a UUID: %1$s',
+                                           'A UUID always means the instance with that UUID. Choose another name.');
+
+CREATE TRIGGER one_spelling BEFORE INSERT OR UPDATE OF project ON interlock.workflow_instances FOR EACH ROW
+    WHEN (interlock.is_uuid(NEW.project) AND NEW.project <> lower(NEW.project))
+    EXECUTE FUNCTION interlock.refuse_uuid('workflow_instances.project %2$s is a UUID in upper case',
+                                           'Write it in lower case: one project has one name.');
 
 -- What a task or a gate is to do stands in `commands`, so its context must not seem to say it. Of the older lineage (0.x) nothing
 -- is carried out.
@@ -173,7 +179,7 @@ BEGIN
     IF NEW.workflow_type IN ('task', 'test_gate') AND NEW.definition_version NOT LIKE '0.%'
        AND NEW.context ?| ARRAY['command', 'shell', 'env', 'env_from', 'cwd', 'limits', 'sandbox', 'reads', 'network',
                                 'patch_id', 'message'] THEN
-        RAISE EXCEPTION 'a % is not told in its context what to run: that comes with a plan', NEW.workflow_type
+        RAISE EXCEPTION 'the context of a % cannot contain what to run: that comes with a plan', NEW.workflow_type
             USING ERRCODE = 'check_violation', HINT = 'interlock run PLAN';
     END IF;
     RETURN NEW;

@@ -34,7 +34,7 @@ BEGIN
     END IF;
     who := NEW.metadata->>'operator';
     IF who IS NULL OR who IS DISTINCT FROM NEW.triggered_by OR NOT interlock.is_operator(who) THEN
-        RAISE EXCEPTION 'override of % by %: no operator', NEW.workflow_id, COALESCE(who, '(nobody)')
+        RAISE EXCEPTION 'override of % by %: not an operator', NEW.workflow_id, COALESCE(who, '(nobody)')
             USING ERRCODE = 'insufficient_privilege', HINT = 'interlock operator list; interlock operator grant NAME';
     END IF;
     IF COALESCE(NEW.metadata->>'reason', '') = '' OR NEW.severity NOT IN ('warning', 'critical') THEN
@@ -58,7 +58,7 @@ DECLARE
     refused text;
 BEGIN
     IF NOT interlock.is_operator(event.triggered_by) THEN
-        RAISE EXCEPTION 'migration of % by %: no operator', event.workflow_id, COALESCE(event.triggered_by, '(nobody)')
+        RAISE EXCEPTION 'migration of % by %: not an operator', event.workflow_id, COALESCE(event.triggered_by, '(nobody)')
             USING ERRCODE = 'insufficient_privilege', HINT = 'interlock operator list; interlock operator grant NAME';
     END IF;
     refused := CASE
@@ -133,7 +133,7 @@ CREATE TABLE interlock.definition_removals (
 CREATE FUNCTION interlock.check_deprecation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.deprecated_by <> 'the code' AND NOT interlock.is_operator(NEW.deprecated_by) THEN
-        RAISE EXCEPTION 'deprecation of % % by %: no operator', NEW.type, NEW.version, NEW.deprecated_by
+        RAISE EXCEPTION 'deprecation of % % by %: not an operator', NEW.type, NEW.version, NEW.deprecated_by
             USING ERRCODE = 'insufficient_privilege', HINT = 'interlock operator list; interlock operator grant NAME';
     END IF;
     IF NOT (CASE NEW.kind
@@ -155,19 +155,19 @@ DECLARE
 BEGIN
     LOCK TABLE interlock.workflow_instances IN SHARE ROW EXCLUSIVE MODE;
     IF NOT interlock.is_operator(NEW.removed_by) THEN
-        RAISE EXCEPTION 'removal of % % by %: no operator', NEW.type, NEW.version, NEW.removed_by
+        RAISE EXCEPTION 'removal of % % by %: not an operator', NEW.type, NEW.version, NEW.removed_by
             USING ERRCODE = 'insufficient_privilege', HINT = 'interlock operator list; interlock operator grant NAME';
     END IF;
     SELECT remove_after INTO due FROM interlock.deprecations WHERE type = NEW.type AND version = NEW.version AND kind = 'version';
     IF due IS NULL OR due > now() THEN
-        RAISE EXCEPTION '% % is not to be removed before %', NEW.type, NEW.version, COALESCE(due::text, 'it is deprecated')
+        RAISE EXCEPTION '% % cannot be removed before %', NEW.type, NEW.version, COALESCE(due::text, 'it is deprecated')
             USING ERRCODE = 'check_violation', HINT = 'interlock definitions deprecate TYPE VERSION';
     END IF;
     IF EXISTS (SELECT FROM interlock.workflow_instances i
                  JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                                          AND s.state = i.current_state
                 WHERE i.workflow_type = NEW.type AND i.definition_version = NEW.version AND NOT s.terminal) THEN
-        RAISE EXCEPTION 'instances live under % %', NEW.type, NEW.version
+        RAISE EXCEPTION 'live instances use % %', NEW.type, NEW.version
             USING ERRCODE = 'check_violation', HINT = 'interlock definitions migrate TYPE --from V1 --to V2 --dry-run';
     END IF;
     RETURN NEW;
@@ -203,7 +203,7 @@ CREATE TABLE interlock.stuck_entities (
     version       integer      NOT NULL,
     workflow_type varchar(50)  NOT NULL,
     entity_id     varchar(100) NOT NULL,
-    project_id    uuid         NOT NULL,
+    project       varchar(100) NOT NULL,
     state         varchar(100) NOT NULL,
     since         timestamptz  NOT NULL,
     reason        text         NOT NULL,

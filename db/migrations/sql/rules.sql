@@ -140,7 +140,7 @@ BEGIN
     IF value IS NULL OR interlock.is_worded(kind, value) THEN
         RETURN;
     END IF;
-    RAISE EXCEPTION '% can be no %: %', place, replace(kind, 'empty or ', ''), to_json(value)
+    RAISE EXCEPTION 'invalid % in %: %', replace(kind, 'empty or ', ''), place, to_json(value)
         USING ERRCODE = 'check_violation',
               HINT = 'No control, invisible or direction-changing characters, no blank at the ends, composed (NFC).';
 END $$;

@@ -1,4 +1,4 @@
-"""Everything: tables, what PostgreSQL refuses by itself, views of history."""
+"""Creates everything: tables, protecting triggers and constraints, views of history."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ PARTS = (  # each refers to those before it
 
 
 def upgrade() -> None:
-    """Create everything. There is no way down: history is kept for ever."""
+    """Create everything. There is no downgrade: history is never dropped."""
     scripts = Path(__file__).parents[1] / "sql"
     for part in PARTS:
         script = in_schema((scripts / f"{part}.sql").read_text())

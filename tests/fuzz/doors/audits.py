@@ -39,7 +39,7 @@ KINDS = ("anchor", "heads", "packed", "signature", "key", "export", "journal")
 
 def _opened(ground: Ground) -> Target:
     client = Client(ground.runtime)
-    client.create("story", f"S-{uuid7()}", project_id=uuid7())
+    client.create("story", f"S-{uuid7()}", project=uuid7())
     place, database = ground.directory, ground.runtime.database
 
     def verify(data: bytes) -> None:

@@ -27,6 +27,7 @@ BACKUP = asdict(
     Manifest(
         "2026-01-01T00:00:00+00:00",
         int(postgres.MAJOR),
+        "interlock",
         "0007",
         postgres.DATABASE,
         postgres.ROLE,

@@ -89,7 +89,7 @@ PAIR = st.builds("{}={}".format, st.sampled_from(NAMES), VALUE)
 
 CONFIGURATION = Door(
     "configuration",
-    "In any environment, settings are read as the parts will read them, or one line names the faulty variable.",
+    "In any environment, settings are read as all processes read them, or one line names the faulty variable.",
     _opened,
     st.lists(PAIR, max_size=5).map(lambda each: SEPARATOR.join(one.encode(errors="surrogatepass") for one in each)),
     tuple(SEPARATOR.join(f"{name}={value}".encode() for name in NAMES) for value in ("1", "a,b", URLS[0], URLS[4])),

@@ -48,7 +48,7 @@ class Stage:
 
     def _new(self, partition: int | None = None) -> UUID:
         while True:
-            birth = self.client.birth("story", f"S-{uuid7()}", project_id=uuid7())
+            birth = self.client.birth("story", f"S-{uuid7()}", project=uuid7())
             if partition in (None, partition_of(birth.id)):
                 self.client.create_many([birth])
                 return birth.id
@@ -186,7 +186,7 @@ def _creating(ground: Ground) -> Target:
 
     def create(data: bytes) -> None:
         type_, entity_id, by, said = parts(data, 4)
-        made = stage.client.create(type_, entity_id, project_id=uuid7(), context=value(said), by=by)
+        made = stage.client.create(type_, entity_id, project=uuid7(), context=value(said), by=by)
         for trigger in made_legal(stage, made["id"]):
             with contextlib.suppress(BadInput):  # some machines' events must say something
                 stage.client.fire(made["id"], trigger, by="ann", data={"reason": "x"})

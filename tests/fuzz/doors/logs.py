@@ -37,7 +37,7 @@ def events() -> list[dict[str, object]]:
             "triggered_by": "ann",
             "request_id": f"r-{seq}",
             "definition_version": "1.0.0",
-            "project_id": UUID(int=7),
+            "project": UUID(int=7),
             "workflow_id": UUID(int=8),
             "seq": seq,
             "xid": 700 + seq,

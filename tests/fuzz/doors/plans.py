@@ -23,7 +23,7 @@ EXAMPLES = tuple(
 EVERYTHING = {
     "name": "all",
     "phase_id": "p",
-    "project_id": "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11",
+    "project": "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11",
     "defaults": {
         "retries": 2,
         "timeout": "1h30m",
@@ -62,7 +62,7 @@ def _opened(ground: Ground) -> Target:
         assert settle(plan) == plan
         due = rest(plan, frozenset())
         plan_files.patches(due, ground.directory)
-        contexts = Contexts(due, enrol(due, None), {}, {}, {})
+        contexts = Contexts(due, "default", enrol(due, None), {}, {}, {})
         for birth in (
             *members(ground.runtime, contexts, by="x", priority=0),
             *breakers(ground.runtime, contexts, by="x"),

@@ -13,7 +13,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.operations import stuck
 from interlock.db.operations.stuck import Thresholds
-from interlock.db.orchestration import workers as roster
+from interlock.db.orchestration import workers
 from interlock.workers.operations.stuck import request_reasons
 from interlock.workers.operations.stuck.facts import Facts, Reason
 from interlock.workers.operations.stuck.reasons_by_type import KINDS
@@ -33,7 +33,7 @@ class Stuck:
     version: int
     workflow_type: str
     entity_id: str
-    project_id: UUID
+    project: str
     state: str
     since: datetime
     seconds: float
@@ -56,22 +56,22 @@ def look(
     runtime: Runtime,
     *,
     type_: str | None = None,
-    project_id: UUID | None = None,
+    project: str | None = None,
     everything: bool = False,
     limit: int = LIMIT,
 ) -> list[Stuck]:
     """The instances stuck now, longest first: `survey` without their total number."""
-    return survey(runtime, type_=type_, project_id=project_id, everything=everything, limit=limit)[1]
+    return survey(runtime, type_=type_, project=project, everything=everything, limit=limit)[1]
 
 
 def survey(
-    runtime: Runtime, *, type_: str | None, project_id: UUID | None, everything: bool, limit: int
+    runtime: Runtime, *, type_: str | None, project: str | None, everything: bool, limit: int
 ) -> tuple[int, list[Stuck]]:
     """How many instances are stuck now, and those stuck for longest, with their reasons.
 
     Args:
         runtime: the process's.
-        type_, project_id: only these.
+        type_, project: only these.
         everything: all that wait, however short, except instances that are at rest.
         limit: the most to list.
 
@@ -82,7 +82,7 @@ def survey(
     wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0, 0.0) if everything else chosen
     with transaction(runtime.database) as connection:
         same = _unservable(connection, wanted.due, limit)
-        late = stuck.late(connection, wanted, type_=type_, project_id=project_id, unservable=list(same), limit=limit)
+        late = stuck.late(connection, wanted, type_=type_, project=project, unservable=list(same), limit=limit)
         found = _facts(connection, runtime, late, same) if late else []
     return (late[0]["total"] if late else 0), [_told(row, facts) for row, facts in zip(late, found, strict=True)]
 
@@ -91,7 +91,7 @@ def _unservable(connection: Connection, waited: float | None, limit: int) -> dic
     """Of the tasks that no worker can take for the same reason: the oldest -> how many more there are."""
     if waited is None:
         return {}
-    found = roster.unservable(connection, waited_seconds=waited, limit=limit)
+    found = workers.unservable(connection, waited_seconds=waited, limit=limit)
     return {row["task_id"]: row["tasks"] - 1 for row in found}
 
 
@@ -128,7 +128,7 @@ def _told(row: RowMapping, facts: Facts | None) -> Stuck:
         version=row["version"],
         workflow_type=row["workflow_type"],
         entity_id=row["entity_id"],
-        project_id=row["project_id"],
+        project=row["project"],
         state=row["current_state"],
         since=row["since"],
         seconds=row["seconds"],
@@ -178,8 +178,8 @@ def _about(
         found |= {id_: {**row, "same": same.get(id_, 0)} for id_, row in known.items()}
     if groups := [*by_type.get("workstream", ()), *by_type.get("run", ())]:
         found |= stuck.groups(connection, groups)
-    if workers := by_type.get("worker"):
-        found |= stuck.silences(connection, workers)
+    if worker_ids := by_type.get("worker"):
+        found |= stuck.silences(connection, worker_ids)
     return found
 
 

@@ -15,9 +15,9 @@ from interlock.workers.operations.stuck.facts import (
     span,
 )
 from interlock.workers.operations.stuck.task_reasons import COMPLETED, PASSED, task
+from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
 from interlock.workflows.output.suggestions import ME, offered
-
-ENDED = ("succeeded", "failed", "canceled")
+from interlock.workflows.scheduling.next_trigger import ENDED
 
 
 def workstream(facts: Facts) -> Reason | None:
@@ -29,7 +29,7 @@ def workstream(facts: Facts) -> Reason | None:
         return Reason("somebody paused it", facts.fire("resume"))
     if about["run_state"] == "pending":
         return Reason(f"its run {about['run']} has not been started", fire(about["run_id"], "start"))
-    if about["run_state"] in ENDED:
+    if about["run_state"] in ENDED["run"]:
         return Reason(f"its run {about['run']} is {about['run_state']}", facts.fire("user_cancelled"))
     return _own(facts)
 
@@ -58,7 +58,7 @@ def _members(facts: Facts) -> Reason:
     message = f"its {facts.about['members']}s: {counted(facts.about['unended'])}; {first['name']} is {first['state']}"
     if first["state"] == "running":  # in any other state it has a reason of its own, and no playbook
         return Reason(message, offered("playbook", "run", "recover-workstream", facts.id, by=ME, reason=WHY))
-    return Reason(message, offered("stuck", all=True, project=facts.instance["project_id"]))
+    return Reason(message, offered("stuck", all=True, project=facts.instance["project"]))
 
 
 def gate(facts: Facts) -> Reason | None:
@@ -89,7 +89,7 @@ def breaker(facts: Facts) -> Reason:
     """A breaker: it is open."""
     due, tool = facts.asked("scheduled"), facts.instance["context"].get("tool_id")
     message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
-    project = facts.instance["project_id"]
+    project = facts.instance["project"]
     return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
 
 
@@ -98,8 +98,8 @@ def job(facts: Facts) -> Reason | None:
     if facts.state == "PENDING":
         wanted = facts.instance["context"].get("worker_count", 1)
         message = f"it needs {wanted} idle workers in its project at once"
-        return Reason(message, offered("supervise", "worker", "create", project=facts.instance["project_id"]))
-    waits = facts.linked("workers", "COMPLETED", "FAILED", "TERMINATED")
+        return Reason(message, offered("supervise", "worker", "create", project=facts.instance["project"]))
+    waits = facts.linked("workers", *SUPERVISED_WORKER.terminal)
     return Reason(f"it waits for {named(waits)}", show(waits[0])) if waits else None
 
 

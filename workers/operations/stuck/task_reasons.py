@@ -96,7 +96,7 @@ def _retrying(facts: Facts) -> Reason | None:
         tool = about["tool"]
         message = f"the breaker of its tool {tool} is OPEN until {at(about['breaker_until'])}: "
         message += first_line(about["last_error"])
-        project = facts.instance["project_id"]
+        project = facts.instance["project"]
         return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
     when = f"the next is at {at(due['not_before'])}" if due else "no retry is scheduled"
     message = (

@@ -13,10 +13,9 @@ APPROVAL = Definition(
     type="approval",
     version="1.0.0",
     summary="A decision that people take, under a quorum and a deadline.",
-    states=("pending", "approved", "rejected", "expired"),
+    order=(("pending",), ("approved", "rejected", "expired")),
     initial="pending",
     terminal=frozenset({"approved", "rejected", "expired"}),
-    order=(("pending",), ("approved", "rejected", "expired")),
     transitions=(
         T(
             "approve",

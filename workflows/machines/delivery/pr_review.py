@@ -13,10 +13,9 @@ PR_REVIEW = Definition(
     type="pr_review",
     version="1.0.0",
     summary="The review of a pull request, from submitted to merged.",
-    states=("submitted", "reviewing", "changes_requested", "approved", "merged"),
+    order=(("submitted",), ("reviewing", "changes_requested"), ("approved",), ("merged",)),
     initial="submitted",
     terminal=frozenset({"merged"}),
-    order=(("submitted",), ("reviewing", "changes_requested"), ("approved",), ("merged",)),
     transitions=(
         T("start_review", "submitted", "reviewing"),
         T("request_changes", "reviewing", "changes_requested"),

@@ -9,10 +9,9 @@ SPRINT = Definition(
     type="sprint",
     version="1.0.0",
     summary="A sprint, from planning to done.",
-    states=("planning", "active", "review", "done"),
+    order=(("planning",), ("active",), ("review",), ("done",)),
     initial="planning",
     terminal=frozenset({"done"}),
-    order=(("planning",), ("active",), ("review",), ("done",)),
     transitions=(
         T("start", "planning", "active", approval=ApprovalPoint()),
         T("finish", "active", "review"),

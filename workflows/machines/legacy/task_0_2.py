@@ -1,4 +1,4 @@
-"""The task, without blocking and time limits (LEGACY-5).
+"""Task 0.2.0: it cannot be blocked, and has no time limit (LEGACY-5).
 
 pending → queued → running → validating → completed
             ↑_ retrying ←_|        |

@@ -1,4 +1,4 @@
-"""The workstream, without blocking and skipping (LEGACY-6).
+"""Workstream 0.2.0: it cannot be blocked or skipped (LEGACY-6).
 
 planned → ready → executing → validating → completed
 executing, validating → failed      planned, ready, executing → cancelled
@@ -13,10 +13,9 @@ WORKSTREAM_0_2 = Definition(
     type="workstream",
     version="0.2.0",
     summary="A workstream without dependencies.",
-    states=("planned", "ready", "executing", "validating", "completed", "failed", "cancelled"),
+    order=(("planned",), ("ready",), ("executing",), ("validating",), ("completed", "failed", "cancelled")),
     initial="planned",
     terminal=frozenset({"completed", "failed", "cancelled"}),
-    order=(("planned",), ("ready",), ("executing",), ("validating",), ("completed", "failed", "cancelled")),
     transitions=(
         T("all_tasks_created", "planned", "ready", when=(tasks_all_created,)),
         T("first_task_started", "ready", "executing", when=(task_started,)),

@@ -18,10 +18,9 @@ CIRCUIT_BREAKER = Definition(
     type="circuit_breaker",
     version="1.0.0",
     summary="A circuit breaker of one tool.",
-    states=("CLOSED", "OPEN", "HALF_OPEN"),
+    order=(("CLOSED", "OPEN", "HALF_OPEN"),),
     initial="CLOSED",
     terminal=frozenset(),
-    order=(("CLOSED", "OPEN", "HALF_OPEN"),),
     transitions=(
         T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),
         T("cooldown_expires", "OPEN", "HALF_OPEN"),

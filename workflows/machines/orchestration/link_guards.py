@@ -17,6 +17,11 @@ def _all(case: Case, role: str, *states: str) -> bool:
     return all(linked.state in states for linked in case.linked.get(role, ()))
 
 
+def _every(guard: str, role: str, words: str, *states: str) -> Guard:
+    """The guard that every instance linked as `role`, which `words` says, is in one of these states."""
+    return Guard(guard, lambda case: _all(case, role, *states), f"{words} must be {' or '.join(states)}", needs=LINKED)
+
+
 def _dependencies_hold(case: Case) -> bool:
     return _all(case, "depends_on", "completed") and _all(case, "blocked_by_gates", "PASSED")
 
@@ -47,26 +52,9 @@ gate_failed = Guard(
     needs=LINKED,
 )
 
-gates_passed = Guard(
-    "gates_passed",
-    lambda case: _all(case, "gates", "PASSED"),
-    "every one of its gates must be PASSED",
-    needs=LINKED,
-)
-
-patches_verified = Guard(
-    "patches_verified",
-    lambda case: _all(case, "patches", "verified", "committed"),
-    "every one of its patches must be verified or committed",
-    needs=LINKED,
-)
-
-gate_dependencies_passed = Guard(
-    "gate_dependencies_passed",
-    lambda case: _all(case, "depends_on", "PASSED"),
-    "every gate it depends on must be PASSED",
-    needs=LINKED,
-)
+gates_passed = _every("gates_passed", "gates", "every one of its gates", "PASSED")
+patches_verified = _every("patches_verified", "patches", "every one of its patches", "verified", "committed")
+gate_dependencies_passed = _every("gate_dependencies_passed", "depends_on", "every gate it depends on", "PASSED")
 
 gate_dependency_failed = Guard(
     "gate_dependency_failed",

@@ -1,5 +1,7 @@
 """Guards on a trigger's metadata: an exit code, a worker, a reason, an authority."""
 
+from collections.abc import Callable
+
 from interlock.workflows.definition import Guard
 from interlock.workflows.fields import name, names
 from interlock.workflows.guard_context import Case
@@ -20,6 +22,16 @@ def _expected(case: Case) -> bool:
 
 def _listed(value: object) -> frozenset[str]:
     return frozenset(value) if isinstance(value, list) and names(value) else frozenset()
+
+
+def _said(value: object) -> bool:
+    """Whether the value is a text that is not blank. It need not be a name: an effect's reason may be git's output."""
+    return isinstance(value, str) and not value.isspace() and bool(value)
+
+
+def _must(guard: str, key: str, holds: Callable[[object], bool], do: str) -> Guard:
+    """The guard that one value of the metadata holds; `do` completes the message "metadata.KEY must …"."""
+    return Guard(guard, lambda case: holds(case.metadata.get(key)), f"metadata.{key} must {do}")
 
 
 exit_code_given = Guard(
@@ -46,17 +58,8 @@ exit_code_zero = Guard(
     "metadata.exit_code must be 0",
 )
 
-worker_named = Guard(
-    "worker_named",
-    lambda case: name(case.metadata.get("worker_id")),
-    "metadata.worker_id must name the worker",
-)
-
-worker_identified = Guard(
-    "worker_identified",
-    lambda case: uuid(case.metadata.get("worker_id")),
-    "metadata.worker_id must be the worker's UUID",
-)
+worker_named = _must("worker_named", "worker_id", name, "name the worker")
+worker_identified = _must("worker_identified", "worker_id", uuid, "be the worker's UUID")
 
 worker_capable = Guard(
     "worker_capable",
@@ -74,26 +77,8 @@ task_within_capabilities = Guard(
     "the task requires capabilities (metadata.required_capabilities) that this worker does not have",
 )
 
-
-def _said(value: object) -> bool:
-    """Whether the value is a text that is not blank. It need not be a name: an effect's reason may be git's output."""
-    return isinstance(value, str) and not value.isspace() and bool(value)
-
-
-reason_given = Guard(
-    "reason_given",
-    lambda case: _said(case.metadata.get("reason")),
-    "metadata.reason must say why",
-)
-
-authorized = Guard(
-    "authorized",
-    lambda case: name(case.metadata.get("authorized_by")),
-    "metadata.authorized_by must name who allowed it",
-)
-
-compensated = Guard(
-    "compensated",
-    lambda case: bool(case.metadata.get("compensation")),
-    "metadata.compensation must say what was done to take the patch back, before the ledger says so",
+reason_given = _must("reason_given", "reason", _said, "say why")
+authorized = _must("authorized", "authorized_by", name, "name who allowed it")
+compensated = _must(
+    "compensated", "compensation", bool, "say what was done to take the patch back, before the ledger says so"
 )

@@ -18,10 +18,9 @@ RUN_1_0 = Definition(
     type="run",
     version="1.0.0",
     summary="A run, from pending to its outcome.",
-    states=("pending", "running", "succeeded", "failed", "canceled"),
+    order=(("pending",), ("running",), ("succeeded", "failed", "canceled")),
     initial="pending",
     terminal=frozenset({"succeeded", "failed", "canceled"}),
-    order=(("pending",), ("running",), ("succeeded", "failed", "canceled")),
     transitions=(
         T("start", "pending", "running"),
         T("complete", "running", "succeeded", when=(workstreams_succeeded,)),

@@ -16,10 +16,9 @@ UET_WORKER = Definition(
     type="uet_worker",
     version="1.0.0",
     summary="A worker of the execution engine, from spawning to terminated.",
-    states=("SPAWNING", "IDLE", "BUSY", "DRAINING", "TERMINATED"),
+    order=(("SPAWNING",), ("IDLE", "BUSY"), ("DRAINING",), ("TERMINATED",)),
     initial="SPAWNING",
     terminal=frozenset({"TERMINATED"}),
-    order=(("SPAWNING",), ("IDLE", "BUSY"), ("DRAINING",), ("TERMINATED",)),
     transitions=(
         T("initialization_complete", "SPAWNING", "IDLE"),
         T("spawn_failed", "SPAWNING", "TERMINATED", severity="error"),

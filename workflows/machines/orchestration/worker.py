@@ -20,10 +20,9 @@ WORKER_1_0 = Definition(
     type="worker",
     version="1.0.0",
     summary="A worker, from registering to shut down.",
-    states=("initializing", "idle", "busy", "unresponsive", "shutdown"),
+    order=(("initializing",), ("idle", "busy", "unresponsive"), ("shutdown",)),
     initial="initializing",
     terminal=frozenset({"shutdown"}),
-    order=(("initializing",), ("idle", "busy", "unresponsive"), ("shutdown",)),
     transitions=(
         T("registration_complete", "initializing", "idle"),
         T("task_assigned", "idle", "busy", when=(task_within_capabilities,)),

@@ -35,10 +35,9 @@ JOB = Definition(
     type="job",
     version="1.0.0",
     summary="A job, from submitted to its end.",
-    states=("SUBMITTED", "PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELED"),
+    order=(("SUBMITTED",), ("PENDING",), ("RUNNING",), ("COMPLETED", "FAILED", "CANCELED")),
     initial="SUBMITTED",
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
-    order=(("SUBMITTED",), ("PENDING",), ("RUNNING",), ("COMPLETED", "FAILED", "CANCELED")),
     transitions=(
         T("validate", "SUBMITTED", "PENDING"),
         T(

@@ -12,10 +12,9 @@ SUPERVISED_WORKER = Definition(
     type="supervised_worker",
     version="1.0.0",
     summary="A worker under a supervisor, from idle to its end.",
-    states=("IDLE", "RUNNING", "PAUSED", "COMPLETED", "FAILED", "TERMINATED"),
+    order=(("IDLE",), ("RUNNING", "PAUSED"), ("COMPLETED", "FAILED", "TERMINATED")),
     initial="IDLE",
     terminal=frozenset({"COMPLETED", "FAILED", "TERMINATED"}),
-    order=(("IDLE",), ("RUNNING", "PAUSED"), ("COMPLETED", "FAILED", "TERMINATED")),
     transitions=(
         T("start_task", "IDLE", "RUNNING"),
         T("pause", "RUNNING", "PAUSED", severity="warning"),

@@ -1,5 +1,5 @@
 -- Every instance as it was born, those first that others name.
-SELECT i.id, i.workflow_type, born.version, d.initial_state, 0, i.entity_id, i.project_id, i.context, NULL, 0, i.created_by,
+SELECT i.id, i.workflow_type, born.version, d.initial_state, 0, i.entity_id, i.project, i.context, NULL, 0, i.created_by,
        i.created_at, i.created_at
   FROM interlock.workflow_instances i
   LEFT JOIN interlock.workflow_transitions t ON t.workflow_id = i.id AND t.seq = 1

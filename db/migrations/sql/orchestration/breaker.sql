@@ -2,7 +2,7 @@
 
 CREATE TABLE interlock.circuit_breakers (
     breaker_id        uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
-    project_id        uuid         NOT NULL,
+    project           varchar(100) NOT NULL,
     tool_id           varchar(100) NOT NULL,
     state             varchar(20)  NOT NULL CHECK (state IN ('CLOSED', 'OPEN', 'HALF_OPEN')),
     failure_threshold integer      NOT NULL DEFAULT 5 CHECK (failure_threshold >= 1),
@@ -16,14 +16,14 @@ CREATE TABLE interlock.circuit_breakers (
     trial_token       uuid,
     trial_until       timestamptz,
     updated_at        timestamptz  NOT NULL DEFAULT now(),
-    UNIQUE (project_id, tool_id)
+    UNIQUE (project, tool_id)
 );
 
 CREATE FUNCTION interlock.born_circuit_breaker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO interlock.circuit_breakers (breaker_id, project_id, tool_id, state, failure_threshold, cooldown_seconds,
+    INSERT INTO interlock.circuit_breakers (breaker_id, project, tool_id, state, failure_threshold, cooldown_seconds,
                                   success_threshold)
-    VALUES (NEW.id, NEW.project_id, NEW.context->>'tool_id', NEW.current_state,
+    VALUES (NEW.id, NEW.project, NEW.context->>'tool_id', NEW.current_state,
             COALESCE((NEW.context->>'failure_threshold')::integer, 5),
             COALESCE((NEW.context->>'cooldown_seconds')::double precision, 60),
             COALESCE((NEW.context->>'success_threshold')::integer, 1));

@@ -59,8 +59,8 @@ BEGIN
     IF instance.created_at = now() AND instance.version = 0 AND run = NEW.run_id AND may THEN
         RETURN NEW;
     END IF;
-    RAISE EXCEPTION 'instance % gets no command: commands come with the plan that its run was submitted with, or from an '
-                    'operator, when it is born', NEW.workflow_id
+    RAISE EXCEPTION 'instance % cannot get a command: it comes with the plan of its run, or from an operator, when the '
+                    'instance is created', NEW.workflow_id
         USING ERRCODE = 'restrict_violation', HINT = 'interlock run PLAN';
 END $$;
 

@@ -69,7 +69,7 @@ BEGIN
                 WHERE id = NEW.run_id AND workflow_type = 'run' AND version = 0 AND created_at = now()) THEN
         RETURN NEW;
     END IF;
-    RAISE EXCEPTION 'run % gets no plan: a run is born with its plan', NEW.run_id
+    RAISE EXCEPTION 'run % cannot get a plan: a plan is stored when its run is created', NEW.run_id
         USING ERRCODE = 'restrict_violation', HINT = 'interlock run PLAN';
 END $$;
 

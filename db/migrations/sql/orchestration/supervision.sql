@@ -32,7 +32,7 @@ CREATE INDEX jobs_parent ON interlock.jobs (parent_job_id);
 CREATE FUNCTION interlock.born_supervised_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO interlock.supervised_workers (id, workspace_id, status, created_at, updated_at, metadata)
-    VALUES (NEW.id, COALESCE(NEW.context->>'workspace_id', NEW.project_id::text), NEW.current_state, NEW.created_at,
+    VALUES (NEW.id, COALESCE(NEW.context->>'workspace_id', NEW.project), NEW.current_state, NEW.created_at,
             NEW.created_at, interlock.metadata(NEW.context));
 END $$;
 

@@ -40,7 +40,7 @@ WITH limits (workflow_type, state, seconds) AS (
       JOIN interlock.workflow_instances i ON i.id = d.workflow_id AND i.version = COALESCE(d.version, i.version)
      WHERE d.due_at < now() - make_interval(secs => %(due)s::double precision)
 )
-SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project_id, i.context,
+SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project, i.context,
        i.error, since.at AS since, extract(epoch FROM now() - since.at)::double precision AS seconds,
        count(*) OVER () AS total
   FROM (SELECT id FROM standing UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
@@ -56,6 +56,6 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
         OR i.id = ANY (%(unservable)s::uuid[])
         OR i.id IN (SELECT workflow_id FROM given_up g WHERE g.workflow_id = i.id AND g.finished_at >= e.entered))
    AND (%(type)s::text IS NULL OR i.workflow_type = %(type)s)
-   AND (%(project)s::uuid IS NULL OR i.project_id = %(project)s)
+   AND (%(project)s::text IS NULL OR i.project = %(project)s)
  ORDER BY since.at, i.id
  LIMIT %(limit)s

@@ -13,7 +13,7 @@ SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, 
   LEFT JOIN interlock.workers k ON k.worker_id = t.worker_id
   LEFT JOIN LATERAL (SELECT h.name, c.claimed_at FROM interlock.task_claims c JOIN interlock.workers h USING (worker_id)
                       WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) c ON true
-  LEFT JOIN interlock.circuit_breakers b ON b.project_id = i.project_id AND b.tool_id = i.context->>'tool'
+  LEFT JOIN interlock.circuit_breakers b ON b.project = i.project AND b.tool_id = i.context->>'tool'
  CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT need FROM unnest(t.required_capabilities
                          || CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END) AS need

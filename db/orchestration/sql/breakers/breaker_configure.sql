@@ -7,7 +7,7 @@ WITH changed AS (
            success_threshold = %(success_threshold)s,
            failure_count = CASE WHEN b.state = 'CLOSED' AND b.failure_count < b.failure_threshold
                                 THEN LEAST(b.failure_count, %(failure_threshold)s - 1) ELSE b.failure_count END
-     WHERE b.project_id = %(project_id)s AND b.tool_id = %(tool_id)s
+     WHERE b.project = %(project)s AND b.tool_id = %(tool_id)s
        AND (b.failure_threshold, b.cooldown_seconds, b.success_threshold)
            IS DISTINCT FROM (%(failure_threshold)s, %(cooldown_seconds)s, %(success_threshold)s)
     RETURNING b.*

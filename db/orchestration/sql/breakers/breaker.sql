@@ -1,6 +1,6 @@
 -- One tool's breaker as it stands: a look by the unique index, no lock. What was decided and is not applied yet shows: a
 -- count at its threshold, a cooldown that is over, a trial whose outcome is told.
-SELECT b.breaker_id, b.project_id, b.tool_id, b.state, i.version, b.failure_threshold, b.cooldown_seconds,
+SELECT b.breaker_id, b.project, b.tool_id, b.state, i.version, b.failure_threshold, b.cooldown_seconds,
        b.success_threshold, b.failure_count, b.success_count, b.last_failure_at, b.opened_at,
        GREATEST(0, CASE b.state
            WHEN 'OPEN' THEN extract(epoch FROM b.opened_at - now())::double precision + b.cooldown_seconds
@@ -11,4 +11,4 @@ SELECT b.breaker_id, b.project_id, b.tool_id, b.state, i.version, b.failure_thre
            WHEN 'OPEN' THEN b.opened_at + make_interval(secs => b.cooldown_seconds) <= now()
            ELSE b.trial_token IS NOT NULL AND b.trial_until IS NULL END AS owed
   FROM interlock.circuit_breakers b JOIN interlock.workflow_instances i ON i.id = b.breaker_id
- WHERE b.project_id = %(project_id)s AND b.tool_id = %(tool_id)s
+ WHERE b.project = %(project)s AND b.tool_id = %(tool_id)s

@@ -1,5 +1,5 @@
 -- A ledger entry, with the text of its patch and who made it; `told_by`: who asked for it to land, a plan's task or itself.
-SELECT p.*, i.entity_id, i.project_id, i.context, b.body, r.entity_id AS run, t.entity_id AS task,
+SELECT p.*, i.entity_id, i.project, i.context, b.body, r.entity_id AS run, t.entity_id AS task,
        (SELECT c.made_by FROM interlock.commands c
          WHERE c.patch_id = p.patch_id AND c.run_id = p.run_id
            AND c.workflow_id IN (p.ledger_id, (SELECT own.task_id FROM interlock.tasks own

@@ -1,0 +1,67 @@
+"""`--project`: the project in which a command looks up names, or that a list is limited to."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from typer._click.globals import get_current_context
+from typer.main import get_command
+
+from interlock.workers.settings import settings
+from interlock.workflows.errors import BadInput
+from interlock.workflows.input import names
+
+# The parameters that make a command one on a project's instances.
+NAMING = {"ref", "entity_id", "tool", "based_on", "only", "gate", "priority", "workspace", "description"}
+USUAL = "interlock.project"  # in click's context: the project without `--project`
+
+
+def _checked(said: str | None) -> str | None:
+    return None if said is None else names.project(said, "--project")
+
+
+def _use(context: typer.Context, said: str | None) -> None:
+    """Set the project in this process's settings."""
+    if (project := _checked(said)) is not None:
+        with suppress(BadInput):  # what the environment says does not matter then
+            context.meta[USUAL] = settings().project
+        os.environ["INTERLOCK_PROJECT"] = project
+        settings.cache_clear()
+
+
+OnlyProject = Annotated[str | None, typer.Option("--project", callback=_checked, help="Only this project.")]
+_HELP = "The project of what is named or made. [INTERLOCK_PROJECT, else default]"
+_Used = Annotated[str | None, typer.Option("--project", callback=_use, is_eager=True, expose_value=False, help=_HELP)]
+
+
+def add_project(command: Any) -> Any:
+    """Give `--project` to a command that names instances, or to those of a group; returns the command or group."""
+    for each in getattr(command, "commands", {}).values():
+        add_project(each)
+    if NAMING & {each.name for each in command.params}:
+        command.params.insert(len(command.params) - 1, _option())  # before --json
+    return command
+
+
+def _option() -> Any:
+    app = typer.Typer()
+
+    @app.command()
+    def _(project: _Used = None) -> None: ...
+
+    return get_command(app).params[0]
+
+
+def with_project(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    """The columns of a list, and `project` before them if a row is not of the project in use."""
+    elsewhere = any(row["project"] != settings().project for row in rows)
+    return ("project", *columns) if elsewhere else columns
+
+
+def unusual(project: str) -> str | None:
+    """The value of `--project` for a suggested command; None if the command uses that project by default."""
+    context = get_current_context(silent=True)
+    usual = context.meta.get(USUAL) if context else None
+    return None if project == (usual or settings().project) else project
