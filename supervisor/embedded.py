@@ -10,7 +10,7 @@ from interlock.supervisor.servers import endpoints
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.settings import Settings
 
-CELERY_PARTS = ("triggers", "effects", "gates", "work", "beat", "flower", "metrics")
+CELERY_PARTS = ("triggers", "effects", "gates", "work", "beat", "flower", "metrics", "commands")
 
 
 @contextlib.contextmanager

@@ -26,13 +26,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
 NewestLimit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, the newest.")]
 Words = str | tuple[object, str]  # a text, or a value with its style
-WIDTH = None if sys.stdout.isatty() else 120  # a pipe has no width; the default of 80 would wrap every table
+PIPE_WIDTH = 120  # a pipe has no width; the default of 80 would wrap every table
 
 
 class Screen(Console):
     """A console that interprets no markup and escapes control characters in everything it renders."""
 
     def __init__(self, *, stderr: bool = False, quiet: bool = False, width: int | None = None) -> None:
+        if width is None and not sys.stdout.isatty():
+            width = PIPE_WIDTH
         super().__init__(stderr=stderr, quiet=quiet, width=width, markup=False, emoji=False, highlight=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -42,8 +44,15 @@ class Screen(Console):
             yield segment if control else Segment(shown_lines(text), style)
 
 
-console = Screen(width=WIDTH)
-errors = Screen(stderr=True, width=WIDTH)
+console = Screen()
+errors = Screen(stderr=True)
+
+
+def begin() -> None:
+    """Set both consoles up again, for the terminal and the environment that this process has now."""
+    Screen.__init__(console)
+    Screen.__init__(errors, stderr=True)
+
 
 COLOURS = {
     "applied": "green",

@@ -25,7 +25,8 @@ from typing import BinaryIO
 from interlock.supervisor.environment import DIRECTORY, UMASK
 from interlock.workers.settings import settings
 
-# Modules that worker nodes, beat and Flower import anyway. `interlock.workers.main` must not be here: it makes the app.
+# Modules that nodes, beat, Flower and commands import anyway. `interlock.workers.main` must not be here: it makes the
+# Celery app.
 SHARED = (
     "celery.apps.beat",
     "celery.apps.worker",
@@ -38,6 +39,7 @@ SHARED = (
     "kombu.transport.redis",
     "psycopg_binary",
     "sqlalchemy.dialects.postgresql.psycopg",
+    "interlock.cli.fork_server.preloaded",
     "interlock.workers.broker.event_batching",
     "interlock.workers.broker.time_limits",
     "interlock.workers.isolation.in_force",
@@ -48,7 +50,8 @@ PR_SET_NAME = 15  # prctl(2)
 NAME_BYTES = 15
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}  # signals that the supervisor handles
 WAIT_SECONDS = 0.01
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded now, because it is too late after a fork
+CAN_FORK = sys.platform == "linux"
+_LIBC = ctypes.CDLL(None) if CAN_FORK else None  # loaded now, because it is too late after a fork
 
 
 def preload() -> None:
@@ -98,7 +101,7 @@ class Fork:
 
 def is_module(command: Sequence[str]) -> bool:
     """Whether a command runs a module with this Python, so that a fork can run it instead."""
-    return sys.platform == "linux" and command[:1] == (sys.executable,) and "-m" in command
+    return CAN_FORK and command[:1] == (sys.executable,) and "-m" in command
 
 
 def fork(
@@ -128,11 +131,10 @@ def fork(
         return Fork(pid)
     code = 1
     try:
-        if _LIBC is not None:
-            _LIBC.prctl(PR_SET_NAME, name.encode()[:NAME_BYTES], 0, 0, 0)
+        name_process(name)
         first()
         _become(environment, output.fileno(), stdin)
-        code = _ended(program)
+        code = ended(program)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -140,6 +142,12 @@ def fork(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def name_process(name: str) -> None:
+    """Give this process a name of its own, which `ps -o comm` shows (prctl(2))."""
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_NAME, name.encode()[:NAME_BYTES], 0, 0, 0)
 
 
 def _become(environment: Mapping[str, str], output: int, stdin: int | None) -> None:
@@ -171,9 +179,9 @@ def module(command: Sequence[str]) -> Callable[[], None]:
     return program
 
 
-def _ended(program: Callable[[], None]) -> int:
-    """Run a program to its end; returns the exit code that Python would end with."""
-    settings.cache_clear()  # drop the supervisor's settings
+def ended(program: Callable[[], None]) -> int:
+    """Run a program to its end, with settings of its own; returns the exit code that Python would end with."""
+    settings.cache_clear()
     try:
         program()
     except SystemExit as end:

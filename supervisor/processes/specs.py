@@ -8,6 +8,7 @@ from pathlib import Path
 from interlock.supervisor import orphans
 from interlock.supervisor.environment import PYTHON, environment
 from interlock.supervisor.home import Home
+from interlock.supervisor.processes.fork import CAN_FORK
 from interlock.supervisor.processes.spec import Part, Waits
 from interlock.supervisor.servers import postgres, valkey
 from interlock.supervisor.servers.endpoints import Servers
@@ -21,7 +22,7 @@ NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 
 
-KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics")
+KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "commands")
 
 
 def parts(
@@ -85,7 +86,7 @@ def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[s
 
 
 def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]:
-    """Worker nodes, beat, Flower and the metrics exporter."""
+    """Worker nodes, beat, Flower, the metrics exporter and the fork server of commands."""
     base = part_environment(home, settings, servers)
     triggers = [
         _node(home, base, f"triggers{number}", "triggers,sweeps", ("--pool", "solo"))
@@ -99,6 +100,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         _beat(home, base),
         _flower(home, base, settings, servers),
         _metrics(home, base, settings, servers),
+        *([_commands(home, base)] if CAN_FORK else []),
     ]
 
 
@@ -168,6 +170,17 @@ def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Serv
     return Part(
         name="metrics",
         command=(*PYTHON, "-m", "interlock.cli.main", "metrics", "serve", *address),
+        environment={**base, "INTERLOCK_READY_FILE": str(ready)},
+        waits_for=_touched(ready),
+        before=lambda: ready.unlink(missing_ok=True),
+    )
+
+
+def _commands(home: Home, base: dict[str, str]) -> Part:
+    ready = home.ready_file("commands")
+    return Part(
+        name="commands",
+        command=(*PYTHON, "-m", "interlock.cli.fork_server.server"),
         environment={**base, "INTERLOCK_READY_FILE": str(ready)},
         waits_for=_touched(ready),
         before=lambda: ready.unlink(missing_ok=True),

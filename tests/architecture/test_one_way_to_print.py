@@ -13,6 +13,7 @@ OWN_LINES = {  # one JSON object a line, made by `json_text`
     "supervisor/__main__.py": {"print(logged(part), flush=True)", "print(line("},
     "supervisor/processes/fork.py": {"print(end.code"},  # as Python does
     "cli/operations/metrics.py": {"sys.stdout.write(metrics_server.shown(runtime))"},  # its form escapes
+    "cli/fork_server/server.py": {"print(line("},
     "cli/main.py": {"typer.echo(f\"interlock {version('interlock')}\")"},
 }
 MARKUP = {("rich.markup", "escape"), ("rich", "print"), ("rich.console", "Console")}

@@ -1,0 +1,185 @@
+"""`python -m interlock.cli.fork_server.server`: the part of `interlock up` that forks commands.
+
+It imports what commands need, and forks once for each connection to a socket in the home that only the home's user can
+reach. The fork becomes what its caller (`launcher.py`) is: arguments, environment, directory, streams, limits and
+priority. It ends instead if it cannot, or if the caller is confined in another way than it is itself, because the
+command would then be allowed more than its caller; the caller runs the command itself.
+
+Sources: unix(7) for `SCM_RIGHTS` and `SO_PEERCRED`; Mercurial's `chg`, which serves commands in the same way.
+"""
+
+import contextlib
+import fcntl
+import gc
+import io
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from interlock.cli.fork_server.confinement import confinement
+from interlock.cli.fork_server.launcher import (
+    LENGTH_BYTES,
+    SOCKET,
+    STARTED,
+    STREAMS,
+    code,
+    peer,
+)
+from interlock.cli.lib import output
+from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
+from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes.fork import ended, name_process
+from interlock.supervisor.processes.log import line
+from interlock.workers.settings import settings
+
+NAME = "interlock"  # not a part's name: `interlock down` does not end commands
+BACKLOG = 64
+REQUEST_SECONDS = 5.0
+LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+
+
+def main() -> None:
+    """Serve until a signal ends this process."""
+    home = home_of(settings())
+    import_module("interlock.cli.fork_server.preloaded")  # the supervisor has done it, if this is its fork
+    gc.freeze()
+    listening = listen(home)
+    if path := os.environ.get("INTERLOCK_READY_FILE"):
+        Path(path).touch()
+    serve(listening)
+
+
+def listen(home: Home) -> socket.socket:
+    """Listen on the socket of a home's fork server."""
+    listening = socket.socket(socket.AF_UNIX)
+    directory = os.open(home.path / "run", os.O_PATH | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SOCKET, dir_fd=directory)
+        listening.bind(f"/proc/self/fd/{directory}/{SOCKET}")
+    finally:
+        os.close(directory)
+    listening.listen(BACKLOG)
+    return listening
+
+
+def serve(listening: socket.socket) -> None:
+    """Fork for each connection; never returns."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks need not be waited for
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            if peer(connection)[1] == os.geteuid() and not os.fork():
+                listening.close()
+                _run(connection)
+
+
+def _run(connection: socket.socket) -> None:
+    """Become the command that a caller asks for, or end; never returns."""
+    try:
+        _become_caller(connection)
+        command = os.pidfd_open(os.getpid())
+        socket.send_fds(connection, [STARTED], [command])
+        os.close(command)
+    except BaseException as reason:
+        print(line("declined", reason=f"{type(reason).__name__}: {reason}"), flush=True)
+        os._exit(0)
+    exit_code = 1
+    try:
+        exit_code = ended(import_module("interlock.cli.main").main)
+    except BaseException:
+        traceback.print_exc()
+    with contextlib.suppress(BaseException):  # what cannot be written was reported by the command
+        sys.stdout.flush()
+        sys.stderr.flush()
+    with contextlib.suppress(OSError):  # the caller is gone
+        connection.send(bytes([exit_code & 0xFF]))
+    os._exit(0)
+
+
+class _Declined(Exception):
+    """Why the caller must run the command itself."""
+
+
+def _become_caller(connection: socket.socket) -> None:
+    """Take over all that the caller at the other end of a connection is. Raises `_Declined` or OSError if it cannot."""
+    caller = peer(connection)[0]
+    if confinement(caller) != confinement(os.getpid()):  # at once: later its pid could be another process's
+        raise _Declined("the caller is confined in another way")
+    limits = {limit: resource.prlimit(caller, limit) for limit in LIMITS}
+    priority, processors = os.getpriority(os.PRIO_PROCESS, caller), os.sched_getaffinity(caller)
+    asked, (*streams, directory) = _received(connection)
+    if asked["code"] != code():
+        raise _Declined("the caller is of another installation of Interlock")
+    if (asked["environment"].get(VARIABLE) or DEFAULT) != SCHEMA:
+        raise _Declined(f"the caller's {VARIABLE} is not {SCHEMA}")
+    for limit, value in limits.items():
+        resource.setrlimit(limit, value)
+    os.setpriority(os.PRIO_PROCESS, 0, priority)
+    os.sched_setaffinity(0, processors)
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setsid()  # the end of the fork server does not end commands
+    os.fchdir(directory)
+    name_process(NAME)
+    _end_with_caller(connection)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    time.tzset()
+    tempfile.tempdir = None
+    sys.argv, sys.path[:] = ["interlock", *asked["words"]], asked["path"]
+    _take_streams(streams, asked["errors"], bool(asked["unbuffered"]))
+    os.close(directory)
+
+
+def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    connection.settimeout(REQUEST_SECONDS)
+    length, descriptors, _, _ = socket.recv_fds(connection, LENGTH_BYTES, STREAMS + 1)
+    with connection.makefile("rb") as request:
+        asked = request.read(int.from_bytes(length, "big"))
+    connection.setblocking(True)
+    try:
+        return json.loads(asked), descriptors
+    except ValueError:
+        raise _Declined("its request was cut short") from None
+
+
+def _end_with_caller(connection: socket.socket) -> None:
+    """Have the kernel send SIGHUP to this process once the other end is closed (fcntl(2), `F_SETSIG`)."""
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, fcntl.F_SETSIG, signal.SIGHUP)
+    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _take_streams(given: list[int], errors: list[str], unbuffered: bool) -> None:
+    """Replace this process's three standard streams, and open them as Python itself does."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        os.dup2(given[number], number)
+        os.close(given[number])
+        raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
+        buffered: Any = io.BufferedReader(raw) if name == "stdin" else raw if unbuffered else io.BufferedWriter(raw)
+        stream = io.TextIOWrapper(
+            buffered,
+            encoding="utf-8",
+            errors=errors[number],
+            newline="\n",
+            line_buffering=not unbuffered and (name == "stderr" or raw.isatty()),
+            write_through=unbuffered,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    output.begin()
+
+
+if __name__ == "__main__":
+    main()
