@@ -53,7 +53,7 @@ class Operations(Generic[Caller]):
 
     def __init__(self, runtime: Runtime, project: str | UUID | None = None) -> None:
         self.runtime = runtime
-        self.project = names.project(runtime.settings.project if project is None else project)
+        self.project = names.project_or(project, runtime.settings.project)
         self._units = Units(runtime)
         self._known: dict[str | UUID, Identity] = {}
 
@@ -152,8 +152,8 @@ class Operations(Generic[Caller]):
             raise BadInput(f"context of a {type_}: {said}")
         if wrong := definition.wrong_fields(kept):
             raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
-        chosen_project = names.project(self.project if project is None else project)
-        return Birth(definition, names.entity_id(entity_id), chosen_project, names.name("by", by), kept)
+        of_project = names.project_or(project, self.project)
+        return Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), kept)
 
     @door
     def fire(

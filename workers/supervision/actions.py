@@ -12,8 +12,8 @@ from interlock.db.core import instances, requests
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.client.receipts import SETTLED, Receipt
-from interlock.workers.engine.creation import Birth
 from interlock.workflows.errors import IllegalTransition, InterlockError, RequestConflict
+from interlock.workflows.input import names
 from interlock.workflows.input.arguments import record
 
 SUPERVISOR = "supervisor"  # the actor if none is named
@@ -81,12 +81,28 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **dat
     return _applied(receipt, replayed)
 
 
-def born(client: Client, birth: Birth, order: Order) -> tuple[UUID, bool]:
-    """Create an instance that is named after its request_id; its id, and whether the same request created it before.
+def born(
+    client: Client, type_: str, prefix: str, order: Order, *, project: str | UUID | None, context: Mapping[str, Any]
+) -> tuple[UUID, bool]:
+    """Create an instance that is named after its request_id.
+
+    Args:
+        client: whose connections.
+        type_: its type.
+        prefix: see `entity_id`.
+        order: who wants it, and the request_id.
+        project: the project it belongs to; None: the client's.
+        context: see `Client.create`.
+
+    Returns:
+        Its id, and whether the same request created it before.
 
     Raises:
         RequestConflict: the request_id created another instance.
     """
+    chosen = names.project_or(project, client.project)
+    name = entity_id(prefix, chosen, order.request_id)
+    birth = client.birth(type_, name, project=chosen, context=context, by=order.by)
     if not client.create_many([birth]):
         with transaction(client.runtime.database) as connection:
             made = instances.find(connection, birth.entity_id, birth.project, birth.definition.type)

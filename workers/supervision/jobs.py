@@ -10,7 +10,7 @@ from interlock.db.core import requests
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
-from interlock.workers.supervision.actions import Answer, Order, born, entity_id, identified, perform
+from interlock.workers.supervision.actions import Answer, Order, born, identified, perform
 from interlock.workers.supervision.supervised_workers import NOBODY
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
@@ -56,7 +56,7 @@ class Jobs:
             RequestConflict: the request_id submitted another job.
         """
         above = self.show(parent) if parent else None
-        project = _project(names.project(self.client.project if project is None else project), above)
+        project = _project(names.project_or(project, self.client.project), above)
         context: dict[str, Any] = {
             "task_description": names.words("description", description),
             "depth": _depth(depth, above),
@@ -64,9 +64,7 @@ class Jobs:
         }
         if above:
             context["parent_job_id"] = str(above["id"])
-        name = entity_id("j", project, order.request_id)
-        birth = self.client.birth(TYPE, name, project=project, context=context, by=order.by)
-        job_id, replayed = born(self.client, birth, order)
+        job_id, replayed = born(self.client, TYPE, "j", order, project=project, context=context)
         return Answer(self._row(job_id), order.request_id or None, {"to": "SUBMITTED", "id": str(job_id)}, replayed)
 
     @door

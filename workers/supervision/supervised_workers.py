@@ -7,8 +7,7 @@ from uuid import UUID
 from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import Answer, Order, born, entity_id, identified, perform
-from interlock.workflows.input import names
+from interlock.workers.supervision.actions import Answer, Order, born, identified, perform
 from interlock.workflows.input.arguments import FreeText, door
 
 TYPE = "supervised_worker"
@@ -39,10 +38,7 @@ class Supervisor:
             RequestConflict: the request_id created another worker.
         """
         context = {"workspace_id": workspace_id} if workspace_id else {}
-        project = names.project(self.client.project if project is None else project)
-        name = entity_id("w", project, order.request_id)
-        birth = self.client.birth(TYPE, name, project=project, context=context, by=order.by)
-        worker_id, replayed = born(self.client, birth, order)
+        worker_id, replayed = born(self.client, TYPE, "w", order, project=project, context=context)
         return Answer(self._row(worker_id), order.request_id or None, {"to": "IDLE", "id": str(worker_id)}, replayed)
 
     @door

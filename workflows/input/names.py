@@ -82,6 +82,11 @@ def project(value: object, what: str = "project") -> str:
     return found.lower() if UUID_TEXT.fullmatch(found) else found
 
 
+def project_or(value: object, usual: object) -> str:
+    """Return the name of a project; None means the usual one, such as that of a client. Raises like `name`."""
+    return project(usual if value is None else value)
+
+
 def reason(what: str, value: object, limit: int = REASON_LIMIT) -> str:
     """Return `value` if it is a valid reason: one line. Raises like `name`."""
     return _checked(what, value, limit, IN_REASONS)
