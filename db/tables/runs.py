@@ -5,7 +5,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from interlock.db.tables.columns import count, document, flag, ids, instance_key, instant, stamped, words
 from interlock.db.tables.core import metadata
-from interlock.workflows.scheduling.next_trigger import RUN_COUNTS, TASK_COUNTS
+from interlock.workflows.scheduling.counts import RUN_COUNTS, TASK_COUNTS
 
 phases = Table(
     "phases",

@@ -45,6 +45,17 @@ def test_a_client_that_only_reads_imports_neither_broker_nor_engine() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_tables_and_clients_do_not_import_the_scheduler() -> None:
+    """Tables need only the names of the counts, and no machine."""
+    for module, late in (
+        ("interlock.db.tables", ("interlock.workflows.machines", "interlock.workflows.scheduling.next_trigger")),
+        ("interlock.workers.client.client", ("interlock.workflows.scheduling.next_trigger",)),
+    ):
+        program = f"import sys, {module}; sys.exit(' '.join(set({late!r}) & set(sys.modules)) or None)"
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_processes_that_tell_nobody_do_not_import_a_hundred_services() -> None:
     program = "import sys, interlock.workers.tasks; sys.exit('apprise' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from interlock.workflows.scheduling.next_trigger import ENDED, OPEN, RUN_COUNTS, TASK_COUNTS
+from interlock.workflows.scheduling.counts import RUN_COUNTS, TASK_COUNTS
+from interlock.workflows.scheduling.next_trigger import ENDED, OPEN
 
 Changes = dict[UUID, dict[str, int]]
 

@@ -86,6 +86,12 @@ class RunCounts:
         return self.ended + self.planned + self.ready + self.blocked + self.executing + self.validating + self.paused
 
 
+TASK_COUNTS = tuple(
+    name for name in WorkstreamCounts.__dataclass_fields__ if name not in ("state", "task_count")
+)  # columns of `workstream_counts`
+RUN_COUNTS = tuple(name for name in RunCounts.__dataclass_fields__ if name != "state")  # columns of `run_counts`
+
+
 def workstream_trigger(counts: WorkstreamCounts) -> str | None:
     """The next trigger of a workstream, or None."""
     match counts.state:

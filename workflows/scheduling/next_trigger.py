@@ -13,6 +13,8 @@ from interlock.workflows.machines.orchestration.run import RUN_1_1
 from interlock.workflows.machines.orchestration.task import TASK_1_1
 from interlock.workflows.machines.orchestration.workstream import WORKSTREAM_1_1
 from interlock.workflows.scheduling.counts import (
+    RUN_COUNTS,
+    TASK_COUNTS,
     RunCounts,
     WorkstreamCounts,
     dead_task_trigger,
@@ -30,10 +32,6 @@ WHY = {
 }
 OPEN = ("ready", "executing")  # states of a workstream in which its tasks and gates may start
 ENDED = {each.type: each.terminal for each in (TASK_1_1, WORKSTREAM_1_1, RUN_1_1)}
-TASK_COUNTS = tuple(
-    name for name in WorkstreamCounts.__dataclass_fields__ if name not in ("state", "task_count")
-)  # columns of `workstream_counts`
-RUN_COUNTS = tuple(name for name in RunCounts.__dataclass_fields__ if name != "state")  # columns of `run_counts`
 
 
 class Owed(NamedTuple):
