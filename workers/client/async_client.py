@@ -99,8 +99,12 @@ class AsyncClient:
         """
         self.runtime = runtime or AsyncRuntime(settings())
         self._operations: Operations[AsyncCaller] = Operations(self.runtime, project)
-        self.project = self._operations.project
         self.birth = self._operations.birth  # reads and writes nothing, and need not be awaited
+
+    @property
+    def project(self) -> str:
+        """Where names are looked up and instances created."""
+        return self._operations.project
 
     async def __aenter__(self) -> "AsyncClient":
         return self
