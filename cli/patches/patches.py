@@ -11,10 +11,10 @@ from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, pri
 from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
+from interlock.cli.patches.entries import newest
 from interlock.cli.patches.quarantine import LIST_HELP
 from interlock.cli.patches.quarantine import list_ as quarantined
 from interlock.db.connection import transaction
-from interlock.db.core import instances
 from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
 from interlock.workers.effects.patches import create
@@ -79,7 +79,7 @@ def list_(
     """
     if state and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
-    found = _page(run, project, (state,) if state else (), limit)
+    found = newest(run, project, (state,) if state else (), limit)
     if as_json:
         print_json(found)
     else:
@@ -181,9 +181,3 @@ def _text(file: Path) -> str:
 
 def _row(action: dict[str, Any]) -> dict[str, Any]:
     return action | {name: "yes" if action[name] else "no" for name in ("required", "success")}
-
-
-def _page(run: str, project: str | None, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
-    with Client() as client, transaction(client.runtime.database) as connection:
-        run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
-        return [dict(row) for row in patches.page(connection, project=project, run=run_id, states=states, limit=limit)]

@@ -6,8 +6,9 @@ import typer
 
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.patches.entries import newest
 from interlock.db.connection import transaction
-from interlock.db.core import instances, requests
+from interlock.db.core import requests
 from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import operators
@@ -52,10 +53,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List quarantined patches."""
-    with Client() as client, transaction(client.runtime.database) as connection:
-        run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
-        page = patches.page(connection, project=project, run=run_id, states=("quarantined",), limit=limit)
-        found = [dict(row) for row in page]
+    found = newest(run, project, ("quarantined",), limit)
     if as_json:
         print_json(found)
     else:
