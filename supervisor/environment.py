@@ -36,4 +36,6 @@ def environment(settings: Settings) -> dict[str, str]:
 def _text(value: object) -> str:
     if isinstance(value, Path):
         return str(value.absolute())
-    return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or ","  # an empty variable would mean the default
+    return str(value)

@@ -30,7 +30,9 @@ OUTSIDE = Path("/var/lib/interlock")  # for data whose user cannot get into the 
 class Settings(BaseSettings):
     """What an operator may set; everything has a working default."""
 
-    model_config = SettingsConfigDict(env_prefix="INTERLOCK_", extra="ignore", populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_prefix="INTERLOCK_", env_ignore_empty=True, extra="ignore", populate_by_name=True
+    )
 
     home: Path = Field(Path(".interlock"), description="data directory of the embedded servers, logs and pid files")
     database_url: str | None = Field(

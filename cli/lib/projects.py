@@ -31,6 +31,15 @@ def _use(context: typer.Context, said: str | None) -> None:
         settings.cache_clear()
 
 
+def use_none() -> None:
+    """Drop the project from this process's settings, for a command on the whole installation.
+
+    An INTERLOCK_PROJECT that is not valid does not matter to it then.
+    """
+    os.environ.pop("INTERLOCK_PROJECT", None)
+    settings.cache_clear()
+
+
 OnlyProject = Annotated[str | None, typer.Option("--project", callback=_checked, help="Only this project.")]
 _HELP = "The project of what is named or made. [INTERLOCK_PROJECT, else default]"
 _Used = Annotated[str | None, typer.Option("--project", callback=_use, is_eager=True, expose_value=False, help=_HELP)]

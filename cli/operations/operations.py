@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.lib import projects
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import as_uuids
 from interlock.cli.lib.projects import with_project
@@ -46,6 +47,7 @@ def doctor(as_json: AsJson = False) -> None:
     Example:
       interlock doctor --json | jq '.findings[] | select(.level != "ok")'
     """
+    projects.use_none()
     with Client() as client:
         findings = examine(client.runtime)
     well = all(finding.level != "fail" for finding in findings)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from interlock.cli.lib import projects
 from interlock.cli.lib.output import AsJson, Screen, line, picture, print_json, say
 from interlock.supervisor import daemon
 from interlock.supervisor import purge as purging
@@ -105,6 +106,7 @@ def down(
     as_json: AsJson = False,
 ) -> None:
     """Stop everything."""
+    projects.use_none()
     chosen, console = settings(), Screen(quiet=as_json)
     home = home_of(chosen)
     if purge:
@@ -123,6 +125,7 @@ def down(
 
 def status(as_json: AsJson = False) -> None:
     """Show every part."""
+    projects.use_none()
     found = report.status(settings())
     if as_json:
         print_json(found.as_json())

@@ -1,5 +1,7 @@
 """`--project`: names are looked up in one project, lists show all of them or one."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +96,18 @@ def test_without_any_setting_it_is_the_default_one(installation: Terminal, name:
     assert installation.ok("show", name)["id"] == made["id"]
 
 
+def test_an_empty_setting_is_unset(installation: Terminal, name: str) -> None:
+    assert installation.set(INTERLOCK_PROJECT="").ok("create", "story", name)["project"] == "default"
+
+
+def test_commands_on_the_installation_ask_for_no_project(installation: Terminal, tmp_path: Path) -> None:
+    wrong = installation.set(INTERLOCK_PROJECT=" x")
+    for words in ("doctor", "status"):
+        assert "INTERLOCK_PROJECT" not in wrong.run(words).said
+    nothing_here = replace(wrong, home=tmp_path).run("down")
+    assert nothing_here.code == 0, nothing_here.said
+
+
 def test_a_uuid_is_a_project_in_either_case(installation: Terminal, name: str) -> None:
     project = str(uuid7())
     made = installation.ok("create", "story", name, "--project", project.upper())
@@ -108,6 +122,8 @@ def test_what_is_no_name_is_no_project(terminal: Terminal, project: str, story: 
         assert refused.code == 2
         refused.is_one_clear_line("--project")
     assert terminal.set(INTERLOCK_PROJECT=wrong).run("show", story, "--project", project).code == 0
+    if wrong == "":
+        return  # an empty variable is unset
     refused = terminal.set(INTERLOCK_PROJECT=wrong).run("show", story)
     assert refused.code == 2
     refused.is_one_clear_line("INTERLOCK_PROJECT")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from interlock.supervisor.environment import environment
 from interlock.workers.broker.config import REDIS_TRANSPORT, celery_settings
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import NotRunning
@@ -47,6 +48,21 @@ def test_rabbitmq_is_no_event_bus_unless_another_redis_is_named() -> None:
 def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERLOCK_DEFINITIONS", "mine.machines, yours.machines,")
     assert Settings().definitions == ("mine.machines", "yours.machines")
+
+
+def test_an_empty_variable_is_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"INTERLOCK_{name.upper()}", "")
+    assert Settings() == plain
+    monkeypatch.setenv("DATABASE_URL", "postgres://me@db/mine")
+    assert Settings().database_url == "postgres://me@db/mine"
+
+
+def test_parts_get_an_empty_list_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = environment(Settings(capabilities=()))
+    monkeypatch.setenv("INTERLOCK_CAPABILITIES", given["INTERLOCK_CAPABILITIES"])
+    assert Settings().capabilities == ()
 
 
 @pytest.mark.parametrize("name", ["MAX_ATTEMPTS", "BACKOFF_BASE_SECONDS", "EFFECT_LEASE_SECONDS", "STREAM_MAXLEN"])
