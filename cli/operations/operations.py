@@ -8,7 +8,7 @@ import typer
 from interlock.cli.lib import projects
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import as_uuids
-from interlock.cli.lib.projects import with_project
+from interlock.cli.lib.projects import OnlyProject, with_project
 from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.client.client import Client
@@ -59,6 +59,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def dead(
+    project: OnlyProject = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of each.")] = 100,
     as_json: AsJson = False,
 ) -> None:
@@ -69,8 +70,9 @@ def dead(
       interlock dead; interlock redrive --all
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        triggers = [dict(row) | {"id": row["request_id"]} for row in requests.dead(connection, limit=limit)]
-        acts = [dict(row) for row in effects.dead(connection, limit=limit)]
+        found = requests.dead(connection, project=project, limit=limit)
+        triggers = [dict(row) | {"id": row["request_id"]} for row in found]
+        acts = [dict(row) for row in effects.dead(connection, project=project, limit=limit)]
     if as_json:
         print_json({"requests": triggers, "effects": acts})
         return

@@ -180,9 +180,14 @@ def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> S
     return connection.exec_driver_sql(sql("expire_leases"), given).mappings().all()
 
 
-def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """Effects whose attempts are used up, newest first, each with its instance's name."""
-    query = with_names(effects).where(effects.c.status == "dead").order_by(effects.c.finished_at.desc()).limit(limit)
+def dead(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
+    """Effects whose attempts are used up, newest first, each with its instance's name; of one project if given."""
+    query = (
+        with_names(effects, project)
+        .where(effects.c.status == "dead")
+        .order_by(effects.c.finished_at.desc())
+        .limit(limit)
+    )
     return connection.execute(query).mappings().all()
 
 

@@ -221,10 +221,11 @@ def linked(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(_LINKED, {"ids": list(ids)}).mappings().all() if ids else []
 
 
-def with_names(table: Table) -> Select[Any]:
-    """The rows of a table with a `workflow_id`, each with its instance's project, type and name."""
+def with_names(table: Table, project: str | None) -> Select[Any]:
+    """The rows of a table with a `workflow_id`, of one project or all, each with its instance's name and project."""
     named = (instances.c.project, instances.c.workflow_type, instances.c.entity_id)
-    return select(table, *named).join(instances, instances.c.id == table.c.workflow_id)
+    query = select(table, *named).join(instances, instances.c.id == table.c.workflow_id)
+    return matching(query, (instances.c.project, project))
 
 
 def count_by_state(connection: Connection, ids: Sequence[UUID] | None = None) -> dict[tuple[str, str], int]:

@@ -250,9 +250,11 @@ def quarantine(connection: Connection, request_ids: Sequence[str], *, by: str, r
     return aside
 
 
-def dead(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """Requests whose attempts are used up, newest first, each with its instance's name."""
-    query = with_names(requests).where(requests.c.status == "dead").order_by(requests.c.seq.desc()).limit(limit)
+def dead(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
+    """Requests whose attempts are used up, newest first, each with its instance's name; of one project if given."""
+    query = (
+        with_names(requests, project).where(requests.c.status == "dead").order_by(requests.c.seq.desc()).limit(limit)
+    )
     return connection.execute(query).mappings().all()
 
 

@@ -1,5 +1,6 @@
 """`--project`: names are looked up in one project, lists show all of them or one."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.cli.walking import every_command, options
 
 # Commands that take no name of a project's: workers serve all projects.
 NAMELESS = {
-    ("archive", "run"), ("audit", "verify"), ("dead",), ("doctor",), ("quarantine", "request"), ("redrive",),
+    ("archive", "run"), ("audit", "verify"), ("doctor",), ("quarantine", "request"), ("redrive",),
     ("worker", "claim"), ("worker", "finish"), ("worker", "heartbeat"), ("worker", "list"), ("worker", "register"),
     ("worker", "resume"), ("worker", "show"), ("worker", "shutdown"), ("worker", "suspend"),
 }  # fmt: skip
@@ -79,6 +80,22 @@ def test_a_list_is_of_all_projects_or_one(terminal: Terminal, other: Terminal, n
     assert (mine["entity_id"], mine["project"]) == (name, project)
     assert "project" not in terminal.run("list", "--project", project).out.splitlines()[2], "one project, no column"
     assert f"other/{project}"[:20] in terminal.run("list", "--project", f"other/{project}").out
+
+
+def test_dead_requests_are_of_all_projects_or_one(
+    terminal: Terminal, other: Terminal, name: str, project: str, tmp_path: Path
+) -> None:
+    data = json.dumps({"broken_while": str(tmp_path)})
+    for each in (terminal, other):
+        each.ok("create", "ticket", name)
+        assert each.run("fire", name, "take", "--by", "ann", "--data", data, "--wait").code == 1
+    of_all = [row for row in terminal.ok("dead", "--limit", "10000")["requests"] if row["entity_id"] == name]
+    (mine,) = terminal.ok("dead", "--project", project)["requests"]
+    tmp_path.rmdir()
+    terminal.ok("redrive", *(row["request_id"] for row in of_all))
+    assert {row["project"] for row in of_all} == {project, f"other/{project}"}
+    assert (mine["entity_id"], mine["project"]) == (name, project)
+    assert terminal.ok("dead", "--project", project) == {"requests": [], "effects": []}
 
 
 def test_a_link_is_to_an_instance_of_the_same_project(terminal: Terminal, other: Terminal, name: str) -> None:
