@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,8 @@ from interlock.workflows.input import names
 
 # The parameters that make a command one on a project's instances.
 NAMING = {"ref", "entity_id", "tool", "based_on", "only", "gate", "priority", "workspace", "description"}
-USUAL = "interlock.project"  # in click's context: the project without `--project`
+# In click's context: the project without `--project`, and the one that it names.
+USUAL, NAMED = "interlock.project", "interlock.project.named"
 
 
 def _checked(said: str | None) -> str | None:
@@ -27,7 +29,7 @@ def _use(context: typer.Context, said: str | None) -> None:
     if (project := _checked(said)) is not None:
         with suppress(BadInput):  # what the environment says does not matter then
             context.meta[USUAL] = settings().project
-        os.environ["INTERLOCK_PROJECT"] = project
+        os.environ["INTERLOCK_PROJECT"] = context.meta[NAMED] = project
         settings.cache_clear()
 
 
@@ -61,6 +63,24 @@ def _option() -> Any:
     def _(project: _Used = None) -> None: ...
 
     return get_command(app).params[0]
+
+
+def require_same(project: str | None, what: str) -> None:
+    """Refuse a `--project` other than the project that is written in a file.
+
+    Args:
+        project: the file's; None: it names none.
+        what: the file, for the message.
+
+    Raises:
+        BadInput: they differ.
+    """
+    context = get_current_context(silent=True)
+    named = context.meta.get(NAMED) if context else None
+    if project is not None and named not in (None, project):
+        raise BadInput(
+            f"{what} is of project {quote(project)}, not {quote(named)}: leave --project out, or change its `project:`"
+        )
 
 
 def with_project(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:

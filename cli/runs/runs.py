@@ -8,7 +8,7 @@ import typer
 from interlock.cli.instances.instances import EXIT
 from interlock.cli.lib.groups import DefaultCommand
 from interlock.cli.lib.output import AsJson, errors, picture, print_json, say
-from interlock.cli.lib.projects import unusual
+from interlock.cli.lib.projects import require_same, unusual
 from interlock.cli.runs.plan_file import directory_of, read
 from interlock.cli.runs.tree import draw
 from interlock.cli.runs.watch import LINES, OUTCOMES, follow
@@ -95,6 +95,7 @@ def start(
 ) -> None:
     """Run a plan."""
     plan = read(file)
+    require_same(plan.project, f"the plan {plan.name}")
     with Client() as client:
         run = submit(client.runtime, plan, by=by, directory=directory_of(file), run_name=name, priority=priority)
         if not as_json:

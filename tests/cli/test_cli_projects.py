@@ -169,6 +169,18 @@ def test_a_job_is_in_its_parents_project(terminal: Terminal, other: Terminal, pr
     }
 
 
+def test_a_plan_of_another_project_than_the_one_named_is_refused(terminal: Terminal, name: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"project: own-{name}\n{Path('examples/plans/hello.yaml').read_text()}")
+    start = ("run", "start", str(plan), "--name", name, "--detach")
+    refused = terminal.run(*start, "--project", f"other-{name}")
+    assert refused.code == 2
+    refused.is_one_clear_line(f"own-{name}", f"other-{name}")
+    assert terminal.ok("list", "--project", f"own-{name}") == []
+    for words in ((), ("--project", f"own-{name}")):
+        assert terminal.ok(*start[:4], f"{name}{len(words)}", "--detach", *words)["project"] == f"own-{name}"
+
+
 def test_a_command_that_is_offered_names_the_project(terminal: Terminal, project: str, name: str) -> None:
     """What is suggested after a command with `--project` works where it is pasted."""
     started = terminal.run(
