@@ -123,7 +123,7 @@ def known(runtime: Runtime, project: str, tool_id: str) -> Breaker:
         return breaker
     raise UnknownInstance(
         f"no circuit breaker of {tool_id!r} in project {project}: the tool has not been called there yet. "
-        f"{offered('breaker', 'list')} shows those there are."
+        f"{offered('breaker', 'list', project=project)} shows those there are."
     )
 
 

@@ -148,17 +148,20 @@ def _kind(types: Sequence[str]) -> str:
 
 def _unknown(connection: Connection, ref: str, project: str, types: Sequence[str]) -> str:
     """The error for a REF that was not found: it is of another type, in other projects, or nowhere."""
-    shows = f"{offered('list', type=types[0] if len(types) == 1 else None)} shows those that exist."
+    type_ = types[0] if len(types) == 1 else None
     if id_ := as_uuid(ref):
         known = by_ids(connection, [id_])
         what = f"{ref!r} is not a {_kind(types)} but a {known[id_]['workflow_type']}" if known else None
-        return f"{what or f'there is no {_kind(types)} {ref!r}'}. {shows}"
+        return f"{what or f'there is no {_kind(types)} {ref!r}'}. {offered('list', type=type_)} shows those that exist."
     unknown = f"there is no {_kind(types)} {ref!r} in project {quote(project)}."
     query = select(instances.c.project).where(_named(instances, ref, types)).distinct().order_by("project").limit(7)
     if elsewhere := [quote(each) for each in connection.execute(query).scalars()]:
         others = ", ".join(elsewhere[:6]) + " and others" * (len(elsewhere) > 6)
         return f"{unknown} These have one: {others}; name one with --project or Client(project=…)."
-    return f"{unknown} {shows}"
+    before, _, after = ref.partition("/")
+    if as_uuid(after):
+        return f"{unknown} A UUID needs no type: leave {quote(before)}/ out."
+    return f"{unknown} {offered('list', type=type_, project=project)} shows those that exist."
 
 
 def _called(connection: Connection, table: Table, ref: str, project: str, types: Sequence[str]) -> Sequence[RowMapping]:

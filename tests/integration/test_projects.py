@@ -260,6 +260,20 @@ def test_a_tools_breaker_is_its_projects(mine: Client, others: Client) -> None:
     assert known(mine.runtime, MINE, "pytest").state == "CLOSED"
 
 
+def test_an_unknown_name_is_listed_for_in_the_project_asked(mine: Client) -> None:
+    id_ = mine.create("story", "S-1")["id"]
+    with pytest.raises(UnknownInstance, match="interlock list --project mine shows"):
+        mine.show("S-2")
+    with pytest.raises(UnknownInstance, match="interlock list --type run --project mine shows"):
+        resume(mine.runtime, "S-1", by="ann")
+    with pytest.raises(UnknownInstance, match="interlock list shows"):
+        mine.show(uuid7())
+    with pytest.raises(UnknownInstance, match="interlock breaker list --project mine shows"):
+        known(mine.runtime, MINE, "pytest")
+    with pytest.raises(UnknownInstance, match="leave story/ out"):
+        mine.show(f"story/{id_}")
+
+
 def test_a_name_that_several_projects_have_is_told_with_all_of_them(mine: Client) -> None:
     for each in "abc":
         mine.create("story", "S-1", project=each)
