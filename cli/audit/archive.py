@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from interlock.cli.lib.output import AsJson, Limit, errors, one_line, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.output import AsJson, Limit, errors, one_line, print_json, say
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import archive, instances
 from interlock.workers.client.client import Client
@@ -95,7 +95,7 @@ def list_(
         print_json(found)
     else:
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "archived_at")
-        print_table(f"{len(found)} of {total:,} archived instances", found, with_project(columns, found))
+        print_list(f"{len(found)} of {total:,} archived instances", found, columns, project)
 
 
 @app.command("show", help=SHOW_HELP)

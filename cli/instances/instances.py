@@ -7,7 +7,7 @@ import typer
 
 from interlock.cli.lib.output import FAILED, REFUSED, AsJson, Limit, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
@@ -202,7 +202,7 @@ def list_(
         print_json(found)
     else:
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")
-        print_table(f"{len(found)} newest instances", found, with_project(columns, found))
+        print_list(f"{len(found)} newest instances", found, columns, project)
 
 
 def _states(client: Client, type_: str, state: str) -> list[str]:

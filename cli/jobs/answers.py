@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, errors, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
 from interlock.workers.supervision.recovery import RETRIES, Recovery
@@ -164,6 +164,6 @@ def lists(
         else:
             columns = ("entity_id", "status", "depth", "worker_count", "task_description", "created_at")
             own = [name for name in columns if not found or name in found[0]]
-            print_table(f"{len(found)} newest", found, with_project(own, found))
+            print_list(f"{len(found)} newest", found, own, project)
 
     app.command("list", help=f"{summary}\n\n\b\nExample:\n  interlock {words} --status RUNNING")(command)

@@ -1,7 +1,7 @@
 """`--project`: the project in which a command looks up names, or that a list is limited to."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from shlex import quote
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ import typer
 from typer._click.globals import get_current_context
 from typer.main import get_command
 
+from interlock.cli.lib.output import print_table
 from interlock.workers.settings import settings
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
@@ -83,10 +84,24 @@ def require_same(project: str | None, what: str) -> None:
         )
 
 
-def with_project(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
-    """The columns of a list, and `project` before them if a row is not of the project in use."""
+def print_list(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], project: str | None) -> None:
+    """Print a list as a table.
+
+    Args:
+        title: what is listed; `in project …` is added to it.
+        rows: the list; each with its project.
+        columns: of them; `project` comes before them if a row is not of the project in use.
+        project: the only project that was asked for; None: all were.
+    """
     elsewhere = any(row["project"] != settings().project for row in rows)
-    return ("project", *columns) if elsewhere else columns
+    print_table(f"{title}{where_asked(project, rows)}", rows, ("project", *columns) if elsewhere else columns)
+
+
+def where_asked(project: str | None, rows: Collection[object]) -> str:
+    """Words after what is listed: the project that was asked for; or, if there is nothing, that all were."""
+    if project is not None:
+        return f" in project {quote(project)}"
+    return "" if rows else " in any project"
 
 
 def unusual(project: str) -> str | None:

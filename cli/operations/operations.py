@@ -8,7 +8,7 @@ import typer
 from interlock.cli.lib import projects
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import as_uuids
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.client.client import Client
@@ -77,8 +77,8 @@ def dead(
         print_json({"requests": triggers, "effects": acts})
         return
     columns = ("id", "workflow_type", "entity_id", "attempts", "finished_at", "error")
-    print_table(f"{len(triggers)} dead requests", triggers, with_project(("trigger", *columns), triggers))
-    print_table(f"{len(acts)} dead effects", acts, with_project(("name", *columns), acts))
+    print_list(f"{len(triggers)} dead requests", triggers, ("trigger", *columns), project)
+    print_list(f"{len(acts)} dead effects", acts, ("name", *columns), project)
 
 
 def redrive(

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.lib.output import AsJson, NewestLimit, print_json, print_table
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.output import AsJson, NewestLimit, print_json
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.operations import overrides
 from interlock.workers.client.client import Client
@@ -38,4 +38,4 @@ def list_(
     if as_json:
         print_json(found)
     else:
-        print_table(f"moves by hand in the last {hours} h", found, with_project(COLUMNS, found))
+        print_list(f"moves by hand in the last {hours} h", found, COLUMNS, project)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.lib.output import AsJson, print_json, say
-from interlock.cli.lib.projects import OnlyProject, unusual
+from interlock.cli.lib.projects import OnlyProject, unusual, where_asked
 from interlock.workers.client.client import Client
 from interlock.workers.operations.stuck.detector import Stuck, survey
 from interlock.workers.operations.stuck.facts import span
@@ -51,11 +51,11 @@ def stuck(
     if as_json:
         print_json([asdict(each) for each in found])
     else:
-        _tell(total, found, everything=everything)
+        _tell(total, found, project, everything=everything)
     raise typer.Exit(1 if found and not everything else 0)
 
 
-def _tell(total: int, found: list[Stuck], *, everything: bool) -> None:
+def _tell(total: int, found: list[Stuck], asked: str | None, *, everything: bool) -> None:
     for each in found:
         project = unusual(each.project)
         where = f" (project {project})" if project else ""
@@ -64,6 +64,7 @@ def _tell(total: int, found: list[Stuck], *, everything: bool) -> None:
         say(f"  $ {each.command}")
     what = "waits" if everything else "is stuck"
     if not found:
-        say(f"nothing {what}" + ("" if everything else "; `interlock doctor` looks at servers and processes"))
+        hint = "" if everything else "; `interlock doctor` looks at servers and processes"
+        say(f"nothing {what}{where_asked(asked, found)}{hint}")
     elif total > len(found):
         say(f"the longest {len(found):,} of {total:,} ({'waiting' if everything else 'stuck'}): --limit shows more")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
 from interlock.cli.patches.entries import newest
@@ -83,7 +83,7 @@ def list_(
     if as_json:
         print_json(found)
     else:
-        print_table(f"{len(found)} patches", found, with_project(COLUMNS, found))
+        print_list(f"{len(found)} patches", found, COLUMNS, project)
 
 
 app.command("quarantined", help=f"The same as `interlock quarantine list`. {LIST_HELP}")(quarantined)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.patches.entries import newest
 from interlock.db.connection import transaction
 from interlock.db.core import requests
@@ -57,8 +57,8 @@ def list_(
     if as_json:
         print_json(found)
     else:
-        columns = with_project(("entity_id", "updated_at", "quarantine_reason"), found)
-        print_table(f"{len(found)} quarantined patches", found, columns)
+        columns = ("entity_id", "updated_at", "quarantine_reason")
+        print_list(f"{len(found)} quarantined patches", found, columns, project)
 
 
 @app.command("show", help=SHOW_HELP)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib.output import AsJson, Limit, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.orchestration import breakers
 from interlock.workers.circuit_breakers import configure, known
@@ -58,7 +58,7 @@ def list_(
         print_json(found)
     else:
         columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset")
-        print_table(f"{len(found)} circuit breakers", [_rounded(each) for each in found], with_project(columns, found))
+        print_list(f"{len(found)} circuit breakers", [_rounded(each) for each in found], columns, project)
 
 
 @app.command()

@@ -2,8 +2,8 @@
 
 import typer
 
-from interlock.cli.lib.output import AsJson, Limit, print_json, print_table
-from interlock.cli.lib.projects import OnlyProject, with_project
+from interlock.cli.lib.output import AsJson, Limit, print_json
+from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
@@ -33,4 +33,4 @@ def runs(
         print_json(found)
     else:
         columns = ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
-        print_table("newest runs", found, with_project(columns, found))
+        print_list("newest runs", found, columns, project)

@@ -23,6 +23,12 @@ ON_INSTANCES = {
     *("quarantine", "redrive", "regression", "run", "runs", "show", "stuck", "supervise", "watch", "worker"),
     *("override",),
 }
+# The lists of all projects, or of one.
+LISTS = [
+    ("archive", "list"), ("breaker", "list"), ("dead",), ("job", "list"), ("list",), ("override", "list"),
+    ("patch", "list"), ("patch", "quarantined"), ("quarantine", "list"), ("runs",), ("stuck",),
+    ("supervise", "worker", "list"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -96,6 +102,18 @@ def test_dead_requests_are_of_all_projects_or_one(
     assert {row["project"] for row in of_all} == {project, f"other/{project}"}
     assert (mine["entity_id"], mine["project"]) == (name, project)
     assert terminal.ok("dead", "--project", project) == {"requests": [], "effects": []}
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_an_empty_list_says_of_which_project_it_is(terminal: Terminal, project: str, words: tuple[str, ...]) -> None:
+    """A list of one project, which has no column for it, says so as well when it is not empty."""
+    said = terminal.run(*words, "--project", f"no {project}")
+    assert said.code == 0, said.said
+    assert f"in project 'no {project}'" in " ".join(said.out.split())
+
+
+def test_an_empty_list_of_all_projects_says_that(terminal: Terminal) -> None:
+    assert "0 newest instances in any project" in terminal.run("list", "--type", "step").out
 
 
 def test_a_link_is_to_an_instance_of_the_same_project(terminal: Terminal, other: Terminal, name: str) -> None:
