@@ -126,16 +126,21 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def heartbeat(name: Name, as_json: AsJson = False) -> None:
-    """Send a heartbeat for NAME, also for a `uet_worker`, and print its state. Exit code 2: it has been shut down.
+def heartbeat(
+    ref: Annotated[str, typer.Argument(metavar="NAME", help="The worker's name or UUID.")], as_json: AsJson = False
+) -> None:
+    """Send a heartbeat for NAME and print its state. Exit code 2: it has been shut down.
+
+    Workers serve all projects; if none has that name, it is a `uet_worker` of the project.
 
     \b
-    Example:
+    Examples:
       interlock worker heartbeat agent-7
+      interlock worker heartbeat engine-1 --project billing
     """
     with Client() as client:
-        state = say_alive(name, client.runtime)
-    _say({"name": name, "state": state}, f"worker {name} is {state}", as_json)
+        state = say_alive(ref, client.runtime)
+    _say({"name": ref, "state": state}, f"worker {ref} is {state}", as_json)
 
 
 @app.command(help=CLAIM_HELP)

@@ -15,7 +15,7 @@ from tests.cli.walking import every_command, options
 # Commands that take no name of a project's: workers serve all projects.
 NAMELESS = {
     ("archive", "run"), ("audit", "verify"), ("doctor",), ("quarantine", "request"), ("redrive",),
-    ("worker", "claim"), ("worker", "finish"), ("worker", "heartbeat"), ("worker", "list"), ("worker", "register"),
+    ("worker", "claim"), ("worker", "finish"), ("worker", "list"), ("worker", "register"),
     ("worker", "resume"), ("worker", "show"), ("worker", "shutdown"), ("worker", "suspend"),
 }  # fmt: skip
 ON_INSTANCES = {
@@ -172,6 +172,14 @@ def test_a_breaker_is_one_of_its_project(terminal: Terminal, other: Terminal, na
     refused.is_one_clear_line(name, project)
     assert terminal.ok("breaker", "show", name, "--project", f"other/{project}")["state"] == "CLOSED"
     assert [row["tool_id"] for row in terminal.ok("breaker", "list", "--project", f"other/{project}")] == [name]
+
+
+def test_a_heartbeat_is_of_the_projects_uet_worker(terminal: Terminal, other: Terminal, name: str) -> None:
+    made = other.ok("create", "uet_worker", name)
+    refused = terminal.run("worker", "heartbeat", name)
+    assert refused.code == 2
+    refused.is_one_clear_line("no worker is called", made["project"], "--project")
+    assert terminal.ok("worker", "heartbeat", name, "--project", made["project"])["state"] == made["current_state"]
 
 
 def test_a_job_is_in_its_parents_project(terminal: Terminal, other: Terminal, project: str) -> None:

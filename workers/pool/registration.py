@@ -5,7 +5,6 @@ NAME#2, …; affinity uses the name without that suffix.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -151,12 +150,12 @@ def find(runtime: Runtime, name: str) -> RowMapping:
     with transaction(runtime.database) as connection:
         found = workers.called(connection, name)
     if found is None:
-        raise _unknown(name)
+        raise UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
     return found
 
 
 def find_any(runtime: Runtime, name: str) -> UUID:
-    """The latest worker with a name or UUID; if there is none, the worker of the execution engine.
+    """The latest worker with a name or UUID; if there is none, the project's worker of the execution engine.
 
     Raises:
         UnknownInstance: there is none.
@@ -164,13 +163,10 @@ def find_any(runtime: Runtime, name: str) -> UUID:
     with transaction(runtime.database) as connection:
         if found := workers.called(connection, name):
             return UUID(str(found["worker_id"]))
-        with suppress(UnknownInstance):
+        try:
             return UUID(str(instances.find(connection, name, runtime.settings.project, "uet_worker")["id"]))
-    raise _unknown(name)
-
-
-def _unknown(name: str) -> UnknownInstance:
-    return UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
+        except UnknownInstance as unknown:
+            raise UnknownInstance(f"no worker is called {name!r} (`interlock worker list`), and {unknown}") from unknown
 
 
 def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dict[str, Any]]:
