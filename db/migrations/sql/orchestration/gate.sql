@@ -67,3 +67,18 @@ BEGIN
                                  NEW.to_state, false);
     END IF;
 END $$;
+
+-- What decides about whoever waits for a task's gates: how many have not passed, and one that can never pass, a failed one
+-- if there is any. PostgreSQL inlines it, so it costs what a subquery costs.
+CREATE FUNCTION interlock.gates_of(task uuid) RETURNS TABLE (open bigint, lost_gate jsonb) LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+    SELECT count(*) FILTER (WHERE g.state <> 'PASSED'),
+           (array_agg(jsonb_build_object(
+                'gate', i.entity_id, 'exit_code', g.exit_code,
+                'output', right(concat_ws(E'\n', NULLIF(g.stdout, ''), NULLIF(g.stderr, '')), 4000))
+                ORDER BY g.state <> 'FAILED', g.gate_id) FILTER (WHERE g.lost))[1]
+      FROM interlock.workflow_links l
+      JOIN interlock.test_gates g ON g.gate_id = l.target_id
+      JOIN interlock.workflow_instances i ON i.id = g.gate_id
+     WHERE l.source_id = task AND l.role = 'gates';
+END;

@@ -8,14 +8,5 @@ SELECT p.ledger_id AS id, i.version, i.entity_id, p.state, p.apply_retries, w.st
   FROM interlock.patch_ledger_entries p
   JOIN interlock.workflow_instances i ON i.id = p.ledger_id
   JOIN interlock.workstreams w ON w.ws_id = p.workstream_id
-  LEFT JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE g.state <> 'PASSED') AS open,
-               (array_agg(jsonb_build_object(
-                    'gate', gi.entity_id, 'exit_code', g.exit_code,
-                    'output', right(concat_ws(E'\n', NULLIF(g.stdout, ''), NULLIF(g.stderr, '')), 4000))
-                    ORDER BY g.state <> 'FAILED', g.gate_id) FILTER (WHERE g.lost))[1] AS lost_gate
-          FROM interlock.workflow_links l
-          JOIN interlock.test_gates g ON g.gate_id = l.target_id
-          JOIN interlock.workflow_instances gi ON gi.id = g.gate_id
-         WHERE l.source_id = p.task_id AND l.role = 'gates') g ON true
+  CROSS JOIN LATERAL interlock.gates_of(p.task_id) g
  WHERE p.ledger_id = ANY(%(ids)s)

@@ -5,16 +5,7 @@ SELECT t.task_id AS id, i.version, i.entity_id, t.state, t.unmet, t.dead, w.stat
   JOIN interlock.workflow_instances i ON i.id = t.task_id
   JOIN interlock.workstreams w ON w.ws_id = t.workstream_id
   JOIN interlock.runs r ON r.run_id = t.run_id
-  LEFT JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE g.state <> 'PASSED') AS open,  -- lost_gate: as in patch_facts
-               (array_agg(jsonb_build_object(
-                    'gate', gi.entity_id, 'exit_code', g.exit_code,
-                    'output', right(concat_ws(E'\n', NULLIF(g.stdout, ''), NULLIF(g.stderr, '')), 4000))
-                    ORDER BY g.state <> 'FAILED', g.gate_id) FILTER (WHERE g.lost))[1] AS lost_gate
-          FROM interlock.workflow_links l
-          JOIN interlock.test_gates g ON g.gate_id = l.target_id
-          JOIN interlock.workflow_instances gi ON gi.id = g.gate_id
-         WHERE l.source_id = t.task_id AND l.role = 'gates') g ON true
+  CROSS JOIN LATERAL interlock.gates_of(t.task_id) g
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE g.state IN ('FAILED', 'BLOCKED')) AS failed
           FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.target_id
