@@ -24,6 +24,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.crewing import Site
 from tests.driving import applied, drain_all, drain_failing, outcome, state
+from tests.forking import ForkServer, fork_server
 from tests.homes import installed
 from tests.landscape import Landscape
 from tests.playbooks import commands, type_in
@@ -48,10 +49,17 @@ def test_every_page_has_its_three_parts_and_is_tried() -> None:
         assert f'"{name}", "Cure"' in tried, name
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[ForkServer]:
+    with fork_server() as made:
+        yield made
+
+
 @pytest.fixture(autouse=True)
-def whoever_runs_this_is_an_operator(request: pytest.FixtureRequest) -> None:
+def whoever_runs_this_is_an_operator(request: pytest.FixtureRequest, forks: ForkServer) -> None:
     if "runtime" in request.fixturenames or "make_runtime" in request.fixturenames:
         runtime = request.getfixturevalue("runtime")
+        forks.lend(runtime.settings.home)
         with transaction(runtime.database) as connection:
             operators.grant(connection, [os_user()], by="test")
 
@@ -260,9 +268,10 @@ def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], 
 
 
 @pytest.fixture
-def own(place: Path) -> Iterator[Client]:
+def own(place: Path, forks: ForkServer) -> Iterator[Client]:
     """A client of an installation with servers of its own."""
     with installed(Settings(home=place / "home")) as client:
+        forks.lend(place / "home")
         yield client
 
 
