@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -106,28 +106,30 @@ class Up:
         return {int(pid): found for pid, found in told.items()}
 
 
-@pytest.fixture
-def up() -> Iterator[Callable[..., Up]]:
-    """Starts it, but for some parts; it is gone afterwards."""
+@pytest.fixture(scope="module")
+def installation() -> Iterator[Up]:
+    """Gone afterwards."""
     with open_directory() as directory:
         made = Up(directory)
-
-        def begin(*without: str) -> Up:
-            made.cli("up", "--detach", *(word for name in without for word in ("--without", name)))
-            return made
-
-        yield begin
+        yield made
         made.cli("down", "--purge", "--yes")
 
 
-def test_a_command_without_a_sandbox_looks_into_nothing_that_runs_it(up: Callable[..., Up]) -> None:
-    begun = up()
-    ours = begun.ours()
+@pytest.fixture
+def up(installation: Up) -> Up:
+    """With every part running; tests may kill them."""
+    if not status.status(installation.settings).running:
+        installation.cli("up", "--detach")
+    return installation
+
+
+def test_a_command_without_a_sandbox_looks_into_nothing_that_runs_it(up: Up) -> None:
+    ours = up.ours()
     assert _named(ours.values()) >= KNOWN
-    assert len(ours) > len(status.recorded(begun.home)), "pool processes are among them"
-    other = begun.start("-c", "import time; time.sleep(300)")
+    assert len(ours) > len(status.recorded(up.home)), "pool processes are among them"
+    other = up.start("-c", "import time; time.sleep(300)")
     try:
-        found = begun.seen(*ours, other.pid)
+        found = up.seen(*ours, other.pid)
     finally:
         other.kill()
         other.communicate()
@@ -135,11 +137,10 @@ def test_a_command_without_a_sandbox_looks_into_nothing_that_runs_it(up: Callabl
     assert {ours.get(pid, "its shim"): ways for pid, ways in found.items() if ways} == {}
 
 
-def test_who_hides_is_a_stray_of_its_home_by_its_command_line(up: Callable[..., Up]) -> None:
+def test_who_hides_is_a_stray_of_its_home_by_its_command_line(up: Up) -> None:
     """Stopped, they do not hear that their supervisor died; its shim, which would end them, is killed too."""
-    begun = up("flower", "beat", "effects", "work")
-    left = [begun.part("metrics"), *begun.part("gates").children(), begun.part("gates")]
-    above = begun.supervisor()
+    left = [up.part("metrics"), *up.part("gates").children(), up.part("gates")]
+    above = up.supervisor()
     shims = [each for each in above.children() if each.name() == "il-reaper"]
     for each in (*left, *shims):
         each.send_signal(signal.SIGSTOP)
@@ -147,7 +148,7 @@ def test_who_hides_is_a_stray_of_its_home_by_its_command_line(up: Callable[..., 
         each.kill()
     eventually(lambda: not above.is_running() or above.status() == psutil.STATUS_ZOMBIE)
     assert all(each.is_running() for each in left)
-    begun.cli("down")
+    up.cli("down")
     assert [each for each in left if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
 
 
