@@ -4,9 +4,10 @@ import gzip
 import io
 import json
 import os
+import shutil
 import stat
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from interlock.supervisor.embedded import running
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import server_account
 from tests import databases
+from tests.homes import open_directory
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -37,7 +39,7 @@ def member(name: str, content: bytes = b"", **said: Any) -> Member:
 
 
 def pack(path: Path, *members: Member) -> None:
-    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT, compresslevel=1) as archive:
         for info, content in members:
             archive.addfile(info, io.BytesIO(content))
 
@@ -186,13 +188,22 @@ def test_a_manifest_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path) -> 
 # A whole one --------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def taken() -> Iterator[Path]:
+    """A backup, which no test changes."""
+    with open_directory() as directory:
+        home = Settings(home=directory / "home")
+        with running(home) as addresses:
+            databases.prepare(addresses.database_url)
+            known = addresses.database_url, directory / "backups", home.signing_directory
+            made = back_up(*known, replicating=addresses.superuser_url)[0]
+        yield made
+
+
 @pytest.fixture
-def backup(place: Path) -> Path:
-    home = Settings(home=place / "home")
-    with running(home, keep=True) as addresses:
-        databases.prepare(addresses.database_url)
-        known = addresses.database_url, place / "backups", home.signing_directory
-        return back_up(*known, replicating=addresses.superuser_url)[0]
+def backup(taken: Path, place: Path) -> Path:
+    """A copy of it, to be changed."""
+    return shutil.copytree(taken, place / "backups" / taken.name)
 
 
 def tampered(backup: Path, *more: Member, without: str = "") -> None:
