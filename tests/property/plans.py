@@ -14,6 +14,21 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), m
 )
 
 
+COMMANDS = st.lists(TEXTS, min_size=1, max_size=3)
+TERMS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(  # made once: making it takes longer than drawing
+    {},
+    optional={
+        "retries": st.integers(0, 100),
+        "timeout": st.integers(1, 86_400) | st.integers(1, 99).map("{}m".format),
+        "critical": st.booleans(),
+        "env": st.dictionaries(st.sampled_from("ABC"), TEXTS),
+        "expected_exit_codes": st.lists(st.integers(0, 255), min_size=1, max_size=3),
+        "capabilities": st.lists(TEXTS.filter(is_name), max_size=2),
+        "backoff": st.fixed_dictionaries({}, optional={"base": st.floats(0, 100), "cap": st.just("5m")}),
+    },
+)
+
+
 @dataclass
 class Written:
     """JSON with one value a line, and for each path its line (from 1) and value."""
@@ -52,31 +67,25 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     for w in range(draw(st.integers(1, 4))):
         tasks: list[dict[str, Any]] = []
         for t in range(draw(st.integers(1, 5))):
-            near = draw(st.lists(st.sampled_from([each["id"] for each in tasks]), unique=True)) if tasks else []
-            far = draw(st.lists(st.sampled_from(earlier), unique=True, max_size=2)) if earlier else []
-            tasks.append({"id": f"t{w}-{t}", "command": draw(st.lists(TEXTS, min_size=1, max_size=3))})
-            tasks[-1] |= draw(_terms()) | {"depends_on": near + far}
-        before = (
-            draw(st.lists(st.sampled_from([each["id"] for each in workstreams]), unique=True)) if workstreams else []
-        )
+            near = _any_of(draw, [each["id"] for each in tasks])
+            far = dict.fromkeys(_one_or_none(draw, earlier) + _one_or_none(draw, earlier))
+            tasks.append({"id": f"t{w}-{t}", "command": draw(COMMANDS)})
+            tasks[-1] |= draw(TERMS) | {"depends_on": [*near, *far]}
+        before = _any_of(draw, [each["id"] for each in workstreams])
         workstreams.append({"id": f"w{w}", "depends_on": before, "tasks": tasks})
         earlier += [f"w{w}/{each['id']}" for each in tasks]
-    return {"name": "random", "defaults": draw(_terms()), "workstreams": workstreams}
+    return {"name": "random", "defaults": draw(TERMS), "workstreams": workstreams}
 
 
-def _terms() -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "retries": st.integers(0, 100),
-            "timeout": st.integers(1, 86_400) | st.integers(1, 99).map("{}m".format),
-            "critical": st.booleans(),
-            "env": st.dictionaries(st.sampled_from("ABC"), TEXTS),
-            "expected_exit_codes": st.lists(st.integers(0, 255), min_size=1, max_size=3),
-            "capabilities": st.lists(TEXTS.filter(is_name), max_size=2),
-            "backoff": st.fixed_dictionaries({}, optional={"base": st.floats(0, 100), "cap": st.just("5m")}),
-        },
-    )
+def _any_of(draw: st.DrawFn, among: list[str]) -> list[str]:
+    """Any of some names, in their order."""
+    chosen = draw(st.integers(0, 2 ** len(among) - 1))
+    return [each for number, each in enumerate(among) if chosen >> number & 1]
+
+
+def _one_or_none(draw: st.DrawFn, among: list[str]) -> list[str]:
+    chosen = draw(st.integers(0, len(among)))
+    return among[chosen - 1 : chosen] if chosen else []
 
 
 @st.composite
@@ -86,7 +95,7 @@ def tangles(draw: st.DrawFn) -> dict[str, Any]:
     full = [f"{w}/{each}" for w in owners for each in ids]
 
     def some(among: list[str], own: str = "") -> list[str]:
-        return draw(st.lists(st.sampled_from([each for each in among if each != own]), unique=True, max_size=1))
+        return _one_or_none(draw, [each for each in among if each != own])
 
     def task(w: str, each: str) -> dict[str, Any]:
         return {"id": each, "shell": "x", "depends_on": some(full, f"{w}/{each}"), "gates": some(full)}
