@@ -2,7 +2,9 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -10,18 +12,22 @@ from uuid import UUID
 import psutil
 import psycopg
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from interlock.db.connection import transaction
+from interlock.db.orchestration import scheduling
 from interlock.workers import sweeps
 from interlock.workers.client.client import Client
 from interlock.workers.isolation import in_force
 from interlock.workers.operations import doctor
+from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.pool import claims
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.callers import FORKS
 from tests.crewing import Site, hand, row
-from tests.driving import state, trail
+from tests.driving import drain_all, state, trail
 from tests.nodes import Node, node
 from tests.waiting import eventually
 
@@ -44,6 +50,27 @@ def triggers(quick: Settings, tmp_path: Path) -> Iterator[Node]:
     """A node that applies triggers."""
     with node(quick, tmp_path, "worker", "-Q", "triggers", "-c", "1") as started:
         yield started
+
+
+@pytest.fixture
+def engine(client: Client) -> Iterator[None]:
+    """A thread that applies triggers and schedules runs: here it does not matter which process does."""
+    runtime, over = client.runtime, threading.Event()
+
+    def carry_on() -> None:
+        while not over.wait(0.05):
+            with suppress(OperationalError):  # a deadlock, after which a node tries again as well
+                drain_all(runtime)
+                with transaction(runtime.database) as connection:
+                    runs = scheduling.runs_signalled(connection, limit=10)
+                for run in runs:
+                    schedule(runtime, run)
+
+    thread = threading.Thread(target=carry_on)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
 
 
 def working(settings: Settings, directory: Path, processes: int = 1) -> Any:
@@ -132,7 +159,7 @@ def test_pool_processes_enlist_work_and_leave(
     eventually(lambda: {state(client, each) for each in crew} == {"shutdown"}, PATIENCE)
 
 
-@pytest.mark.usefixtures("triggers")
+@pytest.mark.usefixtures("engine")
 def test_a_task_whose_process_is_killed_is_carried_out_elsewhere_and_ends_once(
     quick: Settings, make_runtime: Any, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
@@ -164,7 +191,7 @@ def test_a_task_whose_process_is_killed_is_carried_out_elsewhere_and_ends_once(
     assert {"health_check_timeout", "max_timeout_exceeded"} <= set(trail(client, lost))
 
 
-@pytest.mark.usefixtures("triggers")
+@pytest.mark.usefixtures("engine")
 def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
@@ -179,7 +206,7 @@ def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
         assert "was killed" in client.history(task)[-1]["metadata"]["reason"]
 
 
-@pytest.mark.usefixtures("triggers")
+@pytest.mark.usefixtures("engine")
 def test_a_stopped_node_gives_back_what_outlasts_its_patience(
     quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
@@ -195,7 +222,7 @@ def test_a_stopped_node_gives_back_what_outlasts_its_patience(
     eventually(lambda: not psutil.pid_exists(command), PATIENCE)
 
 
-@pytest.mark.usefixtures("triggers")
+@pytest.mark.usefixtures("engine")
 def test_a_stopped_node_finishes_what_it_can_and_takes_no_more(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
