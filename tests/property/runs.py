@@ -65,15 +65,15 @@ def runs(draw: st.DrawFn) -> Run:
     return _sketched(plan)
 
 
-def many_tasks() -> tuple[Run, Fates]:
-    """A run of two hundred tasks in four workstreams, and who fails in it, for good or not."""
+def many_tasks(each: int) -> tuple[Run, Fates]:
+    """A run of four workstreams with `each` tasks, and who fails in it, for good or not."""
     chances = Random(2026)
     workstreams: Sketches = {
         f"w{w}": {"depends_on": ["w0"] if w == 3 else [], "critical": False, "gates": []} for w in range(4)
     }
     tasks: Sketches = {}
     for w in range(4):
-        for _ in range(50):
+        for _ in range(each):
             near = [name for name in tasks if name.startswith(f"w{w}/")]
             after = chances.sample(near, min(len(near), chances.randint(0, 2)))
             after += chances.sample([*tasks], 1) if w != 1 and tasks and chances.random() < 0.05 else []
@@ -86,14 +86,15 @@ def many_tasks() -> tuple[Run, Fates]:
                 "blocked_by_gates": ["w1/start"] if w == 1 and len(near) % 7 == 0 else [],
             }
     awaited = {name for task in tasks.values() for name in task["depends_on"]}
-    for name in [each for each in tasks if each.startswith("w1/") and each not in awaited][:8]:
+    for name in [name for name in tasks if name.startswith("w1/") and name not in awaited][:8]:
         tasks[name]["gates"] = ["w1/task"]
     gates: Sketches = {
         f"w1/{moment}": {"workstream": "w1", "moment": moment, "reruns_left": 1, "depends_on": []}
         for moment in ("start", "task", "final")
     }
     workstreams["w1"]["gates"] = ["w1/final"]
-    failing = {name: 1 for name in tasks if chances.random() < 0.15} | {"w2/t125": 2, "w1/start": 1, "w1/final": 1}
+    failing = {name: 1 for name in tasks if chances.random() < 0.15}
+    failing |= {f"w2/t{each * 5 // 2}": 2, "w1/start": 1, "w1/final": 1}
     return Run(workstreams, tasks, gates, ()), Fates(failing)
 
 

@@ -27,7 +27,7 @@ from tests.running import Stage
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
-EXAMPLES = 70
+EXAMPLES = 40
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
 VERBS = (
     ["answer"] * 12
@@ -36,7 +36,7 @@ VERBS = (
     + ["override"] * 4
 )
 STEPS = st.lists(st.lists(st.sampled_from(VERBS), min_size=1, max_size=4), max_size=12)
-CREWS = 30
+CREWS = 18
 DEEDS = (
     *["hire"] * 2 + ["claim"] * 8 + ["finish"] * 4 + ["others"] * 4,
     *["silent", "killed", "killed", "heard_of", "leave", "drain", "time_passes", "interfere"],
@@ -139,7 +139,7 @@ def not_ended(play: Play) -> list[str]:
 
 
 def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage], settings: Settings, dba: Dba) -> None:
-    run, fates = many_tasks()
+    run, fates = many_tasks(25)
     stage, world = make_stage(), run.world()
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
@@ -170,7 +170,7 @@ def play_the_model(world: World, fates: Fates) -> None:
 def test_overrides_among_busy_schedulers_break_no_rule(
     make_stage: Callable[[], Stage], settings: Settings, dba: Dba
 ) -> None:
-    run, fates = many_tasks()
+    run, fates = many_tasks(25)
     stage, chances = make_stage(), Random(2026)
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
