@@ -207,18 +207,24 @@ def test_names_of_transactions_never_fall_back() -> None:
 
 
 @pytest.fixture(scope="module")
-def taken() -> Iterator[Path]:
+def running_one() -> Iterator[Client]:
+    """A client of an installation that runs, for tests that do not mind each other's stories."""
+    with open_directory() as directory, installed(Settings(home=directory / "home")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def taken(running_one: Client) -> Path:
     """Room with one backup and the keys of its installation."""
-    with open_directory() as directory:
-        with installed(Settings(home=directory / "home")) as client:
-            some(client, 1)
-            take(client, directory)
-        yield directory
+    directory = running_one.runtime.settings.home.parent
+    some(running_one, 1)
+    take(running_one, directory)
+    return directory
 
 
 @pytest.fixture
 def backup(taken: Path, place: Path) -> Path:
-    """A copy of it, to be changed; what it was taken of runs no more."""
+    """A copy of it, to be changed."""
     shutil.copytree(taken / "home" / "keys", place / "home" / "keys")
     (only,) = (taken / "backups").iterdir()
     return shutil.copytree(only, place / "backups" / only.name)
@@ -311,9 +317,9 @@ def written(directory: Path) -> dict[Path, int]:
     return {each: each.stat().st_mtime_ns for each in directory.rglob("*")}
 
 
-def test_a_server_that_lets_nobody_replicate_is_refused_with_what_to_do(first: Client, place: Path) -> None:
-    url = first.runtime.settings.resolved_database_url().replace("+psycopg", "")
-    with psycopg.connect(superuser(first), autocommit=True) as dba:
+def test_a_server_that_lets_nobody_replicate_is_refused_with_what_to_do(running_one: Client, place: Path) -> None:
+    url = running_one.runtime.settings.resolved_database_url().replace("+psycopg", "")
+    with psycopg.connect(superuser(running_one), autocommit=True) as dba:
         dba.execute("CREATE ROLE reader LOGIN PASSWORD 'x' IN ROLE pg_read_all_data")
     weaker = url.replace(url.split("@", maxsplit=1)[0], "postgresql://reader:x")
     with pytest.raises(BackupFailed, match="must be allowed to replicate"):
@@ -329,14 +335,14 @@ exit 1
 """
 
 
-def test_a_full_disk_is_named_and_what_to_do(first: Client, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_and_what_to_do(running_one: Client, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = place / "programs"
     programs.mkdir()
     (programs / "pg_basebackup").write_text(FULL)
     (programs / "pg_basebackup").chmod(0o755)
     monkeypatch.setattr("interlock.supervisor.servers.postgres.programs", lambda: programs)
     with pytest.raises(BackupFailed) as failed:
-        take(first, place)
+        take(running_one, place)
     assert "No space left on device. Make room there" in str(failed.value)
     assert "replicate" not in str(failed.value)
 
@@ -360,10 +366,10 @@ back_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), lambda done, total: p
 """
 
 
-def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(first: Client, place: Path) -> None:
-    some(first, 20)
-    words = [sys.executable, "-c", BACKUP, superuser(first), str(place / "backups")]
-    words.append(str(first.runtime.settings.signing_directory))
+def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(running_one: Client, place: Path) -> None:
+    some(running_one, 20)
+    words = [sys.executable, "-c", BACKUP, superuser(running_one), str(place / "backups")]
+    words.append(str(running_one.runtime.settings.signing_directory))
     with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, **environment(Settings())}) as victim:
         assert victim.stdout
         victim.stdout.readline()
@@ -372,7 +378,7 @@ def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(first: Client, 
     assert left.name.startswith(backups.PARTIAL)
     with pytest.raises(BackupUnusable, match="not a complete backup"):
         put_back(place, left)
-    whole = take(first, place)
+    whole = take(running_one, place)
     assert list((place / "backups").iterdir()) == [whole]  # what was left is gone
 
 

@@ -4,7 +4,6 @@ from itertools import product
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation
 
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import catalogue
@@ -19,10 +18,22 @@ every = pytest.mark.parametrize(
     [each for each in catalogue() if each.type not in DELIVERY],
     ids=lambda each: f"{each.type}-{each.version}",
 )
-EVENT = """
-INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state, to_state,
-                                  trigger)
-VALUES (gen_random_uuid(), %s, %s, %s, %s, %s, %s, %s)"""
+# What PostgreSQL says of an event. A function, because there are up to a thousand moves to a machine.
+ANSWERS = """
+CREATE FUNCTION pg_temp.answer(
+    workflow uuid, seq integer, type text, version text, source text, dest text, trigger text
+) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state, to_state,
+                                      trigger)
+    VALUES (gen_random_uuid(), workflow, seq, type, version, source, dest, trigger);
+    RETURN 'kept';
+EXCEPTION WHEN check_violation THEN
+    RETURN SQLERRM;
+END $$"""
+ANSWER = """
+SELECT trigger, dest, pg_temp.answer(id, version + 1, workflow_type, definition_version, current_state, dest, trigger)
+  FROM workflow_instances, unnest(%s::text[], %s::text[]) AS move (trigger, dest) WHERE id = %s"""
 
 
 @pytest.fixture
@@ -44,14 +55,11 @@ def test_every_move_is_made_with_its_severity_and_what_its_event_must_say(
 
 @every
 def test_postgresql_refuses_every_other_move(walker: Walker, definition: Definition) -> None:
+    walker.dba.execute(ANSWERS)
     for state in definition.states:
         made = walker.at(definition, state)
-        row = walker.dba.execute("SELECT version FROM workflow_instances WHERE id = %s", (made,)).fetchone()
-        assert row is not None
         legal = {(move.trigger, move.dest) for move in definition.transitions if state in move.sources}
-        for trigger, dest in product(definition.triggers, definition.states):
-            if (trigger, dest) in legal:
-                continue
-            given = (made, row[0] + 1, definition.type, definition.version, state, dest, trigger)
-            with pytest.raises(CheckViolation, match="illegal move"):
-                walker.dba.execute(EVENT, given)
+        others = [each for each in product(definition.triggers, definition.states) if each not in legal]
+        answers = walker.dba.execute(ANSWER, (*map(list, zip(*others, strict=True)), made)).fetchall()
+        assert [tuple(each[:2]) for each in answers] == others
+        assert [each for each in answers if "illegal move" not in str(each[2])] == []
