@@ -89,26 +89,21 @@ def test_a_patch_is_rolled_back_on_its_workstreams_branch_before_that_landed(lan
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
 
 
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"validation": {"required_gates": ["LINT"]}}, "gate LINT: w/other: exit code 1"),
-        ({"validation": {"required_gates": ["SECURITY"]}}, "no gate of type SECURITY"),
-        ({"actions": [{"action": "run_tests", "test_suite": "other", "required": True}]}, "run_tests other"),
-        ({"actions": [{"action": "notify", "channels": ["slack"], "required": True}]}, "INTERLOCK_NOTIFY_URLS"),
-    ],
-)
-def test_a_required_action_that_fails_leaves_repository_and_ledger_as_they_were(
-    land: Landscape, changed: dict[str, Any], says: str
-) -> None:
+def test_a_required_action_that_fails_leaves_repository_and_ledger_as_they_were(land: Landscape) -> None:
     entry = landed(land)
-    if "actions" in changed:
-        changed = changed | {"actions": [revert(land, entry), *changed["actions"]]}
-    wanted = plan(land, entry, **changed)
+    tests = {"action": "run_tests", "test_suite": "other", "required": True}
+    notice = {"action": "notify", "channels": ["slack"], "required": True}
+    failing: dict[str, dict[str, Any]] = {
+        "gate LINT: w/other: exit code 1": {"validation": {"required_gates": ["LINT"]}},
+        "no gate of type SECURITY": {"validation": {"required_gates": ["SECURITY"]}},
+        "run_tests other": {"actions": [revert(land, entry), tests]},
+        "INTERLOCK_NOTIFY_URLS": {"actions": [revert(land, entry), notice]},
+    }
     before = everything(land.checkout), ledger(land, entry)
-    with pytest.raises(CompensationFailed, match=says):
-        roll_back(land.runtime, entry, wanted, by="ann", reason="regression")
-    assert (everything(land.checkout), ledger(land, entry)) == before
+    for says, changed in failing.items():
+        with pytest.raises(CompensationFailed, match=says):
+            roll_back(land.runtime, entry, plan(land, entry, **changed), by="ann", reason="regression")
+        assert (everything(land.checkout), ledger(land, entry)) == before, says
 
 
 def test_a_conflicting_revert_leaves_everything_as_it_was(land: Landscape) -> None:
@@ -151,20 +146,24 @@ def test_only_a_committed_patch_can_be_rolled_back(land: Landscape, until: str) 
     assert (everything(land.checkout), ledger(land, entry)) == before
 
 
-@pytest.mark.parametrize("named", ["earlier", "later", "not required", "nothing"])
-def test_a_plan_that_does_not_take_this_patch_back_is_refused(land: Landscape, named: str) -> None:
+def test_a_plan_that_does_not_take_this_patch_back_is_refused(land: Landscape) -> None:
     earlier = land.committed_patch({"earlier": "e\n"}, "earlier")
     entry = land.committed_patch()
     later = land.committed_patch({"later": "l\n"}, "later")
     land.validate()
     land.land()
     land.settle()
-    action = revert(land, {"earlier": earlier, "later": later}.get(named, entry))
-    action |= {"not required": {"required": False}, "nothing": {"commit_sha": "f" * 40}}.get(named, {})
+    wrong = {
+        "earlier": revert(land, earlier),
+        "later": revert(land, later),
+        "not required": revert(land, entry) | {"required": False},
+        "nothing": revert(land, entry) | {"commit_sha": "f" * 40},
+    }
     before = everything(land.checkout), ledger(land, entry)
-    with pytest.raises(CannotRollBack, match=f"which is commit {land.entry(entry)['commit_sha']}"):
-        roll_back(land.runtime, entry, plan(land, entry, actions=[action]), by="ann", reason="regression")
-    assert (everything(land.checkout), ledger(land, entry)) == before
+    for named, action in wrong.items():
+        with pytest.raises(CannotRollBack, match=f"which is commit {land.entry(entry)['commit_sha']}"):
+            roll_back(land.runtime, entry, plan(land, entry, actions=[action]), by="ann", reason="regression")
+        assert (everything(land.checkout), ledger(land, entry)) == before, named
 
 
 def test_a_patch_is_taken_back_with_the_merge_that_brought_it(land: Landscape) -> None:
@@ -244,16 +243,21 @@ def test_what_was_mended_by_hand_and_fails_a_gate_is_not_rolled_back(land: Lands
     assert state(land.client, entry) == "committed"
 
 
-@pytest.mark.parametrize("named", ["the patch's own", "another file's", "another branch's", "none", "no name"])
-def test_a_commit_that_cannot_have_taken_the_patch_back_is_refused(land: Landscape, named: str) -> None:
+def test_a_commit_that_cannot_have_taken_the_patch_back_is_refused(land: Landscape) -> None:
     entry = landed(land)
     other = by_hand(land, entry, {"elsewhere": "x\n"})
     git(land.checkout, "switch", "-qc", "side")
     aside = by_hand(land, entry, {"app.py": FILES["app.py"]})
     git(land.checkout, "switch", "-q", "main")
-    own = land.entry(entry)["commit_sha"]
-    said = {"the patch's own": own, "another file's": other, "another branch's": aside, "none": "f" * 40}
-    refusal: Any = BadInput if named == "no name" else CannotRollBack
-    with pytest.raises(refusal, match=r"does not undo|is not a commit id"):
-        roll_back(land.runtime, entry, by="ann", reason="by hand", mended=said.get(named, "HEAD"))
-    assert state(land.client, entry) == "committed"
+    wrong = {
+        "the patch's own": land.entry(entry)["commit_sha"],
+        "another file's": other,
+        "another branch's": aside,
+        "none": "f" * 40,
+        "no name": "HEAD",
+    }
+    for named, mended in wrong.items():
+        refusal: Any = BadInput if named == "no name" else CannotRollBack
+        with pytest.raises(refusal, match=r"does not undo|is not a commit id"):
+            roll_back(land.runtime, entry, by="ann", reason="by hand", mended=mended)
+        assert state(land.client, entry) == "committed", named
