@@ -21,6 +21,7 @@ demo: setup  ## real pull requests through real servers, end to end; stops every
 up: setup  ## stay up: PostgreSQL, Valkey, workers, beat, Flower (Ctrl-C stops them)
 	$(BIN)/interlock up
 
+test: export PYTHONDONTWRITEBYTECODE =  # hundreds of processes would compile the same modules
 test: setup  ## every test that CI runs
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
