@@ -37,6 +37,7 @@ from interlock.cli.fork_server.launcher import (
 from interlock.cli.lib import output
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
 from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.orphans import PREFIX
 from interlock.supervisor.processes.fork import ended, name_process
 from interlock.supervisor.processes.log import line
 from interlock.workers.settings import settings
@@ -49,8 +50,10 @@ LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("
 
 def main() -> None:
     """Serve until a signal ends this process."""
+    name_process(f"{PREFIX}commands")
     home = home_of(settings())
-    import_module("interlock.cli.fork_server.preloaded")  # the supervisor has done it, if this is its fork
+    import_module("interlock.cli.fork_server.preloaded")
+    gc.collect()
     gc.freeze()
     listening = listen(home)
     if path := os.environ.get("INTERLOCK_READY_FILE"):

@@ -160,7 +160,7 @@ def _spawn(part: Part, log: Path) -> subprocess.Popen[bytes] | Fork:
             if os.getppid() != supervisor:  # the supervisor died in between
                 os._exit(1)
 
-    if is_module(part.command):
+    if is_module(part.command) and not part.executed:
         with open_log(log) as output:
             return fork(
                 f"{PREFIX}{part.name}", module(part.command), part.environment, output, first=die_with_supervisor

@@ -19,8 +19,9 @@ def _nothing() -> None:
 class Part:
     """One process, with its own children, and all that the supervisor needs to know about it.
 
-    `before` runs before each start. To stop the part, the supervisor sends `stop_signal` to the process alone, after
-    `stop_seconds` `last_signal`, and finally SIGKILL to its whole process group.
+    `before` runs before each start. `executed`: never a fork, which would have the supervisor's memory. To stop the
+    part, the supervisor sends `stop_signal` to the process alone, after `stop_seconds` `last_signal`, and finally
+    SIGKILL to its whole process group.
     """
 
     name: str
@@ -34,3 +35,4 @@ class Part:
     stdin: str = field(default="", repr=False)
     account: Account | None = None
     directory: Path | None = None
+    executed: bool = False

@@ -5,6 +5,7 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
+from interlock.db.schema import VARIABLE
 from interlock.supervisor import orphans
 from interlock.supervisor.environment import PYTHON, environment
 from interlock.supervisor.home import Home
@@ -14,12 +15,14 @@ from interlock.supervisor.servers import postgres, valkey
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.broker.config import WORK
 from interlock.workers.settings import Settings
+from interlock.workers.system import process_privacy
 from interlock.workers.system.users import Account
 
 APP = ("-A", "interlock.workers.main:app")
 # Longer than the workers' soft shutdown, which returns their messages to the queue.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
+FORK_SERVER = "interlock.cli.fork_server.server"
 
 
 KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "commands")
@@ -177,13 +180,22 @@ def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Serv
 
 
 def _commands(home: Home, base: dict[str, str]) -> Part:
+    """Its forks run what their callers ask for, so it has neither the supervisor's memory nor its environment.
+
+    The mark is in the command line, because the forks, which `interlock down` does not end, keep its environment.
+    """
     ready = home.ready_file("commands")
     return Part(
         name="commands",
-        command=(*PYTHON, "-m", "interlock.cli.fork_server.server"),
-        environment={**base, "INTERLOCK_READY_FILE": str(ready)},
+        command=(*PYTHON, *process_privacy.marked(home.path, process_privacy.SUPERVISOR), "-m", FORK_SERVER),
+        environment={
+            **{name: base[name] for name in ("INTERLOCK_HOME", VARIABLE, "PYTHONPATH") if name in base},
+            "LC_ALL": "C.UTF-8",
+            "INTERLOCK_READY_FILE": str(ready),
+        },
         waits_for=_touched(ready),
         before=lambda: ready.unlink(missing_ok=True),
+        executed=True,
     )
 
 

@@ -23,8 +23,13 @@ import pytest
 
 from interlock.cli.fork_server import launcher, server
 from interlock.cli.fork_server.confinement import confinement
+from interlock.db.schema import VARIABLE
+from interlock.supervisor import orphans
 from interlock.supervisor.environment import environment
 from interlock.supervisor.home import Home, home_of
+from interlock.supervisor.processes import specs
+from interlock.supervisor.processes.process import Child
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.settings import Settings
 from tests.waiting import eventually
 
@@ -412,6 +417,24 @@ def test_nobody_shows_another_users_server_its_environment(tmp_path: Path) -> No
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     for each in (listens, said):
         os.close(each)
+
+
+def test_the_fork_server_holds_nothing_of_the_supervisors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its forks run what callers want, so callers could read it. (A hidden one could not read its own namespaces.)"""
+    monkeypatch.setenv("SECRET_OF_THE_SUPERVISOR", "horse")
+    home = home_of(Settings(home=tmp_path))
+    home.create()
+    parts = specs.celery_parts(home, Settings(home=tmp_path), Servers(postgres_port=1, redis_port=1))
+    child = Child(next(part for part in parts if part.name == "commands"), tmp_path / "log", lambda: None)
+    child.start()
+    try:
+        eventually(lambda: child.tend() or child.state == "ready")
+        process = psutil.Process(child.report().pid)
+        assert process.environ().keys() <= {"INTERLOCK_HOME", "INTERLOCK_READY_FILE", VARIABLE, "LC_ALL", "PYTHONPATH"}
+        assert specs.FORK_SERVER in process.cmdline()  # executed: a fork has the pages of its parent
+        assert (process.name(), orphans.mark(process)) == ("il-commands", str(home.path))
+    finally:
+        child.finish_stop(hurried=True)
 
 
 def test_confinement_of_ones_own_process_is_readable() -> None:

@@ -96,6 +96,7 @@ class Up:
         """Every process of it that is a program of ours, and what it is."""
         servers = [self.part(name).pid for name in SERVER_PARTS]
         above = self.supervisor()
+        servers.append(self.part("commands").pid)  # executed without the environment and the memory of these
         below = [each for each in above.children() if each.pid not in servers]
         pools = [child for each in below for child in each.children(recursive=True)]
         return {each.pid: " ".join((each.name(), *each.cmdline())) for each in (above, *below, *pools)}
