@@ -14,6 +14,8 @@ import socket
 import sys
 from types import FrameType
 
+from interlock.cli.fork_server.confinement import is_alike
+
 NOT_FORKED = frozenset({"up", "down", "migrate", "backup", "restore", "metrics"})  # they start, stop or are servers
 SOCKET = "commands.sock"  # in the home's `run`
 STARTED = b"+"
@@ -66,12 +68,6 @@ def code() -> list[object]:
     return [sys.version, sys.prefix, interlock.__file__, found.st_ino, found.st_mtime_ns]
 
 
-def peer(connection: socket.socket) -> tuple[int, int]:
-    """The process id and the user id at the other end of a connection (unix(7), `SO_PEERCRED`)."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(found[:4], sys.byteorder), int.from_bytes(found[4:8], sys.byteorder)
-
-
 def _is_plain(words: list[str]) -> bool:
     """Whether this process has no option, stream or inherited file that a fork of another process cannot have."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
@@ -90,8 +86,8 @@ def _connect(connection: socket.socket) -> None:
         connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")  # a socket's path may have 107 bytes only
     finally:
         os.close(directory)
-    if peer(connection)[1] != os.geteuid():
-        raise PermissionError(f"the fork server of {home} is another user's, who must not see this environment")
+    if not is_alike(connection):
+        raise PermissionError("the server is another user's or confined, and must not see this environment")
 
 
 def _described(words: list[str]) -> dict[str, object]:

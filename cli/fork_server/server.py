@@ -25,14 +25,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.fork_server.confinement import confinement
+from interlock.cli.fork_server.confinement import is_alike, peer
 from interlock.cli.fork_server.launcher import (
     LENGTH_BYTES,
     SOCKET,
     STARTED,
     STREAMS,
     code,
-    peer,
 )
 from interlock.cli.lib import output
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
@@ -81,7 +80,7 @@ def serve(listening: socket.socket) -> None:
     while True:
         connection, _ = listening.accept()
         with connection:
-            if peer(connection)[1] == os.geteuid() and not os.fork():
+            if not os.fork():
                 listening.close()
                 _run(connection)
 
@@ -115,11 +114,11 @@ class _Declined(Exception):
 
 def _become_caller(connection: socket.socket) -> None:
     """Take over all that the caller at the other end of a connection is. Raises `_Declined` or OSError if it cannot."""
-    caller = peer(connection)[0]
-    if confinement(caller) != confinement(os.getpid()):  # at once: later its pid could be another process's
-        raise _Declined("the caller is confined in another way")
+    caller = peer(connection)
     limits = {limit: resource.prlimit(caller, limit) for limit in LIMITS}
     priority, processors = os.getpriority(os.PRIO_PROCESS, caller), os.sched_getaffinity(caller)
+    if not is_alike(connection):  # last, since it also proves that all this was the caller's
+        raise _Declined("the caller is another user's, or may be confined in another way")
     asked, (*streams, directory) = _received(connection)
     if asked["code"] != code():
         raise _Declined("the caller is of another installation of Interlock")

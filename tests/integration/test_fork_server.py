@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from interlock.cli.fork_server import launcher, server
-from interlock.cli.fork_server.confinement import confinement
+from interlock.cli.fork_server.confinement import confinement, is_alike
 from interlock.db.schema import VARIABLE
 from interlock.supervisor import orphans
 from interlock.supervisor.environment import environment
@@ -87,7 +87,7 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Served]:
+def serving(folder: Path, **options: Any) -> Iterator[Served]:
     home = home_of(Settings(home=folder / "home"))
     home.create()
     ready = home.ready_file("commands")
@@ -95,7 +95,8 @@ def serving(folder: Path) -> Iterator[Served]:
     env = {**plain, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE)}
     command = [sys.executable, "-P", "-m", "interlock.cli.fork_server.server"]
     ours = {**env, "INTERLOCK_READY_FILE": str(ready)}
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, env=ours, umask=0o077, stdout=log) as process:
+    options |= {"env": ours, "umask": 0o077}
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, **options) as process:
         try:
             eventually(ready.exists)
             yield Served(home, process, env, folder)
@@ -400,13 +401,80 @@ def test_only_its_user_reaches_the_socket(served: Served) -> None:
     assert (served.home.path / "run" / launcher.SOCKET).stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_nobody_shows_another_users_server_its_environment(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+def test_a_confinement_that_proc_does_not_show_is_expected_wherever_it_is_possible(tmp_path: Path) -> None:
+    """Landlock needs `no_new_privs`; a caller under both looks like a server that has the latter only."""
+    confined = control(PR_SET_NO_NEW_PRIVS, 1)
+    with serving(tmp_path, preexec_fn=confined) as served:
+        assert not served.is_fork(served.probe(INTERLOCK, preexec_fn=confined))
+
+
+def test_a_second_seccomp_filter_shows() -> None:
+    def counts() -> None:
+        before = confinement(os.getpid())
+        filtered()
+        between = confinement(os.getpid())
+        filtered()
+        assert before != between != confinement(os.getpid())
+
+    assert _possible(counts)
+
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="only root can choose a pid")
+def test_a_pid_that_is_used_again_is_not_the_callers(tmp_path: Path) -> None:
+    """A confined caller could end, so that its pid is that of a process which is not confined."""
+    ours, theirs = socket.socketpair()
+    with server.listen(_home(tmp_path)) as listening, socket.socket(socket.AF_UNIX) as connection, ours, theirs:
+        if not (caller := os.fork()):
+            try:
+                os.chdir(tmp_path / "run")
+                connection.connect(launcher.SOCKET)
+                socket.send_fds(theirs, [b"."], [connection.fileno()])
+            finally:
+                os._exit(0)
+        ours.settimeout(20)
+        _, held, _, _ = socket.recv_fds(ours, 1, 1)
+        os.waitpid(caller, 0)
+        accepted, _ = listening.accept()
+        with accepted:
+            for _ in range(100):
+                LAST_PID.write_text(str(caller - 1))
+                other = subprocess.Popen(["sleep", "60"])
+                try:
+                    if other.pid == caller:
+                        assert confinement(caller) == confinement(os.getpid())
+                        with pytest.raises(OSError, match="No such process"):
+                            is_alike(accepted)
+                        break
+                finally:
+                    other.kill()
+                    other.wait()
+            else:
+                pytest.skip("that pid went to another process")
+        os.close(held[0])
+
+
+def _home(folder: Path) -> Home:
+    (folder / "run").mkdir()
+    return Home(folder)
+
+
+STRANGERS: dict[str, Callable[[], object]] = {
+    "another user": lambda: os.setresuid(65534, 65534, 65534),
+    "one in a sandbox": control(PR_SET_NO_NEW_PRIVS, 1),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_nobody_shows_a_strange_server_its_environment(tmp_path: Path, stranger: str) -> None:
+    if not _possible(STRANGERS[stranger]):
+        pytest.skip("this user cannot become such a process")
     listens, said = os.pipe()
-    with server.listen(Home(tmp_path)) as listening:
+    with server.listen(_home(tmp_path)) as listening:
         if not (pid := os.fork()):
-            os.setresuid(65534, 65534, 65534)
+            STRANGERS[stranger]()
             listening.listen()  # as itself
             os.write(said, b".")
             os._exit(len(listening.accept()[0].recv(1)))
