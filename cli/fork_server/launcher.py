@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 from types import FrameType
 
@@ -18,7 +19,10 @@ from interlock.cli.fork_server.confinement import is_alike
 
 NOT_FORKED = frozenset({"up", "down", "migrate", "backup", "restore", "metrics"})  # they start, stop or are servers
 SOCKET = "commands.sock"  # in the home's `run`
+READY = b"?"
 STARTED = b"+"
+GO = b"!"  # the answer to it: without, the launcher runs the command itself
+ANSWER_SECONDS = 5  # then the fork server is taken for stuck
 STREAMS = 3
 LENGTH_BYTES = 4
 # Other variables that begin with PYTHON change how Python itself starts, which a fork has behind it.
@@ -50,14 +54,21 @@ def ask(words: list[str]) -> tuple[socket.socket, int] | None:
         return None
     with contextlib.ExitStack() as either_way:
         connection = either_way.enter_context(socket.socket(socket.AF_UNIX))
+        _limit(connection, ANSWER_SECONDS)
         _connect(connection)
+        if connection.recv(1) != READY:  # before it has our streams: what waits for a stuck server stays open
+            return None
         here = os.open(".", os.O_PATH | os.O_DIRECTORY)
         either_way.callback(os.close, here)
         request = json.dumps(_described(words)).encode()
         socket.send_fds(connection, [len(request).to_bytes(LENGTH_BYTES, "big")], [*range(STREAMS), here])
         connection.sendall(request)
         answer, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
-        return (connection.dup(), descriptors[0]) if answer == STARTED else None
+        if answer != STARTED:
+            return None
+        connection.sendall(GO)
+        _limit(connection, 0)
+        return connection.dup(), descriptors[0]
 
 
 def code() -> list[object]:
@@ -77,6 +88,12 @@ def _is_plain(words: list[str]) -> bool:
         and not any("/fd/" in word for word in words)  # a file that only this process has open, as bash's `<(…)`
         and sys.gettrace() is None
     )
+
+
+def _limit(connection: socket.socket, seconds: int) -> None:
+    """Let the kernel end calls with `BlockingIOError` after that time; 0: never. It counts for connect(2), too."""
+    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
 
 def _connect(connection: socket.socket) -> None:
@@ -109,9 +126,11 @@ def _follow(connection: socket.socket, command: int) -> int:
         sent.append(number)
         _signal(command, number)
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def stop(number: int, _frame: FrameType | None) -> None:
         _signal(command, signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # not SIGSTOP: where no shell could continue it, the kernel does not stop it
+        signal.signal(number, stop)
         _signal(command, signal.SIGCONT)
 
     for number, handler in {**dict.fromkeys(FORWARDED, forward), signal.SIGTSTP: stop}.items():

@@ -21,13 +21,17 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from interlock.cli.fork_server.confinement import is_alike, peer
 from interlock.cli.fork_server.launcher import (
+    GO,
     LENGTH_BYTES,
+    READY,
     SOCKET,
     STARTED,
     STREAMS,
@@ -80,7 +84,12 @@ def serve(listening: socket.socket) -> None:
     while True:
         connection, _ = listening.accept()
         with connection:
-            if not os.fork():
+            try:
+                pid = os.fork()
+            except OSError as reason:  # too many processes
+                _decline(reason)
+                continue
+            if not pid:
                 listening.close()
                 _run(connection)
 
@@ -88,15 +97,14 @@ def serve(listening: socket.socket) -> None:
 def _run(connection: socket.socket) -> None:
     """Become the command that a caller asks for, or end; never returns."""
     try:
-        _become_caller(connection)
-        command = os.pidfd_open(os.getpid())
-        socket.send_fds(connection, [STARTED], [command])
-        os.close(command)
+        take_streams = _become_caller(connection)
+        _begin(connection)
     except BaseException as reason:
-        print(line("declined", reason=f"{type(reason).__name__}: {reason}"), flush=True)
+        _decline(reason)
         os._exit(0)
     exit_code = 1
     try:
+        take_streams()
         exit_code = ended(import_module("interlock.cli.main").main)
     except BaseException:
         traceback.print_exc()
@@ -108,17 +116,27 @@ def _run(connection: socket.socket) -> None:
     os._exit(0)
 
 
+def _decline(reason: BaseException) -> None:
+    with contextlib.suppress(OSError):  # a full disk
+        print(line("declined", reason=f"{type(reason).__name__}: {reason}"), flush=True)
+
+
 class _Declined(Exception):
     """Why the caller must run the command itself."""
 
 
-def _become_caller(connection: socket.socket) -> None:
-    """Take over all that the caller at the other end of a connection is. Raises `_Declined` or OSError if it cannot."""
+def _become_caller(connection: socket.socket) -> Callable[[], None]:
+    """Take over all that the caller at the other end of a connection is, but for its streams.
+
+    Returns what takes them over, too. Raises `_Declined` or OSError if it cannot.
+    """
     caller = peer(connection)
     limits = {limit: resource.prlimit(caller, limit) for limit in LIMITS}
     priority, processors = os.getpriority(os.PRIO_PROCESS, caller), os.sched_getaffinity(caller)
     if not is_alike(connection):  # last, since it also proves that all this was the caller's
         raise _Declined("the caller is another user's, or may be confined in another way")
+    connection.settimeout(REQUEST_SECONDS)
+    connection.sendall(READY)
     asked, (*streams, directory) = _received(connection)
     if asked["code"] != code():
         raise _Declined("the caller is of another installation of Interlock")
@@ -133,27 +151,39 @@ def _become_caller(connection: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()  # the end of the fork server does not end commands
     os.fchdir(directory)
+    os.close(directory)
     name_process(NAME)
-    _end_with_caller(connection)
     os.environ.clear()
     os.environ.update(asked["environment"])
     time.tzset()
     tempfile.tempdir = None
     sys.argv, sys.path[:] = ["interlock", *asked["words"]], asked["path"]
-    _take_streams(streams, asked["errors"], bool(asked["unbuffered"]))
-    os.close(directory)
+    return partial(_take_streams, streams, asked["errors"], bool(asked["unbuffered"]))
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    connection.settimeout(REQUEST_SECONDS)
     length, descriptors, _, _ = socket.recv_fds(connection, LENGTH_BYTES, STREAMS + 1)
     with connection.makefile("rb") as request:
         asked = request.read(int.from_bytes(length, "big"))
-    connection.setblocking(True)
     try:
         return json.loads(asked), descriptors
     except ValueError:
         raise _Declined("its request was cut short") from None
+
+
+def _begin(connection: socket.socket) -> None:
+    """Agree with the caller that this process runs the command. Raises `_Declined` if the caller no longer waits."""
+    command = os.pidfd_open(os.getpid())
+    socket.send_fds(connection, [STARTED], [command])
+    os.close(command)
+    told = connection.recv(1)
+    _end_with_caller(connection)
+    connection.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        told = connection.recv(1)  # nothing, if it was closed before the kernel would have told us
+    connection.setblocking(True)
+    if told != GO:
+        raise _Declined("the caller no longer waits")
 
 
 def _end_with_caller(connection: socket.socket) -> None:

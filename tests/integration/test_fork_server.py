@@ -71,10 +71,10 @@ class Served:
         return bool(found["parent"] == self.process.pid)
 
     @contextmanager
-    def waiting(self, **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    def waiting(self, before: tuple[str, ...] = (), **options: Any) -> Iterator["subprocess.Popen[str]"]:
         """A command that reads its standard input, which stays open, in a fork."""
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        command = [INTERLOCK, "run", "check", "-"]
+        command = [*before, INTERLOCK, "run", "check", "-"]
         with subprocess.Popen(command, cwd=self.folder, env=self.env, text=True, **streams, **options) as process:
             eventually(lambda: self.forks() and self.forks()[0].name() == "interlock")
             try:
@@ -348,6 +348,50 @@ def test_ctrl_z_stops_both_and_they_go_on_together(served: Served) -> None:
         assert process.returncode == 2, out
 
 
+def test_ctrl_z_stops_nothing_that_no_shell_could_continue(served: Served) -> None:
+    """As for `ssh -t host interlock`: the kernel leaves an orphaned process group running."""
+    program = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
+    with served.waiting(before=(sys.executable, "-c", program)) as process:
+        command, caller = served.forks()[0], psutil.Process(process.pid)
+        process.send_signal(signal.SIGTSTP)
+        out, _ = process.communicate("name: x", timeout=20)
+        assert process.returncode == 2, (out, command, caller)
+
+
+def test_a_stuck_fork_server_delays_a_command_but_does_not_hang_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        served.process.send_signal(signal.SIGSTOP)
+        assert not served.is_fork(served.probe(INTERLOCK))
+        (tmp_path / "report.json").unlink()
+        served.process.send_signal(signal.SIGCONT)
+        eventually(lambda: b"declined" in (tmp_path / "log").read_bytes())
+        assert not (tmp_path / "report.json").exists(), "it ran twice"
+        assert served.is_fork(served.probe(INTERLOCK))
+
+
+def test_a_fork_server_that_cannot_fork_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    served: list[int] = []
+
+    class Over(Exception):
+        pass
+
+    class Listening:
+        def accept(self) -> tuple[socket.socket, None]:
+            served.append(1)
+            if len(served) > 1:
+                raise Over
+            return theirs, None
+
+    def full() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", full)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with ours, pytest.raises(Over):
+        server.serve(Listening())  # type: ignore[arg-type]
+
+
 def test_a_command_outlives_the_fork_server(tmp_path: Path) -> None:
     with serving(tmp_path) as served, served.waiting() as process:
         served.process.kill()
@@ -371,9 +415,10 @@ def test_strange_requests_end_only_their_own_fork(served: Served) -> None:
         for descriptors in ([], [0], [0, 1, 2, 0, 0]):
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(os.path.relpath(served.home.path / "run" / launcher.SOCKET))
+                connection.settimeout(20)
+                assert connection.recv(1) == launcher.READY
                 socket.send_fds(connection, [request or b"\0"], descriptors)
                 connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(20)
                 assert connection.recv(1) == b""
     eventually(lambda: not served.forks())
     assert served.is_fork(served.probe(INTERLOCK))
