@@ -424,6 +424,21 @@ def test_strange_requests_end_only_their_own_fork(served: Served) -> None:
     assert served.is_fork(served.probe(INTERLOCK))
 
 
+def test_a_request_that_trickles_in_is_bounded(served: Served) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.path.relpath(served.home.path / "run" / launcher.SOCKET))
+        assert connection.recv(1) == launcher.READY
+        socket.send_fds(connection, [b"\0\x0f\0\0"], [0, 1, 2, 0])
+
+        def is_over() -> bool:
+            try:
+                return not connection.send(b" ")
+            except BrokenPipeError:
+                return True
+
+        eventually(is_over)
+
+
 def test_many_at_once_each_get_their_own_answer(served: Served) -> None:
     started = [
         subprocess.Popen(
