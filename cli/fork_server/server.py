@@ -48,6 +48,7 @@ from interlock.workers.settings import settings
 NAME = "interlock"  # not a part's name: `interlock down` does not end commands
 BACKLOG = 64
 REQUEST_SECONDS = 5  # for the whole request, however slowly it comes
+CODE = code()  # now, because an upgrade replaces the files while this process keeps what it has imported
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
@@ -139,7 +140,7 @@ def _become_caller(connection: socket.socket) -> Callable[[], None]:
         raise _Declined("the caller is another user's, or may be confined in another way")
     connection.sendall(READY)
     asked, (*streams, directory) = _received(connection)
-    if asked["code"] != code():
+    if asked["code"] != CODE:
         raise _Declined("the caller is of another installation of Interlock")
     if (asked["environment"].get(VARIABLE) or DEFAULT) != SCHEMA:
         raise _Declined(f"the caller's {VARIABLE} is not {SCHEMA}")

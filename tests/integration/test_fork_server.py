@@ -87,14 +87,14 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, **options: Any) -> Iterator[Served]:
+def serving(folder: Path, more: dict[str, str] | None = None, **options: Any) -> Iterator[Served]:
     home = home_of(Settings(home=folder / "home"))
     home.create()
     ready = home.ready_file("commands")
     plain = {name: value for name, value in environment(Settings(home=home.path)).items() if "PYTHON" not in name}
     env = {**plain, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE)}
     command = [sys.executable, "-P", "-m", "interlock.cli.fork_server.server"]
-    ours = {**env, "INTERLOCK_READY_FILE": str(ready)}
+    ours = {**env, "INTERLOCK_READY_FILE": str(ready), **(more or {})}
     options |= {"env": ours, "umask": 0o077}
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, **options) as process:
         try:
@@ -296,6 +296,17 @@ def test_another_installed_code_runs_in_its_caller(tmp_path: Path) -> None:
         found = served.probe(sys.executable, "-P", "-c", program, more={"PYTHONPATH": f"{copy}:{HERE}"})
         assert str(copy) in found["path"]
         assert not served.is_fork(found)
+
+
+def test_after_an_upgrade_in_place_commands_run_in_their_caller(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(launcher.__file__).parents[2], copy / "interlock", ignore=shutil.ignore_patterns("*.pyc"))
+    path = {"PYTHONPATH": f"{copy}:{HERE}"}
+    with serving(tmp_path, path) as served:
+        command = (sys.executable, "-P", "-c", "from interlock.cli.fork_server.launcher import main; main()")
+        assert served.is_fork(served.probe(*command, more=path))
+        (copy / "interlock" / "__init__.py").touch()
+        assert not served.is_fork(served.probe(*command, more=path))
 
 
 def test_arguments_that_name_an_open_file_run_where_it_is_open(served: Served) -> None:
