@@ -27,7 +27,7 @@ STREAMS = 3
 LENGTH_BYTES = 4
 # Other variables that begin with PYTHON change how Python itself starts, which a fork has behind it.
 HARMLESS = {"PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
-FORWARDED = (signal.SIGINT, signal.SIGTERM)
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP, so that a stopped command is continued, too
 LOST = "the process that ran this command was killed before its end; what it had committed stays"
 
 

@@ -108,6 +108,7 @@ def _run(connection: socket.socket) -> None:
     exit_code = 1
     try:
         take_streams()
+        name_process(NAME)
         exit_code = ended(import_module("interlock.cli.main").main)
     except BaseException:
         traceback.print_exc()
@@ -154,7 +155,6 @@ def _become_caller(connection: socket.socket) -> Callable[[], None]:
     os.setsid()  # the end of the fork server does not end commands
     os.fchdir(directory)
     os.close(directory)
-    name_process(NAME)
     os.environ.clear()
     os.environ.update(asked["environment"])
     time.tzset()

@@ -347,7 +347,7 @@ def test_a_killed_command_is_reported(served: Served) -> None:
 
 
 def test_ctrl_z_stops_both_and_they_go_on_together(served: Served) -> None:
-    with served.waiting() as process:
+    with served.waiting(process_group=0) as process:
         command, caller = served.forks()[0], psutil.Process(process.pid)
         process.send_signal(signal.SIGTSTP)
         for each in (command, caller):
@@ -357,6 +357,16 @@ def test_ctrl_z_stops_both_and_they_go_on_together(served: Served) -> None:
             eventually(lambda each=each: each.status() != psutil.STATUS_STOPPED)
         out, _ = process.communicate("name: x", timeout=20)
         assert process.returncode == 2, out
+
+
+def test_a_stopped_command_whose_terminal_is_closed_ends(served: Served) -> None:
+    with served.waiting(process_group=0) as process:
+        process.send_signal(signal.SIGTSTP)
+        eventually(lambda: served.forks()[0].status() == psutil.STATUS_STOPPED)
+        for number in (signal.SIGHUP, signal.SIGCONT):  # what the kernel sends then
+            process.send_signal(number)
+        eventually(lambda: not served.forks())
+        assert process.wait(20) == -signal.SIGHUP
 
 
 def test_ctrl_z_stops_nothing_that_no_shell_could_continue(served: Served) -> None:
