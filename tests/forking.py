@@ -34,7 +34,7 @@ def fork_server() -> Iterator[ForkServer]:
         home = home_of(Settings(home=Path(directory) / "home"))
         home.create()
         ready = home.ready_file("commands")
-        command = [sys.executable, "-P", "-m", "interlock.cli.fork_server.server"]
+        command = [sys.executable, "-P", "-m", "interlock.cli.fork_server.listener", ready.parent]
         env = {**environment(Settings(home=home.path)), "INTERLOCK_READY_FILE": str(ready)}
         with subprocess.Popen(command, env=env, umask=0o077, stdout=subprocess.DEVNULL) as process:
             try:

@@ -22,7 +22,7 @@ SOCKET = "commands.sock"  # in the home's `run`
 READY = b"?"
 STARTED = b"+"
 GO = b"!"  # the answer to it: without, the launcher runs the command itself
-ANSWER_SECONDS = 5  # then the fork server is taken for stuck
+ANSWER_SECONDS = 10  # then the fork server is taken for stuck
 STREAMS = 3
 LENGTH_BYTES = 4
 # Other variables that begin with PYTHON change how Python itself starts, which a fork has behind it.

@@ -1,9 +1,9 @@
-"""`python -m interlock.cli.fork_server.server`: the part of `interlock up` that forks commands.
+"""Forks a process for each command, from one that has imported what commands need.
 
-It imports what commands need, and forks once for each connection to a socket in the home that only the home's user can
-reach. The fork becomes what its caller (`launcher.py`) is: arguments, environment, directory, streams, limits and
-priority. It ends instead if it cannot, or if the caller is confined in another way than it is itself, because the
-command would then be allowed more than its caller; the caller runs the command itself.
+A command is asked for on a socket in the home, which only the home's user can reach. The fork becomes what its caller
+(`launcher.py`) is: arguments, environment, directory, streams, limits and priority. It ends instead if it cannot, or if
+the caller is confined in another way than it is itself, because the command would then be allowed more than its caller;
+the caller runs the command itself.
 
 Sources: unix(7) for `SCM_RIGHTS` and `SO_PEERCRED`; Mercurial's `chg`, which serves commands in the same way.
 """
@@ -15,6 +15,7 @@ import io
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -24,7 +25,6 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from interlock.cli.fork_server.confinement import is_alike, peer
@@ -32,57 +32,36 @@ from interlock.cli.fork_server.launcher import (
     GO,
     LENGTH_BYTES,
     READY,
-    SOCKET,
     STARTED,
     STREAMS,
     code,
 )
+from interlock.cli.index import SECTIONS
+from interlock.cli.lib import errors as _errors  # noqa: F401 - to be there
 from interlock.cli.lib import output
+from interlock.cli.main import main as command
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
-from interlock.supervisor.home import Home, home_of
-from interlock.supervisor.orphans import PREFIX
 from interlock.supervisor.processes.fork import ended, name_process
 from interlock.supervisor.processes.log import line
-from interlock.workers.settings import settings
 
+# What agents call. Other commands are rare, and import more (Alembic, Markdown).
+OFTEN = ("Instances and their triggers", "Plans, and who carries them out")
+DRIVERS = ("kombu.transport.redis", "psycopg_binary", "sqlalchemy.dialects.postgresql.psycopg")
 NAME = "interlock"  # not a part's name: `interlock down` does not end commands
-BACKLOG = 64
-REQUEST_SECONDS = 5  # for the whole request, however slowly it comes
+REQUEST_SECONDS = 10  # for the whole request, however slowly it comes
 CODE = code()  # now, because an upgrade replaces the files while this process keeps what it has imported
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
-def main() -> None:
-    """Serve until a signal ends this process."""
-    name_process(f"{PREFIX}commands")
-    home = home_of(settings())
-    import_module("interlock.cli.fork_server.preloaded")
+def serve(listening: socket.socket, idle_seconds: float) -> None:
+    """Fork for each connection; returns after `idle_seconds` without one."""
+    commands = {f"interlock.cli.{module}" for section in OFTEN for module, _ in SECTIONS[section].values()}
+    for module in (*sorted(commands), *DRIVERS):
+        import_module(module)
     gc.collect()
     gc.freeze()
-    listening = listen(home)
-    if path := os.environ.get("INTERLOCK_READY_FILE"):
-        Path(path).touch()
-    serve(listening)
-
-
-def listen(home: Home) -> socket.socket:
-    """Listen on the socket of a home's fork server."""
-    listening = socket.socket(socket.AF_UNIX)
-    directory = os.open(home.path / "run", os.O_PATH | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(SOCKET, dir_fd=directory)
-        listening.bind(f"/proc/self/fd/{directory}/{SOCKET}")
-    finally:
-        os.close(directory)
-    listening.listen(BACKLOG)
-    return listening
-
-
-def serve(listening: socket.socket) -> None:
-    """Fork for each connection; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks need not be waited for
-    while True:
+    while select.select([listening], [], [], idle_seconds)[0]:
         connection, _ = listening.accept()
         with connection:
             try:
@@ -109,7 +88,7 @@ def _run(connection: socket.socket) -> None:
     try:
         take_streams()
         name_process(NAME)
-        exit_code = ended(import_module("interlock.cli.main").main)
+        exit_code = ended(command)
     except BaseException:
         traceback.print_exc()
     with contextlib.suppress(BaseException):  # what cannot be written was reported by the command
@@ -175,16 +154,16 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def _begin(connection: socket.socket) -> None:
     """Agree with the caller that this process runs the command. Raises `_Declined` if the caller no longer waits."""
-    command = os.pidfd_open(os.getpid())
-    socket.send_fds(connection, [STARTED], [command])
-    os.close(command)
-    told = connection.recv(1)
+    itself = os.pidfd_open(os.getpid())
+    socket.send_fds(connection, [STARTED], [itself])
+    os.close(itself)
+    answer = connection.recv(1)
     _end_with_caller(connection)
     connection.setblocking(False)
     with contextlib.suppress(BlockingIOError):
-        told = connection.recv(1)  # nothing, if it was closed before the kernel would have told us
+        answer = connection.recv(1)  # nothing, if it was closed before the kernel would have told us
     connection.setblocking(True)
-    if told != GO:
+    if answer != GO:
         raise _Declined("the caller no longer waits")
 
 
@@ -213,7 +192,3 @@ def _take_streams(given: list[int], errors: list[str], unbuffered: bool) -> None
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     output.begin()
-
-
-if __name__ == "__main__":
-    main()

@@ -25,8 +25,7 @@ from typing import BinaryIO
 from interlock.supervisor.environment import DIRECTORY, UMASK
 from interlock.workers.settings import settings
 
-# Modules that nodes, beat, Flower and commands import anyway. `interlock.workers.main` must not be here: it makes the
-# Celery app.
+# Modules that worker nodes, beat and Flower import anyway. `interlock.workers.main` must not be here: it makes the app.
 SHARED = (
     "celery.apps.beat",
     "celery.apps.worker",
@@ -39,7 +38,6 @@ SHARED = (
     "kombu.transport.redis",
     "psycopg_binary",
     "sqlalchemy.dialects.postgresql.psycopg",
-    "interlock.cli.fork_server.preloaded",
     "interlock.workers.broker.event_batching",
     "interlock.workers.broker.time_limits",
     "interlock.workers.isolation.in_force",

@@ -22,7 +22,7 @@ APP = ("-A", "interlock.workers.main:app")
 # Longer than the workers' soft shutdown, which returns their messages to the queue.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
-FORK_SERVER = "interlock.cli.fork_server.server"
+FORK_SERVER = "interlock.cli.fork_server.listener"
 
 
 KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "commands")
@@ -187,9 +187,15 @@ def _commands(home: Home, base: dict[str, str]) -> Part:
     ready = home.ready_file("commands")
     return Part(
         name="commands",
-        command=(*PYTHON, *process_privacy.marked(home.path, process_privacy.SUPERVISOR), "-m", FORK_SERVER),
+        command=(
+            *PYTHON,
+            *process_privacy.marked(home.path, process_privacy.SUPERVISOR),
+            "-m",
+            FORK_SERVER,
+            str(ready.parent),
+        ),
         environment={
-            **{name: base[name] for name in ("INTERLOCK_HOME", VARIABLE, "PYTHONPATH") if name in base},
+            **{name: base[name] for name in (VARIABLE, "PYTHONPATH") if name in base},
             "LC_ALL": "C.UTF-8",
             "INTERLOCK_READY_FILE": str(ready),
         },

@@ -1,0 +1,51 @@
+"""`python -m interlock.cli.fork_server.listener DIRECTORY [SECONDS]`: the part of `interlock up` that forks commands.
+
+At rest it only listens, on a socket in the home's directory `run`, and takes a few megabytes. At the first command it
+imports what commands need (`server.py`) and serves; after SECONDS without commands (300) it executes itself anew.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import sys
+from pathlib import Path
+
+from interlock.cli.fork_server.launcher import SOCKET
+
+NAME = "il-commands"  # as all parts are named
+BACKLOG = 64
+IDLE_SECONDS = 300.0
+
+
+def main() -> None:
+    """Serve until a signal ends this process."""
+    directory, *idle_seconds = sys.argv[1:]
+    listening = listen(directory)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(NAME)
+    if path := os.environ.get("INTERLOCK_READY_FILE"):
+        Path(path).touch()
+    select.select([listening], [], [])
+    from interlock.cli.fork_server.server import serve  # noqa: PLC0415 - large, and an idle installation needs none
+
+    serve(listening, float(idle_seconds[0]) if idle_seconds else IDLE_SECONDS)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606
+
+
+def listen(directory: str | Path) -> socket.socket:
+    """Listen on the socket of a fork server, for its own user only."""
+    listening = socket.socket(socket.AF_UNIX)
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SOCKET, dir_fd=opened)
+        listening.bind(f"/proc/self/fd/{opened}/{SOCKET}")  # a socket's path may have 107 bytes only
+    finally:
+        os.close(opened)
+    listening.listen(BACKLOG)
+    return listening
+
+
+if __name__ == "__main__":
+    main()
