@@ -1,5 +1,6 @@
 """Fixtures: real servers, once per pytest process; a database of its own for each test; nothing left behind."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -51,6 +52,7 @@ structlog.configure(  # plain lines, so that a failing test shows log messages w
 
 def pytest_configure(config: pytest.Config) -> None:
     """Forget the caller's own servers, never to be touched; hear signals also where `nohup` or `&` had them ignored."""
+    gc.set_threshold(100_000)  # imports and collected tests make many objects and no garbage
     for each in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
         if signal.getsignal(each) is signal.SIG_IGN:
             signal.signal(each, lambda *_: None)  # ignored here as before; what tests start has the default
