@@ -125,6 +125,7 @@ def tmp_path(tmp_path: Path) -> Path:
 def servers() -> Iterator[Servers]:
     """The embedded PostgreSQL and Valkey of this process."""
     with open_directory() as directory, running(Settings(home=directory / "home")) as addresses:
+        databases.hasten_logins(addresses)
         yield addresses
 
 

@@ -6,6 +6,7 @@ from secrets import token_hex
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from interlock.db import migrate
@@ -67,6 +68,16 @@ def _owner(servers: Servers) -> str:
 def _run(servers: Servers, statement: str) -> None:
     with psycopg.connect(servers.superuser_url, autocommit=True) as connection:
         connection.execute(statement)  # type: ignore[call-overload]
+
+
+def hasten_logins(servers: Servers) -> None:
+    """Hash the same passwords 1 time instead of 4,096 times: each login takes 2 ms less, and a test makes several."""
+    with psycopg.connect(servers.superuser_url, autocommit=True) as connection:
+        connection.execute("SET scram_iterations = 1")
+        for url in (servers.superuser_url, servers.database_url):
+            known = conninfo_to_dict(url)
+            role, password = sql.Identifier(str(known["user"])), sql.Literal(known["password"])
+            connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, password))
 
 
 TABLES = """
