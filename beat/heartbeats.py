@@ -28,10 +28,12 @@ def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: f
         *workers.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH),
         *workers.silent_uet(connection, silent_seconds=silent_seconds, limit=SILENT_BATCH),
     ]
-    return len(found), relieve(connection, found, "fell silent") if found else []
+    return len(found), release_tasks(connection, found, "fell silent") if found else []
 
 
-def relieve(connection: Connection, lost: Sequence[RowMapping], message: str, *, certain: bool = False) -> Wakeups:
+def release_tasks(
+    connection: Connection, lost: Sequence[RowMapping], message: str, *, certain: bool = False
+) -> Wakeups:
     """Give back the workers' tasks, and fire each worker's triggers; a worker that is shut down then holds no claim.
 
     Args:
@@ -41,13 +43,13 @@ def relieve(connection: Connection, lost: Sequence[RowMapping], message: str, *,
         certain: the workers are known to be gone, so they get no time to recover.
     """
     names = {row["worker_id"]: f"worker {row['name']} {message}" for row in lost}
-    rows = [claim_triggers.given_back(task, names[task["worker_id"]]) for task in claims.held(connection, names)]
+    rows = [claim_triggers.task_returned(task, names[task["worker_id"]]) for task in claims.held(connection, names)]
     owed = {row["worker_id"]: _owed(row, certain) for row in lost}
     claims.retire(connection, [worker for worker, triggers in owed.items() if GONE in triggers])
     for row in lost:
         for version, trigger in enumerate(owed[row["worker_id"]], row["version"]):
             rows.append(_request(row["worker_id"], version, trigger, names[row["worker_id"]]))
-    return told(requests.accept(connection, rows))
+    return wakeups_of(requests.accept(connection, rows))
 
 
 def _request(worker_id: UUID, version: int, trigger: str, reason: str) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def _owed(row: RowMapping, certain: bool) -> list[str]:
     return [row["owed"], GONE] if ends else [row["owed"]]
 
 
-def told(accepted: Mapping[str, RowMapping]) -> Wakeups:
+def wakeups_of(accepted: Mapping[str, RowMapping]) -> Wakeups:
     """The wake-ups for accepted requests."""
     return [
         dict(row) | {"workflow_type": "crew", "entity_id": str(row["workflow_id"]), "triggered_by": "crew"}

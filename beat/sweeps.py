@@ -29,12 +29,12 @@ def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]
     """Take back effects whose lease expired; returns those to run again. The others fire their `failed` trigger."""
     expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH)
     counters.note_each(connection, counters.LEASE_EXPIRIES, ((effect["name"],) for effect in expired))
-    told = [
-        effects.telling(effect, effect["failed_trigger"], error=effect["error"], trace=effect["trace"])
+    reports = [
+        effects.outcome_request(effect, effect["failed_trigger"], error=effect["error"], trace=effect["trace"])
         for effect in expired
         if effect["status"] == "dead" and effect["failed_trigger"]
     ]
-    requests.accept(connection, told)
+    requests.accept(connection, reports)
     return [effect for effect in expired if effect["status"] == "pending"]
 
 
@@ -58,9 +58,9 @@ def jobs(connection: Connection) -> int:
     Pending jobs get their workers once enough are idle. Paused workers whose job has ended are terminated.
     """
     waiting = servable(connection, limit=JOB_BATCH)
-    asked = [_bound(each, "allocate_resources") for each in waiting if reserve(connection, each["id"])]
-    asked += [_bound(each, "terminate") for each in stranded(connection, limit=JOB_BATCH)]
-    return len(requests.accept(connection, asked))
+    rows = [_bound(each, "allocate_resources") for each in waiting if reserve(connection, each["id"])]
+    rows += [_bound(each, "terminate") for each in stranded(connection, limit=JOB_BATCH)]
+    return len(requests.accept(connection, rows))
 
 
 def _bound(row: RowMapping, trigger: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 Row = dict[str, Any]  # by column name
 
 
-def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None:
+def first_row(engine: Engine, text: str, parameters: Mapping[str, Any]) -> Row | None:
     """Run a statement as its own transaction; returns its first row, or None.
 
     Args:
@@ -27,8 +27,8 @@ def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None
     """
     pooled = engine.raw_connection()
     try:
-        with _errors(pooled, engine.dialect, text, given):
-            found = _rows(pooled, text, given)
+        with _errors(pooled, engine.dialect, text, parameters):
+            found = _rows(pooled, text, parameters)
             return found[0] if found else None
     except BaseException as error:
         # A statement that a signal or a cancelled task interrupted may still be running on its connection.
@@ -39,25 +39,25 @@ def first_row(engine: Engine, text: str, given: Mapping[str, Any]) -> Row | None
         pooled.close()
 
 
-def rows(connection: Connection, text: str, given: Mapping[str, Any]) -> list[Row]:
+def rows(connection: Connection, text: str, parameters: Mapping[str, Any]) -> list[Row]:
     """Run a statement in a transaction of SQLAlchemy's; returns its rows.
 
     Raises:
         DBAPIError: as SQLAlchemy itself would raise it.
     """
     try:
-        with _errors(connection.connection, connection.dialect, text, given):
-            return _rows(connection.connection, text, given)
+        with _errors(connection.connection, connection.dialect, text, parameters):
+            return _rows(connection.connection, text, parameters)
     except DBAPIError as error:
         if error.connection_invalidated:
             connection.invalidate(error)
         raise
 
 
-def _rows(pooled: PoolProxiedConnection, text: str, given: Mapping[str, Any]) -> list[Row]:
+def _rows(pooled: PoolProxiedConnection, text: str, parameters: Mapping[str, Any]) -> list[Row]:
     cursor = pooled.cursor()  # psycopg's own, or what waits for its async one in a greenlet
     try:
-        cursor.execute(text, given)
+        cursor.execute(text, parameters)
         names = [column[0] for column in cursor.description or ()]
         return [dict(zip(names, found, strict=True)) for found in cursor.fetchall()]
     finally:
@@ -65,11 +65,13 @@ def _rows(pooled: PoolProxiedConnection, text: str, given: Mapping[str, Any]) ->
 
 
 @contextmanager
-def _errors(pooled: PoolProxiedConnection, dialect: Dialect, text: str, given: Mapping[str, Any]) -> Iterator[None]:
+def _errors(
+    pooled: PoolProxiedConnection, dialect: Dialect, text: str, parameters: Mapping[str, Any]
+) -> Iterator[None]:
     driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
     try:
         yield
     except psycopg.Error as error:
         raise DBAPIError.instance(
-            text, dict(given), error, psycopg.Error, connection_invalidated=driver.closed, dialect=dialect
+            text, dict(parameters), error, psycopg.Error, connection_invalidated=driver.closed, dialect=dialect
         ) from error

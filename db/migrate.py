@@ -34,7 +34,7 @@ class SchemaUnknown(InterlockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MigrationStatus:
     """The migration status of a database.
 
     Args:
@@ -55,7 +55,7 @@ class Standing:
         return self.current != self.newest
 
 
-def standing(connection: Connection) -> Standing:
+def status(connection: Connection) -> MigrationStatus:
     """Read the migration status of a database; nothing is changed.
 
     Raises:
@@ -63,9 +63,9 @@ def standing(connection: Connection) -> Standing:
         SchemaUnknown: it was made by another version.
     """
     database: str = connection.execute(text("SELECT current_database()")).scalar_one()
-    held = {name: count for name, count in connection.execute(text(HELD))}
+    tables_by_schema = {name: count for name, count in connection.execute(text(HELD))}
     current, newest = revision(connection)
-    if current is None and held.get(SCHEMA):
+    if current is None and tables_by_schema.get(SCHEMA):
         raise SchemaTaken(
             f"schema {SCHEMA} of database {database} holds tables that are not Interlock's. Set {VARIABLE} to the "
             "name of another schema, which is made if it is not there"
@@ -75,18 +75,20 @@ def standing(connection: Connection) -> Standing:
             f"schema {SCHEMA} of database {database} is at revision {current}, which this Interlock does not know (it "
             f"knows {newest}): use the Interlock that made it, or a newer one"
         )
-    return Standing(database, current, newest, {name: count for name, count in held.items() if name != SCHEMA})
+    return MigrationStatus(
+        database, current, newest, {name: count for name, count in tables_by_schema.items() if name != SCHEMA}
+    )
 
 
 def upgrade(engine: Engine) -> None:
     """Apply the missing migrations. Safe to run from several machines at once.
 
     Raises:
-        SchemaTaken, SchemaUnknown: see `standing`; nothing was changed.
+        SchemaTaken, SchemaUnknown: see `status`; nothing was changed.
         sqlalchemy.exc.OperationalError: no connection, or a lock was not free within ten seconds; nothing was changed.
     """
     with engine.connect() as connection, _alone(connection):
-        standing(connection)
+        status(connection)
         exists = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
         if not connection.execute(exists, {"name": SCHEMA}).scalar_one():  # with IF NOT EXISTS, the right to is asked
             connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))

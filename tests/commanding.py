@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from interlock.db.connection import transaction
 from interlock.db.operations import operators
 from interlock.db.orchestration import commands, plans, workspaces
-from interlock.db.orchestration.commands import CommandRow, Made
+from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.runtime import Runtime
@@ -48,14 +48,16 @@ def deliver(runtime: Runtime, wanted: Sequence[Birth]) -> None:
         if said:
             operators.grant(connection, [OPERATOR], by="tests")
         for birth, found in said.values():
-            commands.keep(connection, _run(connection, birth), {birth.id: found}, Made("operator", OPERATOR, "a test"))
+            commands.store(
+                connection, _run(connection, birth), {birth.id: found}, Origin("operator", OPERATOR, "a test")
+            )
 
 
 def planned(runtime: Runtime, run: Birth, *others: Birth, directory: Path | str = ".", **body: Any) -> None:
     """Create a run with its workstreams and a plan that has `body` as its content."""
     with transaction(runtime.database) as connection:
         creation.deliver(connection, [run, *others])
-        plans.keep(connection, run.id, body=body, directory=str(directory))
+        plans.store(connection, run.id, body=body, directory=str(directory))
 
 
 def _run(connection: Connection, birth: Birth) -> UUID:

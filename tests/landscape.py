@@ -65,7 +65,7 @@ class Landscape:
         """A task that lands a patch, given as a text or as the changed files."""
         text = changed if isinstance(changed, str) else diff(self.checkout, changed)
         with transaction(self.runtime.database) as connection:
-            plans.keep_patches(connection, {f"patch-{name}": text}, created_by="test")
+            plans.store_patches(connection, {f"patch-{name}": text}, created_by="test")
         said = {"workstream_id": str(self.workstream), "kind": "patch", "patch_id": f"patch-{name}", "message": "Mend"}
         return self.create("task", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
 

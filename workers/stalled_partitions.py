@@ -28,7 +28,7 @@ def rescue(runtime: Runtime, partition: int) -> None:
         DBAPIError: the infrastructure failed; the next call continues.
     """
     with transaction(runtime.database) as held:
-        if not stalled_partitions.alone(held, partition):
+        if not stalled_partitions.try_lock(held, partition):
             return
         with transaction(runtime.database) as marking:
             begun = stalled_partitions.begin(marking, partition)

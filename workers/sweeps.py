@@ -83,7 +83,7 @@ def _schedule(runtime: Runtime) -> int:
 def _work(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
         silent_seconds = runtime.settings.silent_seconds
-        free = workers.free_hands(connection, silent_seconds=silent_seconds, limit=sweeps.WORK_WAKEUPS)
+        free = workers.count_free_workers(connection, silent_seconds=silent_seconds, limit=sweeps.WORK_WAKEUPS)
     runtime.wakeups.work(free)
     return free
 
@@ -150,10 +150,10 @@ def _archive(runtime: Runtime) -> int:
     if rules is None:
         return 0
     with transaction(runtime.database) as connection:
-        after = archive.place(connection)
+        after = archive.position(connection)
     done = archive_ended(runtime.database, rules, after=after, budget_seconds=ARCHIVE_SECONDS)
     with transaction(runtime.database) as connection:
-        archive.note_place(connection, done.after)
+        archive.store_position(connection, done.after)
     return done.instances
 
 

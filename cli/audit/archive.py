@@ -61,7 +61,7 @@ def run(
             )
         if not dry_run and done.instances:
             with client.runtime.database.connect() as connection:
-                archive.tidy(connection)
+                archive.vacuum(connection)
     _say(done, dry_run, as_json)
 
 
@@ -105,10 +105,10 @@ def show(
 ) -> None:
     """Show an archived instance."""
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = instances.find_kept(connection, ref, client.project)
+        found = instances.find_with_archived(connection, ref, client.project)
         if found["archived_at"] is None:
             raise BadInput(f"{ref!r} is not archived: {offered('show', found['id'])}")
-        kept = [dict(row) for row in archive.kept_with(connection, found["id"])]
+        kept = [dict(row) for row in archive.records_of(connection, found["id"])]
         events = len(archive.history(connection, found["id"]))
     if as_json:
         print_json(dict(found) | {"events": events, "records": kept})

@@ -42,7 +42,7 @@ def migrate_(
     """Migrate, and record the definitions."""
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            found = migrate.standing(connection)
+            found = migrate.status(connection)
             new = [] if found.due else definitions.unrecorded(connection, client.runtime.catalogue)
         if check:
             _tell(found, new, as_json)
@@ -52,7 +52,7 @@ def migrate_(
         _migrate(client.runtime, found, as_json)
 
 
-def _tell(found: migrate.Standing, new: Sequence[str], as_json: bool) -> None:
+def _tell(found: migrate.MigrationStatus, new: Sequence[str], as_json: bool) -> None:
     if as_json:
         print_json(asdict(found) | {"schema": SCHEMA, "unrecorded": new})
     elif found.due:
@@ -63,7 +63,7 @@ def _tell(found: migrate.Standing, new: Sequence[str], as_json: bool) -> None:
         say(f"nothing to do: schema {SCHEMA} is at revision {found.current}")
 
 
-def _ask(found: migrate.Standing, yes: bool) -> None:
+def _ask(found: migrate.MigrationStatus, yes: bool) -> None:
     others = ", ".join(f"{name} ({count} tables and views)" for name, count in found.others.items())
     message = f"{_intent(found)}. Database {found.database} also has other schemas, which are not touched: {others}"
     if not yes and not sys.stdin.isatty():
@@ -73,12 +73,12 @@ def _ask(found: migrate.Standing, yes: bool) -> None:
         typer.confirm("Continue?", abort=True, err=True)
 
 
-def _intent(found: migrate.Standing) -> str:
+def _intent(found: migrate.MigrationStatus) -> str:
     how = "created at" if found.current is None else f"migrated from revision {found.current} to"
     return f"schema {SCHEMA} of database {found.database} is to be {how} revision {found.newest}"
 
 
-def _migrate(runtime: Runtime, found: migrate.Standing, as_json: bool) -> None:
+def _migrate(runtime: Runtime, found: migrate.MigrationStatus, as_json: bool) -> None:
     migrate.upgrade(runtime.database)
     with transaction(runtime.database) as connection:
         recorded = [f"{each.type} {each.version}" for each in definitions.record(connection, runtime.catalogue)]

@@ -114,12 +114,12 @@ def missing(snapshot: Snapshot) -> Iterator[Missing]:
     return (Missing(*row) for row in snapshot.rows(sql("audit_heads")))
 
 
-def missing_of(connection: Connection, given: Iterable[Head]) -> Sequence[tuple[UUID, int, bool]]:
+def missing_of(connection: Connection, heads: Iterable[Head]) -> Sequence[tuple[UUID, int, bool]]:
     """Those of the given heads that history does not match: instance, seq, and whether the event is gone."""
-    listed = list(given)
+    rows = list(heads)
     columns = {
-        "ids": [each.workflow_id for each in listed],
-        "seqs": [each.seq for each in listed],
-        "hashes": [each.hash for each in listed],
+        "ids": [each.workflow_id for each in rows],
+        "seqs": [each.seq for each in rows],
+        "hashes": [each.hash for each in rows],
     }
     return [(row[0], row[1], row[2]) for row in connection.exec_driver_sql(_MISSING_OF, columns)]

@@ -25,8 +25,8 @@ def add(connection: Connection, number: int, made_at: str, events: int, manifest
     query = in_schema(
         "INSERT INTO interlock.audit_exports VALUES (:number, CAST(:made_at AS timestamptz), :events, :manifest)"
     )
-    given = {"number": number, "made_at": made_at, "events": events, "manifest": manifest}
-    connection.execute(text(query), given)
+    parameters = {"number": number, "made_at": made_at, "events": events, "manifest": manifest}
+    connection.execute(text(query), parameters)
 
 
 def manifests(connection: Connection) -> dict[int, str]:

@@ -38,7 +38,7 @@ ATTEMPT: Columns = ("worker_id", "retry_count", "exit_code", "last_error")
 SPAN: Columns = ("started_at", "completed_at")
 
 # What history tells of each table: its key, and the columns that a birth or a move writes and nobody else.
-TOLD: Mapping[str, tuple[str, Columns]] = {
+REBUILT_COLUMNS: Mapping[str, tuple[str, Columns]] = {
     "workflow_instances": ("id", ("current_state", "version", "definition_version")),
     "runs": ("run_id", ("state", *SPAN)),
     "workstreams": ("ws_id", ("run_id", "state", "completed_at")),
@@ -120,7 +120,7 @@ def rebuild(engine: Engine, progress: Callable[[int], None] = lambda _: None) ->
             raise RebuildFault(
                 f"history cannot be replayed: {str(error).splitlines()[0]}. `interlock audit verify` shows where"
             ) from error
-        for table in TOLD:
+        for table in REBUILT_COLUMNS:
             _compare(done, snapshot, session, table)
     return done
 
@@ -175,36 +175,38 @@ def _copy(snapshot: Snapshot, session: Session, table: str, query: str, progress
 
 def _compare(done: Rebuilt, snapshot: Snapshot, session: Session, table: str) -> None:
     """Record where a table's rows differ from the scratch table's; both are read in the order of their keys."""
-    key, columns = TOLD[table]
+    key, columns = REBUILT_COLUMNS[table]
     listed = ", ".join(f"'{column}', r.{column}" for column in columns)
     query = f"SELECT r.{key}, jsonb_build_object({listed}) FROM {{}}.{table} r ORDER BY r.{key}"
     current = snapshot.rows(query.format(SCHEMA))
     with session.transaction(), session.cursor(name="rebuilt") as cursor:
-        for row, ours, theirs in _beside(current, iter(cursor.execute(query.format(SCRATCH).encode()))):
-            if ours is None or theirs is None:
-                done.note(Difference(table, row, "", _stands(ours), _stands(theirs)))
+        for row, current_row, rebuilt_row in _pair_by_key(
+            current, iter(cursor.execute(query.format(SCRATCH).encode()))
+        ):
+            if current_row is None or rebuilt_row is None:
+                done.note(Difference(table, row, "", _presence(current_row), _presence(rebuilt_row)))
                 continue
             done.rows += 1
             for column in columns:
-                if ours[column] != theirs[column]:
-                    done.note(Difference(table, row, column, ours[column], theirs[column]))
+                if current_row[column] != rebuilt_row[column]:
+                    done.note(Difference(table, row, column, current_row[column], rebuilt_row[column]))
 
 
-def _stands(row: Row | None) -> str:
+def _presence(row: Row | None) -> str:
     return "no such row" if row is None else "there"
 
 
-def _beside(ours: Iterator[Keyed], theirs: Iterator[Keyed]) -> Iterator[tuple[str, Row | None, Row | None]]:
+def _pair_by_key(current: Iterator[Keyed], rebuilt: Iterator[Keyed]) -> Iterator[tuple[str, Row | None, Row | None]]:
     """Pair the rows with the same key; both sides are in ascending order."""
-    one, other = next(ours, None), next(theirs, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one[0] < other[0]):
-            assert one is not None
-            yield str(one[0]), one[1], None
-            one = next(ours, None)
-        elif one is None or other[0] < one[0]:
-            yield str(other[0]), None, other[1]
-            other = next(theirs, None)
+    left, right = next(current, None), next(rebuilt, None)
+    while left is not None or right is not None:
+        if right is None or (left is not None and left[0] < right[0]):
+            assert left is not None
+            yield str(left[0]), left[1], None
+            left = next(current, None)
+        elif left is None or right[0] < left[0]:
+            yield str(right[0]), None, right[1]
+            right = next(rebuilt, None)
         else:
-            yield str(one[0]), one[1], other[1]
-            one, other = next(ours, None), next(theirs, None)
+            yield str(left[0]), left[1], right[1]
+            left, right = next(current, None), next(rebuilt, None)

@@ -36,10 +36,10 @@ class Rules:
             return None if move in self.moves.get(to, ()) else _named(move)
         if move[1] != MIGRATION and under is not None:
             return f"{_named(move)}: under {to.decode()}, but {under.decode()} was its version"
-        said = read(metadata)
-        was = under.decode() if under else str(said.get("from_version"))
+        parsed = read(metadata)
+        was = under.decode() if under else str(parsed.get("from_version"))
         source, dest = move[0].decode(), move[2].decode()
-        message = misfit(self.forms, under=was, to=to.decode(), source=source, dest=dest, metadata=said)
+        message = misfit(self.forms, under=was, to=to.decode(), source=source, dest=dest, metadata=parsed)
         return message and f"{_named(move)}: {message}"
 
 

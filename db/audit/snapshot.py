@@ -43,22 +43,22 @@ class Snapshot:
         """A connection that sees the snapshot; returned to the pool at the end."""
         return self._opened.enter_context(_reading(self._engine, self._name))
 
-    def rows(self, query: str, given: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    def rows(self, query: str, parameters: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """A query's rows, read in binary format on a connection of their own, returned to the pool at the end."""
-        rows = _rows(self._engine, self._name, query, given)
+        rows = _rows(self._engine, self._name, query, parameters)
         self._opened.callback(rows.close)
         return rows
 
 
 def _rows(
-    engine: Engine, snapshot: str | None, query: str, given: tuple[object, ...]
+    engine: Engine, snapshot: str | None, query: str, parameters: tuple[object, ...]
 ) -> Generator[tuple[Any, ...], None, None]:
     with (
         _reading(engine, snapshot) as connection,
         connection.cursor(name="rows", binary=True) as cursor,
         ThreadPoolExecutor(1) as thread,
     ):
-        cursor.execute(query.encode(), given or None)
+        cursor.execute(query.encode(), parameters or None)
         yield from chain.from_iterable(_ahead(cursor, thread))
 
 

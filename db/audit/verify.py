@@ -132,31 +132,31 @@ def read(verdict: Verdict, rules: dict[str, recorded_moves.Rules], snapshot: Sna
 
 
 def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, history: Iterator[Event]) -> None:
-    last, state, under, then = 0, None, None, b""
+    last, state, last_version, previous_at = 0, None, None, b""
     named = str(instance.id).encode()
     previous = digest(b"", (named.decode(), instance.workflow_type, *instance[5:]))
-    for _, seq, prev_hash, hashed, id_, version, source, dest, trigger, by, request, severity, said, at in history:
+    for _, seq, prev_hash, hashed, id_, version, source, dest, trigger, by, request, severity, metadata, at in history:
         verdict.transitions += 1
         if seq != last + 1:
             verdict.note(instance.id, seq, f"gap: event {last + 1} is missing")
         elif prev_hash != previous:
             verdict.note(instance.id, seq, "chain broken: it does not follow the event before it")
-        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, by, request, severity, said, at)
+        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, by, request, severity, metadata, at)
         if hashed != digest_bytes(prev_hash, fields):
             verdict.note(instance.id, seq, "changed: its hash is not that of its content")
-        if at < then:  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
+        if at < previous_at:  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
             verdict.note(instance.id, seq, "is dated before the event before it")
         if state is not None and source != state:
             verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
-        if message := rules.broken(under, version, (source, trigger, dest), said):
+        if message := rules.broken(last_version, version, (source, trigger, dest), metadata):
             verdict.note(instance.id, seq, message)
-        last, state, previous, under, then = seq, dest, hashed, version, at
+        last, state, previous, last_version, previous_at = seq, dest, hashed, version, at
     if instance.version != last:
         verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
     if state is not None and state.decode() != instance.current_state:
         verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state.decode()!r}")
-    if under is not None and under.decode() != instance.definition_version:
-        message = f"is under {instance.definition_version}, but history ends under {under.decode()}"
+    if last_version is not None and last_version.decode() != instance.definition_version:
+        message = f"is under {instance.definition_version}, but history ends under {last_version.decode()}"
         verdict.note(instance.id, None, message)
 
 

@@ -60,14 +60,14 @@ class Moved(NamedTuple):
 
 def seeds(connection: Connection, after: UUID | None, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
     """Instances after `after` that ended long ago, ordered by id; a run stands for its members, which are left out."""
-    given = {"after": after, "older_than": older_than, "limit": limit}
-    return connection.exec_driver_sql(sql("archive_seeds"), given).scalars().all()
+    parameters = {"after": after, "older_than": older_than, "limit": limit}
+    return connection.exec_driver_sql(sql("archive_seeds"), parameters).scalars().all()
 
 
 def closure(connection: Connection, ids: Sequence[UUID], *, older_than: timedelta) -> Sequence[RowMapping]:
     """The instances to archive together with these: id, whether it `ended` long ago, the ids it is `joined` to."""
-    given = {"seeds": list(ids), "older_than": older_than}
-    return connection.exec_driver_sql(sql("archive_closure"), given).mappings().all()
+    parameters = {"seeds": list(ids), "older_than": older_than}
+    return connection.exec_driver_sql(sql("archive_closure"), parameters).mappings().all()
 
 
 def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta, keys_kept: timedelta) -> Moved:
@@ -91,7 +91,7 @@ def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta
     return Moved(row[0], row[1] or 0, row[2] or 0)
 
 
-def place(connection: Connection) -> UUID | None:
+def position(connection: Connection) -> UUID | None:
     """The id after which the sweep continues; None: from the beginning."""
     found: UUID | None = connection.execute(
         text(in_schema("SELECT after FROM interlock.archive_progress"))
@@ -99,7 +99,7 @@ def place(connection: Connection) -> UUID | None:
     return found
 
 
-def note_place(connection: Connection, after: UUID | None) -> None:
+def store_position(connection: Connection, after: UUID | None) -> None:
     """Store the id after which the sweep continues."""
     connection.execute(text(in_schema("UPDATE interlock.archive_progress SET after = :after")), {"after": after})
 
@@ -131,13 +131,13 @@ def linked(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(_LINKED, {"id": instance_id}).mappings().all()
 
 
-def kept_with(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
+def records_of(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
     """(kind, key, body) of the rows that were archived with an instance."""
     query = select(records.c.kind, records.c.key, records.c.body).where(records.c.workflow_id == instance_id)
     return connection.execute(query.order_by(records.c.kind, records.c.key)).mappings().all()
 
 
-def tidy(connection: Connection) -> None:
+def vacuum(connection: Connection) -> None:
     """Vacuum and analyse the tables that rows were deleted from; this blocks nobody.
 
     Args:

@@ -57,8 +57,8 @@ def note_each(connection: Connection, name: str, labels: Iterable[tuple[str, ...
 
 def count(connection: Connection, event_ids: Sequence[UUID]) -> None:
     """Count events: moves, instances by state, time spent in states, overrides. Only for the cursor's holder."""
-    given = {"ids": list(event_ids), "bounds": list(BOUNDS), "bound_names": list(BOUND_NAMES)}
-    connection.exec_driver_sql(sql("count_events"), given)
+    parameters = {"ids": list(event_ids), "bounds": list(BOUNDS), "bound_names": list(BOUND_NAMES)}
+    connection.exec_driver_sql(sql("count_events"), parameters)
 
 
 def fold(connection: Connection) -> int:

@@ -78,9 +78,9 @@ def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds
     Returns:
         The effect; None if it is missing, not due, leased, or has the same exclusive key as a leased effect.
     """
-    given = {"id": effect_id, "holder": holder, "lease_seconds": lease_seconds}
+    parameters = {"id": effect_id, "holder": holder, "lease_seconds": lease_seconds}
     try:
-        return connection.exec_driver_sql(_CLAIM, given).mappings().first()
+        return connection.exec_driver_sql(_CLAIM, parameters).mappings().first()
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION:
             return None  # another effect with this key was leased first
@@ -93,8 +93,8 @@ def renew(connection: Connection, claimed: RowMapping, lease_seconds: float) -> 
     Raises:
         StaleLease: it expired or passed to another worker; stop the work.
     """
-    given = {"id": claimed["id"], "token": claimed["token"], "lease_seconds": lease_seconds}
-    if connection.exec_driver_sql(_RENEW, given).rowcount == 0:
+    parameters = {"id": claimed["id"], "token": claimed["token"], "lease_seconds": lease_seconds}
+    if connection.exec_driver_sql(_RENEW, parameters).rowcount == 0:
         raise _stale(claimed)
 
 
@@ -120,7 +120,7 @@ def finish(
     Raises:
         StaleLease: the lease expired or passed to another worker; nothing is written.
     """
-    given = {
+    parameters = {
         "id": claimed["id"],
         "token": claimed["token"],
         "status": status,
@@ -129,7 +129,7 @@ def finish(
         "delay_seconds": delay_seconds,
         "uncounted": uncounted,
     }
-    if connection.exec_driver_sql(_FINISH, given).rowcount == 0:
+    if connection.exec_driver_sql(_FINISH, parameters).rowcount == 0:
         raise _stale(claimed)
 
 
@@ -137,7 +137,7 @@ def _stale(claimed: RowMapping) -> StaleLease:
     return StaleLease(f"effect {claimed['id']} is no longer held under token {claimed['token']}")
 
 
-def telling(
+def outcome_request(
     effect: RowMapping,
     trigger: str,
     *,
@@ -164,20 +164,21 @@ def telling(
         trigger,
         by="effect",
         version=effect["version"],
-        metadata={"effect": effect["name"]} | (_told(result, error) if metadata is None else dict(metadata)),
+        metadata={"effect": effect["name"]}
+        | (_outcome_metadata(result, error) if metadata is None else dict(metadata)),
         trace=trace,
     )
 
 
-def _told(result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
+def _outcome_metadata(result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
     failed = {} if error is None else {"reason": error, "exit_code": SOFTWARE_FAULT}
     return {"result": result, "error": error} | failed
 
 
 def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> Sequence[RowMapping]:
     """Take back effects with expired leases; returns them, pending again or, without attempts left, dead."""
-    given = {"max_attempts": max_attempts, "limit": limit}
-    return connection.exec_driver_sql(sql("expire_leases"), given).mappings().all()
+    parameters = {"max_attempts": max_attempts, "limit": limit}
+    return connection.exec_driver_sql(sql("expire_leases"), parameters).mappings().all()
 
 
 def dead(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:

@@ -53,7 +53,7 @@ def rows(connection: Connection, wanted: Mapping[str, Iterable[UUID]]) -> dict[U
     """
     found: dict[UUID, RowMapping] = {}
     for type_, ids in wanted.items():
-        if given := list(ids):
-            for row in connection.exec_driver_sql(STATEMENTS[type_], {"ids": given}).mappings():
+        if batch := list(ids):
+            for row in connection.exec_driver_sql(STATEMENTS[type_], {"ids": batch}).mappings():
                 found[row["workflow_id"]] = row
     return found

@@ -61,12 +61,16 @@ def batch(
         limit: events at most.
         archived: include archived events, for a cursor far in the past.
     """
-    given = {"xid": str(after[0]), "position": after[1], "limit": limit}
-    live = connection.exec_driver_sql(sql("relay_batch"), given).mappings().all()
+    parameters = {"xid": str(after[0]), "position": after[1], "limit": limit}
+    live = connection.exec_driver_sql(sql("relay_batch"), parameters).mappings().all()
     if not archived:
         return live
-    kept = connection.exec_driver_sql(LIVE.sub(r"\1archived_\2", sql("relay_batch")), given).mappings().all()
-    by_place = {(event["xid"], event["position"]): event for event in (*live, *kept)}  # one may have moved in between
+    archived_events = (
+        connection.exec_driver_sql(LIVE.sub(r"\1archived_\2", sql("relay_batch")), parameters).mappings().all()
+    )
+    by_place = {
+        (event["xid"], event["position"]): event for event in (*live, *archived_events)
+    }  # one may have moved in between
     return [by_place[place] for place in sorted(by_place)[:limit]]
 
 
@@ -85,7 +89,7 @@ def behind(connection: Connection, names: Sequence[str]) -> set[str]:
 
 def lag_seconds(connection: Connection, name: str) -> float:
     """The age of the oldest event that a relay has not carried yet; 0 if there is none."""
-    after = cursor_seen(connection, name)
+    after = read_cursor(connection, name)
     lag = connection.exec_driver_sql(
         in_schema(
             "SELECT extract(epoch FROM now() - created_at) FROM interlock.workflow_transitions"
@@ -96,7 +100,7 @@ def lag_seconds(connection: Connection, name: str) -> float:
     return float(lag or 0.0)
 
 
-def cursor_seen(connection: Connection, name: str) -> tuple[int, int]:
+def read_cursor(connection: Connection, name: str) -> tuple[int, int]:
     """A relay's cursor, not locked; (0, 0) if the relay never ran."""
     row = connection.exec_driver_sql(
         in_schema("SELECT xid::text::bigint, position FROM interlock.relay_cursors WHERE name = %s"), (name,)
@@ -131,7 +135,11 @@ def epochs(connection: Connection) -> Sequence[int]:
     ]
 
 
-def missing(connection: Connection, told: Sequence[tuple[UUID, int, str]]) -> list[int]:
+def missing(connection: Connection, events: Sequence[tuple[UUID, int, str]]) -> list[int]:
     """The indexes in the list of those events (instance, seq, `evt_…`) that history does not have."""
-    columns = {"ids": [row[0] for row in told], "seqs": [row[1] for row in told], "names": [row[2] for row in told]}
+    columns = {
+        "ids": [row[0] for row in events],
+        "seqs": [row[1] for row in events],
+        "names": [row[2] for row in events],
+    }
     return [row[0] - 1 for row in connection.exec_driver_sql(_MISSING, columns)]

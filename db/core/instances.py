@@ -43,8 +43,12 @@ def create(connection: Connection, births: Rows) -> set[UUID]:
     try:
         return {row["id"] for row in returning(connection, sql("create"), births)}
     except IntegrityError as refused:
-        told = getattr(refused.orig, "diag", None)
-        message = "; ".join(each for each in (told and told.message_primary, told and told.message_detail) if each)
+        diagnostic = getattr(refused.orig, "diag", None)
+        message = "; ".join(
+            each
+            for each in (diagnostic and diagnostic.message_primary, diagnostic and diagnostic.message_detail)
+            if each
+        )
         if isinstance(refused.orig, ForeignKeyViolation):
             raise UnknownInstance(f"{message}; create that first") from refused
         raise BadInput(message) from refused
@@ -92,27 +96,27 @@ def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> 
         AmbiguousInstance: several have it; the message lists them.
         Archived: it has been archived.
     """
-    called = str(ref)
-    if UNKEPT.search(called):  # nobody's name
-        raise UnknownInstance(f"there is no {_kind(types)} {called!r}: no name can contain such characters.")
-    named, id_ = _called(connection, instances, called, project, types), as_uuid(called)
-    other = not named or (id_ and named[0]["id"] != id_)
-    gone = _called(connection, archived_instances, called, project, types) if other else ()
-    if gone and (not named or gone[0]["id"] == id_):
+    name = str(ref)
+    if UNKEPT.search(name):  # nobody's name
+        raise UnknownInstance(f"there is no {_kind(types)} {name!r}: no name can contain such characters.")
+    matches, id_ = _called(connection, instances, name, project, types), as_uuid(name)
+    other = not matches or (id_ and matches[0]["id"] != id_)
+    archived = _called(connection, archived_instances, name, project, types) if other else ()
+    if archived and (not matches or archived[0]["id"] == id_):
         raise Archived(
-            f"{gone[0]['workflow_type']}/{gone[0]['entity_id']} ended in {gone[0]['current_state']} and was archived "
-            f"on {gone[0]['archived_at']:%Y-%m-%d}: it accepts no trigger. {offered('history', gone[0]['id'])} shows "
-            "its history."
+            f"{archived[0]['workflow_type']}/{archived[0]['entity_id']} ended in {archived[0]['current_state']} and "
+            f"was archived on {archived[0]['archived_at']:%Y-%m-%d}: it accepts no trigger. "
+            f"{offered('history', archived[0]['id'])} shows its history."
         )
-    if not named:
-        raise UnknownInstance(_unknown(connection, called, project, types))
-    if len(named) > 1:
-        names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in named)
-        raise AmbiguousInstance(f"{called!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
-    return named[0]
+    if not matches:
+        raise UnknownInstance(_unknown(connection, name, project, types))
+    if len(matches) > 1:
+        names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in matches)
+        raise AmbiguousInstance(f"{name!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
+    return matches[0]
 
 
-def find_kept(connection: Connection, ref: str | UUID, project: str) -> Mapping[Any, Any]:
+def find_with_archived(connection: Connection, ref: str | UUID, project: str) -> Mapping[Any, Any]:
     """Find an instance by a REF, live or archived (`archived_at`; None if it is live). Raises like `find`."""
     try:
         return dict(find(connection, ref, project)) | {"archived_at": None}

@@ -243,11 +243,11 @@ def quarantine(connection: Connection, request_ids: Sequence[str], *, by: str, r
         (request_id, trigger, workflow_type, entity_id, was) of the changed requests; `was`: the status before. The
         others were already applied, refused or quarantined.
     """
-    given = {"ids": list(request_ids), "by": by, "reason": reason, "error": f"quarantined by {by}: {reason}"}
-    aside = connection.exec_driver_sql(sql("quarantine_requests"), given).mappings().all()
-    fresh = ((row["workflow_type"], "dead") for row in aside if row["was"] != "dead")
+    parameters = {"ids": list(request_ids), "by": by, "reason": reason, "error": f"quarantined by {by}: {reason}"}
+    quarantined = connection.exec_driver_sql(sql("quarantine_requests"), parameters).mappings().all()
+    fresh = ((row["workflow_type"], "dead") for row in quarantined if row["was"] != "dead")
     counters.note_each(connection, counters.FAILED_TRANSITIONS, fresh)
-    return aside
+    return quarantined
 
 
 def dead(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:

@@ -51,6 +51,6 @@ def write(connection: Connection, *, moves: Rows, events: Rows, settled: Rows) -
     Raises:
         DBAPIError: PostgreSQL refuses an event or a state.
     """
-    given = {"moves": as_json(moves), "events": as_json(events), "settled": as_json(settled)}
-    (counts,) = rows(connection, sql("round"), given)
+    parameters = {"moves": as_json(moves), "events": as_json(events), "settled": as_json(settled)}
+    (counts,) = rows(connection, sql("round"), parameters)
     return Written(**counts)

@@ -11,9 +11,9 @@ sql = queries(__file__)
 
 RESCUE_LOCK = lock_number(0x1E72)  # the advisory locks' namespace
 LATE_SECONDS = 5.0  # a partition is watched once a request has been due for this long
-STANDS_SECONDS = 10.0  # a partition is stalled once its oldest request has not changed for this long
+STALLED_SECONDS = 10.0  # a partition is stalled once its oldest request has not changed for this long
 
-_STANDING = in_schema("""
+_STALLED = in_schema("""
 SELECT w.partition, extract(epoch FROM now() - w.since)::float8 AS seconds, w.begun > 1 AS alone,
        r.request_id, r.trigger, r.triggered_by, i.workflow_type, i.entity_id
   FROM interlock.partition_watch w
@@ -42,16 +42,16 @@ SELECT p.seq, p.request_id, p.workflow_id
 
 def watch(connection: Connection) -> list[int]:
     """Update the watch on partitions; returns those stalled or being applied one request at a time."""
-    given = {"late_seconds": LATE_SECONDS, "stands_seconds": STANDS_SECONDS}
-    return [int(row[0]) for row in connection.exec_driver_sql(sql("watch_partitions"), given)]
+    parameters = {"late_seconds": LATE_SECONDS, "stands_seconds": STALLED_SECONDS}
+    return [int(row[0]) for row in connection.exec_driver_sql(sql("watch_partitions"), parameters)]
 
 
-def standing(connection: Connection, *, seconds: float = STANDS_SECONDS) -> Sequence[RowMapping]:
+def stalled(connection: Connection, *, seconds: float = STALLED_SECONDS) -> Sequence[RowMapping]:
     """The stalled partitions, each with its oldest request and for how many seconds it has not changed."""
-    return connection.exec_driver_sql(_STANDING, {"seconds": seconds}).mappings().all()
+    return connection.exec_driver_sql(_STALLED, {"seconds": seconds}).mappings().all()
 
 
-def alone(connection: Connection, partition: int) -> bool:
+def try_lock(connection: Connection, partition: int) -> bool:
     """Take the lock on rescuing a partition until this transaction ends; False if another process has it."""
     return bool(
         connection.exec_driver_sql("SELECT pg_try_advisory_xact_lock(%s, %s)", (RESCUE_LOCK, partition)).scalar_one()
@@ -60,8 +60,8 @@ def alone(connection: Connection, partition: int) -> bool:
 
 def begin(connection: Connection, partition: int) -> int | None:
     """Record that a round begins; returns how many began and did not end, this one included. None: not stalled."""
-    begun = in_schema("UPDATE interlock.partition_watch SET begun = begun + 1 WHERE partition = %s RETURNING begun")
-    found = connection.exec_driver_sql(begun, (partition,)).scalar_one_or_none()
+    query = in_schema("UPDATE interlock.partition_watch SET begun = begun + 1 WHERE partition = %s RETURNING begun")
+    found = connection.exec_driver_sql(query, (partition,)).scalar_one_or_none()
     return None if found is None else int(found)
 
 

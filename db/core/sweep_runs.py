@@ -21,8 +21,8 @@ RETURNING name
 
 def begin(connection: Connection, names: Sequence[str], *, every_seconds: float) -> set[str]:
     """Claim sweeps for the present period, by the database's clock; returns those not claimed by another message."""
-    given = {"names": list(names), "every_seconds": every_seconds}
-    return set(connection.exec_driver_sql(_BEGIN, given).scalars())
+    parameters = {"names": list(names), "every_seconds": every_seconds}
+    return set(connection.exec_driver_sql(_BEGIN, parameters).scalars())
 
 
 def end(connection: Connection, ended: Mapping[str, tuple[int, float]]) -> None:

@@ -48,19 +48,19 @@ def form(connection: Connection, type_: str, version: str) -> dict[str, Any] | N
 
 def count_live(connection: Connection, type_: str, version: str) -> int:
     """The number of live instances under a version."""
-    return connection.execute(select(func.count()).select_from(_live(type_, version).subquery())).scalar_one()
+    return connection.execute(select(func.count()).select_from(_live_ids(type_, version).subquery())).scalar_one()
 
 
 def live_versions(connection: Connection) -> list[tuple[str, str, int]]:
     """(type, version, number) of the live instances."""
     columns = (instances.c.workflow_type, instances.c.definition_version)
-    query = _living(select(*columns, func.count())).group_by(*columns).order_by(*columns)
+    query = _only_live(select(*columns, func.count())).group_by(*columns).order_by(*columns)
     return [(type_, version, count) for type_, version, count in connection.execute(query)]
 
 
 def pages(connection: Connection, type_: str, version: str, only: Sequence[UUID] | None = None) -> Iterator[list[UUID]]:
     """The live instances under a version (with `only`: those among them), each once, in pages of a few hundred."""
-    query = _live(type_, version).order_by(instances.c.id).limit(PAGE)
+    query = _live_ids(type_, version).order_by(instances.c.id).limit(PAGE)
     if only is not None:
         query = query.where(among(instances.c.id, only))
     last: UUID | None = None
@@ -69,13 +69,13 @@ def pages(connection: Connection, type_: str, version: str, only: Sequence[UUID]
         last = page[-1]
 
 
-def _live(type_: str, version: str) -> Any:
-    return _living(select(instances.c.id)).where(
+def _live_ids(type_: str, version: str) -> Any:
+    return _only_live(select(instances.c.id)).where(
         instances.c.workflow_type == type_, instances.c.definition_version == version
     )
 
 
-def _living(query: Any) -> Any:
+def _only_live(query: Any) -> Any:
     state = definition_states.c
     here = (
         (state.type == instances.c.workflow_type)
@@ -98,7 +98,7 @@ def unfinished(connection: Connection, instance_id: UUID) -> Sequence[RowMapping
     return connection.execute(query.order_by(requests.c.seq)).mappings().all()
 
 
-def reports(connection: Connection, instance_id: UUID) -> list[str]:
+def outcome_triggers(connection: Connection, instance_id: UUID) -> list[str]:
     """The triggers with which unfinished effects will report their outcome to the instance."""
     query = select(effects.c.done_trigger, effects.c.failed_trigger).where(
         effects.c.workflow_id == instance_id, effects.c.status.in_(("pending", "leased"))

@@ -47,7 +47,7 @@ def snapshot(
     """
     one_snapshot(connection)
     connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'"))
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "version": version,
         "sweeps": list(sweeps),
         "periods": list(sweeps.values()),
@@ -62,7 +62,7 @@ def snapshot(
         "export": export,
     }
     rows = [*connection.exec_driver_sql(sql("counters"), {"reasons": list(REASONS)})]
-    rows += connection.exec_driver_sql(sql("gauges"), given)
+    rows += connection.exec_driver_sql(sql("gauges"), parameters)
     found: dict[Series, float] = {}
     for name, labels, value in rows:
         series = (name, tuple(labels))

@@ -92,7 +92,7 @@ def workstream(connection: Connection, workstream_id: UUID) -> RowMapping | None
     return connection.exec_driver_sql(_WORKSTREAM, {"id": workstream_id}).mappings().first()
 
 
-def followed(connection: Connection, run_id: UUID) -> list[str]:
+def consequences(connection: Connection, run_id: UUID) -> list[str]:
     """The consequences of the operator's moves in this transaction, one line each."""
     return [row.line for row in connection.exec_driver_sql(sql("override_follows"), {"run": run_id})]
 
@@ -144,11 +144,11 @@ def free_name(connection: Connection, project: str, kind: str, base: str) -> str
 
 def recount(connection: Connection, run_id: UUID) -> None:
     """Recount a run from its states and links; the scheduler's next pass looks at all its unended instances."""
-    given = {"run": run_id}
+    parameters = {"run": run_id}
     _lose_gates(connection, run_id)
     forget_owed(connection, run_id)
     for name in ("recount_tasks", "recount_workstreams", "look_again"):
-        connection.exec_driver_sql(sql(name), given)
+        connection.exec_driver_sql(sql(name), parameters)
 
 
 def forget_owed(connection: Connection, run_id: UUID, *, only: UUID | None = None) -> None:
@@ -160,8 +160,8 @@ def newest(
     connection: Connection, *, project: str | None, hours: int, by: str | None, limit: int
 ) -> Sequence[RowMapping]:
     """The overrides of the last `hours`, newest first, by all operators or one."""
-    given = {"project": project, "hours": hours, "by": by, "limit": limit}
-    return connection.exec_driver_sql(sql("override_list"), given).mappings().all()
+    parameters = {"project": project, "hours": hours, "by": by, "limit": limit}
+    return connection.exec_driver_sql(sql("override_list"), parameters).mappings().all()
 
 
 def _lose_gates(connection: Connection, run_id: UUID) -> None:

@@ -78,7 +78,7 @@ def late(
     limits.append({"workflow_type": "task", "state": "running", "seconds": thresholds.task})
     limits.append({"workflow_type": "workstream", "state": "executing", "seconds": thresholds.workstream})
     known = [each for each in (thresholds.task, thresholds.workstream, thresholds.general) if each is not None]
-    given = {
+    parameters = {
         "limits": json.dumps(limits),
         "least": min(known, default=None),
         "general": thresholds.general,
@@ -89,7 +89,7 @@ def late(
         "project": project,
         "limit": limit,
     }
-    return connection.exec_driver_sql(sql("late"), given).mappings().all()
+    return connection.exec_driver_sql(sql("late"), parameters).mappings().all()
 
 
 def requests_of(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
@@ -104,8 +104,8 @@ def effects_of(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMappi
 
 def tasks(connection: Connection, ids: Sequence[UUID], *, silent: float) -> Mapping[UUID, RowMapping]:
     """What tasks wait for: workstream, run, worker, claim, breaker, and the fitting live workers."""
-    given = {"ids": list(ids), "silent": silent}
-    return {row["id"]: row for row in connection.exec_driver_sql(sql("stuck_tasks"), given).mappings()}
+    parameters = {"ids": list(ids), "silent": silent}
+    return {row["id"]: row for row in connection.exec_driver_sql(sql("stuck_tasks"), parameters).mappings()}
 
 
 def groups(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
@@ -113,7 +113,7 @@ def groups(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapp
     return {row["id"]: row for row in connection.exec_driver_sql(sql("stuck_groups"), {"ids": list(ids)}).mappings()}
 
 
-def silences(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
+def last_heartbeats(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
     """(worker_id, name, seconds) of workers: seconds since the last heartbeat."""
     rows = connection.exec_driver_sql(
         in_schema(
@@ -125,12 +125,12 @@ def silences(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMa
     return {row["worker_id"]: row for row in rows}
 
 
-def keep(connection: Connection, found: Rows) -> set[UUID]:
+def replace_findings(connection: Connection, findings: Rows) -> set[UUID]:
     """Replace the stored findings; returns the ids of instances that are newly stuck or stuck again."""
-    return set(connection.exec_driver_sql(sql("keep_stuck"), {"rows": as_json(found)}).scalars())
+    return set(connection.exec_driver_sql(sql("keep_stuck"), {"rows": as_json(findings)}).scalars())
 
 
-def kept(connection: Connection) -> dict[str, int]:
+def count_by_type(connection: Connection) -> dict[str, int]:
     """Type -> number of instances that the last sweep found stuck."""
     query = select(stuck_entities.c.workflow_type, func.count()).group_by(stuck_entities.c.workflow_type)
     return {type_: count for type_, count in connection.execute(query)}

@@ -107,8 +107,8 @@ def look(statements: Engine, project: str, tool_id: str) -> Breaker | None:
 
 def take_trial(statements: Engine, breaker_id: UUID, *, lease_seconds: float) -> UUID | None:
     """Take a half-open breaker's only trial; returns its token, or None if another caller has it."""
-    given = {"breaker_id": breaker_id, "lease_seconds": lease_seconds}
-    taken = first_row(statements, _TAKE_TRIAL, given)
+    parameters = {"breaker_id": breaker_id, "lease_seconds": lease_seconds}
+    taken = first_row(statements, _TAKE_TRIAL, parameters)
     return taken["trial_token"] if taken else None
 
 
@@ -179,6 +179,6 @@ def page(
     return connection.execute(query.order_by(circuit_breakers.c.tool_id, circuit_breakers.c.project)).mappings().all()
 
 
-def _count(connection: Connection, statement: str, given: dict[str, Any]) -> Count | None:
-    row = connection.exec_driver_sql(statement, given).mappings().first()
+def _count(connection: Connection, statement: str, parameters: dict[str, Any]) -> Count | None:
+    row = connection.exec_driver_sql(statement, parameters).mappings().first()
     return Count(**row) if row else None

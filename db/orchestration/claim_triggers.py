@@ -77,7 +77,7 @@ def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict
     )
 
 
-def given_back(task: RowMapping, reason: str) -> dict[str, Any]:
+def task_returned(task: RowMapping, reason: str) -> dict[str, Any]:
     """The request that takes a task from its worker. It counts as a failure: the task is retried while retries remain.
 
     Args:

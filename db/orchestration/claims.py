@@ -51,8 +51,8 @@ def claim(connection: Connection, worker_id: UUID) -> RowMapping | None:
         if found is None:
             return None
         if found["token"] is not None:
-            given = {"worker_id": worker_id, "token": found["token"], "task_id": found["task_id"]}
-            return connection.exec_driver_sql(sql("load_worker"), given).mappings().one()
+            parameters = {"worker_id": worker_id, "token": found["token"], "task_id": found["task_id"]}
+            return connection.exec_driver_sql(sql("load_worker"), parameters).mappings().one()
     return None
 
 

@@ -45,7 +45,7 @@ class CommandRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Origin:
     """Where commands come from (a plan, an operator or a corrected patch), by whom, and why."""
 
     source: Literal["plan", "operator", "mended"]
@@ -56,28 +56,28 @@ class Made:
 FIELDS = tuple(CommandRow.__dataclass_fields__)
 
 
-def keep(connection: Connection, run_id: UUID, given: Mapping[UUID, CommandRow], made: Made) -> None:
+def store(connection: Connection, run_id: UUID, rows_by_id: Mapping[UUID, CommandRow], origin: Origin) -> None:
     """Store the commands of instances that this transaction creates in a run with a plan.
 
     Raises:
         IntegrityError: PostgreSQL refuses one: its instance existed before, its run has no plan, or its giver may not.
     """
-    about = {"run_id": run_id, "source": made.source, "made_by": made.by, "reason": made.reason}
-    rows = [{"workflow_id": each, **about, **_columns(row)} for each, row in given.items()]
+    common = {"run_id": run_id, "source": origin.source, "made_by": origin.by, "reason": origin.reason}
+    rows = [{"workflow_id": each, **common, **_columns(row)} for each, row in rows_by_id.items()]
     if rows:
         connection.execute(insert(commands), rows)
 
 
-def copy(connection: Connection, old: UUID, new: UUID, made: Made | None = None) -> None:
-    """Copy an instance's command, if it has one, to the instance that replaces it. Raises as `keep`.
+def copy(connection: Connection, old: UUID, new: UUID, origin: Origin | None = None) -> None:
+    """Copy an instance's command, if it has one, to the instance that replaces it. Raises as `store`.
 
     Args:
         connection: the transaction that creates the new instance.
         old: the instance that has the command.
         new: the one that gets it.
-        made: where it comes from; None: from the same as the old one, as when a gate is run again.
+        origin: where it comes from; None: from the same as the old one, as when a gate is run again.
     """
-    other = {"source": made.source, "made_by": made.by, "reason": made.reason} if made else {}
+    other = {"source": origin.source, "made_by": origin.by, "reason": origin.reason} if origin else {}
     values = {name: literal(value) for name, value in {"workflow_id": new, **other}.items()}
     query = select(*(values.get(each.name, each) for each in commands.c)).where(commands.c.workflow_id == old)
     connection.execute(insert(commands).from_select([each.name for each in commands.c], query))
@@ -97,8 +97,8 @@ def of_many(connection: Connection, workflow_ids: Sequence[UUID]) -> dict[UUID, 
 def shown(connection: Connection, workflow_id: UUID) -> dict[str, Any] | None:
     """The command of an instance, live or archived, and where it comes from; None if it has none."""
     row = connection.execute(select(commands).where(commands.c.workflow_id == workflow_id)).mappings().first()
-    kept = select(records.c.body).where(records.c.kind == "commands", records.c.key == str(workflow_id))
-    found: Mapping[Any, Any] | None = row or connection.execute(kept).scalar()
+    archived = select(records.c.body).where(records.c.kind == "commands", records.c.key == str(workflow_id))
+    found: Mapping[Any, Any] | None = row or connection.execute(archived).scalar()
     if found is None:
         return None
     return {name: value for name, value in found.items() if name not in ("workflow_id", "run_id")}

@@ -121,12 +121,12 @@ def reserve(connection: Connection, job_id: UUID) -> bool:
     """
     project = job(connection, job_id)["project"]
     connection.execute(select(func.pg_advisory_xact_lock(POOL_LOCK, func.hashtext(project))))
-    standing = job(connection, job_id)
-    if standing["status"] != "PENDING":
+    current = job(connection, job_id)
+    if current["status"] != "PENDING":
         return False
-    missing = max(0, standing["worker_count"] - standing["idle"])
-    given = {"project": project, "limit": missing}
-    idle = connection.exec_driver_sql(_IDLE_WORKERS, given).scalars().all()
+    missing = max(0, current["worker_count"] - current["idle"])
+    parameters = {"project": project, "limit": missing}
+    idle = connection.exec_driver_sql(_IDLE_WORKERS, parameters).scalars().all()
     if len(idle) < missing:
         return False
     for worker_id in idle:

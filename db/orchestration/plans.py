@@ -12,12 +12,12 @@ from interlock.db.tables import commands, patches, plans, runs, tasks, workstrea
 from interlock.db.tables.core import instances
 
 
-def keep(connection: Connection, run_id: UUID, *, body: Mapping[str, Any], directory: str) -> None:
+def store(connection: Connection, run_id: UUID, *, body: Mapping[str, Any], directory: str) -> None:
     """Store a run's plan, and the directory that its paths are relative to."""
     connection.execute(insert(plans).values(run_id=run_id, body=body, directory=directory))
 
 
-def keep_patches(connection: Connection, texts: Mapping[str, str], *, created_by: str) -> None:
+def store_patches(connection: Connection, texts: Mapping[str, str], *, created_by: str) -> None:
     """Store patches (patch id -> text). One whose id is known has the same text and is left unchanged."""
     rows = [{"patch_id": each, "body": body, "created_by": created_by} for each, body in texts.items()]
     if rows:
@@ -68,9 +68,9 @@ def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]
 
 def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
     """`id`, `name` (in full) and `patch_id` (or None) of a run's tasks."""
-    said = instances.c.context
+    context = instances.c.context
     query = (
-        select(tasks.c.task_id.label("id"), said["name"].astext.label("name"), commands.c.patch_id)
+        select(tasks.c.task_id.label("id"), context["name"].astext.label("name"), commands.c.patch_id)
         .join(instances, instances.c.id == tasks.c.task_id)
         .outerjoin(commands, commands.c.workflow_id == tasks.c.task_id)
         .join(workstreams, workstreams.c.ws_id == tasks.c.workstream_id)

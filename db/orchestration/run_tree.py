@@ -92,5 +92,5 @@ def _run(connection: Connection, run_id: UUID) -> RowMapping:
 
 
 def _rows(connection: Connection, kind: str, run_id: UUID, ids: Collection[UUID] | None) -> Sequence[RowMapping]:
-    given = {"run": run_id, "ids": None if ids is None else list(ids)}
-    return connection.exec_driver_sql(PARTS[kind], given).mappings().all()
+    parameters = {"run": run_id, "ids": None if ids is None else list(ids)}
+    return connection.exec_driver_sql(PARTS[kind], parameters).mappings().all()

@@ -75,22 +75,22 @@ def recount_born(connection: Connection, kind: str, born: Iterable[UUID], *, end
         born: the instances whose creation is among the signals of this pass.
         ending: the instances whose end is among them; `release_…` will count these.
     """
-    given = {"born": list(born), "ending": list(ending)}
-    if given["born"]:
-        connection.exec_driver_sql(sql(RECOUNT_BORN[kind]), given)
+    parameters = {"born": list(born), "ending": list(ending)}
+    if parameters["born"]:
+        connection.exec_driver_sql(sql(RECOUNT_BORN[kind]), parameters)
 
 
 def relink_born(connection: Connection, born: Iterable[UUID]) -> None:
     """Redirect the links of new instances from a gate or task that was replaced to its replacement."""
-    if given := list(born):
-        connection.exec_driver_sql(sql("relink_born"), {"born": given})
+    if instance_ids := list(born):
+        connection.exec_driver_sql(sql("relink_born"), {"born": instance_ids})
 
 
 def find_gates(connection: Connection, born: Iterable[UUID]) -> set[UUID]:
     """Reopen gates that were lost for lack of a task and now have a new one; `lose_gates` may mark them again."""
-    if not (given := list(born)):
+    if not (instance_ids := list(born)):
         return set()
-    return {row.id for row in connection.exec_driver_sql(sql("find_gates"), {"born": given})}
+    return {row.id for row in connection.exec_driver_sql(sql("find_gates"), {"born": instance_ids})}
 
 
 def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:
@@ -113,10 +113,10 @@ def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
         moves: gates that `failed` for good, workstreams that `ended`, tasks that `worked` or were given up, gates that
             `moved`; all four.
     """
-    given = {name: list(ids) for name, ids in moves.items()}
-    if not any(given.values()):
+    parameters = {name: list(ids) for name, ids in moves.items()}
+    if not any(parameters.values()):
         return set()
-    return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), given)}
+    return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), parameters)}
 
 
 def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:
@@ -139,9 +139,9 @@ def touched(connection: Connection, **moves: Any) -> list[tuple[str, UUID]]:
 
 def facts(connection: Connection, kind: str, ids: Iterable[UUID]) -> list[dict[str, Any]]:
     """The facts from which the next trigger of each instance is derived, one row each."""
-    if not (given := list(ids)):
+    if not (instance_ids := list(ids)):
         return []
-    return [dict(row) for row in connection.exec_driver_sql(sql(FACTS[kind]), {"ids": given}).mappings()]
+    return [dict(row) for row in connection.exec_driver_sql(sql(FACTS[kind]), {"ids": instance_ids}).mappings()]
 
 
 def run_facts(connection: Connection, run_id: UUID) -> dict[str, Any] | None:

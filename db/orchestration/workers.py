@@ -50,14 +50,14 @@ def heartbeat(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[Ro
 
     A worker that is shut down is left out, and must register again.
     """
-    given = {"ids": list(worker_ids)}
-    return connection.exec_driver_sql(_HEARTBEAT, given).mappings().all()
+    parameters = {"ids": list(worker_ids)}
+    return connection.exec_driver_sql(_HEARTBEAT, parameters).mappings().all()
 
 
 def heartbeat_uet(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
     """As `heartbeat`, for UET workers (UET-1); TERMINATED ones are left out."""
-    given = {"ids": list(worker_ids)}
-    return connection.exec_driver_sql(_HEARTBEAT_UET, given).mappings().all()
+    parameters = {"ids": list(worker_ids)}
+    return connection.exec_driver_sql(_HEARTBEAT_UET, parameters).mappings().all()
 
 
 def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float, limit: int) -> Sequence[RowMapping]:
@@ -72,14 +72,14 @@ def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float
     Returns:
         worker_id, name, state, version, and `owed`: the trigger to fire.
     """
-    given = {"silent_seconds": silent_seconds, "gone_seconds": gone_seconds, "limit": limit}
-    return connection.exec_driver_sql(sql("silent_workers"), given).mappings().all()
+    parameters = {"silent_seconds": silent_seconds, "gone_seconds": gone_seconds, "limit": limit}
+    return connection.exec_driver_sql(sql("silent_workers"), parameters).mappings().all()
 
 
 def silent_uet(connection: Connection, *, silent_seconds: float, limit: int) -> Sequence[RowMapping]:
     """Lock up to `limit` UET workers whose heartbeats stopped (UET-2); returns rows like `silent`."""
-    given = {"silent_seconds": silent_seconds, "limit": limit}
-    return connection.exec_driver_sql(sql("silent_uet_workers"), given).mappings().all()
+    parameters = {"silent_seconds": silent_seconds, "limit": limit}
+    return connection.exec_driver_sql(sql("silent_uet_workers"), parameters).mappings().all()
 
 
 def of_node(connection: Connection, node: str) -> Sequence[RowMapping]:
@@ -93,18 +93,18 @@ def drain(connection: Connection, worker_id: UUID) -> int:
     return int(connection.execute(statement.returning(workers.c.current_load)).scalar_one())
 
 
-def free_hands(connection: Connection, *, silent_seconds: float, limit: int) -> int:
+def count_free_workers(connection: Connection, *, silent_seconds: float, limit: int) -> int:
     """How many worker processes could take a waiting task now, counting at most `limit` tasks."""
-    given = {"silent_seconds": silent_seconds, "limit": limit}
-    return int(connection.exec_driver_sql(sql("free_hands"), given).scalar_one())
+    parameters = {"silent_seconds": silent_seconds, "limit": limit}
+    return int(connection.exec_driver_sql(sql("free_hands"), parameters).scalar_one())
 
 
 def starving(
     connection: Connection, *, silent_seconds: float, waited_seconds: float, limit: int
 ) -> Sequence[RowMapping]:
     """(name, last_took_at, task, seconds) of live workers with room that have left a fitting task waiting this long."""
-    given = {"silent_seconds": silent_seconds, "waited_seconds": waited_seconds, "limit": limit}
-    return connection.exec_driver_sql(sql("starving"), given).mappings().all()
+    parameters = {"silent_seconds": silent_seconds, "waited_seconds": waited_seconds, "limit": limit}
+    return connection.exec_driver_sql(sql("starving"), parameters).mappings().all()
 
 
 def unservable(connection: Connection, *, waited_seconds: float, limit: int) -> Sequence[RowMapping]:
@@ -113,8 +113,8 @@ def unservable(connection: Connection, *, waited_seconds: float, limit: int) -> 
     Tasks with the same requirements are one row: the longest waiting, their number, and the capabilities that no worker
     offers (`lacking`). If none is lacking, no single worker offers all of them, or affinity excludes those that do.
     """
-    given = {"waited_seconds": waited_seconds, "limit": limit}
-    return connection.exec_driver_sql(sql("unservable"), given).mappings().all()
+    parameters = {"waited_seconds": waited_seconds, "limit": limit}
+    return connection.exec_driver_sql(sql("unservable"), parameters).mappings().all()
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
@@ -141,7 +141,7 @@ def versions(connection: Connection, worker_ids: Iterable[UUID]) -> dict[UUID, i
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def called(connection: Connection, name: str) -> RowMapping | None:
+def find_by_name(connection: Connection, name: str) -> RowMapping | None:
     """The latest worker of a name. Each new registration of NAME is listed as NAME#1, NAME#2, …
 
     Args:

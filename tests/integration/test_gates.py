@@ -12,7 +12,7 @@ from interlock.beat import sweeps
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
 from interlock.db.orchestration import commands
-from interlock.db.orchestration.commands import CommandRow, Made
+from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.effects import runner
 from interlock.workers.effects.gate_command import TAIL_BYTES, tail
 from interlock.workers.engine import creation
@@ -46,7 +46,7 @@ def test_a_gate_without_a_workstream_fails_and_says_so(land: Landscape) -> None:
     gate, row = birth.id, CommandRow("command", ("pwd",))
     with transaction(land.runtime.database) as connection:
         creation.deliver(connection, [birth])
-        commands.keep(connection, land.run, {gate: row}, Made("operator", OPERATOR, "a test"))
+        commands.store(connection, land.run, {gate: row}, Origin("operator", OPERATOR, "a test"))
     applied(land.client, gate, "gate_started")
     land.settle()
     assert state(land.client, gate) == "FAILED"

@@ -69,7 +69,7 @@ def test_who_migrates_a_new_database_is_its_first_operator_and_those_that_are_na
         assert answer(settings, "migrate")["operators"] == [], "who was revoked is not granted again"
         engine = make_engine(settings.resolved_database_url())
         with transaction(engine) as connection:
-            assert operators.among_them(connection, [me, "cyd"]) == {"cyd"}
+            assert operators.current(connection, [me, "cyd"]) == {"cyd"}
         engine.dispose()
 
 

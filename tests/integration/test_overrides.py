@@ -187,7 +187,7 @@ def test_a_grant_that_ended_stays_ended(runtime: Runtime, dba: Dba) -> None:
     with pytest.raises(RestrictViolation):
         dba.execute("UPDATE operators SET until = now() + interval '1 day' WHERE name = 'bob'")
     with transaction(runtime.database) as connection:
-        assert operators.among_them(connection, ["ann", "bob"]) == {"ann"}
+        assert operators.current(connection, ["ann", "bob"]) == {"ann"}
         assert [row["name"] for row in operators.grants(connection)] == ["ann"]
         assert [row["name"] for row in operators.grants(connection, ended=True)] == ["ann", "bob"]
 

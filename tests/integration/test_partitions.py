@@ -97,7 +97,7 @@ def test_a_request_that_ends_its_process_is_dead_after_three_and_those_behind_it
 
 def partitions_stuck(own: Client) -> Any:
     with transaction(own.runtime.database) as connection:
-        return stalled_partitions.standing(connection)
+        return stalled_partitions.stalled(connection)
 
 
 @pytest.mark.parametrize("count", [3, 40])
@@ -138,9 +138,9 @@ def test_doctor_does_not_say_that_partitions_move_while_nobody_watches_them(runt
 def test_two_do_not_rescue_the_same_partition_at_once(own: Client, mines: list[UUID]) -> None:
     with transaction(own.runtime.database) as one, transaction(own.runtime.database) as other:
         assert [
-            stalled_partitions.alone(one, 3),
-            stalled_partitions.alone(other, 3),
-            stalled_partitions.alone(other, 4),
+            stalled_partitions.try_lock(one, 3),
+            stalled_partitions.try_lock(other, 3),
+            stalled_partitions.try_lock(other, 4),
         ] == [True, False, True]
 
 

@@ -66,7 +66,7 @@ def export(runtime: Runtime, progress: Callable[[int], None] = lambda _: None) -
         last = exports.newest(reading)
         coming = Next(
             last["number"] + 1 if last else 1,
-            history.cursor_seen(reading, CURSOR),
+            history.read_cursor(reading, CURSOR),
             last["manifest"] if last else anchors.FIRST,
         )
         found = next(place.glob(f"export-{coming.number:06}.*"), None) or _write(reading, runtime, coming, progress)

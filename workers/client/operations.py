@@ -248,7 +248,7 @@ class Operations(Generic[Caller]):
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
         """
         with self._reading() as connection:
-            found = instances.find_kept(connection, ref, self.project)
+            found = instances.find_with_archived(connection, ref, self.project)
             definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
             archived = found["archived_at"] is not None
             linked = (
@@ -277,7 +277,7 @@ class Operations(Generic[Caller]):
             UnknownInstance, AmbiguousInstance: see `show`.
         """
         with self._reading() as connection:
-            found = instances.find_kept(connection, ref, self.project)
+            found = instances.find_with_archived(connection, ref, self.project)
             of_instance = history.of_instance if found["archived_at"] is None else archive.history
             return of_instance(connection, found["id"], after_seq=after_seq)
 

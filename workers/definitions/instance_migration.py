@@ -198,7 +198,7 @@ class _Crossing:
             version=row["version"],
             context=row["context"],
             requests=[_open(each) for each in instance_migration.unfinished(connection, row["id"])],
-            reports=instance_migration.reports(connection, row["id"]),
+            reports=instance_migration.outcome_triggers(connection, row["id"]),
             row_readable=columns is not None,
             row=dict(columns or {}),
         )

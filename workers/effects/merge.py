@@ -122,7 +122,7 @@ def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, sha: st
     Only a workstream that completes is merged (WORKSTREAM-5), so a cancel takes effect before both or after both. The
     effect's own report then finds its trigger already fired.
     """
-    telling = effects.telling(claimed, "validation_passed", metadata=_says(sha))
+    telling = effects.outcome_request(claimed, "validation_passed", metadata=_says(sha))
     with transaction(runtime.database) as connection:
         requests.accept(connection, [telling])
         done = runtime.applier.round(connection, requests.partition_of(place.id), only=place.id)

@@ -14,7 +14,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.operations import overrides
 from interlock.db.orchestration import commands, patches, plans, workspaces
-from interlock.db.orchestration.commands import CommandRow, Made
+from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.effects import workspace
 from interlock.workers.effects.lease import kept
 from interlock.workers.effects.outcome import Told
@@ -109,7 +109,7 @@ def create(
                 f"or run the plan again ({offered('run', 'resume', old['run_id'])})"
             )
         patch = named([("", text if text is not None else old["body"])])
-        plans.keep_patches(connection, patch.texts, created_by=by)
+        plans.store_patches(connection, patch.texts, created_by=by)
         base = likeness(old["entity_id"].partition("~")[0][:90])
         birth = Birth(
             definition=runtime.catalogue.get("patch_ledger"),
@@ -126,8 +126,11 @@ def create(
         )
         delivered = creation.deliver(connection, [birth])
         row = CommandRow("patch", patch_id=patch.of_task[""], message=birth.context["message"])
-        commands.keep(
-            connection, workspaces.of_workstream(connection, home["id"])["run_id"], {birth.id: row}, Made("mended", by)
+        commands.store(
+            connection,
+            workspaces.of_workstream(connection, home["id"])["run_id"],
+            {birth.id: row},
+            Origin("mended", by),
         )
         made = instances.by_id(connection, birth.id)
     runtime.wakeups.effects(delivered.effects_due)

@@ -140,7 +140,11 @@ def _report(
             if status == "pending":
                 counters.note(connection, {(counters.RETRIES, ("effect", claimed["name"])): 1})
             telling = (
-                [effects.telling(claimed, trigger, result=result, error=error, metadata=metadata, trace=current())]
+                [
+                    effects.outcome_request(
+                        claimed, trigger, result=result, error=error, metadata=metadata, trace=current()
+                    )
+                ]
                 if trigger
                 else []
             )

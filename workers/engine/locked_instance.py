@@ -115,7 +115,7 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
     overrides = [request for request in due if request["origin"] == "override"]
     if not overrides:
         return
-    allowed = operators.among_them(connection, {each["triggered_by"] for each in overrides})
+    allowed = operators.current(connection, {each["triggered_by"] for each in overrides})
     for request in overrides:
         locked_instances[request["workflow_id"]].operators = allowed
 

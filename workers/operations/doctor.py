@@ -206,7 +206,7 @@ def _dead(dead: int, left: Mapping[str, int]) -> Finding:
 
 def _partitions(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
-        standing, late = stalled_partitions.standing(connection), _late_sweeps(connection).get("partitions")
+        standing, late = stalled_partitions.stalled(connection), _late_sweeps(connection).get("partitions")
     for row in standing:
         name = f"{row['workflow_type']}/{row['entity_id']} {row['trigger']}"
         how = "; its requests are now being applied one by one" if row["alone"] else ""
@@ -390,7 +390,7 @@ def _invariants(runtime: Runtime) -> Iterator[Finding]:
 
 def _stuck(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
-        found = stuck.kept(connection)
+        found = stuck.count_by_type(connection)
     message = ", ".join(f"{count} {type_}" for type_, count in sorted(found.items()))
     if message:
         yield Finding("stuck", "warn", f"stuck: {message}", "interlock stuck")

@@ -13,7 +13,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import commands, plans
 from interlock.db.orchestration.breakers import configure
-from interlock.db.orchestration.commands import Made
+from interlock.db.orchestration.commands import Origin
 from interlock.workers.effects import plan_files
 from interlock.workers.effects.plan_files import Patches
 from interlock.workers.engine import creation, trigger_request
@@ -111,9 +111,9 @@ def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -
         creation.deliver(connection, tools)
         if len(creation.deliver(connection, run).new) < len(run):
             raise AlreadyExists(f"project {project} has a run named {roster.name} already; choose another name")
-        plans.keep(connection, roster.run, body=body, directory=str(wanted.directory))
-        plans.keep_patches(connection, wanted.patches.texts, created_by=by)
-        commands.keep(connection, roster.run, told, Made("plan", by))
+        plans.store(connection, roster.run, body=body, directory=str(wanted.directory))
+        plans.store_patches(connection, wanted.patches.texts, created_by=by)
+        commands.store(connection, roster.run, told, Origin("plan", by))
         accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
         for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
             configure(connection, project, each.context)

@@ -30,7 +30,7 @@ def os_user() -> str:
 def first(connection: Connection, names: Sequence[str]) -> list[str]:
     """Make the migrating user, and those named, the first operators; nobody if the database ever had one."""
     operators.lock(connection)
-    if operators.any_ever(connection):
+    if operators.any_granted(connection):
         return []
     return operators.grant(connection, [os_user(), *(naming.name("operator", name) for name in names)], by=os_user())
 
@@ -68,7 +68,7 @@ def revoke(database: Engine, name: str, *, by: str) -> None:
     with transaction(database) as connection:
         operators.lock(connection)
         require_operator(connection, naming.name("by", by))
-        if not operators.among_them(connection, [name]):
+        if not operators.current(connection, [name]):
             raise NotAnOperator(f"{name!r} is not an operator: there is nothing to revoke")
         lasting = {row["name"] for row in operators.grants(connection) if row["until"] is None}
         if lasting == {name}:

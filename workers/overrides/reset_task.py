@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping
 from interlock.db.core import instances
 from interlock.db.operations import overrides
 from interlock.db.orchestration import commands, scheduling
-from interlock.db.orchestration.commands import Made
+from interlock.db.orchestration.commands import Origin
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides import tasks
@@ -227,6 +227,6 @@ class Anew:
         if birth.id not in delivered.new:
             raise CannotOverride(f"{birth.entity_id} exists already; try again")
         order = self.operation.order
-        commands.copy(self.operation.connection, old["id"], birth.id, Made("operator", order.by, order.reason))
+        commands.copy(self.operation.connection, old["id"], birth.id, Origin("operator", order.by, order.reason))
         self.operation.done.made[birth.entity_id] = birth.id
         self.operation.done.notes.append(f"{birth.entity_id} takes the place of {name_of(old)}")

@@ -48,7 +48,7 @@ class Follow:
                 break
             for instance_id in moved:
                 self.applier.round(self.connection, partition_of(instance_id), only=instance_id)
-        lines = overrides.followed(self.connection, self.run_id)
+        lines = overrides.consequences(self.connection, self.run_id)
         return lines[:LINES] + ([f"… and {len(lines) - LINES} more"] if len(lines) > LINES else [])
 
     def publish(self, runtime: Runtime) -> None:

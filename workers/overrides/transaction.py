@@ -235,7 +235,7 @@ def _hold_every_partition(connection: Connection) -> None:
 
 def require_operator(connection: Connection, name: str) -> None:
     """Raise `NotAnOperator` unless the person is an operator now."""
-    if operators.among_them(connection, [name]):
+    if operators.current(connection, [name]):
         return
     if not operators.grants(connection):
         raise NotAnOperator(f"nobody is an operator. `{offered('operator', 'grant', name)}` makes {name!r} one")

@@ -114,7 +114,7 @@ def _bury(chosen: Runtime) -> None:
     assert here.node is not None
     with transaction(chosen.database) as connection:
         dead = [row for row in workers.of_node(connection, here.node.sign) if row["pid"] not in alive]
-        fired = heartbeats.relieve(connection, dead, "was killed", certain=True) if dead else []
+        fired = heartbeats.release_tasks(connection, dead, "was killed", certain=True) if dead else []
     chosen.wakeups.partitions(fired)
 
 

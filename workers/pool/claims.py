@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import RowMapping
 
-from interlock.beat.heartbeats import told
+from interlock.beat.heartbeats import wakeups_of
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import claim_triggers, claims
@@ -75,7 +75,7 @@ def take(runtime: Runtime, worker_id: UUID) -> Claim | None:
     for _ in range(TURNS):
         with transaction(runtime.database) as connection:
             task = claims.claim(connection, worker_id)
-            fired = told(requests.accept(connection, claim_triggers.claimed(task) if task else []))
+            fired = wakeups_of(requests.accept(connection, claim_triggers.claimed(task) if task else []))
         if task is None:
             return None
         runtime.wakeups.partitions(fired)
@@ -123,7 +123,7 @@ def give_back(runtime: Runtime, worker_id: UUID, token: int, reason: str) -> Non
     """End a claim and, if it still counts, let its task be tried again."""
 
     def back(ended: RowMapping) -> Rows:
-        return [] if ended["revoked"] else [claim_triggers.given_back(ended, reason)]
+        return [] if ended["revoked"] else [claim_triggers.task_returned(ended, reason)]
 
     _end(runtime, worker_id, token, back)
 
@@ -141,7 +141,7 @@ def _end(runtime: Runtime, worker_id: UUID, token: int, outcome: Callable[[RowMa
         if ended is None:
             return claims.is_reported(connection, worker_id, token)
         rows, freed = outcome(ended), claim_triggers.freed(ended)
-        fired = told(requests.accept(connection, [*rows, *freed]))
+        fired = wakeups_of(requests.accept(connection, [*rows, *freed]))
     runtime.wakeups.partitions(fired)
     for each in freed:  # only an idle worker may claim, so apply this now instead of waiting for a node
         with suppress(NotSettled):

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from interlock.beat.heartbeats import told
+from interlock.beat.heartbeats import wakeups_of
 from interlock.db.connection import transaction
 from interlock.db.core import instances, request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, workers
@@ -96,7 +96,7 @@ def heartbeat(runtime: Runtime, worker_ids: Iterable[UUID]) -> dict[UUID, RowMap
         if others := ids - alive.keys():
             alive |= {row["worker_id"]: row for row in workers.heartbeat_uet(connection, others)}
         back = [each for each, row in alive.items() if row["state"] == "unresponsive"]
-        fired = told(requests.accept(connection, _recovered(connection, back) if back else []))
+        fired = wakeups_of(requests.accept(connection, _recovered(connection, back) if back else []))
     runtime.wakeups.partitions(fired)
     return alive
 
@@ -124,7 +124,7 @@ def leave(runtime: Runtime, worker_id: UUID, message: str) -> None:
             *_freed(connection, found, message),
             *(_parting(found, each) for each in PARTING.get(found["state"], ())),
         ]
-        fired = told(requests.accept(connection, rows))
+        fired = wakeups_of(requests.accept(connection, rows))
     runtime.wakeups.partitions(fired)
 
 
@@ -133,7 +133,7 @@ def drop(runtime: Runtime, worker_id: UUID, message: str) -> None:
     with transaction(runtime.database) as connection:
         found = workers.get(connection, [worker_id])[worker_id]
         rows = _freed(connection, found, message)
-        fired = told(requests.accept(connection, rows))
+        fired = wakeups_of(requests.accept(connection, rows))
     runtime.wakeups.partitions(fired)
     for row in rows:
         if row["workflow_id"] == worker_id:  # only an idle worker may claim
@@ -148,7 +148,7 @@ def find(runtime: Runtime, name: str) -> RowMapping:
         UnknownInstance: there is none.
     """
     with transaction(runtime.database) as connection:
-        found = workers.called(connection, name)
+        found = workers.find_by_name(connection, name)
     if found is None:
         raise UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
     return found
@@ -161,7 +161,7 @@ def find_any(runtime: Runtime, name: str) -> UUID:
         UnknownInstance: there is none.
     """
     with transaction(runtime.database) as connection:
-        if found := workers.called(connection, name):
+        if found := workers.find_by_name(connection, name):
             return UUID(str(found["worker_id"]))
         try:
             return UUID(str(instances.find(connection, name, runtime.settings.project, "uet_worker")["id"]))
@@ -171,7 +171,7 @@ def find_any(runtime: Runtime, name: str) -> UUID:
 
 def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dict[str, Any]]:
     reason = f"worker {worker['name']} {message}"
-    given_back = [claim_triggers.given_back(task, reason) for task in claims.held(connection, [worker["worker_id"]])]
+    given_back = [claim_triggers.task_returned(task, reason) for task in claims.held(connection, [worker["worker_id"]])]
     claims.retire(connection, [worker["worker_id"]])
     # A full worker that stays must become idle again; one that leaves can leave from either state.
     full = worker["current_load"] == worker["max_concurrent_tasks"] and not worker["draining"]
@@ -193,7 +193,7 @@ def _recovered(connection: Connection, worker_ids: Iterable[UUID]) -> list[dict[
 
 
 def _life(connection: Connection, name: str, replaces: bool) -> str:
-    latest = workers.called(connection, name)
+    latest = workers.find_by_name(connection, name)
     if latest is None:
         return name
     if latest["state"] != "shutdown" and not replaces:

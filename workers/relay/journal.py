@@ -49,7 +49,7 @@ class Journal(Destination):
         """Whether its last line is not that of its cursor's event: it is gone or torn, or a part was set aside."""
         try:
             with (self._directory / ACTIVE).open("rb") as file:
-                return not ends_at(file.fileno(), history.cursor_seen(connection, self.name))
+                return not ends_at(file.fileno(), history.read_cursor(connection, self.name))
         except OSError:
             return True
 

@@ -25,7 +25,7 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
     Raises:
         DBAPIError, OSError: PostgreSQL, or a file, cannot be read.
     """
-    cursor = history.cursor_seen(connection, Journal.name)
+    cursor = history.read_cursor(connection, Journal.name)
     lag = history.lag_seconds(connection, Journal.name)
     if not directory.is_dir():
         if cursor == START:
@@ -59,7 +59,7 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
 
 
 def _ends(connection: Connection, directory: Path) -> str:
-    cursor, tail = history.cursor_seen(connection, Journal.name), None
+    cursor, tail = history.read_cursor(connection, Journal.name), None
     if (directory / ACTIVE).exists():
         with (directory / ACTIVE).open("rb") as active:
             tail, _ = read_tail(active.fileno(), cursor)

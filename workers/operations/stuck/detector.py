@@ -179,7 +179,7 @@ def _about(
     if groups := [*by_type.get("workstream", ()), *by_type.get("run", ())]:
         found |= stuck.groups(connection, groups)
     if worker_ids := by_type.get("worker"):
-        found |= stuck.silences(connection, worker_ids)
+        found |= stuck.last_heartbeats(connection, worker_ids)
     return found
 
 

@@ -26,7 +26,7 @@ def report(runtime: Runtime) -> tuple[int, Sequence[RowMapping]]:
     """
     found = look(runtime)
     with transaction(runtime.database) as connection:
-        fresh = stuck.keep(connection, [asdict(each) for each in found])
+        fresh = stuck.replace_findings(connection, [asdict(each) for each in found])
         news = [each for each in found if each.workflow_id in fresh]
         wanted = [_notice(news)] if news and runtime.settings.notify_urls else []
         return len(found), effects.intend(connection, wanted)
