@@ -19,13 +19,13 @@ class Growth:
     cap_seconds: float
     factor: float = 2.0
 
-    def seconds(self, base_seconds: float, said: Mapping[str, float], row: Mapping[str, Any]) -> float:
-        """The seconds for one instance, from its context field `said` and its row."""
+    def seconds(self, base_seconds: float, options: Mapping[str, float], row: Mapping[str, Any]) -> float:
+        """The seconds for one instance, from its context field `options` and its row."""
         return grown(
             int(row.get(self.column, 0)) + 1,
-            base_seconds=float(said.get("base", base_seconds)),
-            factor=float(said.get("factor", self.factor)),
-            cap_seconds=float(said.get("cap", self.cap_seconds)),
+            base_seconds=float(options.get("base", base_seconds)),
+            factor=float(options.get("factor", self.factor)),
+            cap_seconds=float(options.get("cap", self.cap_seconds)),
         )
 
 

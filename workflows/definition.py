@@ -89,11 +89,11 @@ class Deadline:
             context: the instance's own data.
             row: its typed row before the move that enters the state; read only if the deadline grows.
         """
-        said = context.get(self.context_key) if self.context_key else None
+        configured = context.get(self.context_key) if self.context_key else None
         if self.growth:
-            seconds = self.growth.seconds(self.seconds, said or {}, row or {})
+            seconds = self.growth.seconds(self.seconds, configured or {}, row or {})
         else:
-            seconds = self.seconds if said is None else float(said)
+            seconds = self.seconds if configured is None else float(configured)
         return self if seconds == self.seconds else replace(self, seconds=seconds)
 
 

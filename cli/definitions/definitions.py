@@ -15,7 +15,7 @@ from interlock.workers.settings import settings
 from interlock.workflows.catalogue import Catalogue, catalogue
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput
-from interlock.workflows.versioning.export import checksum, mermaid, public, recorded, spoken
+from interlock.workflows.versioning.export import checksum, duration_text, mermaid, public, recorded
 
 app = typer.Typer(
     help="State machines: list, show, check, draw and export them (needs no server), and change versions.",
@@ -91,7 +91,7 @@ def _lines(definition: Definition) -> Iterator[str]:
         yield f"its birth asks for the effect {effect.name}"
     for state, deadline in definition.deadlines.items():
         own = f", or after what its {deadline.context_key} says" if deadline.context_key else ""
-        yield f"{state} is left by {deadline.trigger} after {spoken(deadline)}{own}"
+        yield f"{state} is left by {deadline.trigger} after {duration_text(deadline)}{own}"
     for link in definition.links:
         yield f"{link.context_key} names a {link.type}: its {link.role}, which knows this one among its {link.inverse}"
     if definition.required_metadata:

@@ -16,7 +16,7 @@ from interlock.workers.overrides.transaction import Order
 from interlock.workers.pool import work_loop
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
-from interlock.workflows.machines.orchestration.reserved_fields import KEPT_APART
+from interlock.workflows.machines.orchestration.reserved_fields import COMMAND_FIELDS
 from tests import commanding
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, state
@@ -48,7 +48,7 @@ def by_hand(land: Landscape, type_: str, **context: Any) -> UUID:
 
 
 def test_no_door_takes_a_context_that_says_what_to_run(land: Landscape) -> None:
-    for type_, key in product(("task", "test_gate"), KEPT_APART):
+    for type_, key in product(("task", "test_gate"), COMMAND_FIELDS):
         with pytest.raises(BadInput, match=f"{key}: what a .* comes from a plan: submit one"):
             by_hand(land, type_, **{key: ["touch", "x"]})
         context = {"workstream_id": str(land.workstream), "gate_type": "UNIT", key: ["touch", "x"]}

@@ -30,7 +30,7 @@ from interlock.workflows.errors import (
 )
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeObject, door
-from interlock.workflows.machines.orchestration.reserved_fields import told_to_run
+from interlock.workflows.machines.orchestration.reserved_fields import reserved_fields_error
 
 Caller = TypeVar("Caller")  # the type of `session`
 
@@ -148,7 +148,7 @@ class Operations(Generic[Caller]):
         definition = self.runtime.catalogue.get(type_)
         chosen = self.runtime.settings
         kept = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
-        if said := told_to_run(definition, kept):
+        if said := reserved_fields_error(definition, kept):
             raise BadInput(f"context of a {type_}: {said}")
         if wrong := definition.wrong_fields(kept):
             raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")

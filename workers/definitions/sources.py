@@ -14,7 +14,7 @@ from interlock.workflows.errors import BadInput, UnknownWorkflow
 from interlock.workflows.input import limits
 from interlock.workflows.versioning.diff import Comparison, compare, numbers
 from interlock.workflows.versioning.export import recorded
-from interlock.workflows.versioning.export_schema import whole
+from interlock.workflows.versioning.export_schema import validated
 from interlock.workflows.versioning.lock import Key, read
 
 Forms = Mapping[Key, Mapping[str, Any]]
@@ -58,7 +58,7 @@ def of_file(path: Path) -> Forms:
     if not text.lstrip().startswith("["):
         return read(text, str(path))
     try:
-        return {(form["type"], form["version"]): form for form in map(whole, limits.read(text))}
+        return {(form["type"], form["version"]): form for form in map(validated, limits.read(text))}
     except (ValueError, TypeError) as error:
         raise BadInput(f"{path} is not what `interlock definitions export` writes: {error}") from error
 

@@ -80,12 +80,12 @@ class Check:
             yield f"time goes back: {_at(event.timestamp)} follows {_at(last.timestamp)}"
 
     def _move(self, line: int, event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
-        type_ = event.entity_type or event.told_type or self._types.get(event.entity_id)
+        type_ = event.entity_type or event.named_type or self._types.get(event.entity_id)
         if type_ is None:
             yield "entity_type is missing, and nothing before tells it"
             return
         self._types[event.entity_id] = type_
-        if event.told_type not in (None, type_):
+        if event.named_type not in (None, type_):
             yield f"event_type is {event.event_type}, but entity_type is {type_}"
         if event.from_state is None or event.to_state is None:
             yield "from_state or to_state is missing; a move has both"
@@ -162,11 +162,11 @@ def _chain(event: LogEvent, raw: dict[str, Any], before: Entity | None) -> Itera
 
 def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
     """Compare the fields that are not hashed, because they repeat metadata, with the metadata."""
-    said = event.metadata or {}
+    metadata = event.metadata or {}
     expected = {
-        "reason": said.get("reason"),
-        "operator": said.get("operator"),
-        "event_type": event_type(str(event.entity_type), said),
+        "reason": metadata.get("reason"),
+        "operator": metadata.get("operator"),
+        "event_type": event_type(str(event.entity_type), metadata),
     }
     for name, value in expected.items():
         if printed(raw.get(name)) != printed(value):
@@ -174,8 +174,8 @@ def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
 
 
 def _retries(event: LogEvent, before: Entity | None) -> int:
-    said = (event.metadata or {}).get("retry_count")
-    return said if type(said) is int else before.retries if before else 0
+    count = (event.metadata or {}).get("retry_count")
+    return count if type(count) is int else before.retries if before else 0
 
 
 def _at(instant: datetime) -> str:

@@ -23,14 +23,14 @@ def contradictions(event: LogEvent, type_: str, retries: int, tasks: Open) -> It
         retries: the retry count of the entity's previous event.
         tasks: the log's open tasks; updated here.
     """
-    said = event.metadata or {}
-    yield from _numbers(said)
-    yield from _override(event, said)
-    code = said.get("exit_code")
+    metadata = event.metadata or {}
+    yield from _numbers(metadata)
+    yield from _override(event, metadata)
+    code = metadata.get("exit_code")
     if event.trigger in SUCCESS and code not in (None, 0):
         yield f"metadata.exit_code is {code}; {event.trigger} expects 0"
     if type_ == "task":
-        yield from _retry(event, said, retries)
+        yield from _retry(event, metadata, retries)
         _keep(event, tasks)
     if type_ == "workstream" and event.to_state == "completed":
         names = [event.context.workflow_id or event.entity_id, event.entity_id]
@@ -39,30 +39,30 @@ def contradictions(event: LogEvent, type_: str, retries: int, tasks: Open) -> It
                 yield f"workstream completed while its task {task} is in {state!r}; expected it to have ended"
 
 
-def _numbers(said: Mapping[str, Any]) -> Iterator[str]:
+def _numbers(metadata: Mapping[str, Any]) -> Iterator[str]:
     for name in COUNTS:
-        if said.get(name) is not None and (type(said[name]) is not int or said[name] < 0):
-            yield f"metadata.{name} is {said[name]!r}; expected a whole number of at least 0"
-    seconds = said.get("duration_seconds")
+        if metadata.get(name) is not None and (type(metadata[name]) is not int or metadata[name] < 0):
+            yield f"metadata.{name} is {metadata[name]!r}; expected a whole number of at least 0"
+    seconds = metadata.get("duration_seconds")
     if seconds is not None and (not isinstance(seconds, int | float | Decimal) or seconds < 0):
         yield f"metadata.duration_seconds is {seconds!r}; expected seconds of at least 0"
-    total, completed, failed = (said.get(name) for name in COUNTS[2:])
+    total, completed, failed = (metadata.get(name) for name in COUNTS[2:])
     if type(total) is type(completed) is type(failed) is int and completed + failed > total:
         yield "metadata: more tasks completed and failed than there are"
 
 
-def _override(event: LogEvent, said: Mapping[str, Any]) -> Iterator[str]:
-    operator = event.operator or said.get("operator")
+def _override(event: LogEvent, metadata: Mapping[str, Any]) -> Iterator[str]:
+    operator = event.operator or metadata.get("operator")
     if event.event_type == OVERRIDE and not operator:
         yield "a manual override without its operator"
-    if event.event_type == OVERRIDE and not (event.reason or said.get("reason")):
+    if event.event_type == OVERRIDE and not (event.reason or metadata.get("reason")):
         yield "a manual override without a reason"
     if event.event_type != OVERRIDE and event.operator:
         yield f"names the operator {event.operator}; its event_type should be {OVERRIDE}"
 
 
-def _retry(event: LogEvent, said: Mapping[str, Any], retries: int) -> Iterator[str]:
-    count, most = said.get("retry_count"), said.get("max_retries")
+def _retry(event: LogEvent, metadata: Mapping[str, Any], retries: int) -> Iterator[str]:
+    count, most = metadata.get("retry_count"), metadata.get("max_retries")
     if type(count) is not int:
         return
     if count < retries:

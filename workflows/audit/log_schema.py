@@ -82,7 +82,7 @@ class LogEvent(BaseModel):
         return value
 
     @property
-    def told_type(self) -> str | None:
+    def named_type(self) -> str | None:
         """The entity type that `event_type` names, if it names one."""
         named = TRANSITION.fullmatch(self.event_type)
         return TYPES.get(named[1], named[1]) if named else None

@@ -47,10 +47,10 @@ def door(function: Callable[P, T]) -> Callable[P, T]:
         def judge(name: str, value: Any) -> Any:
             return judges[name](name, value) if name in judges else value
 
-        given: Any = [judge(name, value) for name, value in zip(names, args, strict=False)]
-        given += args[len(names) :]  # too many or missing arguments: left to Python's own error
-        said: Any = {name: judge(name, value) for name, value in kwargs.items()}
-        return function(*given, **said)
+        positional: Any = [judge(name, value) for name, value in zip(names, args, strict=False)]
+        positional += args[len(names) :]  # too many or missing arguments: left to Python's own error
+        keywords: Any = {name: judge(name, value) for name, value in kwargs.items()}
+        return function(*positional, **keywords)
 
     judged.is_door = True  # type: ignore[attr-defined]
     return judged
@@ -170,9 +170,9 @@ def _path(what: str, value: Any) -> Path:
 def _choice(kind: type[Enum], what: str, value: Any) -> Enum:
     if isinstance(value, kind):
         return value
-    said = _text(what, value)
+    text = _text(what, value)
     try:
-        return kind(said)
+        return kind(text)
     except ValueError:
         raise BadInput(f"{what} must be one of {', '.join(str(each.value) for each in kind)}") from None
 
@@ -191,14 +191,14 @@ def _judges_of_fields(kind: type) -> Mapping[str, Judge]:
     return {name: judge for name, judge in found.items() if judge is not None}
 
 
-def _require(what: str, value: Any, kind: type, said: str) -> None:
+def _require(what: str, value: Any, kind: type, expected: str) -> None:
     if not isinstance(value, kind):
-        raise BadInput(f"{what} must be {said}, not {type(value).__name__}")
+        raise BadInput(f"{what} must be {expected}, not {type(value).__name__}")
 
 
-def _instance(kind: type, said: str) -> Judge:
+def _instance(kind: type, expected: str) -> Judge:
     def judge(what: str, value: Any) -> Any:
-        _require(what, value, kind, said)
+        _require(what, value, kind, expected)
         return value
 
     return judge

@@ -40,21 +40,21 @@ def printed(value: Any) -> str:
         elif isinstance(each, Mapping):
             keys = sorted(each, key=lambda key: (len(key.encode()), key.encode()))
             parts = [((True, f"{_scalar(key)}: "), (False, each[key])) for key in keys]
-            waiting += _backwards("{", parts, "}")
+            waiting += _stacked("{", parts, "}")
         elif isinstance(each, list):
-            waiting += _backwards("[", [((False, part),) for part in each], "]")
+            waiting += _stacked("[", [((False, part),) for part in each], "]")
         else:
             done.append(_scalar(each))
     return "".join(done)
 
 
-def _backwards(first: str, parts: list[Any], last: str) -> list[tuple[bool, Any]]:
-    told: list[tuple[bool, Any]] = [(True, last)]
+def _stacked(first: str, parts: list[Any], last: str) -> list[tuple[bool, Any]]:
+    stack: list[tuple[bool, Any]] = [(True, last)]
     for number in range(len(parts) - 1, -1, -1):
-        told += reversed(parts[number])
+        stack += reversed(parts[number])
         if number:
-            told.append((True, ", "))
-    return [*told, (True, first)]
+            stack.append((True, ", "))
+    return [*stack, (True, first)]
 
 
 def _scalar(value: Any) -> str:

@@ -3,13 +3,13 @@
 import shlex
 
 
-class Said(str):
+class Verbatim(str):
     """A word that is not quoted, so that the shell expands it: `"$(id -un)"`. Never built from data."""
 
     __slots__ = ()
 
 
-ME = Said('"$(id -un)"')  # $USER is empty in containers and under cron
+ME = Verbatim('"$(id -un)"')  # $USER is empty in containers and under cron
 
 
 def offered(*words: object, **options: object) -> str:
@@ -20,11 +20,11 @@ def offered(*words: object, **options: object) -> str:
         options: `by="ann"` gives `--by ann`, `now=True` gives `--now`, a list repeats the option; None and False are
             left out.
     """
-    said = [str(each) if not isinstance(each, Said) else each for each in words]
+    texts = [str(each) if not isinstance(each, Verbatim) else each for each in words]
     flags = [word for name, value in options.items() for word in _option(name.replace("_", "-"), value)]
-    dashed = next((place for place, word in enumerate(said) if word.startswith("-")), None)
-    ordered = [*said, *flags] if dashed is None else [*said[:dashed], *flags, "--", *said[dashed:]]
-    return " ".join(["interlock", *map(_quoted, ordered)])
+    dashed = next((place for place, word in enumerate(texts) if word.startswith("-")), None)
+    ordered = [*texts, *flags] if dashed is None else [*texts[:dashed], *flags, "--", *texts[dashed:]]
+    return " ".join(["interlock", *map(_shell_quoted, ordered)])
 
 
 def with_setting(name: str, value: object, command: str) -> str:
@@ -39,10 +39,10 @@ def _option(name: str, value: object) -> list[str]:
         return [f"--{name}"]
     if isinstance(value, list):
         return [word for each in value for word in _option(name, each)]
-    if isinstance(value, Said):
+    if isinstance(value, Verbatim):
         return [f"--{name}", value]
     return [f"--{name}={value}"] if str(value).startswith("-") else [f"--{name}", str(value)]
 
 
-def _quoted(word: str) -> str:
-    return word if isinstance(word, Said) else shlex.quote(word)
+def _shell_quoted(word: str) -> str:
+    return word if isinstance(word, Verbatim) else shlex.quote(word)

@@ -38,8 +38,8 @@ def _left_to(defaults: Terms, process: Process, fields: frozenset[str]) -> dict[
 
 def _variables(defaults: Terms, process: Process) -> dict[str, object]:
     """The variables of both. The process's own, value or reference, override the defaults."""
-    env = {name: said for name, said in defaults.env.items() if name not in process.env_from}
-    env_from = {name: said for name, said in defaults.env_from.items() if name not in process.env}
+    env = {name: value for name, value in defaults.env.items() if name not in process.env_from}
+    env_from = {name: value for name, value in defaults.env_from.items() if name not in process.env}
     return {"env": {**env, **process.env}, "env_from": {**env_from, **process.env_from}}
 
 

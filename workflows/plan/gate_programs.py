@@ -48,14 +48,14 @@ def _of_line(text: str) -> Iterator[list[str]]:
             tokens = list(lexer)
         except ValueError:  # a quotation that spans several lines
             tokens = line.split()
-        begun: list[str] = []
+        command: list[str] = []
         for token in tokens:
             if set(token) <= BETWEEN:
-                yield begun
-                begun = []
+                yield command
+                command = []
             else:
-                begun.append(token)
-        yield begun
+                command.append(token)
+        yield command
 
 
 def _run(words: list[str]) -> Iterator[str]:

@@ -37,12 +37,12 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`waiter` waits for `awaited`: because of the field at `path`, or (not `said`) because one contains the other."""
+    """`waiter` waits for `awaited`: because of the field at `path`, or (if not `declared`) one contains the other."""
 
     waiter: Node
     awaited: Node
     path: FieldPath
-    said: bool = True
+    declared: bool = True
 
 
 class Waits:
@@ -98,7 +98,7 @@ class Waits:
                 yield waits
                 # Remove all its edges: correcting any of them breaks the cycle, so variants need no report.
                 for each in waits:
-                    if each.said:
+                    if each.declared:
                         del graph[each.waiter][each.awaited]
             else:
                 return
@@ -134,7 +134,7 @@ class Waits:
                 self._wait(Node("starts", to.target), gate, to)
 
     def _part(self, waiter: Node, awaited: Node, item: Item) -> None:
-        self._graph[waiter][awaited] = Wait(waiter, awaited, item.path, said=False)
+        self._graph[waiter][awaited] = Wait(waiter, awaited, item.path, declared=False)
 
     def _wait(self, waiter: Node, awaited: Node, because: Reference) -> None:
         if waiter in self._graph and awaited in self._graph:

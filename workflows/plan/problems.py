@@ -53,8 +53,8 @@ class PlanInvalid(Refused):
 
 def quoted(text: object) -> str:
     """A value from the file in double quotes, shortened, with control characters escaped."""
-    said = str(text)
-    return '"' + shown(said if len(said) <= QUOTED_LENGTH else said[: QUOTED_LENGTH - 1] + "…") + '"'
+    string = str(text)
+    return '"' + shown(string if len(string) <= QUOTED_LENGTH else string[: QUOTED_LENGTH - 1] + "…") + '"'
 
 
 def dotted(path: FieldPath) -> str:

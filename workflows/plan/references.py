@@ -73,7 +73,7 @@ def _repeated(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
 def _circle(cycle: tuple[Wait, ...], line_of: LineOf) -> Finding:
     """A cycle, as `a (line 3) -> b (line 9) -> a`: line 3 makes a wait for b, and line 9 makes b wait for a."""
     steps = [each for each in cycle if _label(each.waiter) != _label(each.awaited)]
-    begin = min((each for each in steps if each.said), key=lambda each: line_of(each.path))
+    begin = min((each for each in steps if each.declared), key=lambda each: line_of(each.path))
     at = steps.index(begin)
     shown = [f"{_label(each.waiter)} (line {line_of(each.path)})" for each in steps[at:] + steps[:at]]
     return Finding(begin.path, "waits in a circle: " + " -> ".join([*shown, _label(begin.waiter)]))

@@ -74,27 +74,27 @@ def _finding(error: ErrorDetails) -> Finding:
         path = path[:-1]
     if kind == "extra_forbidden":
         return Finding(path, SAYS[kind], _nearest(path), at_key=True)
-    return Finding(path, _says(error), _hint(error), at_key=at_key)
+    return Finding(path, _message(error), _hint(error), at_key=at_key)
 
 
-def _says(error: ErrorDetails) -> str:
-    kind, given = error["type"], error["input"]
+def _message(error: ErrorDetails) -> str:
+    kind, value = error["type"], error["input"]
     if kind == "too_short":
         return "should not be empty"
     if kind == "wording":  # the message already quotes the value
         return error["msg"]
     pattern = str(error.get("ctx", {}).get("pattern"))
     message = PATTERNS.get(pattern) or SAYS.get(kind) or error["msg"].replace("Input should", "should", 1)
-    return f"{message}, not {quoted(given)}" if isinstance(given, str | int | float) else message
+    return f"{message}, not {quoted(value)}" if isinstance(value, str | int | float) else message
 
 
 def _hint(error: ErrorDetails) -> str:
-    kind, given = error["type"], error["input"]
-    if kind == "string_type" and given is None:
+    kind, value = error["type"], error["input"]
+    if kind == "string_type" and value is None:
         return "write '' for an empty text, and put null in quotes to mean the word"
-    if kind == "tuple_type" and isinstance(given, str):
+    if kind == "tuple_type" and isinstance(value, str):
         return "a list of one is written in brackets"
-    if kind == "literal_error" and isinstance(given, str) and given.upper() in error["ctx"]["expected"]:
+    if kind == "literal_error" and isinstance(value, str) and value.upper() in error["ctx"]["expected"]:
         return "write it in capitals"
     return ""
 

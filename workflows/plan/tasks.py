@@ -34,11 +34,11 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def _needs_one_of(self, *names: str) -> None:
-        given = [name for name in names if getattr(self, name) is not None]
-        if len(given) != 1:
-            has = " and ".join(given) or "none of them"
-            said = {"names": ", ".join(names), "has": has}
-            raise PydanticCustomError("one_of", "needs exactly one of {names}; it has {has}", said)
+        present = [name for name in names if getattr(self, name) is not None]
+        if len(present) != 1:
+            has = " and ".join(present) or "none of them"
+            context = {"names": ", ".join(names), "has": has}
+            raise PydanticCustomError("one_of", "needs exactly one of {names}; it has {has}", context)
 
 
 class Limits(Part):

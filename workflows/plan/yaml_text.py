@@ -49,8 +49,8 @@ def _parse(text: str) -> Parsed:
     except Unreadable as error:
         tree.found.append((error.at, error.finding))
     except yaml.MarkedYAMLError as error:
-        said = ": ".join(filter(None, (error.context, error.problem)))
-        tree.found.append((at(error.problem_mark), Finding((), said)))
+        message = ": ".join(filter(None, (error.context, error.problem)))
+        tree.found.append((at(error.problem_mark), Finding((), message)))
     except yaml.reader.ReaderError as error:
         place = _after(text.encode()[: error.position])
         tree.found.append((place, Finding((), f"holds the character U+{error.character:04X}: {error.reason}")))

@@ -72,7 +72,7 @@ def gate(facts: Facts) -> Owed | None:
         return None
     if facts["dependencies_failed"]:
         return Owed("dependency_failed", "a gate it depends on has failed")
-    return Owed("gate_started") if facts["dependencies_open"] == 0 and _its_moment(facts) else None
+    return Owed("gate_started") if facts["dependencies_open"] == 0 and _is_due(facts) else None
 
 
 def patch(facts: Facts) -> Owed | None:
@@ -129,7 +129,7 @@ def _blocked(facts: Facts) -> Owed | None:
 
 def _judged(facts: Facts) -> Owed | None:
     if lost := facts["lost_gate"]:
-        return Owed("validation_failed", _gate_says(lost), {"gate": lost["gate"], "error": _with_output(lost)})
+        return Owed("validation_failed", _gate_outcome(lost), {"gate": lost["gate"], "error": _with_output(lost)})
     if lost := facts["lost_patch"]:
         return Owed("validation_failed", f"its patch {lost['patch']} was {lost['state']}: {lost['reason']}")
     return None if facts["gates_open"] or facts["patches_open"] else Owed("validation_passed")
@@ -137,20 +137,20 @@ def _judged(facts: Facts) -> Owed | None:
 
 def _refused(facts: Facts) -> Owed:
     """`give_up`, with the message of the last attempt (PATCH-4)."""
-    said = facts["refusal"] or "nobody said why"
-    reason = f"it could not be applied in {APPLY_RETRIES + 1} tries: {said.partition(LINE)[0][:REASON_LIMIT]}"
-    return Owed("give_up", reason, {"output": said})
+    output = facts["refusal"] or "nobody said why"
+    reason = f"it could not be applied in {APPLY_RETRIES + 1} tries: {output.partition(LINE)[0][:REASON_LIMIT]}"
+    return Owed("give_up", reason, {"output": output})
 
 
 def _tested(facts: Facts, over: str | None) -> Owed | None:
     if over:
         return Owed("tests_failed", over)
     if lost := facts["lost_gate"]:
-        return Owed("tests_failed", _gate_says(lost), lost)
+        return Owed("tests_failed", _gate_outcome(lost), lost)
     return Owed("tests_passed") if facts["gates_open"] == 0 else None
 
 
-def _gate_says(lost: Facts) -> str:
+def _gate_outcome(lost: Facts) -> str:
     failed = lost["exit_code"] is not None
     how = f"failed with exit code {lost['exit_code']}" if failed else "can never pass"
     return f"gate {lost['gate']} {how}"
@@ -159,10 +159,10 @@ def _gate_says(lost: Facts) -> str:
 def _with_output(lost: Facts) -> str:
     """A task's last error: the gate, and the end of its output."""
     printed = (lost["output"] or "").strip()[-ERROR_LIMIT:]
-    return f"{_gate_says(lost)}{LINE}{printed}" if printed else _gate_says(lost)
+    return f"{_gate_outcome(lost)}{LINE}{printed}" if printed else _gate_outcome(lost)
 
 
-def _its_moment(facts: Facts) -> bool:
+def _is_due(facts: Facts) -> bool:
     workstream = str(facts["workstream_state"])
     if facts["moment"] == "start":
         return workstream in OPEN and facts["run_state"] == "running"

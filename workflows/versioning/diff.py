@@ -143,7 +143,7 @@ def _rules(old: Form, new: Form) -> Iterator[Change]:
     found: dict[tuple[str, str, str, str], list[Arrow]] = {}
     for arrow in stay:
         for key, name in RULES.items():
-            was, now = (_spoken([rule.get(key) for rule in side[arrow]]) for side in (before, after))
+            was, now = (_joined([rule.get(key) for rule in side[arrow]]) for side in (before, after))
             if was != now:
                 found.setdefault((arrow[0], name, was, now), []).append(arrow)
     for (trigger, name, was, now), arrows in found.items():
@@ -152,7 +152,7 @@ def _rules(old: Form, new: Form) -> Iterator[Change]:
         yield Change("MINOR", name, "changed", trigger, f"{name} of {trigger}{where}: {was} → {now}")
 
 
-def _spoken(values: list[Any]) -> str:
+def _joined(values: list[Any]) -> str:
     return " | ".join(json.dumps(value) if value else "none" for value in values)
 
 

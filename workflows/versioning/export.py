@@ -71,8 +71,8 @@ def _rule(move: Transition) -> dict[str, Any]:
 def _sources(definition: Definition, move: Transition) -> dict[str, Any]:
     """A rule's sources, if the order of the arrows does not determine them (`workflows.versioning.rules`)."""
     alike = [each for each in definition.transitions if each.trigger == move.trigger]
-    told = len({each.dest for each in alike}) == len(alike) or all(len(each.sources) == 1 for each in alike)
-    return {} if told else {"sources": list(move.sources)}
+    determined = len({each.dest for each in alike}) == len(alike) or all(len(each.sources) == 1 for each in alike)
+    return {} if determined else {"sources": list(move.sources)}
 
 
 def _effect(effect: Effect) -> list[str | None]:
@@ -97,12 +97,12 @@ def mermaid(definition: Definition) -> str:
         marks = (" ‖ approval" if move.approval else "") + "".join(f" ? {guard.name}" for guard in move.when)
         lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
     for state, deadline in definition.deadlines.items():
-        lines.append(f"    note right of {state}: {deadline.trigger} after {spoken(deadline)}")
+        lines.append(f"    note right of {state}: {deadline.trigger} after {duration_text(deadline)}")
     lines += [f"    {state} --> [*]" for state in definition.states if state in definition.terminal]
     return "\n".join(lines)
 
 
-def spoken(deadline: Deadline) -> str:
+def duration_text(deadline: Deadline) -> str:
     """A deadline's duration for people: `72 h`, `30 min`, `2 s, growing`."""
     hours, minutes = deadline.seconds / HOUR_SECONDS, deadline.seconds / 60
     first = f"{hours:g} h" if hours >= 1 else f"{minutes:g} min" if minutes >= 1 else f"{deadline.seconds:g} s"

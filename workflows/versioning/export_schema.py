@@ -62,18 +62,18 @@ class Recorded(Public):
 PUBLIC, RECORDED = TypeAdapter(Public), TypeAdapter(Recorded)
 
 
-def whole(said: Any) -> dict[str, Any]:
+def validated(value: Any) -> dict[str, Any]:
     """Return a parsed value if it is a valid form.
 
     Raises:
         ValueError: it is not; the message says where.
     """
-    recorded = isinstance(said, dict) and "rules" in said
+    recorded = isinstance(value, dict) and "rules" in value
     try:
-        (RECORDED if recorded else PUBLIC).validate_python(said)
+        (RECORDED if recorded else PUBLIC).validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
         raise ValueError(f"{where[:200]}: {first['msg']}") from None
-    form: dict[str, Any] = said
+    form: dict[str, Any] = value
     return form

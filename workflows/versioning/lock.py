@@ -13,7 +13,7 @@ from interlock.workflows.errors import BadInput
 from interlock.workflows.input import limits
 from interlock.workflows.versioning.diff import compare, numbers
 from interlock.workflows.versioning.export import canonical_checksum, checksum, recorded
-from interlock.workflows.versioning.export_schema import whole
+from interlock.workflows.versioning.export_schema import validated
 
 Key = tuple[str, str]  # type, version
 Forms = Mapping[Key, Mapping[str, Any]]
@@ -43,9 +43,9 @@ def read(text: str, name: str) -> dict[Key, dict[str, Any]]:
     forms: dict[Key, dict[str, Any]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            said = limits.read(line)
-            key, form = (said["type"], said["version"]), whole(said["form"])
-            unchanged = canonical_checksum(form) == said["checksum"] and (form["type"], form["version"]) == key
+            entry = limits.read(line)
+            key, form = (entry["type"], entry["version"]), validated(entry["form"])
+            unchanged = canonical_checksum(form) == entry["checksum"] and (form["type"], form["version"]) == key
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{name}:{number}: not a line of a lock: {error!r}") from error
         if not unchanged:

@@ -100,13 +100,13 @@ def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: 
 
 
 def _point(old: Form, trigger: str, state: str) -> Any:
-    asked = (rule for arrow, rules in by_arrow(old).items() if arrow[:2] == (trigger, state) for rule in rules)
-    return next((rule["approval"] for rule in asked if rule["approval"]), None)
+    matching = (rule for arrow, rules in by_arrow(old).items() if arrow[:2] == (trigger, state) for rule in rules)
+    return next((rule["approval"] for rule in matching if rule["approval"]), None)
 
 
 def _new_point(new: Definition, trigger: str, state: str) -> Any:
-    asked = (move.approval for move in new.moves.get((trigger, state), ()))
-    point: ApprovalPoint | None = next((each for each in asked if each), None)
+    approvals = (move.approval for move in new.moves.get((trigger, state), ()))
+    point: ApprovalPoint | None = next((each for each in approvals if each), None)
     return point and {"quorum": point.quorum, "deciders": list(point.deciders)}
 
 

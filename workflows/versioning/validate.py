@@ -102,12 +102,12 @@ def _bindings(definition: Definition) -> Iterator[str]:
             yield f"the deadline of {state!r} comes from {deadline.context_key!r}, which is not a field of this type"
 
 
-def _effect(definition: Definition, effect: Effect, asked_by: str, state: str) -> Iterator[str]:
-    for told in (effect.done, effect.failed):
-        if told is not None and (told, state) not in definition.moves:
-            yield f"effect {effect.name!r} of {asked_by} reports {told!r}, illegal in {state!r}"
+def _effect(definition: Definition, effect: Effect, owner: str, state: str) -> Iterator[str]:
+    for trigger in (effect.done, effect.failed):
+        if trigger is not None and (trigger, state) not in definition.moves:
+            yield f"effect {effect.name!r} of {owner} reports {trigger!r}, illegal in {state!r}"
     if effect.exclusive not in (None, "id", *(field.name for field in definition.fields)):
-        yield f"effect {effect.name!r} of {asked_by} is exclusive by {effect.exclusive!r}, no field of this type"
+        yield f"effect {effect.name!r} of {owner} is exclusive by {effect.exclusive!r}, no field of this type"
 
 
 def _doubts(definition: Definition) -> Iterator[str]:

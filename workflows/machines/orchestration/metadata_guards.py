@@ -24,7 +24,7 @@ def _listed(value: object) -> frozenset[str]:
     return frozenset(value) if isinstance(value, list) and names(value) else frozenset()
 
 
-def _said(value: object) -> bool:
+def _is_nonblank_text(value: object) -> bool:
     """Whether the value is a text that is not blank. It need not be a name: an effect's reason may be git's output."""
     return isinstance(value, str) and not value.isspace() and bool(value)
 
@@ -77,7 +77,7 @@ task_within_capabilities = Guard(
     "the task requires capabilities (metadata.required_capabilities) that this worker does not have",
 )
 
-reason_given = _must("reason_given", "reason", _said, "say why")
+reason_given = _must("reason_given", "reason", _is_nonblank_text, "say why")
 authorized = _must("authorized", "authorized_by", name, "name who allowed it")
 compensated = _must(
     "compensated", "compensation", bool, "say what was done to take the patch back, before the ledger says so"
