@@ -201,7 +201,7 @@ def validate(
 ) -> None:
     """Check event logs; needs no server."""
     chosen = settings()
-    believed = signing_keys.believed(chosen.signing_directory, *(trusted or ()))
+    believed = signing_keys.trusted_keys(chosen.signing_directory, *(trusted or ()))
     events, found, kept = 0, 0, []
     try:
         with _counting("reading", as_json) as count:

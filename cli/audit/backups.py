@@ -106,7 +106,7 @@ def restore(
                 "or --trust-anyone to restore a backup by anybody"
             )
     home = chosen.model_copy(update={"home": into or chosen.home, "database_url": None, "broker_url": None})
-    believed = None if trust_anyone else signing_keys.believed(chosen.signing_directory, *(trust or ()))
+    believed = None if trust_anyone else signing_keys.trusted_keys(chosen.signing_directory, *(trust or ()))
     with _bar("checking", as_json) as bar:
         found = restored(home, source, migrate.revisions(), believed, _on(bar))
     with running(home, keep=True):

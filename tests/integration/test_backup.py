@@ -85,7 +85,7 @@ def known() -> list[str]:
 
 
 def believed(place: Path) -> dict[str, Ed25519PublicKey]:
-    return signing_keys.believed(place / "home" / "keys")
+    return signing_keys.trusted_keys(place / "home" / "keys")
 
 
 def put_back(place: Path, backup: Path, name: str = "again") -> Settings:
@@ -280,7 +280,7 @@ def test_a_backup_that_a_stranger_signed_is_refused_unless_anybody_is_trusted(ba
     replace(said, files=files).write(backup, signing_keys.signer(place / "stranger", may_make=False))
     with pytest.raises(BackupUnusable, match=f"signed with the key '{name}', which is not trusted.*--trust FILE"):
         put_back(place, backup)
-    assert manifest.read(backup, signing_keys.believed(place / "stranger" / f"{name}.pub")).files == files
+    assert manifest.read(backup, signing_keys.trusted_keys(place / "stranger" / f"{name}.pub")).files == files
     assert manifest.read(backup, None).files == files
 
 

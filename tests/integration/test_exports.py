@@ -59,7 +59,8 @@ def said(runtime: Runtime, *paths: Path) -> list[str]:
 
 def seals(runtime: Runtime, *paths: Path) -> list[str]:
     return [
-        each.message for each in log_validation.seals(paths, signing_keys.believed(runtime.settings.signing_directory))
+        each.message
+        for each in log_validation.seals(paths, signing_keys.trusted_keys(runtime.settings.signing_directory))
     ]
 
 

@@ -21,7 +21,7 @@ from interlock.workers.audit import chain_heads, signing_keys
 from interlock.workers.audit.anchors import FIRST, filed, hash_of
 from interlock.workflows.input.json_text import read
 
-Believed = Mapping[str, Ed25519PublicKey]
+TrustedKeys = Mapping[str, Ed25519PublicKey]
 
 UNREADABLE = (OSError, ValueError, TypeError, EOFError, zlib.error)  # errors that a manipulated file can raise
 
@@ -35,13 +35,13 @@ class InDatabase:
     expected: int = 1
 
 
-def check_database(database: Engine, verdict: Verdict, believed: Believed) -> Mapping[int, str]:
+def check_database(database: Engine, verdict: Verdict, keys: TrustedKeys) -> Mapping[int, str]:
     """Check the anchors in the database, and history against them.
 
     Args:
         database: where they are.
         verdict: collects the problems, and counts the anchors.
-        believed: the trusted public keys.
+        keys: the trusted public keys.
 
     Returns:
         Number -> body of the anchors whose heads are as signed.
@@ -50,7 +50,7 @@ def check_database(database: Engine, verdict: Verdict, believed: Believed) -> Ma
     with transaction(database) as connection:
         totals = anchors.totals(connection)
         for row in anchors.listed(connection):
-            for message in _wrong(connection, row, walk, believed, totals):
+            for message in _wrong(connection, row, walk, keys, totals):
                 verdict.note(f"anchor {row['number']}", None, message)
             verdict.anchors += 1
             walk.before, walk.expected = hash_of(row), row["number"] + 1
@@ -61,14 +61,14 @@ def check_database(database: Engine, verdict: Verdict, believed: Believed) -> Ma
 
 
 def _wrong(
-    connection: Connection, row: RowMapping, walk: InDatabase, believed: Believed, totals: tuple[int, int]
+    connection: Connection, row: RowMapping, walk: InDatabase, keys: TrustedKeys, totals: tuple[int, int]
 ) -> Iterator[str]:
     body = _read(row["body"])
     if row["number"] != walk.expected:
         yield f"gap: anchor {walk.expected} is missing"
     elif body.get("previous") != walk.before:
         yield "does not follow the anchor before it"
-    yield from _signature(believed, row["body"], bytes(row["signature"]))
+    yield from _signature(keys, row["body"], bytes(row["signature"]))
     if _digest(anchors.heads(connection, row["number"])) == (body.get("heads_sha256"), body.get("heads")):
         walk.sound[row["number"]] = row["body"]
     else:
@@ -79,23 +79,23 @@ def _wrong(
 
 
 def _count(body: Mapping[str, Any], name: str) -> int:
-    said = body.get(name)
-    return said if type(said) is int else 0  # manipulated: its signature shows that
+    value = body.get(name)
+    return value if type(value) is int else 0  # manipulated: its signature shows that
 
 
-def check_files(database: Engine, verdict: Verdict, place: Path, believed: Believed, sound: Mapping[int, str]) -> None:
+def check_files(database: Engine, verdict: Verdict, place: Path, keys: TrustedKeys, sound: Mapping[int, str]) -> None:
     """Check that anchors on file are whole and signed; if the database has another or none, history against them."""
     for path in filed(place):
         try:
-            _check_file(database, verdict, path, believed, sound)
+            _check_file(database, verdict, path, keys, sound)
         except UNREADABLE as error:
             verdict.note(str(path), None, f"damaged: it, or what belongs to it, cannot be read ({error})")
 
 
-def _check_file(database: Engine, verdict: Verdict, path: Path, believed: Believed, sound: Mapping[int, str]) -> None:
+def _check_file(database: Engine, verdict: Verdict, path: Path, keys: TrustedKeys, sound: Mapping[int, str]) -> None:
     text, packed = path.read_text(), path.with_suffix(".heads.gz")
     body = _read(text)
-    message = next(_signature(believed, text, path.with_suffix(".sig").read_bytes()), None)
+    message = next(_signature(keys, text, path.with_suffix(".sig").read_bytes()), None)
     if message is None and _unpacked_sha256(packed) != body.get("heads_sha256"):
         message = "changed: its heads on file are not those that were signed"
     if message is not None:
@@ -107,9 +107,9 @@ def _check_file(database: Engine, verdict: Verdict, path: Path, believed: Believ
             chain_heads.compare(database, verdict, chain_heads.parsed(lines), f"{name} on file")
 
 
-def _signature(believed: Believed, body: str, signature: bytes) -> Iterator[str]:
+def _signature(keys: TrustedKeys, body: str, signature: bytes) -> Iterator[str]:
     name = str(_read(body).get("key"))
-    signed = signing_keys.signed(believed, name, body.encode(), signature)
+    signed = signing_keys.signed(keys, name, body.encode(), signature)
     if signed is None:
         yield f"signed by the key {name}, which is not trusted: if it is yours, put its public key beside the others"
     elif not signed:

@@ -34,7 +34,7 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
     since = None if every_line else _newest_anchor(database)
     for path in journal.files(directory):
         if path.name == journal.ACTIVE or since is None or _written(path) >= since - MARGIN:
-            chain_heads.compare(database, verdict, _told(verdict, path), f"the journal {path.name}")
+            chain_heads.compare(database, verdict, _heads(verdict, path), f"the journal {path.name}")
 
 
 def _newest_anchor(database: Engine) -> datetime | None:
@@ -47,7 +47,7 @@ def _written(path: Path) -> datetime:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
-def _told(verdict: Verdict, path: Path) -> Iterator[Head]:
+def _heads(verdict: Verdict, path: Path) -> Iterator[Head]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n") and path.name == journal.ACTIVE:

@@ -38,7 +38,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
         yield path / EVENTS if path.is_dir() else path
 
 
-def seals(paths: Iterable[Path], believed: Mapping[str, Ed25519PublicKey]) -> Iterator[Finding]:
+def seals(paths: Iterable[Path], keys: Mapping[str, Ed25519PublicKey]) -> Iterator[Finding]:
     """Check exports' directories: their manifests' signatures, their files' checksums, and that each follows the last.
 
     Raises:
@@ -57,7 +57,7 @@ def seals(paths: Iterable[Path], believed: Mapping[str, Ed25519PublicKey]) -> It
             yield Finding(str(file), 0, f"is not a manifest of an export: {error.errors()[0]['msg']}")
             before = None
             continue
-        message = [*_signed(path, body, manifest, believed), *_follows(manifest, before)]
+        message = [*_signed(path, body, manifest, keys), *_follows(manifest, before)]
         yield from (Finding(str(file), 0, each) for each in message)
         yield from _unsealed(path, manifest)
         before = manifest.number, sha256(body).hexdigest()
@@ -78,9 +78,9 @@ class Manifest(BaseModel):
     files: list[File]
 
 
-def _signed(path: Path, body: bytes, manifest: Manifest, believed: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
+def _signed(path: Path, body: bytes, manifest: Manifest, keys: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
     signature = (path / SIGNATURE).read_bytes() if (path / SIGNATURE).exists() else b""
-    signed = signing_keys.signed(believed, manifest.key, body, signature)
+    signed = signing_keys.signed(keys, manifest.key, body, signature)
     if signed is None:
         yield f"is signed by the key {manifest.key}, which is not trusted: if it is yours, give --trust FILE"
     elif not signed:

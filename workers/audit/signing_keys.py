@@ -108,7 +108,7 @@ def _write(path: Path, mode: int, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def believed(*places: Path) -> dict[str, Ed25519PublicKey]:
+def trusted_keys(*places: Path) -> dict[str, Ed25519PublicKey]:
     """Fingerprint -> public key, of every PEM file given and every `*.pub` in a directory given.
 
     Raises:

@@ -44,13 +44,13 @@ def verify(
         BadInput, KeyFault: a place holds no anchor, or a file no public key.
         OSError: a directory cannot be read.
     """
-    given = [_with_anchors(place) for place in places]
-    believed = signing_keys.believed(runtime.settings.signing_directory, *trusted)
+    anchor_directories = [_with_anchors(place) for place in places]
+    keys = signing_keys.trusted_keys(runtime.settings.signing_directory, *trusted)
     verdict = audit.verify(runtime.database, progress)
     _definitions(runtime, verdict)
-    sound = anchor_checks.check_database(runtime.database, verdict, believed)
-    for place in (anchors.directory(runtime), *given):
-        anchor_checks.check_files(runtime.database, verdict, place, believed, sound)
+    sound = anchor_checks.check_database(runtime.database, verdict, keys)
+    for place in (anchors.directory(runtime), *anchor_directories):
+        anchor_checks.check_files(runtime.database, verdict, place, keys, sound)
     _exports(runtime, verdict)
     if with_journal is not False:
         directory = runtime.settings.state_directory

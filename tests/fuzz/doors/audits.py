@@ -48,7 +48,9 @@ def _opened(ground: Ground) -> Target:
             shutil.rmtree(each)
         verdict = Verdict()
         name = kind.decode(errors="replace")
-        believed = signing_keys.believed(overwrite(place / "keys" / "a.pub", content if name == "key" else PEM).parent)
+        believed = signing_keys.trusted_keys(
+            overwrite(place / "keys" / "a.pub", content if name == "key" else PEM).parent
+        )
         if name == "export":
             overwrite(place / "exports" / "export-000001.x" / exports.MANIFEST, content)
             verifying._manifests(place / "exports")

@@ -86,7 +86,7 @@ def _opened(ground: Ground) -> Target:
 
 def _journal(log: Path) -> None:
     verdict = Verdict()
-    list(journal_checks._told(verdict, log))
+    list(journal_checks._heads(verdict, log))
     with log.open("rb") as opened:
         for cursor in ((0, 0), (701, 1), (2**63, 0)):
             _, whole = read_tail(opened.fileno(), cursor)
