@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from interlock.workers.effects.notification import tell
+from interlock.workers.effects.notification import deliver
 from interlock.workflows.output.escaping import shown
 from tests.webhooks import webhook
 
@@ -34,7 +34,7 @@ ENTRIES = 3
 
 def test_a_notice_shows_its_words_in_one_line_each_and_as_plain_text() -> None:
     with webhook() as target:
-        tell([target.url], title=f"story {STEERS}: done", body=f"{STEERS}\nby {STEERS}")
+        deliver([target.url], title=f"story {STEERS}: done", body=f"{STEERS}\nby {STEERS}")
     body: dict[str, Any] = json.loads(target.received[0]["body"])
     assert body["title"] == f"story {shown(STEERS)}: done"
     assert not any(each in body["title"] + body["message"] for each in OBEYED)

@@ -48,7 +48,7 @@ def command_of(row: CommandRow, directory: Path, settings: Settings, view: View)
     return kept_apart(command, view, settings)
 
 
-def told(ended: Finished) -> dict[str, Any]:
+def outcome_metadata(ended: Finished) -> dict[str, Any]:
     """The metadata of an event that say how a command ended, with the last 16 KB of stdout and of stderr."""
     return {
         "exit_code": ended.exit_code,

@@ -9,9 +9,9 @@ from interlock.db.connection import retryable, transaction
 from interlock.db.orchestration import commands, workspaces
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import workspace
-from interlock.workers.effects.gate_command import NO_COMMAND, command_of, told
+from interlock.workers.effects.gate_command import NO_COMMAND, command_of, outcome_metadata
 from interlock.workers.effects.lease import Lease
-from interlock.workers.effects.outcome import Told
+from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
@@ -27,7 +27,7 @@ CANNOT_RUN = 126
 NO_PLACE = "it belongs to no workstream, so there is no directory to run it in: name one in its context (workstream_id)"
 
 
-def run_gate(runtime: Runtime, claimed: RowMapping) -> Told:
+def run_gate(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     """Run a gate's command to its end, under its time limit and its limits on memory and CPU.
 
     Returns:
@@ -81,15 +81,15 @@ def _is_over(runtime: Runtime, workstream: UUID) -> bool:
         return False  # the lease limits how long the effect goes on without a database
 
 
-def _judged(row: CommandRow, ended: Finished) -> Told:
-    message = told(ended)
+def _judged(row: CommandRow, ended: Finished) -> EffectOutcome:
+    message = outcome_metadata(ended)
     if ended.succeeded(row.expected_exit_codes):
-        return Told("gate_passed", message)
+        return EffectOutcome("gate_passed", message)
     reason = "its workstream ended" if ended.cancelled else ended.reason
     code = TIMED_OUT if ended.timed_out or ended.cancelled else ended.exit_code
-    return Told("gate_failed", message | {"exit_code": code, "reason": reason})
+    return EffectOutcome("gate_failed", message | {"exit_code": code, "reason": reason})
 
 
-def _never_ran(reason: str) -> Told:
+def _never_ran(reason: str) -> EffectOutcome:
     metadata = {"exit_code": CANNOT_RUN, "stdout": "", "stderr": reason, "duration_sec": 0.0, "reason": reason}
-    return Told("gate_failed", metadata)
+    return EffectOutcome("gate_failed", metadata)

@@ -42,11 +42,11 @@ class Lease:
         """
         if monotonic() - self._renewed < self.pause_seconds:
             return
-        asked = monotonic()
+        requested_at = monotonic()
         try:
             with transaction(self._runtime.database) as connection:
                 effects.renew(connection, self._claimed, self._seconds)
-            self._renewed = asked
+            self._renewed = requested_at
         except DBAPIError as error:
             if not retryable(error):
                 raise
@@ -55,7 +55,7 @@ class Lease:
 
 
 @contextmanager
-def kept(runtime: Runtime, claimed: RowMapping) -> Iterator[None]:
+def renewed_lease(runtime: Runtime, claimed: RowMapping) -> Iterator[None]:
     """Renew a lease from a thread, for work without ticks of its own, such as git's.
 
     A lost lease is not renewed again. The work goes on, which is harmless: its report is refused.

@@ -12,8 +12,8 @@ from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.db.orchestration import patches, workspaces
 from interlock.workers.effects import workspace
-from interlock.workers.effects.lease import kept
-from interlock.workers.effects.outcome import Told
+from interlock.workers.effects.lease import renewed_lease
+from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.patches import COMMITTER
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.git import branches, state_files, tampering, worktree
@@ -58,7 +58,7 @@ def intent(connection: Connection, workstream_id: UUID, version: int) -> dict[st
     }
 
 
-def land_workstream(runtime: Runtime, claimed: RowMapping) -> Told | Mapping[str, Any]:
+def land_workstream(runtime: Runtime, claimed: RowMapping) -> EffectOutcome | Mapping[str, Any]:
     """Effect: merge a validated workstream into its base branch, and close its worktree.
 
     Returns:
@@ -72,17 +72,17 @@ def land_workstream(runtime: Runtime, claimed: RowMapping) -> Told | Mapping[str
     if place.state != "validating":
         return {"left_alone": place.state}  # cancelled meanwhile: only a workstream that completes is merged
     if place.repository is None:
-        return Told("validation_passed", {"merged": False})
+        return EffectOutcome("validation_passed", {"merged": False})
     try:
-        with kept(runtime, claimed):
+        with renewed_lease(runtime, claimed):
             return _landed(runtime, claimed, place)
     except NotReadyToLand as waits:
         if claimed["attempts"] < runtime.settings.max_attempts:
             raise
-        return Told("validation_failed", {"reason": str(waits)})
+        return EffectOutcome("validation_failed", {"reason": str(waits)})
 
 
-def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
+def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> EffectOutcome:
     with transaction(runtime.database) as connection:
         if pending := patches.uncommitted(connection, place.id):
             raise NotReadyToLand(f"patches of {place.name} are not committed yet: {', '.join(pending[:5])}")
@@ -92,7 +92,7 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
         raise NotReadyToLand(str(tree))
     if change := tampering.tampering(tree.repository, place.path):
         look = LOOK.format(offered("run", "resume", place.run_id))
-        return Told("validation_failed", {"reason": f"{change}. {look}"})
+        return EffectOutcome("validation_failed", {"reason": f"{change}. {look}"})
     message = f"Merge workstream {place.name}"
     outcome = merge(
         tree,
@@ -103,15 +103,15 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> Told:
         moving=lambda sha: _completing(runtime, claimed, place, sha),
     )
     if isinstance(outcome, Conflict):
-        return Told("validation_failed", {"reason": str(outcome), "files": list(outcome.files)})
+        return EffectOutcome("validation_failed", {"reason": str(outcome), "files": list(outcome.files)})
     if isinstance(outcome, Checked):
         files = sorted({each.file for each in outcome.reasons if each.file})
-        return Told("validation_failed", {"reason": f"its branch may not land: {outcome}", "files": files})
+        return EffectOutcome("validation_failed", {"reason": f"its branch may not land: {outcome}", "files": files})
     if isinstance(outcome, Merged):
         worktree.close(tree, lock_seconds=place.patience_seconds)
-        return Told("validation_passed", _says(outcome.sha))
+        return EffectOutcome("validation_passed", _merge_metadata(outcome.sha))
     if _has_nothing(tree):
-        return Told("validation_passed", {"merged": False})
+        return EffectOutcome("validation_passed", {"merged": False})
     raise NotReadyToLand(str(outcome))
 
 
@@ -122,19 +122,19 @@ def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, sha: st
     Only a workstream that completes is merged (WORKSTREAM-5), so a cancel takes effect before both or after both. The
     effect's own report then finds its trigger already fired.
     """
-    telling = effects.outcome_request(claimed, "validation_passed", metadata=_says(sha))
+    report = effects.outcome_request(claimed, "validation_passed", metadata=_merge_metadata(sha))
     with transaction(runtime.database) as connection:
-        requests.accept(connection, [telling])
+        requests.accept(connection, [report])
         done = runtime.applier.round(connection, requests.partition_of(place.id), only=place.id)
-        told = requests.by_ids(connection, [telling["request_id"]])[telling["request_id"]]
-        if told["status"] != "applied":
-            reason = (told["result"] or {}).get("message", told["status"])
+        request = requests.by_ids(connection, [report["request_id"]])[report["request_id"]]
+        if request["status"] != "applied":
+            reason = (request["result"] or {}).get("message", request["status"])
             raise NotReadyToLand(f"{place.name} cannot complete, so it was not merged: {reason}")
         yield
     runtime.publish(done)
 
 
-def _says(sha: str) -> Mapping[str, Any]:
+def _merge_metadata(sha: str) -> Mapping[str, Any]:
     return {"merged": True, "commit_sha": sha}
 
 
@@ -159,7 +159,7 @@ def archive_workstream(runtime: Runtime, claimed: RowMapping) -> Mapping[str, An
         reason = dict(workspaces.remains(connection, place.id))
     if at_work and claimed["attempts"] < runtime.settings.max_attempts:
         raise StillAtWork(f"{at_work} still running in {place.path}")
-    with kept(runtime, claimed):
+    with renewed_lease(runtime, claimed):
         archived = _archived(place, reason)
     if archived is None and place.state in ("cancelled", "skipped"):
         return {"archive": None}

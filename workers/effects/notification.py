@@ -34,11 +34,11 @@ def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
     """
     targets = runtime.settings.notify_urls
     payload = effect["payload"]
-    tell([_with_token(url, effect) for url in targets], title=_title(payload), body=_body(effect, payload))
+    deliver([_with_token(url, effect) for url in targets], title=_title(payload), body=_body(effect, payload))
     return {"sent": len(targets)}
 
 
-def tell(urls: Iterable[str], *, title: str, body: str) -> None:
+def deliver(urls: Iterable[str], *, title: str, body: str) -> None:
     """Send a message to every target.
 
     Raises:
@@ -47,11 +47,11 @@ def tell(urls: Iterable[str], *, title: str, body: str) -> None:
     from apprise import Apprise, NotifyFormat  # noqa: PLC0415 - it reads in a hundred services, and most processes tell nobody
 
     for url in urls:
-        told = Apprise()
-        if not told.add(url):
+        notifier = Apprise()
+        if not notifier.add(url):
             raise NoticeNotSent(f"INTERLOCK_NOTIFY_URLS: {shown_url(url)} is not a URL that apprise supports")
         # Declared as plain text, so that apprise escapes whatever a service's own format would read as markup.
-        if not told.notify(title=shown(title), body=shown_lines(body), body_format=NotifyFormat.TEXT):
+        if not notifier.notify(title=shown(title), body=shown_lines(body), body_format=NotifyFormat.TEXT):
             raise NoticeNotSent(f"{shown_url(url)} did not accept the notice")
 
 

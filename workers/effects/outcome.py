@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EffectOutcome:
     """Fire `trigger` on the instance, with this metadata; `result` is stored with the effect."""
 
     trigger: str

@@ -16,8 +16,8 @@ from interlock.db.operations import overrides
 from interlock.db.orchestration import commands, patches, plans, workspaces
 from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.effects import workspace
-from interlock.workers.effects.lease import kept
-from interlock.workers.effects.outcome import Told
+from interlock.workers.effects.lease import renewed_lease
+from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.plan_files import named
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.effects.worktree_owner import clear, restore_after
@@ -38,7 +38,9 @@ from interlock.workflows.output.suggestions import offered
 from interlock.workflows.scheduling.next_trigger import ENDED
 
 COMMITTER = Identity()
-NOT_TOLD = "neither a plan nor an operator asked for this patch to land, nor does it mend one that a plan asked for"
+NOT_REQUESTED = (
+    "neither a plan nor an operator asked for this patch to land, nor does it mend one that a plan asked for"
+)
 
 
 class NotOver(Refused):
@@ -160,22 +162,22 @@ def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
     )
 
 
-def validate_patch(runtime: Runtime, claimed: RowMapping) -> Told:
+def validate_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     """Effect: check that the patch is a valid diff, stays in scope and is allowed by the policy (PATCH-1)."""
     entry, place = _looked_up(runtime, claimed)
     if entry["told_by"] is None:
-        return Told("validation_failed", {"reason": NOT_TOLD})
+        return EffectOutcome("validation_failed", {"reason": NOT_REQUESTED})
     if place.repository is None:
-        return Told("validation_failed", {"reason": "the plan has no repository for a patch to land in"})
+        return EffectOutcome("validation_failed", {"reason": "the plan has no repository for a patch to land in"})
     found = check(entry["body"], place.policy)
     verdicts = {"format": found.format, "scope": found.scope, "constraints": found.constraints}
     if found.passed:
-        return Told("validation_passed", {"validation_results": verdicts})
+        return EffectOutcome("validation_passed", {"validation_results": verdicts})
     files = sorted({each.file for each in found.reasons if each.file})
-    return Told("validation_failed", {"validation_results": verdicts, "reason": str(found), "files": files})
+    return EffectOutcome("validation_failed", {"validation_results": verdicts, "reason": str(found), "files": files})
 
 
-def apply_patch(runtime: Runtime, claimed: RowMapping) -> Told:
+def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     """Effect: `git apply` in the workstream's worktree. Each further attempt may use one more way of applying.
 
     Raises:
@@ -183,15 +185,15 @@ def apply_patch(runtime: Runtime, claimed: RowMapping) -> Told:
     """
     entry, place = _looked_up(runtime, claimed)
     if entry["told_by"] is None or place.ended or place.repository is None:
-        reason = f"workstream {place.name} is {place.state}" if entry["told_by"] else NOT_TOLD
-        return Told("apply_failed", {"reason": reason, "files": []})
+        reason = f"workstream {place.name} is {place.state}" if entry["told_by"] else NOT_REQUESTED
+        return EffectOutcome("apply_failed", {"reason": reason, "files": []})
     tried = entry["apply_retries"] + 1
-    with kept(runtime, claimed):
+    with renewed_lease(runtime, claimed):
         outcome = _applied(runtime, place, entry, tried)
     if isinstance(outcome, Applied):
-        return Told("apply_succeeded", {"try": tried, "way": outcome.way, "files": list(outcome.paths)})
+        return EffectOutcome("apply_succeeded", {"try": tried, "way": outcome.way, "files": list(outcome.paths)})
     files = list(outcome.files) if isinstance(outcome, Conflict) else []
-    return Told("apply_failed", {"try": tried, "reason": str(outcome), "files": files})
+    return EffectOutcome("apply_failed", {"try": tried, "reason": str(outcome), "files": files})
 
 
 def _applied(
@@ -211,7 +213,7 @@ def _applied(
     )
 
 
-def commit_patch(runtime: Runtime, claimed: RowMapping) -> Told:
+def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     """Effect: commit the verified patch to its workstream's branch, then restore the worktree (PATCH-17).
 
     Returns:
@@ -222,10 +224,10 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> Told:
     """
     entry, place = _looked_up(runtime, claimed)
     if entry["told_by"] is None:
-        return Told("commit_failed", {"reason": NOT_TOLD})
+        return EffectOutcome("commit_failed", {"reason": NOT_REQUESTED})
     if place.ended:  # its branch is removed, or will be: a commit there would not land any more
-        return Told("commit_failed", {"reason": f"workstream {place.name} is {place.state}"})
-    with kept(runtime, claimed):
+        return EffectOutcome("commit_failed", {"reason": f"workstream {place.name} is {place.state}"})
+    with renewed_lease(runtime, claimed):
         opened = place.opened()
         if isinstance(opened, Refusal):
             raise PatchLost(str(opened))
@@ -236,13 +238,13 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> Told:
         if isinstance(done, Refusal):
             raise PatchLost(f"{place.path}: {done}")
         restore_after(opened, entry["ledger_id"])
-    return Told("commit_succeeded", {"commit_sha": done.sha, "branch": place.branch})
+    return EffectOutcome("commit_succeeded", {"commit_sha": done.sha, "branch": place.branch})
 
 
 def _committed(opened: Worktree, entry: RowMapping) -> Committed | Refusal:
-    about = {"Interlock-Run": entry["run"]} | ({"Interlock-Task": entry["task"]} if entry["task"] else {})
+    trailers = {"Interlock-Run": entry["run"]} | ({"Interlock-Task": entry["task"]} if entry["task"] else {})
     message = entry["context"].get("message") or entry["patch_id"]
-    return commit(opened, str(entry["ledger_id"]), message, identity=COMMITTER, also=about)
+    return commit(opened, str(entry["ledger_id"]), message, identity=COMMITTER, also=trailers)
 
 
 def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
@@ -250,7 +252,7 @@ def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]
     _, place = _looked_up(runtime, claimed)
     if place.repository is None or not place.path.is_dir():
         return {"restored": False}
-    with kept(runtime, claimed):
+    with renewed_lease(runtime, claimed):
         found = place.worktree()
         return {"restored": not isinstance(found, Refusal) and restore_after(found, claimed["workflow_id"], mine=True)}
 

@@ -3,7 +3,7 @@
 An effect may run more than once, because its worker can die between acting and reporting. So each effect passes its id
 and its token to the other side. A report by a worker that has lost the lease is always refused.
 
-An effect returns either a mapping, and its definition names the trigger to fire, or a `Told`, which names the trigger.
+An effect returns either a mapping, and its definition names the trigger to fire, or a `EffectOutcome`, which names the trigger.
 """
 
 import os
@@ -21,7 +21,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import counters, effects, requests
 from interlock.db.retry import retried
 from interlock.workers.effects import gates, merge, notification, patches
-from interlock.workers.effects.outcome import Told
+from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry.logs import about
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 BUSY_SECONDS = 3600.0  # since the effect was requested
 BUSY_PAUSE_SECONDS = 5.0
 
-Perform = Callable[[Runtime, RowMapping], Mapping[str, Any] | Told]
+Perform = Callable[[Runtime, RowMapping], Mapping[str, Any] | EffectOutcome]
 
 EFFECTS: Mapping[str, Perform] = {
     "notice": notification.send,
@@ -62,8 +62,8 @@ def run(runtime: Runtime, effect_id: UUID) -> None:
         )
     if claimed is None:
         return
-    at_work = tracing()
-    with about(claimed), at_work.performing(claimed) if at_work else nullcontext():
+    spans = tracing()
+    with about(claimed), spans.performing(claimed) if spans else nullcontext():
         _perform(runtime, claimed)
 
 
@@ -74,7 +74,7 @@ def _perform(runtime: Runtime, claimed: RowMapping) -> None:
     try:
         outcome = _within_bounds(EFFECTS[claimed["name"]](runtime, claimed))
     except StaleLease as stale:
-        _say_stale(claimed, stale)
+        _log_stale(claimed, stale)
     except Exception as error:
         log.warning("effect_failed", name=claimed["name"], error=without_users(str(error)))
         if at_work := tracing():
@@ -85,18 +85,18 @@ def _perform(runtime: Runtime, claimed: RowMapping) -> None:
         _report_done(runtime, claimed, outcome)
 
 
-def _within_bounds(outcome: Mapping[str, Any] | Told) -> Mapping[str, Any] | Told:
+def _within_bounds(outcome: Mapping[str, Any] | EffectOutcome) -> Mapping[str, Any] | EffectOutcome:
     """The outcome, if it is small enough to store. Raises `BadInput` otherwise, and the effect fails."""
-    told = (outcome.result, outcome.metadata) if isinstance(outcome, Told) else (outcome,)
-    for each in told:
+    parts = (outcome.result, outcome.metadata) if isinstance(outcome, EffectOutcome) else (outcome,)
+    for each in parts:
         limits.checked("what the effect tells", each, limits.LIMIT_BYTES)
     return outcome
 
 
-def _report_done(runtime: Runtime, claimed: RowMapping, outcome: Mapping[str, Any] | Told) -> None:
-    if isinstance(outcome, Told):
-        kept = {"told": outcome.trigger} | dict(outcome.result or {})
-        _report(runtime, claimed, "done", outcome.trigger, result=kept, metadata=outcome.metadata)
+def _report_done(runtime: Runtime, claimed: RowMapping, outcome: Mapping[str, Any] | EffectOutcome) -> None:
+    if isinstance(outcome, EffectOutcome):
+        result = {"told": outcome.trigger} | dict(outcome.result or {})
+        _report(runtime, claimed, "done", outcome.trigger, result=result, metadata=outcome.metadata)
     else:
         _report(runtime, claimed, "done", claimed["done_trigger"], result=outcome)
 
@@ -139,7 +139,7 @@ def _report(
             )
             if status == "pending":
                 counters.note(connection, {(counters.RETRIES, ("effect", claimed["name"])): 1})
-            telling = (
+            reports = (
                 [
                     effects.outcome_request(
                         claimed, trigger, result=result, error=error, metadata=metadata, trace=current()
@@ -148,22 +148,22 @@ def _report(
                 if trigger
                 else []
             )
-            told = requests.accept(connection, telling).values()
-            return told, effects.next_of(connection, claimed["exclusive"])
+            accepted = requests.accept(connection, reports).values()
+            return accepted, effects.next_of(connection, claimed["exclusive"])
 
     try:
         # A brief outage of the database must not cause hours of work to be repeated.
-        told, waiting = retried(lambda _: settle(), patience_seconds=runtime.settings.effect_lease_seconds / 2)
+        accepted, waiting = retried(lambda _: settle(), patience_seconds=runtime.settings.effect_lease_seconds / 2)
     except StaleLease as stale:
-        _say_stale(claimed, stale)
+        _log_stale(claimed, stale)
         return
     runtime.wakeups.effects(waiting)
     runtime.wakeups.partitions(
-        dict(row) | {"workflow_type": claimed["name"], "entity_id": "", "triggered_by": "effect"} for row in told
+        dict(row) | {"workflow_type": claimed["name"], "entity_id": "", "triggered_by": "effect"} for row in accepted
     )
 
 
-def _say_stale(claimed: RowMapping, stale: StaleLease) -> None:
+def _log_stale(claimed: RowMapping, stale: StaleLease) -> None:
     log.warning("stale_lease", token=claimed["token"], error=str(stale))
 
 

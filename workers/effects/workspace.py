@@ -88,9 +88,9 @@ class Workplace:
     def policy(self) -> PatchPolicy:
         """The rules for its patches and its branch. Raises `GitFault`: try again."""
         assert self.repository
-        said = self.repository.model_dump(exclude={"path", "base_branch", "protected"})
+        options = self.repository.model_dump(exclude={"path", "base_branch", "protected"})
         run = () if isinstance(found := repository.find(self.checkout), Refusal) else self._run_by_gates(found.git())
-        return PatchPolicy(**said, protected_paths=self.repository.protected, run_by_gates=run)
+        return PatchPolicy(**options, protected_paths=self.repository.protected, run_by_gates=run)
 
     def _run_by_gates(self, git: Git) -> tuple[str, ...]:
         words = [(each.get("command"), each.get("shell"), each.get("cwd")) for each in self.gates]
@@ -166,17 +166,17 @@ class Workplace:
         return opened if isinstance(opened, Refusal) else opened.path
 
 
-def view_of(directory: Path, place: "Workplace | None", asked: Mapping[str, Any]) -> View:
+def view_of(directory: Path, place: "Workplace | None", options: Mapping[str, Any]) -> View:
     """What commands that run in `directory` see.
 
     Args:
         directory: a worktree of the place's repository; else the plan's folder.
         place: the workstream's; None if there is no workstream.
-        asked: the sandbox options of the plan: `mode`, `reads`, `network`.
+        options: the sandbox options of the plan: `mode`, `reads`, `network`.
     """
     base = place.directory if place else directory
-    reads = tuple(base / each for each in asked.get("reads", ()))
-    view = View(asked=reads, network=bool(asked.get("network")), mode=asked.get("mode", "off"))
+    reads = tuple(base / each for each in options.get("reads", ()))
+    view = View(asked=reads, network=bool(options.get("network")), mode=options.get("mode", "off"))
     if place is None or place.repository is None:
         return replace(view, folder=base)
     return replace(view, places=(directory,), stores=place.reads)

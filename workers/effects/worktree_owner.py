@@ -18,7 +18,7 @@ class WorktreeTaken(InterlockError):
     at the ledger entry that the message names."""
 
 
-def tenant(where: Worktree) -> UUID | None:
+def uncommitted_patch(where: Worktree) -> UUID | None:
     """The ledger entry whose patch is applied but not committed in a worktree. Raises `NotAWorktree`."""
     with worktree.hold(where) as desk:
         mark = state_files.read(desk.own / MARK)
@@ -31,7 +31,7 @@ def clear(runtime: Runtime, where: Worktree, ledger_id: UUID) -> None:
     Raises:
         WorktreeTaken: another patch is still in use there.
     """
-    if (other := tenant(where)) in (None, ledger_id):
+    if (other := uncommitted_patch(where)) in (None, ledger_id):
         return
     with transaction(runtime.database) as connection:
         state = patches.state_of(connection, other)
@@ -43,7 +43,7 @@ def clear(runtime: Runtime, where: Worktree, ledger_id: UUID) -> None:
 def restore_after(where: Worktree, ledger_id: UUID, *, mine: bool = False) -> bool:
     """Restore a worktree unless another patch is in it (with `mine`: only if this patch is); whether it was done."""
     try:
-        found = tenant(where)
+        found = uncommitted_patch(where)
     except NotAWorktree:
         return False
     if found != ledger_id and (mine or found is not None):

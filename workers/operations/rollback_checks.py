@@ -83,7 +83,7 @@ def _notify(runtime: Runtime, entry: RowMapping) -> Callable[[Notify], Verdict]:
             return Verdict(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")
         to = f" (for {', '.join(wanted.recipients)})" if wanted.recipients else ""
         try:
-            notification.tell(
+            notification.deliver(
                 urls, title=f"patch {entry['entity_id']} rolled back", body=f"commit {entry['commit_sha']}{to}"
             )
         except notification.NoticeNotSent as unheard:
