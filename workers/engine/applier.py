@@ -160,7 +160,7 @@ class Applier:
             with about(request):
                 self._judge(ledger, locked_instances[request["workflow_id"]], request)
         self.deprecations.refresh(connection)
-        self.deprecations.tell(connection, partition, ledger.events, ledger.settled)
+        self.deprecations.report(connection, partition, ledger.events, ledger.settled)
         ledger.write(connection)
         left = any(locked.halted and locked.id not in ledger.failures for locked in locked_instances.values())
         return Round(

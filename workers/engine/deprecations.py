@@ -34,14 +34,14 @@ class Deprecations:
             known.setdefault((row["type"], row["version"]), {})[row["kind"], row["name"]] = dict(row)
         self.known, self.until = known, monotonic() + REFRESH_SECONDS
 
-    def met(self, type_: str, version: str, trigger: str, dest: str) -> Iterator[Mapping[str, Any]]:
+    def matching(self, type_: str, version: str, trigger: str, dest: str) -> Iterator[Mapping[str, Any]]:
         """The deprecations that apply to a move."""
         if paths := self.known.get((type_, version)):
             for path in (("version", ""), ("trigger", trigger), ("state", dest)):
                 if path in paths:
                     yield paths[path]
 
-    def tell(
+    def report(
         self, connection: Connection, partition: int, events: list[dict[str, Any]], settled: list[dict[str, Any]]
     ) -> None:
         """Report the moves that use a deprecated path, and count them in this transaction.
@@ -57,7 +57,7 @@ class Deprecations:
         uses: Counter[int] = Counter()
         results = {each["result"]["event_id"]: each["result"] for each in settled if each["status"] == "applied"}
         for event in events:
-            for each in self.met(
+            for each in self.matching(
                 event["workflow_type"], event["definition_version"], event["trigger"], event["to_state"]
             ):
                 uses[each["id"]] += 1
@@ -76,5 +76,5 @@ def deprecation_warning(row: Mapping[str, Any]) -> str:
     what = f"{row['kind']} {row['name']} of {row['type']} {row['version']}"
     if row["kind"] == "version":
         what = f"{row['type']} {row['version']}"
-    told = f"{what} is deprecated and will be removed after {row['remove_after']:%Y-%m-%d}: {row['reason']}"
-    return f"{told}. {row['guide']}" if row["guide"] else told
+    text = f"{what} is deprecated and will be removed after {row['remove_after']:%Y-%m-%d}: {row['reason']}"
+    return f"{text}. {row['guide']}" if row["guide"] else text

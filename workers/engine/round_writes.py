@@ -68,7 +68,7 @@ class Ledger:
                 "triggered_by": request["triggered_by"],
                 "request_id": request["request_id"],
                 "severity": outcome.severity,
-                "metadata": _told(request, outcome),
+                "metadata": _event_metadata(request, outcome),
             }
         )
         self.follow_ups += (
@@ -194,12 +194,12 @@ class Ledger:
         )
 
 
-def _told(request: Due, outcome: Applied) -> Mapping[str, Any]:
+def _event_metadata(request: Due, outcome: Applied) -> Mapping[str, Any]:
     """The event's metadata: the request's, and for an override also the guards that were passed over."""
-    said: Mapping[str, Any] = request["metadata"]
+    metadata: Mapping[str, Any] = request["metadata"]
     if outcome.passed_over is None:
-        return said
-    return {**said, "override": {**said["override"], "passed_over": list(outcome.passed_over)}}
+        return metadata
+    return {**metadata, "override": {**metadata["override"], "passed_over": list(outcome.passed_over)}}
 
 
 def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> creation.Birth:

@@ -50,8 +50,8 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
     metadata = checked("data", firing.data, limit_bytes)
     if reserved := [key for key in RESERVED if key in metadata]:
         raise BadInput(f"data.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name")
-    if isinstance(said := metadata.get("reason"), str) and said:
-        names.words("data.reason", said)
+    if isinstance(reason := metadata.get("reason"), str) and reason:
+        names.words("data.reason", reason)
     body = {
         "workflow_id": str(workflow_id),
         "trigger": names.name("trigger", firing.trigger),
