@@ -157,14 +157,14 @@ def configure(
     return known(runtime, project, tool_id)
 
 
-def configuration(chosen: Settings, said: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def configuration(chosen: Settings, explicit: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """A breaker's configuration: the given values, and the settings' for all others (BREAKER-7)."""
-    otherwise = {
+    defaults = {
         "failure_threshold": chosen.breaker_failure_threshold,
         "cooldown_seconds": chosen.breaker_cooldown_seconds,
         "success_threshold": chosen.breaker_success_threshold,
     }
-    return otherwise | {name: value for name, value in said.items() if value is not None}
+    return defaults | {name: value for name, value in explicit.items() if value is not None}
 
 
 def _admit(runtime: Runtime, project: str, tool_id: str, lease_seconds: float) -> Call:

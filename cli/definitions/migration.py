@@ -13,7 +13,7 @@ from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
-from interlock.workers.definitions.instance_migration import Migrated, Order, Stays, migrate
+from interlock.workers.definitions.instance_migration import Migrated, Order, Unmigrated, migrate
 from interlock.workers.overrides.operators import os_user
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
@@ -110,7 +110,7 @@ def _tell(order: Order, done: Migrated, *, as_json: bool) -> None:
         _tell_stays(done.stays)
 
 
-def _tell_stays(stays: Sequence[Stays]) -> None:
+def _tell_stays(stays: Sequence[Unmigrated]) -> None:
     rows = [asdict(each) | {"why": "; ".join(each.why)} for each in stays[:NAMED]]
     print_table(f"{len(stays):,} stay as they are", rows, ("entity_id", "state", "why"))
     if len(stays) > NAMED:

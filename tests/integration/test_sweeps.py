@@ -86,11 +86,13 @@ def test_doctor_fails_where_no_node_takes_triggers(runtime: Runtime, tmp_path: P
 
 def test_a_node_that_is_held_up_for_some_seconds_is_one_that_answers(runtime: Runtime, tmp_path: Path) -> None:
     with node(runtime.settings, tmp_path, "worker", "-Q", "effects", "-c", "1") as held_up:
-        eventually(lambda: list(nodes.answering(runtime.app)) != [])  # it listens only once its event loop has turned
+        eventually(
+            lambda: list(nodes.queues_by_node(runtime.app)) != []
+        )  # it listens only once its event loop has turned
         os.kill(held_up.process.pid, signal.SIGSTOP)
         later = Timer(1.25 * nodes.ANSWER_SECONDS, os.kill, (held_up.process.pid, signal.SIGCONT))
         later.start()
-        assert list(nodes.answering(runtime.app)) != []
+        assert list(nodes.queues_by_node(runtime.app)) != []
         later.join()
 
 

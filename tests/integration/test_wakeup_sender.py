@@ -123,9 +123,9 @@ def test_it_finds_its_own_among_those_that_came_before(client: Client, story: UU
 def test_a_commit_that_took_long_is_hinted_at_anew(clock: Clock) -> None:
     broker = Recorded()
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
-    wakeup_sender.hand([{"partition": 1}], ahead_since=clock.now)
+    wakeup_sender.send([{"partition": 1}], ahead_since=clock.now)
     assert broker.batches == []
-    wakeup_sender.hand([{"partition": 1}], ahead_since=clock.now - 2 * wakeups.COMMIT_SECONDS)
+    wakeup_sender.send([{"partition": 1}], ahead_since=clock.now - 2 * wakeups.COMMIT_SECONDS)
     wakeup_sender.flush()
     assert broker.batches == [[{"partition": 1}]]
 
@@ -165,7 +165,7 @@ def test_the_first_trigger_and_a_crowd_get_no_head_start(clock: Clock) -> None:
     broker = Recorded()
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
     assert wakeup_sender.head_start({"partition": 1}) is None
-    wakeup_sender.hand([{"partition": 1}])
+    wakeup_sender.send([{"partition": 1}])
     assert wakeup_sender.head_start({"partition": 2}) is None
     wakeup_sender.flush()
     assert broker.batches == [[{"partition": 1}]]
@@ -174,7 +174,7 @@ def test_the_first_trigger_and_a_crowd_get_no_head_start(clock: Clock) -> None:
 def test_what_comes_at_the_same_moment_as_a_head_start_is_a_crowd(clock: Clock) -> None:
     broker = Recorded()
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
-    wakeup_sender.hand([{"partition": 1}])
+    wakeup_sender.send([{"partition": 1}])
     clock.now += QUIET
     assert wakeup_sender.head_start({"partition": 2}) is not None
     assert wakeup_sender.head_start({"partition": 3}) is None
@@ -185,10 +185,10 @@ def test_what_comes_at_the_same_moment_as_a_head_start_is_a_crowd(clock: Clock) 
 def test_a_crowd_does_not_wait_for_a_slow_broker() -> None:
     broker = Recorded(seconds=0.2)
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
-    wakeup_sender.hand([{"partition": 0}])
+    wakeup_sender.send([{"partition": 0}])
     began = time.monotonic()
     for partition in range(1, 100):
-        wakeup_sender.hand([{"partition": partition}])
+        wakeup_sender.send([{"partition": partition}])
     assert time.monotonic() - began < 1.0  # of twenty, if each waited
     wakeup_sender.flush()
     assert [wakeup["partition"] for batch in broker.batches for wakeup in batch] == list(range(100))
@@ -199,7 +199,7 @@ def test_a_fault_does_not_end_the_wakeup_sender() -> None:
     broker = Recorded(fault=ValueError("no such exchange"))
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
     for partition in range(3):
-        wakeup_sender.hand([{"partition": partition}])
+        wakeup_sender.send([{"partition": partition}])
         wakeup_sender.flush()
     assert len(broker.batches) == 3
 
@@ -207,12 +207,12 @@ def test_a_fault_does_not_end_the_wakeup_sender() -> None:
 def test_a_forked_child_has_a_wakeup_sender_of_its_own(client: Client, story: UUID, valkey: "Redis") -> None:
     broker = Recorded()
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
-    wakeup_sender.hand([{"partition": 0}])
-    wakeup_sender.hand([{"partition": 1}])
+    wakeup_sender.send([{"partition": 0}])
+    wakeup_sender.send([{"partition": 1}])
     wakeup_sender.flush()
     if (child := os.fork()) == 0:
-        wakeup_sender.hand([{"partition": 2}])
-        wakeup_sender.hand([{"partition": 3}])
+        wakeup_sender.send([{"partition": 2}])
+        wakeup_sender.send([{"partition": 3}])
         wakeup_sender.flush()
         os._exit(0 if broker.batches[-1][-1] == {"partition": 3} else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

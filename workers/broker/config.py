@@ -66,11 +66,11 @@ COMMON: dict[str, Any] = {
     "beat_schedule": {
         name: {
             "task": "interlock.sweep",
-            "args": tuple(sweep.name for sweep in asked),
-            "schedule": asked[0].every_seconds,
-            "options": {"expires": max(asked[0].every_seconds, 5.0), "shadow": f"sweep: {name}"},
+            "args": tuple(sweep.name for sweep in group),
+            "schedule": group[0].every_seconds,
+            "options": {"expires": max(group[0].every_seconds, 5.0), "shadow": f"sweep: {name}"},
         }
-        for name, asked in MESSAGES.items()
+        for name, group in MESSAGES.items()
     },
     "beat_max_loop_interval": 1,
 }

@@ -55,7 +55,7 @@ class WakeupSender:
         self._thread: Thread | None = None
         self._last = float("-inf")
 
-    def hand(self, wakeups: list[Wakeup], *, ahead_since: float | None = None) -> None:
+    def send(self, wakeups: list[Wakeup], *, ahead_since: float | None = None) -> None:
         """Send wake-ups for committed triggers; never raises.
 
         Args:
@@ -86,7 +86,7 @@ class WakeupSender:
         """Send a trigger's wake-up during its commit, unless triggers follow closely. Never waits, never raises.
 
         Returns:
-            The `time.monotonic` of sending, to pass to `hand` after the commit; None if nothing was sent.
+            The `time.monotonic` of sending, to pass to `send` after the commit; None if nothing was sent.
         """
         # The first trigger must open connections first, so a worker would take its wake-up long before its commit.
         if self._last == float("-inf") or (now := monotonic()) - self._last <= CROWDED_SECONDS:

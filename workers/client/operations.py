@@ -147,13 +147,13 @@ class Operations(Generic[Caller]):
         """
         definition = self.runtime.catalogue.get(type_)
         chosen = self.runtime.settings
-        kept = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
-        if said := reserved_fields_error(definition, kept):
-            raise BadInput(f"context of a {type_}: {said}")
-        if wrong := definition.wrong_fields(kept):
+        full_context = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
+        if error := reserved_fields_error(definition, full_context):
+            raise BadInput(f"context of a {type_}: {error}")
+        if wrong := definition.wrong_fields(full_context):
             raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
         of_project = names.project_or(project, self.project)
-        return Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), kept)
+        return Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), full_context)
 
     @door
     def fire(

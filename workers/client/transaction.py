@@ -67,7 +67,7 @@ class Units:
         since = self._runtime.wakeup_sender.head_start(wakeup)
         done = self._retried(lambda _: statement(self._runtime.statements))
         if done is not None:
-            self._runtime.wakeup_sender.hand([wakeup], ahead_since=since)
+            self._runtime.wakeup_sender.send([wakeup], ahead_since=since)
         return done
 
     def _once(self, work: Callable[["Unit"], T], *, in_turn: bool) -> T:
@@ -82,7 +82,7 @@ class Units:
 
     def _publish(self, unit: "Unit") -> None:
         if unit.wakeups:
-            self._runtime.wakeup_sender.hand(list(unit.wakeups))
+            self._runtime.wakeup_sender.send(list(unit.wakeups))
         if unit.effects:
             self._runtime.wakeup_sender.effects(unit.effects)
 

@@ -56,7 +56,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Stays:
+class Unmigrated:
     """An instance that cannot be migrated as it is, with all reasons."""
 
     id: UUID
@@ -71,7 +71,7 @@ class Migrated:
 
     found: int = 0
     moved: int = 0
-    stays: list[Stays] = field(default_factory=list)
+    stays: list[Unmigrated] = field(default_factory=list)
 
 
 class _Undone(Exception):
@@ -107,7 +107,7 @@ def migrate(
             for instance_id in page:
                 done.found += 1
                 came = crossing.take(database, instance_id)
-                if isinstance(came, Stays):
+                if isinstance(came, Unmigrated):
                     done.stays.append(came)
                 else:
                     done.moved += came
@@ -151,11 +151,11 @@ class _Crossing:
     old: Form
     new: Definition
 
-    def take(self, database: Engine, instance_id: UUID) -> Stays | bool:
+    def take(self, database: Engine, instance_id: UUID) -> Unmigrated | bool:
         """Migrate one instance. Returns why it stays, or whether it moved (False: it ended or left the old version)."""
         return retried(lambda _: self._try(database, instance_id))
 
-    def _try(self, database: Engine, instance_id: UUID) -> Stays | bool:
+    def _try(self, database: Engine, instance_id: UUID) -> Unmigrated | bool:
         row: RowMapping | None = None
         try:
             with transaction(database) as connection:
@@ -164,7 +164,7 @@ class _Crossing:
                     return False
                 subject = self._subject(connection, row)
                 if why := obstacles(self.old, self.new, subject, self.order.renamed):
-                    return _stays(row, *why)
+                    return _unmigrated(row, *why)
                 self._move(connection, row, subject)
                 instance_migration.check_now(connection)
                 if self.order.dry_run:
@@ -174,10 +174,10 @@ class _Crossing:
         except Exception as error:
             if row is None or retryable(error):
                 raise
-            return _stays(row, self._told(row, error))
+            return _unmigrated(row, self._error_text(row, error))
         return True
 
-    def _told(self, row: RowMapping, error: Exception) -> str:
+    def _error_text(self, row: RowMapping, error: Exception) -> str:
         """An error as text. If our own code fails on an instance, it stays too, so that the others can go on."""
         if isinstance(error, UnknownInstance):
             return f"a link that {self.new.version} declares: {error}"
@@ -218,16 +218,16 @@ class _Crossing:
                 "to_state": dest,
                 "trigger": MIGRATE,
                 "triggered_by": self.order.by,
-                "metadata": json.dumps(self._says()),
+                "metadata": json.dumps(self._migration_metadata()),
             },
         )
         instances.link(connection, self._links(row))
         requests.accept(connection, timers)
 
-    def _says(self) -> dict[str, Any]:
+    def _migration_metadata(self) -> dict[str, Any]:
         order = self.order
-        said = {"from_version": order.old, "to_version": order.new, "reason": order.reason}
-        return said | ({"renamed": dict(order.renamed)} if order.renamed else {})
+        metadata = {"from_version": order.old, "to_version": order.new, "reason": order.reason}
+        return metadata | ({"renamed": dict(order.renamed)} if order.renamed else {})
 
     def _timers(self, connection: Connection, row: RowMapping, subject: Subject) -> list[dict[str, Any]]:
         """The timer of its present state, because the one armed before is bound to a version that it leaves."""
@@ -249,8 +249,8 @@ class _Crossing:
         return [link for link in creation.links(birth) if link["role"] not in known]
 
 
-def _stays(row: RowMapping, *why: str) -> Stays:
-    return Stays(row["id"], row["entity_id"], row["current_state"], why)
+def _unmigrated(row: RowMapping, *why: str) -> Unmigrated:
+    return Unmigrated(row["id"], row["entity_id"], row["current_state"], why)
 
 
 def _open(row: RowMapping) -> Open:

@@ -3,7 +3,8 @@
 An effect may run more than once, because its worker can die between acting and reporting. So each effect passes its id
 and its token to the other side. A report by a worker that has lost the lease is always refused.
 
-An effect returns either a mapping, and its definition names the trigger to fire, or a `EffectOutcome`, which names the trigger.
+An effect returns either a mapping, and its definition names the trigger to fire, or an `EffectOutcome`, which names the
+trigger.
 """
 
 import os

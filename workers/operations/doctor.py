@@ -284,7 +284,7 @@ def _workers(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
         swept = any(each["age_seconds"] < SWEPT_SECONDS for each in sweep_runs.last_runs(connection))
     try:
-        answers = nodes.answering(runtime.app, needed=NEEDED, expected=swept)
+        answers = nodes.queues_by_node(runtime.app, needed=NEEDED, expected=swept)
     except Exception as error:  # kombu raises what its transport raises: any of them means no answer
         yield Finding("workers", "fail", f"the broker does not answer: {error}", "interlock status")
         return
