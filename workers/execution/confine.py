@@ -57,14 +57,14 @@ def sandboxed(order: Order, status: int, release: int) -> tuple[bytes, list[byte
         release: bubblewrap waits for this before it starts the command.
     """
     assert order.sandbox
-    directory, below, words = held_out(order.sandbox) if os.geteuid() == 0 and order.account else order.sandbox
+    directory, below, words = mounted_on_stage(order.sandbox) if os.geteuid() == 0 and order.account else order.sandbox
     program = os.path.join(directory, below)
-    given = [each for name, value in order.env.items() for each in (b"--setenv", name, value)]
-    told = b"".join(_plain(each) + b"\0" for each in [*words, b"--clearenv", *given])
+    environment = [each for name, value in order.env.items() for each in (b"--setenv", name, value)]
+    arguments = b"".join(_plain(each) + b"\0" for each in [*words, b"--clearenv", *environment])
     pipes = [b"--json-status-fd", b"%d" % status, b"--block-fd", b"%d" % release]
     for each in (status, release):
         os.set_inheritable(each, True)
-    return program, [b"bwrap", *pipes, b"--args", b"%d" % _file(told), b"--", *order.argv]
+    return program, [b"bwrap", *pipes, b"--args", b"%d" % _file(arguments), b"--", *order.argv]
 
 
 def _plain(word: "Word") -> bytes:
@@ -83,7 +83,7 @@ def _file(content: bytes) -> int:
     return made
 
 
-def held_out(sandbox: "Confinement") -> "Confinement":
+def mounted_on_stage(sandbox: "Confinement") -> "Confinement":
     """The same sandbox, its sources mounted below `STAGE` in a mount namespace of this process.
 
     Raises `OSError` if root may not mount, as in most containers.

@@ -22,26 +22,26 @@ def launch(order: Order) -> tuple[int, tuple[int, str] | None, int | None]:
 
     Returns:
         Its pid. If it could not run, also the exit code (126, 127) and why; then only reap the pid. In a sandbox,
-        also the descriptor for `begun`: only after its end is it known whether the command was started there.
+        also the descriptor for `was_started`: only after its end is it known whether the command was started there.
     """
-    told, tell = os.pipe()  # the exec closes it: end of file without data means that the command runs
+    failure, failure_end = os.pipe()  # the exec closes it: end of file without data means that the command runs
     status, status_end = os.pipe()
     release_end, release = os.pipe()
     shim = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(order, shim, tell, status_end, release_end)
-    for end in (tell, status_end, release_end):
+        _become(order, shim, failure_end, status_end, release_end)
+    for end in (failure_end, status_end, release_end):
         os.close(end)
-    with open(told, "rb") as answer:
-        said = answer.read()
-    if order.sandbox and not said:
-        _let_in(order, status, release)
+    with open(failure, "rb") as answer:
+        report = answer.read()
+    if order.sandbox and not report:
+        _limit_and_release(order, status, release)
     os.close(release)
-    return pid, unpacked(BytesIO(said)) if said else None, status if order.sandbox else None
+    return pid, unpacked(BytesIO(report)) if report else None, status if order.sandbox else None
 
 
-def begun(status: int) -> bool:
+def was_started(status: int) -> bool:
     """Whether a sandboxed command that has ended was ever started: only then does bubblewrap report its exit code."""
     os.set_blocking(status, False)
     try:
@@ -50,25 +50,25 @@ def begun(status: int) -> bool:
         return False
 
 
-def _let_in(order: Order, status: int, release: int) -> None:
+def _limit_and_release(order: Order, status: int, release: int) -> None:
     """Set the limit on processes, and let the command begin.
 
     The kernel counts a user's processes per user namespace only if the limit is set inside that namespace.
     """
-    said = os.read(status, 4096).partition(b'"child-pid": ')[2]  # empty: bubblewrap has failed
-    if said and order.processes is not None:
-        pid = int(said[: len(said) - len(said.lstrip(b"0123456789"))])
+    reported = os.read(status, 4096).partition(b'"child-pid": ')[2]  # empty: bubblewrap has failed
+    if reported and order.processes is not None:
+        pid = int(reported[: len(reported) - len(reported.lstrip(b"0123456789"))])
         highest = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         limit = order.processes if highest == resource.RLIM_INFINITY else min(order.processes, highest)
         confine.as_account(order.account, lambda: resource.prlimit(pid, resource.RLIMIT_NPROC, (limit, limit)))
-    if said:
+    if reported:
         os.write(release, b"1")
 
 
-def _become(order: Order, shim: int, tell: int, status: int, release: int) -> None:
+def _become(order: Order, shim: int, failure_end: int, status: int, release: int) -> None:
     """Become the command. Never returns, not even when memory runs out: there must not be two shims."""
     try:
-        os.write(tell, packed(_attempt(order, shim, status, release)))
+        os.write(failure_end, packed(_attempt(order, shim, status, release)))
     finally:
         os._exit(CANNOT_RUN)
 

@@ -49,16 +49,16 @@ class Masking:
             start += 1
 
     def _give(self, count: int) -> bytes:
-        given = bytearray()
+        output = bytearray()
         for run in RUNS.finditer(self._marks, 0, count):
             marked = self._marks[run.start()] == 1
             if not marked:
-                given += self._held[run.start() : run.end()]
+                output += self._held[run.start() : run.end()]
             elif not self._within:
-                given += MASK
+                output += MASK
             self._within = marked
         del self._held[:count], self._marks[:count]
-        return bytes(given)
+        return bytes(output)
 
 
 def forms(value: bytes) -> Iterator[bytes]:

@@ -47,7 +47,7 @@ class Running:
         self._control = control
         self._outputs = outputs
         self._mark = mark
-        self._said = bytearray()
+        self._reports = bytearray()
         self._selector = selectors.DefaultSelector()
         for stream in (control.fileno(), *outputs):
             self._selector.register(stream, selectors.EVENT_READ)
@@ -60,13 +60,13 @@ class Running:
                 self._take(ready.fd)
 
     def _take(self, stream: int) -> None:
-        said = _read(stream)
+        data = _read(stream)
         if stream in self._outputs:
-            self._outputs[stream].take(said)
+            self._outputs[stream].take(data)
         else:
-            self._said += said
-            self.ended = not said  # the shim has ended, and it ends last
-        if not said:
+            self._reports += data
+            self.ended = not data  # the shim has ended, and it ends last
+        if not data:
             self._selector.unregister(stream)
 
     def cancel(self) -> None:
@@ -76,8 +76,8 @@ class Running:
 
     def finished(self) -> Finished:
         """How it ended. Raises `ShimLost`."""
-        reports = BytesIO(self._said)
-        started = unpacked(reports) if self._said else {}
+        reports = BytesIO(self._reports)
+        started = unpacked(reports) if self._reports else {}
         try:
             report = unpacked(reports)
         except EOFError:
@@ -96,7 +96,7 @@ class Running:
 
         end_marked(MARK, self._mark)
         self._drain()
-        return "".join(f": {said}" for capture in self._outputs.values() if (said := capture.text().strip()))
+        return "".join(f": {output}" for capture in self._outputs.values() if (output := capture.text().strip()))
 
     def _drain(self) -> None:
         """Read what is left in the pipes. Nobody writes any more, except a process that could not be killed."""
@@ -129,19 +129,19 @@ def running(command: Command, keep: tuple[int, ...] = ()) -> Iterator[Running]:
         BadInput: a word or variable of the command cannot be encoded.
         OSError: this machine has no process or file descriptor left.
     """
-    asked = order(command)
-    told, mark = packed(vars(asked)), os.fsdecode(asked.env[MARK.encode()])
+    shim_order = order(command)
+    packed_order, mark = packed(vars(shim_order)), os.fsdecode(shim_order.env[MARK.encode()])
     with ExitStack() as closing:
-        ours, theirs = socket.socketpair()
-        closing.enter_context(ours)
-        with theirs:
-            shim = closing.enter_context(_spawn(theirs.fileno(), keep))
+        parent_end, shim_end = socket.socketpair()
+        closing.enter_context(parent_end)
+        with shim_end:
+            shim = closing.enter_context(_spawn(shim_end.fileno(), keep))
         limit = command.output_limit_bytes
         captures = {end.fileno(): Capture(limit, command.secrets) for end in (shim.stdout, shim.stderr) if end}
-        begun = Running(ours, captures, mark)
-        closing.callback(begun.close)  # entered last, so that the shim is told to end before we wait for it
-        _instruct(shim, told)
-        yield begun
+        process = Running(parent_end, captures, mark)
+        closing.callback(process.close)  # entered last, so that the shim is told to end before we wait for it
+        _instruct(shim, packed_order)
+        yield process
 
 
 def _spawn(control: int, keep: tuple[int, ...]) -> "subprocess.Popen[bytes]":
@@ -158,7 +158,7 @@ def _spawn(control: int, keep: tuple[int, ...]) -> "subprocess.Popen[bytes]":
     )
 
 
-def _instruct(shim: "subprocess.Popen[bytes]", told: bytes) -> None:
+def _instruct(shim: "subprocess.Popen[bytes]", packed_order: bytes) -> None:
     assert shim.stdin
     with suppress(BrokenPipeError), shim.stdin:  # if the shim is dead already, its missing report shows that
-        shim.stdin.write(told)
+        shim.stdin.write(packed_order)

@@ -109,9 +109,9 @@ def finished(refusal: tuple[int, str] | None, report: dict[str, Any], stdout: Ca
     )
 
 
-def _refused_inside(said: str) -> tuple[int, str]:
+def _refused_inside(message: str) -> tuple[int, str]:
     """Exit code and reason from bubblewrap's message when it could not start the command, as without a sandbox."""
-    plain = said.strip().removeprefix("bwrap: ")
+    plain = message.strip().removeprefix("bwrap: ")
     if plain.startswith(NO_DIRECTORY):
         return CANNOT_RUN, f"working directory {plain.removeprefix(NO_DIRECTORY)}"
     if not plain.startswith("execvp "):

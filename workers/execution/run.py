@@ -34,14 +34,14 @@ def run(
         ShimLost: the shim was killed; the command is killed, its outcome unknown.
         OSError: this machine has no process or file descriptor left.
     """
-    with running(command, keep) as begun:
+    with running(command, keep) as process:
         next_tick = time.monotonic() + tick_seconds
-        while not begun.ended:
-            begun.tend(next_tick - time.monotonic())
-            if not begun.ended:
+        while not process.ended:
+            process.tend(next_tick - time.monotonic())
+            if not process.ended:
                 next_tick = time.monotonic() + tick_seconds
-                _tick(begun.cancel, on_tick, cancelled)
-        return begun.finished()
+                _tick(process.cancel, on_tick, cancelled)
+        return process.finished()
 
 
 def _tick(

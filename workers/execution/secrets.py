@@ -88,14 +88,14 @@ def _of_file(settings: Settings, name: str) -> bytes:
 
 
 def _opened(opened: ExitStack, name: str | Path, flags: int, place: int | None) -> int:
-    found = os.open(name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=place)
-    opened.callback(os.close, found)
-    said = os.fstat(found)
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=place)
+    opened.callback(os.close, descriptor)
+    status = os.fstat(descriptor)
     if flags & os.O_DIRECTORY and (
-        said.st_uid not in (os.geteuid(), 0) or said.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     ):
         raise ValueError(f"other users can write {name}")
-    return found
+    return descriptor
 
 
 def _of_program(settings: Settings, name: str) -> bytes:
@@ -104,14 +104,14 @@ def _of_program(settings: Settings, name: str) -> bytes:
         raise ValueError("not among INTERLOCK_SECRETS_COMMANDS")
     with subprocess.Popen(
         [program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as asked:
+    ) as process:
         try:
-            said, _ = asked.communicate(timeout=PROGRAM_SECONDS)
+            output, _ = process.communicate(timeout=PROGRAM_SECONDS)
         except subprocess.TimeoutExpired:
             raise ValueError(f"no answer in {PROGRAM_SECONDS:g} s") from None
         finally:
-            if asked.returncode is None:
-                os.killpg(asked.pid, SIGKILL)
-    if asked.returncode != 0:
-        raise ValueError(f"ended with exit code {asked.returncode}")
-    return said
+            if process.returncode is None:
+                os.killpg(process.pid, SIGKILL)
+    if process.returncode != 0:
+        raise ValueError(f"ended with exit code {process.returncode}")
+    return output

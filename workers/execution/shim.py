@@ -12,8 +12,8 @@ import sys
 import time
 from io import BytesIO
 
-from interlock.workers.execution.launch import begun, launch
-from interlock.workers.execution.shim_events import Ears, Heard
+from interlock.workers.execution.launch import launch, was_started
+from interlock.workers.execution.shim_events import EventSource, ShimEvent
 from interlock.workers.execution.shim_protocol import Order, packed, unpacked
 from interlock.workers.execution.usage import LOOK_SECONDS, Watch
 from interlock.workers.system import process_tree
@@ -28,9 +28,9 @@ RUNNING, LINGERING, TERMINATING, KILLING = range(4)
 class Shim:
     """Watches one command from its start to the end of its process tree. Deadlines are monotonic seconds."""
 
-    def __init__(self, order: Order, ears: Ears) -> None:
+    def __init__(self, order: Order, events: EventSource) -> None:
         self._order = order
-        self._ears = ears
+        self._events = events
         self._stage = RUNNING
         self._deadline = self._give_up_at = NEVER
         self._status: int | None = None
@@ -44,7 +44,7 @@ class Shim:
         self._due_in(self._order.timeout_seconds)
         self._watch = Watch(self._order)
         self._look_at = self._began + LOOK_SECONDS
-        self._pid, refusal, self._told = launch(self._order)
+        self._pid, refusal, self._sandbox_status = launch(self._order)
         return {"pid": self._pid, "refusal": refusal}
 
     def watch(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class Shim:
             if self._stage == RUNNING and self._status is not None:
                 self._stage = LINGERING
                 self._due_in(LINGER_SECONDS)
-            self._heed(self._ears.hear(min(self._seconds_left(), self._seconds_to_look())))
+            self._handle(self._events.next_event(min(self._seconds_left(), self._seconds_to_look())))
             self._look()
         return self._report()
 
@@ -69,10 +69,10 @@ class Shim:
             pass
         return process_tree.outlives(self._pid)
 
-    def _heed(self, heard: Heard) -> None:
-        if heard is Heard.ALONE:
+    def _handle(self, event: ShimEvent) -> None:
+        if event is ShimEvent.ALONE:
             self._kill()
-        elif heard is Heard.CANCEL and self._stage == RUNNING:
+        elif event is ShimEvent.CANCEL and self._stage == RUNNING:
             self._cancelled = True
             self._terminate()
         elif self._seconds_left() == 0:
@@ -90,8 +90,8 @@ class Shim:
     def _terminate(self) -> int:
         self._stage = TERMINATING
         self._due_in(self._order.grace_seconds)
-        asked = (signal.SIGTERM, signal.SIGCONT)  # a stopped process handles no other signal before SIGCONT
-        return process_tree.signal_all(self._pid, *asked, spare_leader=self._told is not None)
+        signals = (signal.SIGTERM, signal.SIGCONT)  # a stopped process handles no other signal before SIGCONT
+        return process_tree.signal_all(self._pid, *signals, spare_leader=self._sandbox_status is not None)
 
     def _kill(self) -> None:
         now = time.monotonic()
@@ -123,8 +123,8 @@ class Shim:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {
             "status": self._status,
-            "begun": self._begun(),
-            "in_sandbox": self._told is not None,
+            "begun": self._was_started(),
+            "in_sandbox": self._sandbox_status is not None,
             "limit": self._excess or self._limit(used.ru_utime + used.ru_stime),
             "timed_out": self._timed_out,
             "cancelled": self._cancelled,
@@ -141,20 +141,20 @@ class Shim:
         """Which of the kernel's limits it reached, as far as its end shows that."""
         if not self._status:
             return None
-        asked, code = self._order, os.waitstatus_to_exitcode(self._status)
+        order, code = self._order, os.waitstatus_to_exitcode(self._status)
         ended_by = -code if code < 0 else code - 128
         if ended_by == signal.SIGXFSZ:
-            return f"a file reached its limit of {asked.file_bytes} bytes"
-        computed = asked.cpu_seconds is not None and cpu_seconds >= asked.cpu_seconds
+            return f"a file reached its limit of {order.file_bytes} bytes"
+        computed = order.cpu_seconds is not None and cpu_seconds >= order.cpu_seconds
         if ended_by == signal.SIGXCPU or (ended_by == signal.SIGKILL and computed):
-            return f"it used its {asked.cpu_seconds} s of processor time"
-        return f"it had all its {asked.processes} processes" if self._watch.reached_processes else None
+            return f"it used its {order.cpu_seconds} s of processor time"
+        return f"it had all its {order.processes} processes" if self._watch.reached_processes else None
 
-    def _begun(self) -> bool:
+    def _was_started(self) -> bool:
         """Whether the command ran: in a sandbox, that it cannot may turn out only after bubblewrap has started."""
-        if self._told is None or self._status is None or not os.WIFEXITED(self._status):
+        if self._sandbox_status is None or self._status is None or not os.WIFEXITED(self._status):
             return True
-        return begun(self._told)
+        return was_started(self._sandbox_status)
 
 
 def main(descriptors: list[str]) -> None:
@@ -165,17 +165,17 @@ def main(descriptors: list[str]) -> None:
     for each in kept:
         os.set_inheritable(each, False)
     order = Order(**unpacked(BytesIO(sys.stdin.buffer.read())))
-    ears = Ears(control, order.asking)
+    events = EventSource(control, order.asking)
     process_tree.adopt_orphans()
-    shim = Shim(order, ears)
+    shim = Shim(order, events)
     started = shim.start()
-    _tell(control, started)
-    _tell(control, shim.watch())
+    _send(control, started)
+    _send(control, shim.watch())
     os._exit(0)  # the interpreter's own shutdown would only keep the caller waiting
 
 
-def _tell(control: int, report: dict[str, object]) -> None:
+def _send(control: int, report: dict[str, object]) -> None:
     try:
         os.write(control, packed(report))
-    except (BrokenPipeError, ConnectionResetError):  # nobody reads any more; `Ears` notices that, too
+    except (BrokenPipeError, ConnectionResetError):  # nobody reads any more; `EventSource` notices that, too
         return

@@ -10,7 +10,7 @@ _LONGEST_SECONDS = 3600.0  # poll(2) counts milliseconds in 32 bits
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Heard(Enum):
+class ShimEvent(Enum):
     """An event."""
 
     NOTHING = 0  # the time is up, or a child ended
@@ -18,7 +18,7 @@ class Heard(Enum):
     ALONE = 2  # the process that asked is gone, so nobody reads the outcome
 
 
-class Ears:
+class EventSource:
     """One poll of the control socket, this process's signals, and the pidfd of the asking process.
 
     The end of that process also closes the socket, unless a fork of it holds a copy; hence the pidfd, where available.
@@ -33,18 +33,18 @@ class Ears:
             if ear is not None:
                 self._poll.register(ear, select.POLLIN)
 
-    def hear(self, seconds: float) -> Heard:
+    def next_event(self, seconds: float) -> ShimEvent:
         """Wait for an event, for at most `seconds` or an hour."""
         ready = {ear for ear, _ in self._poll.poll(min(seconds, _LONGEST_SECONDS) * 1000)}
-        said = self._said() if self._control in ready else None
-        if self._asking in ready or said == b"":
+        command = self._read_control() if self._control in ready else None
+        if self._asking in ready or command == b"":
             self._forget()
-            return Heard.ALONE
+            return ShimEvent.ALONE
         signals = os.read(self._signals, 4096) if self._signals in ready else b""
         asked_to_end = any(number != signal.SIGCHLD for number in signals)
-        return Heard.CANCEL if asked_to_end or said == CANCEL else Heard.NOTHING
+        return ShimEvent.CANCEL if asked_to_end or command == CANCEL else ShimEvent.NOTHING
 
-    def _said(self) -> bytes:
+    def _read_control(self) -> bytes:
         try:
             return os.read(self._control, 1)
         except ConnectionResetError:  # the other end was closed before our first report was read

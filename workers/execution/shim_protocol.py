@@ -60,6 +60,6 @@ def packed(value: "Any") -> bytes:
     return marshal.dumps(value)
 
 
-def unpacked(said: io.BytesIO) -> "Any":
+def unpacked(stream: io.BytesIO) -> "Any":
     """The next value. Raises `EOFError` if there is none, or only a part of one."""
-    return marshal.load(said)  # noqa: S302 - only our own processes ever hold the other end
+    return marshal.load(stream)  # noqa: S302 - only our own processes ever hold the other end
