@@ -11,7 +11,7 @@ from bench.progress import Rounds
 from bench.stage import Stage
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.run import run
-from interlock.workers.isolation.boundary import View, boundary, kept_apart
+from interlock.workers.isolation.boundary import View, boundary, isolated
 from interlock.workers.settings import Settings
 
 WARM_UP = 3
@@ -47,7 +47,7 @@ def _pairs(place: Path, confined: Settings, plain: Settings, commands: int) -> t
 
 def _milliseconds(place: Path, settings: Settings) -> float:
     began = time.perf_counter()
-    ended = run(kept_apart(Command(("true",), place), View(places=(place,)), settings))
+    ended = run(isolated(Command(("true",), place), View(places=(place,)), settings))
     took = time.perf_counter() - began
     if not ended.succeeded():
         raise RuntimeError(f"`true` failed: {ended}")

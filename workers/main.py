@@ -31,18 +31,18 @@ def _configure_logs(**_: object) -> None:
 
 
 @signals.beat_init.connect
-def _say_ready(**_: object) -> None:
+def _report_ready(**_: object) -> None:
     if path := os.environ.get("INTERLOCK_READY_FILE"):
         Path(path).touch()
 
 
 @signals.worker_ready.connect
-def _say_in_force(sender: Any, **_: object) -> None:
+def _report_isolation(sender: Any, **_: object) -> None:
     """As for beat; a node that runs commands also writes their isolation into its ready file."""
     path = os.environ.get("INTERLOCK_READY_FILE")
     if path and RUN_COMMANDS & set(sender.app.amqp.queues.consume_from):
         Path(path).write_text(in_force.report(settings()))
-    _say_ready()
+    _report_ready()
 
 
 @signals.worker_process_init.connect

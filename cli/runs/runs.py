@@ -16,7 +16,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.effects.plan_files import patches, require_sandbox
-from interlock.workers.isolation.in_force import told
+from interlock.workers.isolation.in_force import reported
 from interlock.workers.orchestration.resume import resume as resume_run
 from interlock.workers.orchestration.run_view import Watch
 from interlock.workers.orchestration.submission import Run, submit
@@ -99,7 +99,7 @@ def start(
     with Client() as client:
         run = submit(client.runtime, plan, by=by, directory=directory_of(file), run_name=name, priority=priority)
         if not as_json:
-            for each in told(client.runtime.settings):
+            for each in reported(client.runtime.settings):
                 say((each.message, "dim"), to=errors)
         code = _accompany(client, run, detach=detach, timeout=timeout, as_json=as_json)
     raise typer.Exit(code)

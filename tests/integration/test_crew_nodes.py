@@ -268,4 +268,4 @@ def test_doctor_tells_the_workers_sandbox_not_that_of_its_own_settings(
     assert level == "warn"
     assert says.startswith("commands of plans run without a sandbox, as ")
     assert says.endswith(": INTERLOCK_SANDBOX is off")
-    assert next(each.message for each in in_force.told(settings)).endswith("(tested here: no worker has reported)")
+    assert next(each.message for each in in_force.reported(settings)).endswith("(tested here: no worker has reported)")

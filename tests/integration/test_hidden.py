@@ -50,12 +50,12 @@ print(json.dumps(found))
 RUNS = """
 import json, sys
 from pathlib import Path
-from interlock.workers.isolation.boundary import View, kept_apart
+from interlock.workers.isolation.boundary import View, isolated
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.run import run
 from interlock.workers.settings import settings
 command = Command((sys.executable, "-I", "-S", "-c", *sys.argv[1:]), Path("/"), timeout_seconds=60)
-ended = run(kept_apart(command, View(), settings()))
+ended = run(isolated(command, View(), settings()))
 print(ended.stdout or ended)
 """
 

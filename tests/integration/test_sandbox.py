@@ -14,7 +14,7 @@ import pytest
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import ELSEWHERE, Finished
 from interlock.workers.execution.run import run
-from interlock.workers.isolation.boundary import View, boundary, kept_apart
+from interlock.workers.isolation.boundary import View, boundary, isolated
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput
 from tests.homes import open_directory
@@ -46,7 +46,7 @@ class Site:
     def run(self, line: str, view: View | None = None, cwd: Path | None = None, **asked: Any) -> Finished:
         seen = view or View(places=(self.place,))
         command = Command(argv=(line,), cwd=cwd or self.place, shell=True, **{"timeout_seconds": 20, **asked})  # noqa: S604
-        return run(kept_apart(command, seen, self.settings))
+        return run(isolated(command, seen, self.settings))
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def test_what_an_operator_names_can_be_read_and_not_changed(site: Site) -> None:
 def test_a_plan_cannot_list_what_belongs_to_interlock(site: Site) -> None:
     for path in (site.top / "home", site.top / "home" / "servers.json", site.top, site.other, Path("/")):
         with pytest.raises(BadInput, match=r"^reads: "):
-            site.run("true", View(places=(site.place,), asked=(path,)))
+            site.run("true", View(places=(site.place,), plan_reads=(path,)))
     for path in map(Path, ("/proc", "/proc/1", "/proc/self/environ", "/sys", "/sys/kernel", "/dev", "/dev/shm")):  # noqa: S108
         with pytest.raises(BadInput, match=r"^reads: .* in /proc, /sys or /dev"):
-            site.run("true", View(places=(site.place,), asked=(path,)))
+            site.run("true", View(places=(site.place,), plan_reads=(path,)))
     with pytest.raises(BadInput, match="there is no"):
-        site.run("true", View(places=(site.place,), asked=(site.top / "missing",)))
+        site.run("true", View(places=(site.place,), plan_reads=(site.top / "missing",)))
 
 
 def test_a_plans_folder_that_is_everybodys_is_refused(site: Site) -> None:
@@ -133,7 +133,7 @@ def test_a_command_that_cannot_run_says_why_as_without_a_sandbox(
     site: Site, argv: tuple[str, ...], code: int, reason: str
 ) -> None:
     (site.place / "plain").write_text("#!/bin/sh\n")
-    ended = run(kept_apart(Command(argv, site.place), View(places=(site.place,)), site.settings))
+    ended = run(isolated(Command(argv, site.place), View(places=(site.place,)), site.settings))
     assert (ended.started, ended.exit_code, ended.reason) == (False, code, reason)
 
 
@@ -265,7 +265,7 @@ def test_processor_time_is_bounded(site: Site) -> None:
 def test_a_plans_limits_may_be_lower_than_the_installations_and_never_higher(site: Site) -> None:
     site.settings = site.settings.model_copy(update={"command_processes": 64, "command_disk_bytes": 100 * MIB})
     asked = Command(("true",), site.place, processes=100_000, disk_bytes=MIB)
-    bounded = kept_apart(asked, View(places=(site.place,)), site.settings)
+    bounded = isolated(asked, View(places=(site.place,)), site.settings)
     assert (bounded.processes, bounded.disk_bytes) == (64, MIB)
 
 
@@ -278,4 +278,4 @@ def test_required_and_not_to_be_had_is_refused_with_the_cure(site: Site, monkeyp
     with pytest.raises(BadInput, match="a sandbox is required"):
         site.run("true")
     site.settings = site.settings.model_copy(update={"sandbox": "auto"})
-    assert kept_apart(Command(("true",), site.place), View(), site.settings).sandbox is None
+    assert isolated(Command(("true",), site.place), View(), site.settings).sandbox is None

@@ -7,7 +7,7 @@ from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import resolve
-from interlock.workers.isolation.boundary import View, kept_apart
+from interlock.workers.isolation.boundary import View, isolated
 from interlock.workers.settings import Settings
 
 TAIL_BYTES = 16 * 1024
@@ -45,7 +45,7 @@ def command_of(row: CommandRow, directory: Path, settings: Settings, view: View)
         disk_bytes=row.limits.get("disk"),
         secrets=tuple(secrets.values()),
     )
-    return kept_apart(command, view, settings)
+    return isolated(command, view, settings)
 
 
 def outcome_metadata(ended: Finished) -> dict[str, Any]:

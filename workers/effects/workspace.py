@@ -176,7 +176,7 @@ def view_of(directory: Path, place: "Workplace | None", options: Mapping[str, An
     """
     base = place.directory if place else directory
     reads = tuple(base / each for each in options.get("reads", ()))
-    view = View(asked=reads, network=bool(options.get("network")), mode=options.get("mode", "off"))
+    view = View(plan_reads=reads, network=bool(options.get("network")), mode=options.get("mode", "off"))
     if place is None or place.repository is None:
         return replace(view, folder=base)
     return replace(view, places=(directory,), stores=place.reads)

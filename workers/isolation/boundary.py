@@ -34,7 +34,7 @@ class View:
         folder: a plan's, without a repository.
         places: a worktree.
         stores: the objects that git reads there.
-        asked: the paths in the plan's `reads`.
+        plan_reads: the paths in the plan's `reads`.
         network: whether the plan asks for this machine's network.
         mode: the plan's `sandbox`.
     """
@@ -42,7 +42,7 @@ class View:
     folder: Path | None = None
     places: tuple[Path, ...] = ()
     stores: tuple[Path, ...] = ()
-    asked: tuple[Path, ...] = ()
+    plan_reads: tuple[Path, ...] = ()
     network: bool = False
     mode: Mode = "off"
 
@@ -109,7 +109,7 @@ def _trial(account: Account | None, bubblewrap: Bubblewrap) -> Command:
     )
 
 
-def kept_apart(command: Command, view: View, settings: Settings) -> Command:
+def isolated(command: Command, view: View, settings: Settings) -> Command:
     """The same command with the sandbox and the limits of this installation, as far as this machine allows.
 
     Raises `BadInput`, which says what to do: a required sandbox is not possible, the plan asks for a path that no
@@ -124,11 +124,13 @@ def kept_apart(command: Command, view: View, settings: Settings) -> Command:
         return bounded
     hidden = secrets(settings)
     _check_folder(view.folder)
-    check_reads(view.asked, hidden)
+    check_reads(view.plan_reads, hidden)
     sandbox = Sandbox(
         found.bubblewrap,
         programs=programs(settings),
-        asked=tuple(path for path in view.asked if not (view.folder and path.is_relative_to(view.folder.resolve()))),
+        plan_reads=tuple(
+            path for path in view.plan_reads if not (view.folder and path.is_relative_to(view.folder.resolve()))
+        ),
         folder=view.folder,
         hidden=hidden,
         stores=view.stores,

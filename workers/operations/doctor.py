@@ -399,7 +399,7 @@ def _stuck(runtime: Runtime) -> Iterator[Finding]:
 
 
 def _sandbox(runtime: Runtime) -> Iterator[Finding]:
-    for each in in_force.told(runtime.settings):
+    for each in in_force.reported(runtime.settings):
         yield Finding("sandbox", each.level, each.message, each.cure)
 
 

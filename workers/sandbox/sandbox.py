@@ -31,7 +31,7 @@ class Sandbox:
     Attributes:
         bubblewrap: the program that makes it.
         programs: directories named by the operator, read-only, beside `/usr`.
-        asked: paths named by a plan, read-only, as far as the command's own user may reach them.
+        plan_reads: paths named by a plan, read-only, as far as the command's own user may reach them.
         folder: a directory that it may change, except what is `hidden` in it.
         hidden: directories that appear empty wherever they would be visible.
         stores: directories that it sees read-only, even inside a hidden one.
@@ -42,7 +42,7 @@ class Sandbox:
 
     bubblewrap: Bubblewrap
     programs: tuple[Path, ...] = ()
-    asked: tuple[Path, ...] = ()
+    plan_reads: tuple[Path, ...] = ()
     folder: Path | None = None
     hidden: tuple[Path, ...] = ()
     stores: tuple[Path, ...] = ()
@@ -99,7 +99,7 @@ def _visible(sandbox: Sandbox) -> Iterator[Word]:
     seen = _spelled(sandbox.programs)
     for path, real in seen:
         yield from (b"--ro-bind", (os.fsencode(real),), os.fsencode(path))
-    for path in sandbox.asked:
+    for path in sandbox.plan_reads:
         seen.append((path, path.resolve()))
         yield from _texts("--ro-bind", str(path.resolve()), str(path))
     if sandbox.folder:
