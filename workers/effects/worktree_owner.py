@@ -20,9 +20,9 @@ class WorktreeTaken(InterlockError):
 
 def uncommitted_patch(where: Worktree) -> UUID | None:
     """The ledger entry whose patch is applied but not committed in a worktree. Raises `NotAWorktree`."""
-    with worktree.hold(where) as desk:
-        mark = state_files.read(desk.own / MARK)
-        return UUID(mark["ledger_id"]) if mark and mark["head"] == desk.tip else None
+    with worktree.hold(where) as locked:
+        mark = state_files.read(locked.git_directory / MARK)
+        return UUID(mark["ledger_id"]) if mark and mark["head"] == locked.tip else None
 
 
 def clear(runtime: Runtime, where: Worktree, ledger_id: UUID) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.workers.git import state_files, trailers, worktree
 from interlock.workers.git.command import Identity
-from interlock.workers.git.git_directories import MARK, Desk
+from interlock.workers.git.git_directories import MARK, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.patch import encode
 from interlock.workers.git.policy import Checked, PatchPolicy, check
@@ -66,24 +66,24 @@ def apply(
     """
     policy = policy or PatchPolicy()
     with worktree.hold(where, timeout_seconds=lock_seconds) as held:
-        if isinstance(desk := held.taken(), Refusal):
-            return desk
-        if sha := trailers.find(desk.ours, trailers.PATCH, ledger_id, desk.tip):  # it may be merged by now
+        if isinstance(locked := held.with_new_commits(), Refusal):
+            return locked
+        if sha := trailers.find(locked.user_git, trailers.PATCH, ledger_id, locked.tip):  # it may be merged by now
             return Applied("already", (), sha)
-        mark = _Mark(desk.own / MARK, desk.tip, ledger_id, encode(patch_text))
-        if (begun := mark.read()) is not None:
-            return _resume(desk, mark, begun)
-        if changed := desk.changed():
+        mark = _Mark(locked.git_directory / MARK, locked.tip, ledger_id, encode(patch_text))
+        if (record := mark.read()) is not None:
+            return _resume(locked, mark, record)
+        if changed := locked.changed():
             return Refusal(
                 f"{where.path} has changes that no patch made: {', '.join(changed[:5])}",
                 "Commit them, or restore the worktree",
             )
-        checked = check(patch_text, policy, links=links(desk.ours, desk.tip))
+        checked = check(patch_text, policy, links=links(locked.user_git, locked.tip))
         if not checked.passed:
             return checked
         touched = [path for each in checked.changes for path in each.paths]
-        staged = stage(desk.private, desk.tip, mark.patch, touched, policy=policy, tries=tries)
-        return _enter(desk, mark, staged) if isinstance(staged, Staged) else staged
+        staged = stage(locked.private, locked.tip, mark.patch, touched, policy=policy, tries=tries)
+        return _check_out(locked, mark, staged) if isinstance(staged, Staged) else staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +117,28 @@ class _Mark:
         return hashlib.sha256(self.patch).hexdigest()
 
 
-def _resume(desk: Desk, mark: _Mark, begun: Mapping[str, Any]) -> Applied | Refusal:
-    if (begun["ledger_id"], begun["digest"]) != (mark.ledger_id, mark.digest):
+def _resume(locked: LockedWorktree, mark: _Mark, record: Mapping[str, Any]) -> Applied | Refusal:
+    if (record["ledger_id"], record["digest"]) != (mark.ledger_id, mark.digest):
         return Refusal(
-            f"the patch of {begun['ledger_id']} is applied in {desk.path} and not committed",
+            f"the patch of {record['ledger_id']} is applied in {locked.path} and not committed",
             "Commit it, or restore the worktree",
         )
     # The worktree was clean when the mark was made, so any changes come from the killed attempt or its tests.
-    desk.hand_over(begun["tree"])
-    desk.enter("read-tree", "--reset", "-u", begun["tree"])
-    return Applied("already", tuple(begun["paths"]))
+    locked.share_objects(record["tree"])
+    locked.run_and_copy_index("read-tree", "--reset", "-u", record["tree"])
+    return Applied("already", tuple(record["paths"]))
 
 
-def _enter(desk: Desk, mark: _Mark, staged: Staged) -> Applied | Conflict:
-    desk.hand_over(staged.tree)
-    desk.at_files("update-index", "-q", "--refresh", accept=(0, 1))
+def _check_out(locked: LockedWorktree, mark: _Mark, staged: Staged) -> Applied | Conflict:
+    locked.share_objects(staged.tree)
+    locked.run_in_worktree("update-index", "-q", "--refresh", accept=(0, 1))
     # Dry run first: a file that would be overwritten is a conflict, and must not be taken for our own leftovers.
-    said = desk.at_files("read-tree", "-m", "-u", "--dry-run", desk.tip, staged.tree, accept=None)
-    if said.status != 0:
-        in_the_way = tuple(path for path in staged.paths if f"'{path}'" in said.err)
-        return Conflict(in_the_way, said.words)
+    result = locked.run_in_worktree("read-tree", "-m", "-u", "--dry-run", locked.tip, staged.tree, accept=None)
+    if result.status != 0:
+        in_the_way = tuple(path for path in staged.paths if f"'{path}'" in result.err)
+        return Conflict(in_the_way, result.words)
     mark.write(staged)
-    desk.enter("read-tree", "-m", "-u", desk.tip, staged.tree)
+    locked.run_and_copy_index("read-tree", "-m", "-u", locked.tip, staged.tree)
     return Applied(staged.way, staged.paths)
 
 
@@ -169,17 +169,17 @@ def commit(
         BadInput: a trailer is not one line.
     """
     with worktree.hold(where, identity, lock_seconds) as held:
-        if isinstance(desk := held.taken(), Refusal):
-            return desk
-        mark, head, git = desk.own / MARK, desk.tip, desk.ours
-        begun = state_files.read(mark)
-        if begun and begun["ledger_id"] == ledger_id and begun["head"] == head:
+        if isinstance(locked := held.with_new_commits(), Refusal):
+            return locked
+        mark, head, git = locked.git_directory / MARK, locked.tip, locked.user_git
+        record = state_files.read(mark)
+        if record and record["ledger_id"] == ledger_id and record["head"] == head:
             words = trailers.message(message, {**(also or {}), trailers.PATCH: ledger_id})
-            sha = git.run("commit-tree", begun["tree"], "-p", head, "-F", "-", given=words).out.decode().strip()
+            sha = git.run("commit-tree", record["tree"], "-p", head, "-F", "-", stdin=words).out.decode().strip()
             # Tests may have left other changes in the index; they must be gone before the branch moves.
-            desk.enter("read-tree", "--reset", begun["tree"])
+            locked.run_and_copy_index("read-tree", "--reset", record["tree"])
             git.run("update-ref", "-m", f"interlock: patch {ledger_id}", f"refs/heads/{where.branch}", sha, head)
-            desk.standing_at(sha)
+            locked.at_commit(sha)
             mark.unlink()
             return Committed(sha)
         if found := trailers.find(git, trailers.PATCH, ledger_id, head):

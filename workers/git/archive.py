@@ -18,7 +18,7 @@ from interlock.workers.git import (
     worktree,
 )
 from interlock.workers.git.command import Git, GitFault, Identity
-from interlock.workers.git.git_directories import INCOMING, Desk
+from interlock.workers.git.git_directories import INCOMING, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS, RepositoryBusy
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import NotAWorktree, Worktree
@@ -61,12 +61,12 @@ def archive(
     """
     with contextlib.ExitStack() as work:
         try:
-            desk = work.enter_context(worktree.hold(failed, timeout_seconds=lock_seconds))
+            locked = work.enter_context(worktree.hold(failed, timeout_seconds=lock_seconds))
         except NotAWorktree:
-            return _kept_before(failed, directory, lock_seconds)
+            return _archived_before(failed, directory, lock_seconds)
         # Before taking the repository's lock: if these files slow git down, other workstreams do not wait.
-        if isinstance(taken := desk.taken(), Refusal):
-            reason, taken = {**reason, "commits_not_kept": str(taken)}, desk
+        if isinstance(taken := locked.with_new_commits(), Refusal):
+            reason, taken = {**reason, "commits_not_kept": str(taken)}, locked
         try:
             sha, unread = _snapshot(taken, failed)
             reason = {**reason, "files_not_kept": unread} if unread else reason
@@ -75,63 +75,70 @@ def archive(
         git = work.enter_context(repository.hold(failed.repository, timeout_seconds=lock_seconds))
         if branches.tip(git, failed.branch) != taken.tip:
             raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived")
-        kept = Archived(
+        archived = Archived(
             f"{ref_names.archive_prefix(failed.branch)}/{sha[:12]}", sha, directory / BUNDLE, directory / REASON
         )
-        _keep(git, failed, kept, reason)
+        _store(git, failed, archived, reason)
         _remove(git, failed)
-        return kept
+        return archived
 
 
-def _snapshot(desk: Desk, failed: Worktree) -> tuple[str, str]:
+def _snapshot(locked: LockedWorktree, failed: Worktree) -> tuple[str, str]:
     """A commit of the working files, and a text on the files that git could not read. It has the date of the last
     commit, so that the same state gives the same commit."""
-    tree, unread = _tree(desk)
-    date = desk.ours.line("log", "-1", "--format=%cI", desk.tip, "--")
+    tree, unread = _tree(locked)
+    date = locked.user_git.line("log", "-1", "--format=%cI", locked.tip, "--")
     words = trailers.message("What the workstream left", {trailers.WORKSTREAM: failed.branch})
-    dated = desk.ours.given(GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
-    return dated.run("commit-tree", tree, "-p", desk.tip, "-F", "-", given=words).out.decode().strip(), unread
+    dated = locked.user_git.with_environment(GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
+    return dated.run("commit-tree", tree, "-p", locked.tip, "-F", "-", stdin=words).out.decode().strip(), unread
 
 
-def _tree(desk: Desk) -> tuple[str, str]:
+def _tree(locked: LockedWorktree) -> tuple[str, str]:
     """The working files as a tree of the user's repository. The commands' account hashes them in a directory of its
     own; from there they are taken like its other objects, but without strict checks: an archive never lands."""
-    left = desk.own / "left"
+    left = locked.git_directory / "left"
     inside.raze(left)
     left.mkdir(mode=0o755)
     for each in (left, left / "objects"):
         each.mkdir(exist_ok=True)
-        if desk.account:
-            os.chown(each, desk.account.uid, desk.account.gid)
-    private = desk.there_and(left.resolve()).given(
+        if locked.account:
+            os.chown(each, locked.account.uid, locked.account.gid)
+    private = locked.worktree_git_with(left.resolve()).with_environment(
         GIT_INDEX_FILE=str(left.resolve() / "index"),
         GIT_OBJECT_DIRECTORY=str(left.resolve() / "objects"),
-        GIT_ALTERNATE_OBJECT_DIRECTORIES=str(desk.store),
+        GIT_ALTERNATE_OBJECT_DIRECTORIES=str(locked.store),
     )
-    inside.remove_pipes(desk.path)
-    private.run("read-tree", desk.tip)
+    inside.remove_pipes(locked.path)
+    private.run("read-tree", locked.tip)
     added = private.run("add", "--all", "--ignore-errors", ".", accept=(0, UNREAD))
     unread = [line for line in added.words.splitlines() if line.startswith("error: ")]
     if added.status and not unread:
-        raise GitFault(f"git add in {desk.path} ended with {added.status}: {added.words}")
+        raise GitFault(f"git add in {locked.path} ended with {added.status}: {added.words}")
     tree = private.line("write-tree")
-    source = fetch_commits.Source(desk.own, f"{left.name}/objects")
+    source = fetch_commits.Source(locked.git_directory, f"{left.name}/objects")
     fetch_commits.take(
-        desk.ours, desk.repository.store, source, desk.own / INCOMING, want=tree, have=desk.tip, strict=False
+        locked.user_git,
+        locked.repository.store,
+        source,
+        locked.git_directory / INCOMING,
+        want=tree,
+        have=locked.tip,
+        strict=False,
     )
     inside.raze(left)
     return tree, "\n".join(unread)
 
 
-def _keep(git: Git, failed: Worktree, kept: Archived, reason: Mapping[str, Any]) -> None:
-    git.run("update-ref", kept.ref, kept.sha)
-    kept.bundle.parent.mkdir(parents=True, exist_ok=True)
-    begun = kept.bundle.with_suffix(".new")
+def _store(git: Git, failed: Worktree, archived: Archived, reason: Mapping[str, Any]) -> None:
+    git.run("update-ref", archived.ref, archived.sha)
+    archived.bundle.parent.mkdir(parents=True, exist_ok=True)
+    draft = archived.bundle.with_suffix(".new")
     base = branches.tip(git, failed.base_branch)
-    git.run("bundle", "create", "--quiet", str(begun.absolute()), kept.ref, *([f"^{base}"] if base else []))
-    begun.replace(kept.bundle)
+    git.run("bundle", "create", "--quiet", str(draft.absolute()), archived.ref, *([f"^{base}"] if base else []))
+    draft.replace(archived.bundle)
     state_files.write(
-        kept.reason, {"reason": dict(reason), "branch": failed.branch, "ref": kept.ref, "sha": kept.sha, "base": base}
+        archived.reason,
+        {"reason": dict(reason), "branch": failed.branch, "ref": archived.ref, "sha": archived.sha, "base": base},
     )
 
 
@@ -141,11 +148,11 @@ def _remove(git: Git, failed: Worktree) -> None:
         git.run("update-ref", "-d", f"refs/heads/{failed.branch}", tip)
 
 
-def _kept_before(failed: Worktree, directory: Path, lock_seconds: float) -> Archived | Refusal:
+def _archived_before(failed: Worktree, directory: Path, lock_seconds: float) -> Archived | Refusal:
     found = state_files.read(directory / REASON)
     if found is None or found["branch"] != failed.branch:
         return Refusal(f"{failed.path} is not a worktree of {failed.branch}", "Nothing is left to archive")
     with repository.hold(failed.repository, Identity(), lock_seconds) as git:
-        if worktree.ours(git, failed):
+        if worktree.is_disposable(git, failed):
             _remove(git, failed)
     return Archived(found["ref"], found["sha"], directory / BUNDLE, directory / REASON)

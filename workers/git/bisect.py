@@ -8,7 +8,7 @@ from pathlib import Path
 from interlock.workers.git import branches
 from interlock.workers.git import repository as place
 from interlock.workers.git.command import Git, Identity
-from interlock.workers.git.git_directories import Desk
+from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import temporary
 from interlock.workers.isolation.apart import OURSELVES, Apart
@@ -74,15 +74,15 @@ def _before(git: Git, tip: str, commits: Collection[str]) -> str | None:
     """The parent of the oldest of these commits that the branch has."""
     for sha in git.run("rev-list", "--topo-order", "--reverse", tip).out.decode().split():
         if sha in commits:
-            said = git.run("rev-parse", "--verify", "--quiet", f"{sha}^", accept=(0, 1, 128))
-            return said.out.decode().strip() or None
+            result = git.run("rev-parse", "--verify", "--quiet", f"{sha}^", accept=(0, 1, 128))
+            return result.out.decode().strip() or None
     return None
 
 
 @dataclass(slots=True)
 class _Search:
     git: Git
-    there: Desk
+    checkout: LockedWorktree
     trial: Trial
     progress: Callable[[int, int], None]
     tried: int = 0
@@ -117,17 +117,17 @@ class _Search:
 
     def _looks(self, sha: str, total: int) -> bool | None:
         self.progress(min(self.tried, total), total)
-        self.there = self.there.standing_at(sha)
-        self.there.mend()
-        self.there.enter("read-tree", "--reset", "-u", sha)
-        self.there.at_files("clean", "-ffdxq")
+        self.checkout = self.checkout.at_commit(sha)
+        self.checkout.repair()
+        self.checkout.run_and_copy_index("read-tree", "--reset", "-u", sha)
+        self.checkout.run_in_worktree("clean", "-ffdxq")
         self.tried += 1
-        return self.trial(self.there.path)
+        return self.trial(self.checkout.path)
 
     def _middles(self, bad: str) -> Iterator[str]:
         """Commits to try next, the one that halves the rest first."""
         return (each for each in self._left(bad) if each != bad and each not in self.skipped)
 
     def _left(self, bad: str) -> list[str]:
-        said = self.git.run("rev-list", "--bisect-all", bad, *(f"^{each}" for each in self.goods))
-        return [line.split()[0] for line in said.out.decode().splitlines()]
+        result = self.git.run("rev-list", "--bisect-all", bad, *(f"^{each}" for each in self.goods))
+        return [line.split()[0] for line in result.out.decode().splitlines()]

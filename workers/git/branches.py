@@ -31,8 +31,8 @@ class Moved:
 
 def tip(git: Git, branch: str) -> str | None:
     """The commit that a local branch points to; None if there is no such branch."""
-    said = git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", accept=(0, 1))
-    return said.out.decode().strip() or None
+    result = git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", accept=(0, 1))
+    return result.out.decode().strip() or None
 
 
 def contains(git: Git, descendant: str, ancestor: str) -> bool:
@@ -42,8 +42,8 @@ def contains(git: Git, descendant: str, ancestor: str) -> bool:
 
 def checkouts(git: Git) -> list[Checkout]:
     """Every working tree of the repository, the user's own first."""
-    told = git.at(git.directory).run("worktree", "list", "--porcelain", "-z").out
-    blocks = told.decode(errors="surrogateescape").split("\0\0")
+    output = git.at(git.directory).run("worktree", "list", "--porcelain", "-z").out
+    blocks = output.decode(errors="surrogateescape").split("\0\0")
     return [_checkout(block, linked=place > 0) for place, block in enumerate(blocks) if block.strip("\0")]
 
 
@@ -86,8 +86,8 @@ def _elsewhere(git: Git, branch: str, old: str) -> Moved | None:
 
 
 def _swap(git: Git, branch: str, new: str, old: str) -> Moved | None:
-    said = git.run("update-ref", "-m", "interlock", f"refs/heads/{branch}", new, old, accept=None)
-    if said.status == 0:
+    result = git.run("update-ref", "-m", "interlock", f"refs/heads/{branch}", new, old, accept=None)
+    if result.status == 0:
         return None
     if now := _elsewhere(git, branch, old):
         return now
@@ -98,19 +98,19 @@ def _swap(git: Git, branch: str, new: str, old: str) -> Moved | None:
 def _forward(git: Git, path: Path, branch: str, new: str, old: str) -> Moved | Refusal | None:
     there = git.at(path)
     intent = git.directory / MOVING
-    if (begun := state_files.read(intent)) is not None:
-        if begun["path"] == str(path) and begun["old"] == old:
-            _take_back(there, str(begun["new"]), old)
+    if (pending := state_files.read(intent)) is not None:
+        if pending["path"] == str(path) and pending["old"] == old:
+            _take_back(there, str(pending["new"]), old)
         intent.unlink()
     if changed := _changed(there):
         return _dirty(branch, path, changed)
     state_files.write(intent, {"path": str(path), "branch": branch, "old": old, "new": new})
-    said = there.run("merge", "--ff-only", "--no-autostash", "--no-stat", "--quiet", new, accept=None)
+    result = there.run("merge", "--ff-only", "--no-autostash", "--no-stat", "--quiet", new, accept=None)
     now = tip(git, branch)
     intent.unlink()
     if now == new:
         return None
-    return Refusal(f"git cannot merge in {path}: {said.words}", "Correct that there; the merge will be retried")
+    return Refusal(f"git cannot merge in {path}: {result.words}", "Correct that there; the merge will be retried")
 
 
 def _changed(git: Git) -> dict[str, str]:
@@ -131,12 +131,12 @@ def _take_back(there: Git, new: str, old: str) -> None:
     """Undo a fast-forward that was killed half-way, if every changed file is one that it was writing."""
     written = there.records("diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new)
     # Its new files are still untracked: git would take them for the user's and refuse to overwrite them.
-    if all(_ours(there, each, new, old) for each in {*_changed(there), *written}):
+    if all(_written_by_merge(there, each, new, old) for each in {*_changed(there), *written}):
         there.run("read-tree", "--reset", "-u", new)
         there.run("read-tree", "--reset", "-u", old)
 
 
-def _ours(there: Git, path: str, new: str, old: str) -> bool:
+def _written_by_merge(there: Git, path: str, new: str, old: str) -> bool:
     file = there.directory / path
     if file.is_symlink() or not file.exists():
         return True  # neither can hold an edit

@@ -71,7 +71,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class GitResult:
     """Git's answer: its exit status, its output, and its error messages."""
 
     status: int
@@ -100,25 +100,25 @@ class Git:
     timeout_seconds: float = TIMEOUT_SECONDS
     apart: Apart = OURSELVES
 
-    def run(self, *arguments: str, given: bytes | Path = b"", accept: tuple[int, ...] | None = (0,)) -> Said:
+    def run(self, *arguments: str, stdin: bytes | Path = b"", accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """Run one command.
 
         Args:
             arguments: the subcommand and its arguments, never through a shell.
-            given: its standard input, as bytes or as a file.
+            stdin: its standard input, as bytes or as a file.
             accept: the exit statuses that are answers (None: all); others are faults.
 
         Raises:
             GitFault: another status, git is missing, was killed, ran out of time, disk or memory, or printed more
                 than `ANSWER_BYTES`.
         """
-        said = self._once(arguments, given)
-        if said.status != 0 and self.keep and self.apart.account is None and _cleared(said):
-            said = self._once(arguments, given)
-        failed = said.status == -signal.SIGKILL or (said.status != 0 and STRAINED.search(said.err))
-        if failed or (accept is not None and said.status not in accept):
-            raise GitFault(f"git {arguments[0]} in {self.directory} ended with {said.status}: {said.words}")
-        return said
+        result = self._once(arguments, stdin)
+        if result.status != 0 and self.keep and self.apart.account is None and _cleared(result):
+            result = self._once(arguments, stdin)
+        failed = result.status == -signal.SIGKILL or (result.status != 0 and STRAINED.search(result.err))
+        if failed or (accept is not None and result.status not in accept):
+            raise GitFault(f"git {arguments[0]} in {self.directory} ended with {result.status}: {result.words}")
+        return result
 
     def line(self, *arguments: str) -> str:
         """The one line that a command prints."""
@@ -136,23 +136,23 @@ class Git:
         """The same git, with one more lock to keep."""
         return replace(self, keep=(*self.keep, lock))
 
-    def given(self, **environment: str) -> "Git":
+    def with_environment(self, **environment: str) -> "Git":
         """The same git, with more environment variables."""
         return replace(self, extra=MappingProxyType(dict(self.extra) | environment))
 
-    def _once(self, arguments: tuple[str, ...], given: bytes | Path) -> Said:
+    def _once(self, arguments: tuple[str, ...], stdin: bytes | Path) -> GitResult:
         if self.apart.bubblewrap:
-            assert not given
+            assert not stdin
             return self._in_sandbox(arguments)
-        with _fed(given) as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with _fed(stdin) as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             status = self._wait(self._start(arguments, feed, out, err), arguments[0])
             if out.seek(0, os.SEEK_END) > ANSWER_BYTES:
                 raise self._too_long(arguments[0])
             out.seek(0)
             err.seek(0)
-            return Said(status, out.read(), err.read(WORDS * 4).decode(errors="replace"))
+            return GitResult(status, out.read(), err.read(WORDS * 4).decode(errors="replace"))
 
-    def _in_sandbox(self, arguments: tuple[str, ...]) -> Said:
+    def _in_sandbox(self, arguments: tuple[str, ...]) -> GitResult:
         try:
             ended = self.apart.run(
                 self._words(arguments),
@@ -171,7 +171,7 @@ class Git:
         if ended.stdout_truncated_bytes:
             raise self._too_long(arguments[0])
         status = ended.exit_code if ended.signal is None else -ended.signal
-        return Said(status, ended.stdout.encode(), ended.stderr[: WORDS * 4])
+        return GitResult(status, ended.stdout.encode(), ended.stderr[: WORDS * 4])
 
     def _words(self, arguments: tuple[str, ...]) -> list[str]:
         return ["git", *(word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")), *arguments]
@@ -244,13 +244,13 @@ class Git:
 
 
 @contextlib.contextmanager
-def _fed(given: bytes | Path) -> Iterator[IO[bytes]]:
-    if isinstance(given, Path):
-        with given.open("rb") as file:
+def _fed(stdin: bytes | Path) -> Iterator[IO[bytes]]:
+    if isinstance(stdin, Path):
+        with stdin.open("rb") as file:
             yield file
         return
     with tempfile.TemporaryFile() as feed:
-        feed.write(given)
+        feed.write(stdin)
         feed.seek(0)
         yield feed
 
@@ -260,13 +260,13 @@ def split(answer: bytes) -> tuple[str, ...]:
     return tuple(os.fsdecode(each) for each in answer.split(b"\0") if each)
 
 
-def _cleared(said: Said) -> bool:
+def _cleared(result: GitResult) -> bool:
     """Whether git failed because of a stale lock file of a killed process, which is now removed.
 
     Git holds its lock files for milliseconds. A recent one may belong to the user's own git: that is a fault, to be
     retried.
     """
-    if (found := LOCKED.search(said.err)) is None:
+    if (found := LOCKED.search(result.err)) is None:
         return False
     lock = Path(found["path"])
     with contextlib.suppress(OSError):

@@ -41,12 +41,12 @@ class Unfit(Exception):
 
 def branch_of(tree: Path, branch: str) -> str | None:
     """The commit of a branch in the commands' repository, if a file there names one."""
-    said = inside.read(tree, f".git/refs/heads/{branch}", limit_bytes=REF_BYTES)
-    if said is None:
+    content = inside.read(tree, f".git/refs/heads/{branch}", limit_bytes=REF_BYTES)
+    if content is None:
         packed = inside.read(tree, ".git/packed-refs", limit_bytes=PACKED_BYTES) or b""
         ending = f" refs/heads/{branch}".encode()
-        said = next((line.removesuffix(ending) for line in packed.splitlines() if line.endswith(ending)), b"")
-    return said.strip().decode() if NAME.match(said.strip()) else None
+        content = next((line.removesuffix(ending) for line in packed.splitlines() if line.endswith(ending)), b"")
+    return content.strip().decode() if NAME.match(content.strip()) else None
 
 
 def known(git: Git, commit: str, tip: str) -> bool:
@@ -73,16 +73,22 @@ def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, h
     inside.raze(scratch)
     try:
         _copied(source, scratch)
-        quarantine = git.given(GIT_OBJECT_DIRECTORY=str(scratch), GIT_ALTERNATE_OBJECT_DIRECTORIES=str(store))
+        quarantine = git.with_environment(
+            GIT_OBJECT_DIRECTORY=str(scratch), GIT_ALTERNATE_OBJECT_DIRECTORIES=str(store)
+        )
         for pack in sorted(scratch.glob("pack/*.pack")):
-            _well(quarantine, "index-pack", str(pack))
-        commit = _well(quarantine, "cat-file", "-t", want).strip() == b"commit"
+            _run_checked(quarantine, "index-pack", str(pack))
+        commit = _run_checked(quarantine, "cat-file", "-t", want).strip() == b"commit"
         if commit:
             _require_built_on(quarantine, want, have)
-        given = f"{want}\n^{have}\n".encode()
-        name = _well(quarantine, "pack-objects", "--revs", "-q", str(scratch / "taken"), given=given).decode().strip()
+        revisions = f"{want}\n^{have}\n".encode()
+        name = (
+            _run_checked(quarantine, "pack-objects", "--revs", "-q", str(scratch / "taken"), stdin=revisions)
+            .decode()
+            .strip()
+        )
         _store(git, scratch / f"taken-{name}.pack", strict=strict)
-        _well(git, "rev-list", "--objects", "--quiet", want, f"^{have}")  # fails if any object is missing
+        _run_checked(git, "rev-list", "--objects", "--quiet", want, f"^{have}")  # fails if any object is missing
         if commit:
             _require_built_on(git, want, have)  # again, now that every object's name is verified
     finally:
@@ -98,14 +104,14 @@ def _store(git: Git, pack: Path, *, strict: bool) -> None:
     with pack.open("rb") as file:
         few = int.from_bytes(file.read(12)[8:], "big") <= FEW
     command = ("unpack-objects", "-q") if few else ("index-pack", "--stdin")
-    _well(git, *command, *(["--strict"] if strict else []), given=pack)
+    _run_checked(git, *command, *(["--strict"] if strict else []), stdin=pack)
 
 
-def _well(git: Git, *arguments: str, given: bytes | Path = b"") -> bytes:
-    said = git.run(*arguments, given=given, accept=None)
-    if said.status != 0:
-        raise Unfit(f"its commits are broken: git {arguments[0]}: {said.words[:500]}")
-    return said.out
+def _run_checked(git: Git, *arguments: str, stdin: bytes | Path = b"") -> bytes:
+    result = git.run(*arguments, stdin=stdin, accept=None)
+    if result.status != 0:
+        raise Unfit(f"its commits are broken: git {arguments[0]}: {result.words[:500]}")
+    return result.out
 
 
 def _copied(source: Source, scratch: Path) -> None:

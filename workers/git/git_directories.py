@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from interlock.workers.git import fetch_commits, inside, state_files
-from interlock.workers.git.command import TIMEOUT_SECONDS, Git, Said
+from interlock.workers.git.command import TIMEOUT_SECONDS, Git, GitResult
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
 from interlock.workers.isolation.apart import Apart
@@ -37,7 +37,7 @@ def own_directory(path: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class LockedWorktree:
     """One working tree whose lock we hold.
 
     Attributes:
@@ -45,7 +45,7 @@ class Desk:
         path: the working tree.
         branch: its branch in the user's repository; None for one that has none.
         tip: the commit it is at, for us.
-        ours: git at the user's refs and objects, under our configuration.
+        user_git: git at the user's refs and objects, under our configuration.
         apart: who commands run as, and how our git in the working tree is isolated.
     """
 
@@ -53,7 +53,7 @@ class Desk:
     path: Path
     branch: str | None
     tip: str
-    ours: Git
+    user_git: Git
     apart: Apart
 
     @property
@@ -62,7 +62,7 @@ class Desk:
         return self.apart.account
 
     @property
-    def own(self) -> Path:
+    def git_directory(self) -> Path:
         """Our git directory."""
         return own_directory(self.path)
 
@@ -72,13 +72,13 @@ class Desk:
         return store_of(self.repository, self.path, self.account)
 
     @property
-    def there(self) -> Git:
+    def worktree_git(self) -> Git:
         """Git in the working tree, to read and write files: with our git directory, isolated as commands are."""
-        return self.there_and()
+        return self.worktree_git_with()
 
-    def there_and(self, *places: Path) -> Git:
+    def worktree_git_with(self, *places: Path) -> Git:
         """The same, which may also change other directories of ours."""
-        path, own = self.path.resolve(), self.own.resolve()
+        path, own = self.path.resolve(), self.git_directory.resolve()
         extra = {
             "GIT_DIR": str(own),
             "GIT_WORK_TREE": str(path),
@@ -87,68 +87,68 @@ class Desk:
         }
         writes = (path, (own / FILES_INDEX).parent, *places)
         apart = replace(self.apart, reads=(own, *stores(self.store)), writes=writes)
-        return replace(self.ours, directory=path, extra=extra, apart=apart, timeout_seconds=FILES_SECONDS)
+        return replace(self.user_git, directory=path, extra=extra, apart=apart, timeout_seconds=FILES_SECONDS)
 
-    def at_files(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> Said:
+    def run_in_worktree(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """Run git in the working tree. Removes named pipes first: git would block on one named `.gitignore`."""
         inside.remove_pipes(self.path)
-        return self.there.run(*arguments, accept=accept)
+        return self.worktree_git.run(*arguments, accept=accept)
 
-    def enter(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> Said:
+    def run_and_copy_index(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """The same for commands that change the index, of which the commands' repository then gets a copy.
 
         Git follows a symbolic link at its index. Commands can put one into their own `.git`, but not into ours.
         """
-        said = self.at_files(*arguments, accept=accept)
+        result = self.run_in_worktree(*arguments, accept=accept)
         self.show_index()
-        return said
+        return result
 
     def show_index(self) -> None:
         """Copy our index into the commands' repository, replacing whatever is there; no link is followed."""
-        content = inside.read(self.own, FILES_INDEX, limit_bytes=INDEX_BYTES)
+        content = inside.read(self.git_directory, FILES_INDEX, limit_bytes=INDEX_BYTES)
         if content is not None:
             inside.remove(self.path, ".git/index")
             inside.write(self.path, ".git/index", content, owner=self.account)
 
     def provide_index(self) -> None:
         """Make our index if there is none, as in an earlier version; remove the lock that a killed git left."""
-        work = (self.own / FILES_INDEX).parent
-        inside.remove(self.own, f"{FILES_INDEX}.lock")
+        work = (self.git_directory / FILES_INDEX).parent
+        inside.remove(self.git_directory, f"{FILES_INDEX}.lock")
         if not work.is_dir():
             work.mkdir(mode=0o700)
             if self.account:
                 os.chown(work, self.account.uid, self.account.gid)
-        if inside.kind(self.own, FILES_INDEX) is None:
-            self.there.run("read-tree", (self.own / DETACHED).read_text().strip())
+        if inside.kind(self.git_directory, FILES_INDEX) is None:
+            self.worktree_git.run("read-tree", (self.git_directory / DETACHED).read_text().strip())
 
     @property
     def private(self) -> Git:
         """Git with a separate index: attempts there are visible nowhere else."""
-        return self.ours.given(GIT_INDEX_FILE=str(self.own / INDEX))
+        return self.user_git.with_environment(GIT_INDEX_FILE=str(self.git_directory / INDEX))
 
-    def standing_at(self, sha: str) -> "Desk":
+    def at_commit(self, sha: str) -> "LockedWorktree":
         """The same at another commit, also for the commands' repository. Files and index stay as they are."""
-        put(self.own / DETACHED, f"{sha}\n")
-        self.hand_over(sha)
+        put(self.git_directory / DETACHED, f"{sha}\n")
+        self.share_objects(sha)
         name = f".git/refs/heads/{self.branch}" if self.branch else ".git/HEAD"
         inside.write(self.path, name, f"{sha}\n".encode(), owner=self.account)
         return replace(self, tip=sha)
 
-    def hand_over(self, wanted: str) -> None:
+    def share_objects(self, wanted: str) -> None:
         """Let commands read an object and all objects below it."""
         if self.store == self.repository.store:
             return
-        reader = self.ours.given(GIT_OBJECT_DIRECTORY=str(self.store))
+        reader = self.user_git.with_environment(GIT_OBJECT_DIRECTORY=str(self.store))
         if reader.run("cat-file", "-e", wanted, accept=None).status:
-            kept = self.ours.run("cat-file", "-e", self.tip, accept=None).status == 0
-            known = reader.run("cat-file", "-e", self.tip, accept=None).status == 0 and kept
-            given = f"{wanted}\n{f'^{self.tip}' if known else ''}\n".encode()
-            pack = self.ours.run("pack-objects", "--revs", "--stdout", "-q", given=given).out
-            reader.run("index-pack", "--stdin", given=pack)
+            have_tip = self.user_git.run("cat-file", "-e", self.tip, accept=None).status == 0
+            shares_tip = reader.run("cat-file", "-e", self.tip, accept=None).status == 0 and have_tip
+            revisions = f"{wanted}\n{f'^{self.tip}' if shares_tip else ''}\n".encode()
+            pack = self.user_git.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions).out
+            reader.run("index-pack", "--stdin", stdin=pack)
             for each in self.store.rglob("*"):
                 each.chmod(0o755 if each.is_dir() else 0o444)
 
-    def furnish(self, base: tuple[str, str] | None = None) -> None:
+    def create_commands_repository(self, base: tuple[str, str] | None = None) -> None:
         """Create the commands' repository anew, replacing what is there.
 
         Args:
@@ -164,57 +164,57 @@ class Desk:
         for name, content in files.items():
             inside.write(self.path, f".git/{name}", content.encode(errors="surrogateescape"), owner=self.account)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Make the commands' repository anew if they removed or replaced it; remove the locks of a killed git."""
         self.provide_index()
         if not all(inside.kind(self.path, f".git/{name}") for name in ("HEAD", "config", "objects", "refs")):
-            self.furnish()
+            self.create_commands_repository()
             self.show_index()
         for name in ("index.lock", "HEAD.lock"):
             inside.remove(self.path, f".git/{name}")
         for name in (INDEX, f"{INDEX}.lock"):
-            (self.own / name).unlink(missing_ok=True)
+            (self.git_directory / name).unlink(missing_ok=True)
 
     def follow(self) -> None:
         """Move the files to `tip` if they are at another commit; files with changes stay as they are."""
-        if (before := (self.own / DETACHED).read_text().strip()) != self.tip:
-            self.hand_over(self.tip)
-            self.enter("read-tree", "-m", "-u", before, self.tip, accept=None)
-            put(self.own / DETACHED, f"{self.tip}\n")
+        if (before := (self.git_directory / DETACHED).read_text().strip()) != self.tip:
+            self.share_objects(self.tip)
+            self.run_and_copy_index("read-tree", "-m", "-u", before, self.tip, accept=None)
+            put(self.git_directory / DETACHED, f"{self.tip}\n")
 
-    def taken(self) -> "Desk | Refusal":
+    def with_new_commits(self) -> "LockedWorktree | Refusal":
         """The same with the commits that commands made on its branch, checked and brought into the user's repository.
 
         Commits that they made elsewhere, and commits that they removed from the branch, are ignored.
         """
         assert self.branch
-        made = fetch_commits.branch_of(self.path, self.branch)
-        if made is None or made == self.tip:
+        sha = fetch_commits.branch_of(self.path, self.branch)
+        if sha is None or sha == self.tip:
             return self
-        if fetch_commits.known(self.ours, made, self.tip):
-            return self.standing_at(self.tip)
+        if fetch_commits.known(self.user_git, sha, self.tip):
+            return self.at_commit(self.tip)
         try:
             fetch_commits.take(
-                self.ours,
+                self.user_git,
                 self.repository.store,
                 fetch_commits.Source(self.path),
-                self.own / INCOMING,
-                want=made,
+                self.git_directory / INCOMING,
+                want=sha,
                 have=self.tip,
             )
         except fetch_commits.Unfit as unfit:
             return fetch_commits.refused(unfit)
         words = "interlock: committed in its worktree"
-        self.ours.run("update-ref", "-m", words, f"refs/heads/{self.branch}", made, self.tip)
-        self.hand_over(made)
-        self.at_files("read-tree", "--reset", made)  # the index they committed from is theirs
-        self.at_files("update-index", "-q", "--refresh", accept=(0, 1))
-        return self.standing_at(made)
+        self.user_git.run("update-ref", "-m", words, f"refs/heads/{self.branch}", sha, self.tip)
+        self.share_objects(sha)
+        self.run_in_worktree("read-tree", "--reset", sha)  # the index they committed from is theirs
+        self.run_in_worktree("update-index", "-q", "--refresh", accept=(0, 1))
+        return self.at_commit(sha)
 
     def changed(self) -> Sequence[str]:
         """Tracked files that differ from the commit the working tree is at."""
-        said = self.at_files("status", "--porcelain", "--no-renames", "--untracked-files=no")
-        return [line[3:] for line in said.out.decode().splitlines()]
+        result = self.run_in_worktree("status", "--porcelain", "--no-renames", "--untracked-files=no")
+        return [line[3:] for line in result.out.decode().splitlines()]
 
 
 def store_of(repository: Repository, path: Path, account: Account | None) -> Path:
@@ -230,42 +230,42 @@ def stores(store: Path) -> Iterator[Path]:
     for each in found:
         yield each
         with contextlib.suppress(FileNotFoundError):
-            said = (each / ALTERNATES).read_text(errors="surrogateescape").splitlines()
-            named = [(each / line).resolve() for line in said if line and not line.startswith("#")]
+            lines = (each / ALTERNATES).read_text(errors="surrogateescape").splitlines()
+            named = [(each / line).resolve() for line in lines if line and not line.startswith("#")]
             found += [other for other in named if other not in found and other.is_dir()]
 
 
-def prepare(desk: Desk) -> Desk:
+def prepare(locked: LockedWorktree) -> LockedWorktree:
     """Create a working tree with both of its git directories; nothing may exist there yet."""
-    path, repository, account = desk.path, desk.repository, desk.account
+    path, repository, account = locked.path, locked.repository, locked.account
     path.parent.mkdir(parents=True, exist_ok=True)
     if account:
         path.parent.chmod(path.parent.stat().st_mode | 0o011)  # may be passed through, but not listed
-    desk.own.mkdir()
-    record = {"repository": str(repository.directory), "branch": desk.branch, "whole": False}
-    state_files.write(desk.own / RECORD, record)
+    locked.git_directory.mkdir()
+    record = {"repository": str(repository.directory), "branch": locked.branch, "whole": False}
+    state_files.write(locked.git_directory / RECORD, record)
     for folder in ("refs", "objects"):
-        (desk.own / folder).mkdir()
-    put(desk.own / "config", repository.config.replace("bare = true", "bare = false"))
-    put(desk.own / DETACHED, f"{desk.tip}\n")
-    for each in (desk.own, desk.own / "refs", desk.own / "objects"):
+        (locked.git_directory / folder).mkdir()
+    put(locked.git_directory / "config", repository.config.replace("bare = true", "bare = false"))
+    put(locked.git_directory / DETACHED, f"{locked.tip}\n")
+    for each in (locked.git_directory, locked.git_directory / "refs", locked.git_directory / "objects"):
         each.chmod(0o755)
     path.mkdir(mode=0o700)
-    return desk
+    return locked
 
 
-def finish(desk: Desk, base: tuple[str, str] | None) -> Desk:
+def finish(locked: LockedWorktree, base: tuple[str, str] | None) -> LockedWorktree:
     """Give the working tree to the commands' account, check out its files, and record that it is complete."""
-    if desk.account:
-        os.chown(desk.path, desk.account.uid, desk.account.gid)
-    desk.hand_over(desk.tip)
-    desk.furnish(base)
-    desk.provide_index()
-    replace(desk.there, timeout_seconds=TIMEOUT_SECONDS).run("read-tree", "--reset", "-u", desk.tip)
-    desk.show_index()
-    record = {"repository": str(desk.repository.directory), "branch": desk.branch, "whole": True}
-    state_files.write(desk.own / RECORD, record)
-    return desk
+    if locked.account:
+        os.chown(locked.path, locked.account.uid, locked.account.gid)
+    locked.share_objects(locked.tip)
+    locked.create_commands_repository(base)
+    locked.provide_index()
+    replace(locked.worktree_git, timeout_seconds=TIMEOUT_SECONDS).run("read-tree", "--reset", "-u", locked.tip)
+    locked.show_index()
+    record = {"repository": str(locked.repository.directory), "branch": locked.branch, "whole": True}
+    state_files.write(locked.git_directory / RECORD, record)
+    return locked
 
 
 def put(file: Path, content: str) -> None:

@@ -23,7 +23,7 @@ class BranchMoves(InterlockError):
     """The base branch was moved by others before each of our attempts. Try again later."""
 
 
-class Hindered(Exception):
+class BranchNotMoved(Exception):
     """The base branch could not be moved now; `by` says why."""
 
     def __init__(self, by: Moved | Refusal) -> None:
@@ -101,12 +101,12 @@ def _merge_once(
     if not (checked := judge(between(git, base, tree), policy, links=links(git, base))).passed:
         return checked
     words = trailers.message(message, {trailers.WORKSTREAM: done.branch})
-    made = git.run("commit-tree", tree, "-p", base, "-p", tip, "-F", "-", given=words).out.decode().strip()
+    made = git.run("commit-tree", tree, "-p", base, "-p", tip, "-F", "-", stdin=words).out.decode().strip()
     try:
         with moving(made):
             if hindered := branches.move(git, done.base_branch, made, base):
-                raise Hindered(hindered)
-    except Hindered as stayed:
+                raise BranchNotMoved(hindered)
+    except BranchNotMoved as stayed:
         return stayed.by
     return Merged(made)
 
@@ -123,9 +123,9 @@ def _merged_before(git: Git, done: Worktree, base: str, tip: str | None) -> Merg
 
 def merge_tree(git: Git, base: str, tip: str) -> str | Conflict:
     """The tree of two merged commits, or their conflict."""
-    said = git.run("merge-tree", "--write-tree", "--name-only", "-z", base, tip, accept=(0, 1))
-    tree, _, rest = said.out.partition(b"\0")
-    if said.status == 0:
+    result = git.run("merge-tree", "--write-tree", "--name-only", "-z", base, tip, accept=(0, 1))
+    tree, _, rest = result.out.partition(b"\0")
+    if result.status == 0:
         return tree.decode().strip()
     files, _, words = rest.partition(b"\0\0")
     return Conflict(tuple(os.fsdecode(each) for each in files.split(b"\0") if each), _messages(words))
@@ -133,5 +133,5 @@ def merge_tree(git: Git, base: str, tip: str) -> str | Conflict:
 
 def _messages(words: bytes) -> str:
     """The sentences among the merge's messages: each is at the end of its record, after its paths."""
-    said = words.decode(errors="replace").split("\0")
-    return "; ".join(each.strip() for each in said if "CONFLICT" in each and each.endswith("\n"))
+    parts = words.decode(errors="replace").split("\0")
+    return "; ".join(each.strip() for each in parts if "CONFLICT" in each and each.endswith("\n"))

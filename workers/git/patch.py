@@ -10,7 +10,7 @@ from pathlib import Path
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchedFile, PatchSet
 
-from interlock.workers.git.command import Git, Said, split
+from interlock.workers.git.command import Git, GitResult, split
 from interlock.workers.git.diff_summary import FileChange, Reason
 
 MODES = re.compile(rb"^ (?:create mode (\d{6})|delete mode (\d{6})|mode change (\d{6}) => (\d{6}))", re.MULTILINE)
@@ -42,10 +42,10 @@ def read(patch_text: str, *, max_bytes: int) -> tuple[FileChange, ...] | Reason:
 
 def _read(patch_text: str, patch: bytes) -> tuple[FileChange, ...] | Reason:
     git = Git(ANYWHERE)
-    forward = git.run("apply", "--numstat", "--summary", "-z", "-", given=patch, accept=None)
+    forward = git.run("apply", "--numstat", "--summary", "-z", "-", stdin=patch, accept=None)
     if forward.status != 0:
         return Reason("", "diff", f"Git cannot read it as a diff: {forward.words}")
-    backward = git.run("apply", "--reverse", "--numstat", "-z", "-", given=patch, accept=None)
+    backward = git.run("apply", "--reverse", "--numstat", "-z", "-", stdin=patch, accept=None)
     if backward.status != 0:
         return Reason("", "diff", f"Git cannot reverse it: {backward.words}")
     try:
@@ -54,7 +54,7 @@ def _read(patch_text: str, patch: bytes) -> tuple[FileChange, ...] | Reason:
         return Reason("", "diff", f"It is not a well-formed diff: {error}")
 
 
-def _agreed(files: PatchSet, forward: Said, backward: Said) -> tuple[FileChange, ...] | Reason:
+def _agreed(files: PatchSet, forward: GitResult, backward: GitResult) -> tuple[FileChange, ...] | Reason:
     table, _, summary = _parted(forward.out)
     after, before = _counted(table), _counted(backward.out)[::-1]
     counts = [("-", "-") if each.is_binary_file else (str(each.added), str(each.removed)) for each in files]

@@ -15,7 +15,7 @@ from pathspec import GitIgnoreSpec
 from interlock.workers.git import branches, inside, set_aside
 from interlock.workers.git.command import Git, split
 from interlock.workers.git.diff_summary import LINK
-from interlock.workers.git.git_directories import Desk
+from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.git.worktree import Worktree, hold
 from interlock.workers.system.safe_walk import walk
@@ -40,8 +40,8 @@ def _listed(git: Git, tree: str) -> dict[str, tuple[str, str]]:
     """Every file of a tree: its mode and its blob."""
     found = {}
     for entry in split(git.run("ls-tree", "-r", "-z", "--full-tree", tree).out):
-        told, _, path = entry.partition("\t")
-        mode, kind, sha = told.split(" ")
+        attributes, _, path = entry.partition("\t")
+        mode, kind, sha = attributes.split(" ")
         if kind == "blob":
             found[path] = (mode, sha)
     return found
@@ -56,10 +56,10 @@ def of_base(where: Worktree, protected: GitIgnoreSpec) -> Iterator[tuple[str, ..
         OSError: a file could not be set aside; none is.
     """
     with contextlib.ExitStack() as needing:
-        with hold(where) as desk:
-            alone = needing.enter_context(set_aside.needed(desk.own))
-            base = branches.tip(desk.ours, where.base_branch) or desk.tip
-            differing = _set_aside(desk, base, protected, alone)
+        with hold(where) as locked:
+            alone = needing.enter_context(set_aside.needed(locked.git_directory))
+            base = branches.tip(locked.user_git, where.base_branch) or locked.tip
+            differing = _set_aside(locked, base, protected, alone)
         try:
             yield differing
         finally:
@@ -69,27 +69,29 @@ def of_base(where: Worktree, protected: GitIgnoreSpec) -> Iterator[tuple[str, ..
                     pass
 
 
-def _set_aside(desk: Desk, base: str, protected: GitIgnoreSpec, alone: Callable[[], bool]) -> tuple[str, ...]:
-    wanted = {path: found for path, found in _listed(desk.ours, base).items() if protected.match_file(path)}
-    present = {path for path in _present(desk.path) if protected.match_file(path)}
-    differing = {path for path in present if path not in wanted or _differs(desk, path, *wanted[path])}
+def _set_aside(
+    locked: LockedWorktree, base: str, protected: GitIgnoreSpec, alone: Callable[[], bool]
+) -> tuple[str, ...]:
+    wanted = {path: found for path, found in _listed(locked.user_git, base).items() if protected.match_file(path)}
+    present = {path for path in _present(locked.path) if protected.match_file(path)}
+    differing = {path for path in present if path not in wanted or _differs(locked, path, *wanted[path])}
     missing = {path for path in wanted if path not in present}
-    gone = _tops(differing | {above for path in missing if (above := _in_the_way(desk.path, path))})
+    gone = _tops(differing | {above for path in missing if (above := _in_the_way(locked.path, path))})
     coming = sorted(missing | (differing & wanted.keys()))
     if not gone and not coming:
         return ()
     if not alone():
         raise RepositoryBusy(
-            f"{desk.path}: {', '.join((*gone, *coming)[:5])} cannot be replaced while another gate runs"
+            f"{locked.path}: {', '.join((*gone, *coming)[:5])} cannot be replaced while another gate runs"
         )
-    set_aside.set_aside(desk.path, desk.own, gone, coming)
+    set_aside.set_aside(locked.path, locked.git_directory, gone, coming)
     for path in coming:
         mode, sha = wanted[path]
-        content = desk.ours.run("cat-file", "blob", sha).out
+        content = locked.user_git.run("cat-file", "blob", sha).out
         if int(mode, 8) == LINK:
-            inside.link(desk.path, path, content)
+            inside.link(locked.path, path, content)
         else:
-            inside.write(desk.path, path, content, mode=_mode(mode), owner=desk.account)
+            inside.write(locked.path, path, content, mode=_mode(mode), owner=locked.account)
     return tuple(sorted({*gone, *coming}))
 
 
@@ -100,12 +102,12 @@ def _present(top: Path) -> Iterator[str]:
             yield from ("/".join((*parts, each)) for each in names if parts or each != ".git")
 
 
-def _differs(desk: Desk, path: str, mode: str, sha: str) -> bool:
-    kind = inside.kind(desk.path, path)
+def _differs(locked: LockedWorktree, path: str, mode: str, sha: str) -> bool:
+    kind = inside.kind(locked.path, path)
     if kind is None or not stat.S_ISREG(kind) or int(mode, 8) == LINK or bool(kind & 0o100) != (mode == EXECUTABLE):
         return True
-    content = inside.read(desk.path, path, limit_bytes=BLOB_BYTES) or b""
-    return hashlib.new(desk.repository.objects, b"blob %d\0" % len(content) + content).hexdigest() != sha
+    content = inside.read(locked.path, path, limit_bytes=BLOB_BYTES) or b""
+    return hashlib.new(locked.repository.objects, b"blob %d\0" % len(content) + content).hexdigest() != sha
 
 
 def _in_the_way(top: Path, path: str) -> str | None:

@@ -86,11 +86,13 @@ def find(path: Path) -> Repository | Refusal:
     """The repository that a path is in: the user's checkout, or any worktree of it."""
     if not path.is_dir():
         return Refusal(f"{path} does not exist", "Name the directory of a git repository")
-    asked = ("--path-format=absolute", "--git-common-dir", "--is-bare-repository", "--show-object-format")
-    said = Git(path).run("rev-parse", *asked, accept=None)
-    if said.status != 0:
-        return Refusal(f"{path} is not a usable git repository: {said.words}", "Run `git init` there, or name another")
-    common, bare, objects = said.out.decode(errors="surrogateescape").splitlines()
+    options = ("--path-format=absolute", "--git-common-dir", "--is-bare-repository", "--show-object-format")
+    result = Git(path).run("rev-parse", *options, accept=None)
+    if result.status != 0:
+        return Refusal(
+            f"{path} is not a usable git repository: {result.words}", "Run `git init` there, or name another"
+        )
+    common, bare, objects = result.out.decode(errors="surrogateescape").splitlines()
     if bare == "true":
         return Refusal(f"{path} is a bare repository", "Name a clone with a working tree: `git clone` makes one")
     if (Path(common) / "reftable").exists():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from interlock.workers.git import branches, inside, trailers
 from interlock.workers.git.command import Git
-from interlock.workers.git.git_directories import Desk
+from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.merge import merge_tree
 from interlock.workers.git.results import Conflict
 from interlock.workers.git.rollback_plan import GitRevert
@@ -40,8 +40,8 @@ def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Reverted | V
     Returns:
         The new commit; a verdict if it conflicts, or cannot be reverted.
     """
-    said = git.run("rev-parse", "--verify", "--quiet", f"{commit_sha}^{{commit}}", accept=(0, 1, 128))
-    full = said.out.decode().strip()
+    result = git.run("rev-parse", "--verify", "--quiet", f"{commit_sha}^{{commit}}", accept=(0, 1, 128))
+    full = result.out.decode().strip()
     if not full or not branches.contains(git, head, full):
         return Verdict(False, f"{commit_sha} is not a commit of this branch")
     if len(git.line("rev-list", "--parents", "-n", "1", full).split(" ")) == 1:
@@ -60,7 +60,7 @@ def _without(git: Git, head: str, full: str) -> str | Conflict:
 
 def _bare_commit(git: Git, revision: str, *parents: str) -> str:
     """A commit of a revision's tree that nothing refers to; the same sha each time."""
-    dated = git.given(GIT_AUTHOR_DATE="@0 +0000", GIT_COMMITTER_DATE="@0 +0000")
+    dated = git.with_environment(GIT_AUTHOR_DATE="@0 +0000", GIT_COMMITTER_DATE="@0 +0000")
     words = [word for parent in parents for word in ("-p", parent)]
     return dated.line("commit-tree", f"{revision}^{{tree}}", *words, "-m", "for a merge")
 
@@ -69,7 +69,7 @@ def _commit(git: Git, head: str, tree: str, full: str, ledger_id: str) -> str:
     subject = git.line("log", "-1", "--format=%s", full, "--")
     words = f'Revert "{subject}"\n\nThis reverts commit {full}.'
     message = trailers.message(words, {REVERTED: full, trailers.REVERT: ledger_id})
-    return git.run("commit-tree", tree, "-p", head, "-F", "-", given=message).out.decode().strip()
+    return git.run("commit-tree", tree, "-p", head, "-F", "-", stdin=message).out.decode().strip()
 
 
 def found(git: Git, reverts: Sequence[GitRevert], ledger_id: str, tip: str) -> str | None:
@@ -118,10 +118,10 @@ def _reached(git: Git, revision: str, commit_sha: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit_sha, revision, accept=(0, 1, 128)).status == 0
 
 
-def clean(desk: Desk) -> Verdict:
+def clean(locked: LockedWorktree) -> Verdict:
     """Whether HEAD and the tracked files are still as the reverts made them. Untracked files may be left by tests."""
-    if (now := (inside.read(desk.path, ".git/HEAD", limit_bytes=200) or b"nothing").decode().strip()) != desk.tip:
-        return Verdict(False, f"HEAD went from {desk.tip} to {now} after the revert")
-    if changed := desk.changed():
+    if (now := (inside.read(locked.path, ".git/HEAD", limit_bytes=200) or b"nothing").decode().strip()) != locked.tip:
+        return Verdict(False, f"HEAD went from {locked.tip} to {now} after the revert")
+    if changed := locked.changed():
         return Verdict(False, f"changed after the revert: {', '.join(changed[:5])}")
     return Verdict(True, "clean")

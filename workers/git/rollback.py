@@ -11,7 +11,7 @@ from pathlib import Path
 from interlock.workers.git import branches, revert
 from interlock.workers.git.branches import Moved
 from interlock.workers.git.command import Git, Identity
-from interlock.workers.git.git_directories import Desk
+from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.ref_names import safe
 from interlock.workers.git.repository import Repository, find, hold
 from interlock.workers.git.results import Refusal
@@ -123,7 +123,7 @@ class _Rollback:
         _, error = _until_failure(iter(done))
         return tuple(done), sha, error
 
-    def prove(self, there: Desk) -> tuple[tuple[ActionOutcome, ...], str | None]:
+    def prove(self, there: LockedWorktree) -> tuple[tuple[ActionOutcome, ...], str | None]:
         """Run the steps that may still fail, in a temporary worktree; commits made there are dropped."""
         return _until_failure(self._proofs(there))
 
@@ -139,7 +139,7 @@ class _Rollback:
         """Send the notices that nothing depends on."""
         return tuple(self._notify(each) for each in self._notices(required=False))
 
-    def _proofs(self, there: Desk) -> Iterator[ActionOutcome]:
+    def _proofs(self, there: LockedWorktree) -> Iterator[ActionOutcome]:
         for action in self.plan.actions:
             if isinstance(action, RunTests):
                 verdict = self.means.run_tests(there.path, action.test_suite)

@@ -9,13 +9,13 @@ from typing import Any
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
     """Write a record atomically and durably."""
-    begun = path.with_name(f"{path.name}.new")
-    with begun.open("w", encoding="utf-8") as file:
+    draft = path.with_name(f"{path.name}.new")
+    with draft.open("w", encoding="utf-8") as file:
         json.dump(record, file, indent=2, sort_keys=True, default=str)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    begun.replace(path)
+    draft.replace(path)
 
 
 def read(path: Path) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ Picture = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BranchTips:
     """The tips of a worktree's branch and its base branch, and of the branch in the commands' repository."""
 
     own: str | None
@@ -44,14 +44,14 @@ def picture(repository: Repository) -> Picture:
     return {**_settings(repository), **_hooks(directory), **_files(directory), **_replaced(repository)}
 
 
-def standing(tree: Worktree) -> Standing:
+def branch_tips(tree: Worktree) -> BranchTips:
     """The present tips of its branches."""
     git = tree.repository.git()
     own, base = branches.tip(git, tree.branch), branches.tip(git, tree.base_branch)
-    return Standing(own, base, fetch_commits.branch_of(tree.path, tree.branch))
+    return BranchTips(own, base, fetch_commits.branch_of(tree.path, tree.branch))
 
 
-def moves(tree: Worktree, before: Standing, after: Standing) -> tuple[str, ...]:
+def moves(tree: Worktree, before: BranchTips, after: BranchTips) -> tuple[str, ...]:
     """Changes of its branches that only one of its own commands can have made.
 
     A removed branch does not count: archiving a worktree removes it. Nor does one that moved forward: patches are
@@ -76,18 +76,18 @@ def _is_new(git: Git, tip: str, old: str, new: str) -> bool:
 
 
 def _replaced(repository: Repository) -> Picture:
-    said = repository.git().run("for-each-ref", "--format=%(objectname) %(refname)", "refs/replace/")
-    lines = said.out.decode(errors="surrogateescape").splitlines()
+    result = repository.git().run("for-each-ref", "--format=%(objectname) %(refname)", "refs/replace/")
+    lines = result.out.decode(errors="surrogateescape").splitlines()
     return {f"ref {name}": sha for sha, _, name in (line.partition(" ") for line in lines)}
 
 
 def _settings(repository: Repository) -> Picture:
     git = repository.git().at(repository.directory)
-    said = git.run("config", "--list", "--includes", "-z", accept=None)
-    if said.status:
-        return {"its configuration": f"unreadable: {said.words}"}
+    result = git.run("config", "--list", "--includes", "-z", accept=None)
+    if result.status:
+        return {"its configuration": f"unreadable: {result.words}"}
     found: Picture = {}
-    for entry in split(said.out):
+    for entry in split(result.out):
         name, _, value = entry.partition("\n")
         if not name.startswith(HARMLESS):
             found[f"setting {name}"] = found.get(f"setting {name}", "") + f"{value}\0"
@@ -137,12 +137,12 @@ def watched(tree: Worktree, what: str) -> Iterator[None]:
         what: what ran, for the reason.
     """
     changed: list[str] = []
-    repository, path, stood = tree.repository, tree.path, standing(tree)
+    repository, path, tips_before = tree.repository, tree.path, branch_tips(tree)
     try:
         with compared(repository) as changed:
             yield
     finally:
-        changed = [*changed, *moves(tree, stood, standing(tree))]
+        changed = [*changed, *moves(tree, tips_before, branch_tips(tree))]
         if changed and own_directory(path).is_dir():
             note = {"what": what, "changed": changed[:20], "at": datetime.now(UTC).isoformat()}
             if not (own_directory(path) / RECORD).exists():

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.workers.git.command import Git, Said, split
+from interlock.workers.git.command import Git, GitResult, split
 from interlock.workers.git.diff_summary import LINK, SUBMODULE, FileChange
 from interlock.workers.git.forbidden_paths import special
 from interlock.workers.git.policy import Checked, PatchPolicy, judge
@@ -60,10 +60,10 @@ def stage(
     for each in tries:
         Path(private.extra["GIT_INDEX_FILE"] + ".lock").unlink(missing_ok=True)  # of a git that a patch aborted
         private.run("read-tree", head)
-        said = private.run("apply", "--cached", "--whitespace=nowarn", *each.options, "-", given=patch, accept=None)
-        if said.status == 0:
+        result = private.run("apply", "--cached", "--whitespace=nowarn", *each.options, "-", stdin=patch, accept=None)
+        if result.status == 0:
             return _judged(private, head, each.name, policy)
-        failed = Conflict(_conflicting(private, said, touched), f"{each.name}: {said.words}")
+        failed = Conflict(_conflicting(private, result, touched), f"{each.name}: {result.words}")
     return failed
 
 
@@ -76,10 +76,10 @@ def _judged(private: Git, head: str, way: str, policy: PatchPolicy) -> Staged | 
     return Staged(tree, way, tuple(each.new for each in changes)) if checked.passed else checked
 
 
-def _conflicting(private: Git, said: Said, touched: Sequence[str]) -> tuple[str, ...]:
+def _conflicting(private: Git, result: GitResult, touched: Sequence[str]) -> tuple[str, ...]:
     """The files in conflict: those left unmerged by a three-way try, else those that git complains about."""
     unmerged = {entry.partition("\t")[2] for entry in private.records("ls-files", "--unmerged", "-z")}
-    complaints = [line.removeprefix("error: ") for line in said.err.splitlines()]
+    complaints = [line.removeprefix("error: ") for line in result.err.splitlines()]
     named = {
         path
         for path in touched
@@ -96,11 +96,12 @@ def between(git: Git, old: str, new: str) -> tuple[FileChange, ...]:
         git: at the repository.
         old, new: trees, or commits that stand for their trees.
     """
-    told = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
+    command = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
     counts = {
-        path: counted for *counted, path in (each.split("\t", 2) for each in git.records(*told, "--numstat", old, new))
+        path: counted
+        for *counted, path in (each.split("\t", 2) for each in git.records(*command, "--numstat", old, new))
     }
-    entries = iter(git.records(*told, "--raw", old, new))
+    entries = iter(git.records(*command, "--raw", old, new))
     return tuple(_change(git, old, entry, path, counts) for entry, path in zip(entries, entries, strict=True))
 
 

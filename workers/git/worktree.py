@@ -9,7 +9,7 @@ from typing import Any
 from interlock.workers.git import branches, git_directories, inside, set_aside, state_files
 from interlock.workers.git import repository as place
 from interlock.workers.git.command import Git, Identity
-from interlock.workers.git.git_directories import MARK, RECORD, Desk, own_directory
+from interlock.workers.git.git_directories import MARK, RECORD, LockedWorktree, own_directory
 from interlock.workers.git.lock import LOCK_SECONDS, held
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
@@ -83,7 +83,7 @@ def _open(git: Git, wanted: Worktree, base: str) -> Worktree | Refusal:
     record = _record(wanted.path)
     if record and _names(record, wanted) and record["whole"] and wanted.path.is_dir() and _tip(git, wanted):
         return wanted
-    if not ours(git, wanted):
+    if not is_disposable(git, wanted):
         return Refusal(
             f"{wanted.path} holds files that are not this worktree's", "Empty it, or choose another directory"
         )
@@ -91,7 +91,7 @@ def _open(git: Git, wanted: Worktree, base: str) -> Worktree | Refusal:
     if (tip := _tip(git, wanted)) is None:
         git.run("update-ref", f"refs/heads/{wanted.branch}", base, "")
         tip = base
-    made = Desk(wanted.repository, wanted.path, wanted.branch, tip, git, wanted.apart)
+    made = LockedWorktree(wanted.repository, wanted.path, wanted.branch, tip, git, wanted.apart)
     git_directories.finish(git_directories.prepare(made), (wanted.base_branch, base))
     return wanted
 
@@ -108,7 +108,7 @@ def _names(record: dict[str, Any], worktree: Worktree) -> bool:
     return bool((record["repository"], record["branch"]) == (str(worktree.repository.directory), worktree.branch))
 
 
-def ours(git: Git, worktree: Worktree) -> bool:
+def is_disposable(git: Git, worktree: Worktree) -> bool:
     """Whether the entry at the worktree's path can be removed without loss to anybody."""
     record = _record(worktree.path)
     return _removable(git, worktree.path) and (record is None or not record["whole"] or _names(record, worktree))
@@ -137,7 +137,9 @@ def discard(git: Git, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def hold(worktree: Worktree, identity: Identity | None = None, timeout_seconds: float = LOCK_SECONDS) -> Iterator[Desk]:
+def hold(
+    worktree: Worktree, identity: Identity | None = None, timeout_seconds: float = LOCK_SECONDS
+) -> Iterator[LockedWorktree]:
     """Hold a worktree's lock against other Interlock processes.
 
     Git children of a killed holder keep the lock until they end. So any git lock file found inside is a leftover.
@@ -153,9 +155,9 @@ def hold(worktree: Worktree, identity: Identity | None = None, timeout_seconds: 
             _own(worktree)
             if (tip := _tip(git, worktree)) is None:
                 raise NotAWorktree(f"there is no branch {worktree.branch}")
-            found = Desk(worktree.repository, worktree.path, worktree.branch, tip, git, worktree.apart)
-            found.mend()
-            set_aside.put_back(found.path, found.own, found.account)
+            found = LockedWorktree(worktree.repository, worktree.path, worktree.branch, tip, git, worktree.apart)
+            found.repair()
+            set_aside.put_back(found.path, found.git_directory, found.account)
             found.follow()
             yield found
     except FileNotFoundError as gone:
@@ -187,10 +189,10 @@ def restore(worktree: Worktree, *, ignored: bool = False, lock_seconds: float = 
         NotAWorktree, RepositoryBusy, GitFault: see there.
     """
     with hold(worktree, timeout_seconds=lock_seconds) as found:
-        found.enter("read-tree", "--reset", "-u", found.tip)
+        found.run_and_copy_index("read-tree", "--reset", "-u", found.tip)
         for _ in range(2):  # a second time for files that a `.gitignore`, removed by the first, protected
-            found.at_files("clean", "-ffdq", *(["-x"] if ignored else []))
-        (found.own / MARK).unlink(missing_ok=True)
+            found.run_in_worktree("clean", "-ffdq", *(["-x"] if ignored else []))
+        (found.git_directory / MARK).unlink(missing_ok=True)
 
 
 def bring_in(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> Refusal | None:
@@ -200,8 +202,8 @@ def bring_in(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> Refus
         RepositoryBusy, GitFault: see there.
     """
     with contextlib.suppress(NotAWorktree), hold(worktree, timeout_seconds=lock_seconds) as found:
-        taken = found.taken()
-        return taken if isinstance(taken, Refusal) else None
+        result = found.with_new_commits()
+        return result if isinstance(result, Refusal) else None
     return None  # closed: commits made there were taken before
 
 
@@ -219,9 +221,9 @@ def close(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> None:
     """
     with contextlib.ExitStack() as held_too:
         with contextlib.suppress(NotAWorktree):  # gone, or half-made: nobody can be using it
-            held_too.enter_context(hold(worktree, timeout_seconds=lock_seconds)).taken()
+            held_too.enter_context(hold(worktree, timeout_seconds=lock_seconds)).with_new_commits()
         with place.hold(worktree.repository, timeout_seconds=lock_seconds) as git:
-            if ours(git, worktree):
+            if is_disposable(git, worktree):
                 discard(git, worktree.path)
             _forget_merged(git, worktree)
 
@@ -235,7 +237,7 @@ def _forget_merged(git: Git, worktree: Worktree) -> None:
 @contextlib.contextmanager
 def temporary(
     repository: Repository, commit: str, path: Path, identity: Identity, apart: Apart = OURSELVES
-) -> Iterator[Desk]:
+) -> Iterator[LockedWorktree]:
     """A worktree without a branch, for as long as the block runs; one that a killed process left there is replaced.
 
     Args:
@@ -255,7 +257,7 @@ def temporary(
         git = repository.git(identity).holding(lock)
         try:
             yield git_directories.finish(
-                git_directories.prepare(Desk(repository, path, None, commit, git, apart)), None
+                git_directories.prepare(LockedWorktree(repository, path, None, commit, git, apart)), None
             )
         finally:
             with place.hold(repository) as git:
