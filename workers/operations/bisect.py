@@ -95,7 +95,7 @@ def find_regression(
     )
     if isinstance(broke, Refusal):
         raise NothingToFind(f"{broke}{_last_words(ends)}")
-    return _told(broke, by_commit.get(broke.sha))
+    return _regression(broke, by_commit.get(broke.sha))
 
 
 def _looked_up(runtime: Runtime, run_ref: str | None, workstream_ref: str | None) -> tuple[list[RowMapping], Workplace]:
@@ -130,13 +130,13 @@ def _last_words(ends: Sequence[Finished]) -> str:
     return f". The gate ended with {ends[-1].reason}{f': {printed}' if printed else ''}"
 
 
-def _told(broke: Broke, entry: RowMapping | None) -> Regression:
+def _regression(found: Broke, entry: RowMapping | None) -> Regression:
     return Regression(
-        commit_sha=broke.sha,
-        subject=broke.subject,
+        commit_sha=found.sha,
+        subject=found.subject,
         entry=entry["entity_id"] if entry else None,
         ledger_id=entry["ledger_id"] if entry else None,
         workstream=entry["workstream"] if entry else None,
-        tried=broke.tried,
-        among=broke.among,
+        tried=found.tried,
+        among=found.among,
     )

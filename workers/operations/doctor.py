@@ -190,30 +190,30 @@ def _backlog(runtime: Runtime) -> Iterator[Finding]:
 def _dead(dead: int, left: Mapping[str, int]) -> Finding:
     quarantined, unreadable = left[requests.QUARANTINED], left[requests.UNREADABLE]
     tried = dead - quarantined - unreadable
-    said = [
+    counts = [
         (tried, f"{tried} requests used up their attempts", "interlock redrive --all"),
         (quarantined, f"{quarantined} are quarantined", "once the cause is fixed: interlock redrive ID"),
         (unreadable, f"{unreadable} cannot be read", "interlock quarantine request ID --reason WHY"),
     ]
-    told = [(message, cure) for count, message, cure in said if count]
+    reported = [(message, cure) for count, message, cure in counts if count]
     return Finding(
         "dead",
         "warn",
-        ", ".join(message for message, _ in told),
-        "; ".join(["interlock dead", *(cure for _, cure in told)]),
+        ", ".join(message for message, _ in reported),
+        "; ".join(["interlock dead", *(cure for _, cure in reported)]),
     )
 
 
 def _partitions(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
-        standing, late = stalled_partitions.stalled(connection), _late_sweeps(connection).get("partitions")
-    for row in standing:
+        stalled, late = stalled_partitions.stalled(connection), _late_sweeps(connection).get("partitions")
+    for row in stalled:
         name = f"{row['workflow_type']}/{row['entity_id']} {row['trigger']}"
         how = "; its requests are now being applied one by one" if row["alone"] else ""
         message = f"partition {row['partition']} is blocked: its oldest request, {row['request_id']} ({name}), "
         message += f"has not been applied for {row['seconds']:.0f} s{how}"
         yield Finding("partitions", "fail", message, "interlock playbook show partition-stuck")
-    if standing:
+    if stalled:
         return
     if late is None:
         yield Finding("partitions", "ok", "no partition is blocked")

@@ -57,7 +57,7 @@ class Shared:
 
     def __init__(self, reader: Reader) -> None:
         self._reader, self._reading, self._until = reader, Lock(), 0.0
-        self._told: list[Metric] | Exception = []
+        self._metrics: list[Metric] | Exception = []
 
     def collect(self) -> Iterable[Metric]:
         """Every metric. Raises the error of the reading, and `TooBusy` if another scrape reads for too long."""
@@ -65,14 +65,14 @@ class Shared:
             raise TooBusy(f"another scrape has been reading for {PATIENCE_SECONDS:.0f} s")
         try:
             if monotonic() >= self._until:
-                self._told = self._read()
+                self._metrics = self._read()
                 self._until = monotonic() + SHARED_SECONDS
-            told = self._told
+            metrics = self._metrics
         finally:
             self._reading.release()
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(metrics, Exception):
+            raise metrics
+        return metrics
 
     def _read(self) -> list[Metric] | Exception:
         try:

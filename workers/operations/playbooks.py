@@ -70,8 +70,8 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
             "repeats what its run did not complete"
         )
     tasks = _tasks(runtime, workstream)
-    standing = f"{workstream['entity_id']} is {workstream['current_state']}"
-    yield Look(f"{standing}; its tasks", [_line(each) for each in tasks])
+    status = f"{workstream['entity_id']} is {workstream['current_state']}"
+    yield Look(f"{status}; its tasks", [_line(each) for each in tasks])
     late = [each for each in tasks if each["state"] == "running" and each["seconds"] > _threshold(runtime)]
     if late and workstream["current_state"] == "executing":
         yield _fire(runtime, workstream, "pause", "pause it: with its last task it would fail at once", order)
@@ -88,7 +88,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
         yield Change(
             "all its tasks have ended: let it be validated",
             offered("override", "validate-workstream", workstream["id"], reason="WHY"),
-            lambda: _told(runtime, validate_workstream(runtime, str(workstream["id"]), order)),
+            lambda: _finish_override(runtime, validate_workstream(runtime, str(workstream["id"]), order)),
         )
     elif workstream["current_state"] == "paused" or (order.dry_run and late):
         yield _fire(runtime, workstream, "resume", f"{len(open_)} tasks have not ended: let it go on", order)
@@ -111,7 +111,7 @@ def emergency_rollback(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
     yield Change(
         "take it back",
         offered("override", "rollback-patch", found["id"], reason="WHY"),
-        lambda: _told(runtime, override_roll_back(runtime, str(found["id"]), order, plan)),
+        lambda: _finish_override(runtime, override_roll_back(runtime, str(found["id"]), order, plan)),
     )
     wrong = [f"{each.check}: {each.message}" for each in examine(runtime) if each.level == "fail"]
     yield Look("doctor finds nothing wrong" if not wrong else "doctor finds", wrong)
@@ -128,7 +128,7 @@ def reset_circuit_breaker(runtime: Runtime, ref: str, order: Order) -> Iterator[
     yield Change(
         "close it",
         offered("override", "reset-breaker", found["id"], reason="WHY"),
-        lambda: _told(runtime, reset_breaker(runtime, found["id"], order)),
+        lambda: _finish_override(runtime, reset_breaker(runtime, found["id"], order)),
     )
 
 
@@ -178,10 +178,10 @@ def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: 
 
 
 def _give_up(runtime: Runtime, task: str, order: Order) -> Sequence[str]:
-    return _told(runtime, fail_task(runtime, task, order))
+    return _finish_override(runtime, fail_task(runtime, task, order))
 
 
-def _told(runtime: Runtime, done: Done) -> Sequence[str]:
+def _finish_override(runtime: Runtime, done: Done) -> Sequence[str]:
     """What an override did. Its run is scheduled at once, without waiting for the next wake-up."""
     if not done.dry_run:
         for run_id in {each for move in done.moves if (each := _run_of(runtime, move.id))}:
@@ -218,8 +218,8 @@ def _version(tool: str, program: str) -> str:
             f"{tool} is not available on this machine ({fault}): install or repair it first"
         ) from fault
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        output = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
         raise NothingToRecover(
-            f"{program} --version ended with code {done.returncode} ({said[0]}): {tool} is still unhealthy"
+            f"{program} --version ended with code {done.returncode} ({output[0]}): {tool} is still unhealthy"
         )
     return ((done.stdout or done.stderr).strip().splitlines() or [""])[0]

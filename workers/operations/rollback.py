@@ -104,11 +104,11 @@ def roll_back(
         raise CompensationFailed(f"{entry['entity_id']}: {done.error}")
     if not isinstance(tree := where.worktree(), Refusal):
         follow(tree)
-    metadata = {"plan": plan.model_dump(mode="json"), **_told(done)} | (
+    metadata = {"plan": plan.model_dump(mode="json"), **_compensation_metadata(done)} | (
         {"sha": plan.commit_sha} if plan.commit_sha else {}
     )
-    told = _fire(runtime, entry, metadata, order)
-    return RolledBack(entry["ledger_id"], entry["entity_id"], metadata, tuple(told.moves))
+    fired = _fire(runtime, entry, metadata, order)
+    return RolledBack(entry["ledger_id"], entry["entity_id"], metadata, tuple(fired.moves))
 
 
 @door
@@ -231,7 +231,7 @@ def _repository(where: Workplace) -> Repository:
     return found
 
 
-def _told(done: Compensation) -> dict[str, Any]:
+def _compensation_metadata(done: Compensation) -> dict[str, Any]:
     actions = [{"action": each.action, "required": each.required, **asdict(each.verdict)} for each in done.actions]
     return {"actions": actions, "sha": done.sha, "already": done.already}
 

@@ -84,7 +84,7 @@ def survey(
         same = _unservable(connection, wanted.due, limit)
         late = stuck.late(connection, wanted, type_=type_, project=project, unservable=list(same), limit=limit)
         found = _facts(connection, runtime, late, same) if late else []
-    return (late[0]["total"] if late else 0), [_told(row, facts) for row, facts in zip(late, found, strict=True)]
+    return (late[0]["total"] if late else 0), [_stuck(row, facts) for row, facts in zip(late, found, strict=True)]
 
 
 def _unservable(connection: Connection, waited: float | None, limit: int) -> dict[UUID, int]:
@@ -121,7 +121,7 @@ RULES = (
 )
 
 
-def _told(row: RowMapping, facts: Facts | None) -> Stuck:
+def _stuck(row: RowMapping, facts: Facts | None) -> Stuck:
     reason = why(facts) if facts else Reason("this process does not know its definition", "interlock doctor")
     return Stuck(
         workflow_id=row["id"],
@@ -141,18 +141,18 @@ def _facts(
     connection: Connection, runtime: Runtime, late: Sequence[RowMapping], same: Mapping[UUID, int]
 ) -> list[Facts | None]:
     ids = [row["id"] for row in late]
-    asked = _grouped(stuck.requests_of(connection, ids))
+    requests = _grouped(stuck.requests_of(connection, ids))
     effects = _grouped(stuck.effects_of(connection, ids))
     links = _grouped(instances.linked(connection, ids))
-    about = _about(connection, late, runtime.settings.silent_seconds, same)
+    details = _details(connection, late, runtime.settings.silent_seconds, same)
     return [
         Facts(
             row,
             definition,
-            asked.get(row["id"], ()),
+            requests.get(row["id"], ()),
             effects.get(row["id"], ()),
             links.get(row["id"], ()),
-            about.get(row["id"], {}),
+            details.get(row["id"], {}),
         )
         if (definition := _definition(runtime, row))
         else None
@@ -166,7 +166,7 @@ def _definition(runtime: Runtime, row: RowMapping) -> Definition | None:
     return None
 
 
-def _about(
+def _details(
     connection: Connection, late: Sequence[RowMapping], silent: float, same: Mapping[UUID, int]
 ) -> dict[UUID, Mapping[Any, Any]]:
     by_type: dict[str, list[UUID]] = {}

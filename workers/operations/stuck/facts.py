@@ -28,7 +28,7 @@ class Facts:
         definition: its machine.
         requests, effects: the requests to it, and its effects, in its present state.
         links: (role, id, workflow_type, entity_id, current_state) of the instances linked to it.
-        about: the row of its kind: `db.operations.stuck.tasks`, `groups` or `silences`.
+        details: the row of its kind: `db.operations.stuck.tasks`, `groups` or `last_heartbeats`.
     """
 
     instance: Row
@@ -36,7 +36,7 @@ class Facts:
     requests: Sequence[Row] = ()
     effects: Sequence[Row] = ()
     links: Sequence[Row] = ()
-    about: Row = field(default_factory=dict)
+    details: Row = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -48,7 +48,7 @@ class Facts:
         """Its present state."""
         return str(self.instance["current_state"])
 
-    def asked(self, *statuses: str) -> Row | None:
+    def newest_request(self, *statuses: str) -> Row | None:
         """The newest of its requests in one of these statuses."""
         return next((each for each in reversed(self.requests) if each["status"] in statuses), None)
 

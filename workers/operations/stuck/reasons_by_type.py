@@ -22,24 +22,24 @@ from interlock.workflows.scheduling.next_trigger import ENDED
 
 def workstream(facts: Facts) -> Reason | None:
     """A workstream: its run, its dependencies, its gates, its tasks."""
-    about = facts.about
-    if not about:
+    row = facts.details
+    if not row:
         return None
     if facts.state == "paused":
         return Reason("somebody paused it", facts.fire("resume"))
-    if about["run_state"] == "pending":
-        return Reason(f"its run {about['run']} has not been started", fire(about["run_id"], "start"))
-    if about["run_state"] in ENDED["run"]:
-        return Reason(f"its run {about['run']} is {about['run_state']}", facts.fire("user_cancelled"))
+    if row["run_state"] == "pending":
+        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "start"))
+    if row["run_state"] in ENDED["run"]:
+        return Reason(f"its run {row['run']} is {row['run_state']}", facts.fire("user_cancelled"))
     return _own(facts)
 
 
 def _own(facts: Facts) -> Reason | None:
-    about = facts.about
+    row = facts.details
     if facts.state in ("planned", "blocked") and (waits := facts.linked("depends_on", COMPLETED)):
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
-    if facts.state == "planned" and (about["missing"] or 0) > 0:
-        return Reason(f"{about['missing']} of its tasks have not been created", facts.fire("user_cancelled"))
+    if facts.state == "planned" and (row["missing"] or 0) > 0:
+        return Reason(f"{row['missing']} of its tasks have not been created", facts.fire("user_cancelled"))
     if facts.state == "validating" and (waits := facts.linked("gates", PASSED)):
         return Reason(f"it waits for {named(waits)}", show(waits[0]))
     return _members(facts)
@@ -49,13 +49,15 @@ def run(facts: Facts) -> Reason | None:
     """A run: nobody started it, or its workstreams have not ended."""
     if facts.state == "pending":
         return Reason("nobody has started it", facts.fire("start"))
-    return _members(facts) if facts.about else None
+    return _members(facts) if facts.details else None
 
 
 def _members(facts: Facts) -> Reason:
-    if not (first := facts.about["first"]):
-        return Reason(f"all its {facts.about['members']}s have ended, but it has not moved on", "interlock doctor")
-    message = f"its {facts.about['members']}s: {counted(facts.about['unended'])}; {first['name']} is {first['state']}"
+    if not (first := facts.details["first"]):
+        return Reason(f"all its {facts.details['members']}s have ended, but it has not moved on", "interlock doctor")
+    message = (
+        f"its {facts.details['members']}s: {counted(facts.details['unended'])}; {first['name']} is {first['state']}"
+    )
     if first["state"] == "running":  # in any other state it has a reason of its own, and no playbook
         return Reason(message, offered("playbook", "run", "recover-workstream", facts.id, by=ME, reason=WHY))
     return Reason(message, offered("stuck", all=True, project=facts.instance["project"]))
@@ -81,13 +83,13 @@ def worker(facts: Facts) -> Reason | None:
         return Reason("somebody suspended it", offered("worker", "resume", facts.id, by=ME))
     if facts.state == "initializing":
         return Reason("it never reported that it is ready", facts.fire("registration_complete"))
-    message = f"no heartbeat for {span(facts.about['seconds'])}" if facts.about else "no heartbeat"
+    message = f"no heartbeat for {span(facts.details['seconds'])}" if facts.details else "no heartbeat"
     return Reason(message, offered("worker", "shutdown", facts.id, now=True))
 
 
 def breaker(facts: Facts) -> Reason:
     """A breaker: it is open."""
-    due, tool = facts.asked("scheduled"), facts.instance["context"].get("tool_id")
+    due, tool = facts.newest_request("scheduled"), facts.instance["context"].get("tool_id")
     message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
     project = facts.instance["project"]
     return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
@@ -105,7 +107,7 @@ def job(facts: Facts) -> Reason | None:
 
 def approval(facts: Facts) -> Reason:
     """An approval: nobody has decided it."""
-    context, due = facts.instance["context"], facts.asked("scheduled")
+    context, due = facts.instance["context"], facts.newest_request("scheduled")
     who = " or ".join(context.get("deciders") or ()) or f"anybody but {context.get('author') or 'its author'}"
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
     return Reason(f"it waits for the decision of {who}{ends}", by_another(facts.id, "approve"))

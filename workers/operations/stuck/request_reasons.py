@@ -10,7 +10,7 @@ LATE_SECONDS = 10.0  # a due trigger older than this is overdue, not on its way
 
 def dead_request(facts: Facts) -> Reason | None:
     """A trigger whose attempts are used up, that is quarantined, or whose data cannot be read."""
-    if not (dead := facts.asked("dead")):
+    if not (dead := facts.newest_request("dead")):
         return None
     code, error = (dead["result"] or {}).get("code"), first_line(dead["error"])
     if code == QUARANTINED:
@@ -34,32 +34,34 @@ def dead_effect(facts: Facts) -> Reason | None:
 
 def retrying(facts: Facts) -> Reason | None:
     """A trigger that failed and will be retried; those behind it wait."""
-    for asked in facts.requests:
-        if asked["status"] == "scheduled" and asked["attempts"] and asked["due_seconds"] <= LATE_SECONDS:
-            message = f"{asked['trigger']} failed {asked['attempts']} times ({first_line(asked['error'])}); "
-            return Reason(message + f"it is tried again at {at(asked['not_before'])}", facts.show)
+    for request in facts.requests:
+        if request["status"] == "scheduled" and request["attempts"] and request["due_seconds"] <= LATE_SECONDS:
+            message = f"{request['trigger']} failed {request['attempts']} times ({first_line(request['error'])}); "
+            return Reason(message + f"it is tried again at {at(request['not_before'])}", facts.show)
     return None
 
 
 def held(facts: Facts) -> Reason | None:
     """A trigger that waits for an approval, or for more votes."""
-    if not (asked := facts.asked("waiting")):
+    if not (request := facts.newest_request("waiting")):
         return None
-    if asked["approval"]:
-        message = f"{asked['trigger']} by {asked['triggered_by']} waits for the approval {asked['approval']}"
-        who = f" by {' or '.join(asked['deciders'])}" if asked["deciders"] else ""
-        return Reason(message + who, by_another(asked["approval_id"], "approve"))
-    votes = sum(each["status"] == "waiting" and each["trigger"] == asked["trigger"] for each in facts.requests)
+    if request["approval"]:
+        message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
+        who = f" by {' or '.join(request['deciders'])}" if request["deciders"] else ""
+        return Reason(message + who, by_another(request["approval_id"], "approve"))
+    votes = sum(each["status"] == "waiting" and each["trigger"] == request["trigger"] for each in facts.requests)
     quorum = facts.instance["context"].get("quorum")
-    message = f"{asked['trigger']} has {votes} of {quorum or 'the'} votes"
-    return Reason(message, by_another(facts.id, asked["trigger"]))
+    message = f"{request['trigger']} has {votes} of {quorum or 'the'} votes"
+    return Reason(message, by_another(facts.id, request["trigger"]))
 
 
 def unapplied(facts: Facts) -> Reason | None:
     """A trigger or timer that is due but not applied."""
-    for asked in facts.requests:
-        if asked["status"] in ("pending", "scheduled") and asked["due_seconds"] > LATE_SECONDS:
-            message = f"{asked['trigger']} has been due for {span(asked['due_seconds'])}, but no worker has applied it"
+    for request in facts.requests:
+        if request["status"] in ("pending", "scheduled") and request["due_seconds"] > LATE_SECONDS:
+            message = (
+                f"{request['trigger']} has been due for {span(request['due_seconds'])}, but no worker has applied it"
+            )
             return Reason(f"{message}: are workers and beat running?", "interlock doctor")
     return None
 
@@ -99,22 +101,22 @@ def _pending(effect: Row, facts: Facts) -> Reason:
 
 def refused(facts: Facts) -> Reason | None:
     """A trigger that was rejected in this state; its guard says what is missing."""
-    if not (asked := facts.asked("rejected")) or asked["origin"] != "agent":
+    if not (request := facts.newest_request("rejected")) or request["origin"] != "agent":
         return None
-    message = first_line((asked["result"] or {}).get("message"))
+    message = first_line((request["result"] or {}).get("message"))
     lacking = [each for each in facts.links if each["current_state"] not in ("done", "merged", "completed", "PASSED")]
     around = "; ".join(
         f"{each['workflow_type']} {each['entity_id']} is {each['current_state']}" for each in lacking[:3]
     )
-    return Reason(f"{asked['trigger']} was refused: {message}" + (f" ({around})" if around else ""), facts.show)
+    return Reason(f"{request['trigger']} was refused: {message}" + (f" ({around})" if around else ""), facts.show)
 
 
 def timer(facts: Facts) -> Reason | None:
     """A timer will fire, and nothing else is due."""
-    for asked in facts.requests:
-        if asked["status"] == "scheduled" and not asked["attempts"]:
+    for request in facts.requests:
+        if request["status"] == "scheduled" and not request["attempts"]:
             message = (
-                f"{asked['trigger']} is fired at {at(asked['not_before'])}; until then it waits for another trigger"
+                f"{request['trigger']} is fired at {at(request['not_before'])}; until then it waits for another trigger"
             )
             return Reason(message, _next(facts))
     return None

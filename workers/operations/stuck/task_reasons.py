@@ -11,13 +11,13 @@ PASSED, COMPLETED = "PASSED", "completed"
 
 def task(facts: Facts) -> Reason | None:
     """A task: its run and workstream, its dependencies, its worker, its gates."""
-    about = facts.about
-    if not about:  # tasks of the legacy lineage have no typed row
+    row = facts.details
+    if not row:  # tasks of the legacy lineage have no typed row
         return None
-    if about["run_state"] == "pending":
-        return Reason(f"its run {about['run']} has not been started", fire(about["run_id"], "start"))
-    if about["workstream_state"] == "paused":
-        return Reason(f"its workstream {about['workstream']} is paused", fire(about["ws_id"], "resume"))
+    if row["run_state"] == "pending":
+        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "start"))
+    if row["workstream_state"] == "paused":
+        return Reason(f"its workstream {row['workstream']} is paused", fire(row["ws_id"], "resume"))
     return TASKS[facts.state](facts) if facts.state in TASKS else None
 
 
@@ -25,29 +25,29 @@ def _unmet(facts: Facts) -> Reason | None:
     waits = [*facts.linked("depends_on", COMPLETED), *facts.linked("blocked_by_gates", PASSED)]
     if waits:
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
-    message = f"its workstream {facts.about['workstream']} is {facts.about['workstream_state']}"
-    return Reason(message, offered("show", facts.about["ws_id"]))
+    message = f"its workstream {facts.details['workstream']} is {facts.details['workstream_state']}"
+    return Reason(message, offered("show", facts.details["ws_id"]))
 
 
 def _queued(facts: Facts) -> Reason:
-    about = facts.about
-    if about["claimed_by"]:
-        message = f"worker {about['claimed_by']} claimed it {span(about['claimed_seconds'])} ago and has not started it"
-        return Reason(message, offered("worker", "shutdown", about["claimed_by"], now=True))
-    reason = _nobody_could(about) or _who_could(about)
-    return reason._replace(text=f"{reason.text}; {about['same']} more tasks wait likewise") if about["same"] else reason
+    row = facts.details
+    if row["claimed_by"]:
+        message = f"worker {row['claimed_by']} claimed it {span(row['claimed_seconds'])} ago and has not started it"
+        return Reason(message, offered("worker", "shutdown", row["claimed_by"], now=True))
+    reason = _nobody_could(row) or _who_could(row)
+    return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
 
 
-def _nobody_could(about: Row) -> Reason | None:
-    needs = [each for each in about["required_capabilities"] if not each.startswith(OWN)]  # the others come with a node
-    lacking = set(about["nobody_offers"])
-    if about["kind"] == "agent" and not about["able"]:
+def _nobody_could(row: Row) -> Reason | None:
+    needs = [each for each in row["required_capabilities"] if not each.startswith(OWN)]  # the others come with a node
+    lacking = set(row["nobody_offers"])
+    if row["kind"] == "agent" and not row["able"]:
         what = " and ".join(needs)
         message = "it waits for an agent: none is registered" + (f" that offers {what}" if needs else "")
         return Reason(message, offered("worker", "register", "NAME", can=needs))
     if EXECUTE in lacking:
         return Reason("it waits for a worker: none is alive", "interlock up --detach")
-    if about["able"]:
+    if row["able"]:
         return None
     message = f"none offers {', '.join(sorted(lacking))}" if lacking else f"no single one offers {' and '.join(needs)}"
     return Reason(f"it waits for a worker: {message}", _node(needs))
@@ -60,48 +60,44 @@ def _node(needs: Sequence[str]) -> str:
     )
 
 
-def _who_could(about: Row) -> Reason:
-    if about["fitting"] == 0:
+def _who_could(row: Row) -> Reason:
+    if row["fitting"] == 0:
         message = "it waits for a worker: its affinity excludes all that have the capabilities it requires"
         return Reason(message, "interlock worker list")
-    if about["fitting_free"] and about["kind"] == "agent":
-        message = f"the agent {about['fitting_free']} is free and could run it, but does not claim it"
-        return Reason(message, offered("worker", "claim", about["fitting_free"]))
-    if about["fitting_free"]:
-        message = f"worker {about['fitting_free']} is free and could run it, but claims no task: if that lasts, kill it"
-        return Reason(f"{message}, and a new one replaces it", offered("worker", "show", about["fitting_free"]))
-    if about["fitting_suspended"]:
-        message = f"worker {about['fitting_suspended']}, which could run it, is suspended"
-        return Reason(message, offered("worker", "resume", about["fitting_suspended"], by=ME))
-    if about["fitting_silent"]:
-        message = f"worker {about['fitting_silent']}, which could run it, sends no heartbeat"
-        return Reason(message, offered("worker", "shutdown", about["fitting_silent"], now=True))
-    message = (
-        f"all {about['fitting']} workers that could run it are busy ({about['fitting_draining']} of them draining)"
-    )
+    if row["fitting_free"] and row["kind"] == "agent":
+        message = f"the agent {row['fitting_free']} is free and could run it, but does not claim it"
+        return Reason(message, offered("worker", "claim", row["fitting_free"]))
+    if row["fitting_free"]:
+        message = f"worker {row['fitting_free']} is free and could run it, but claims no task: if that lasts, kill it"
+        return Reason(f"{message}, and a new one replaces it", offered("worker", "show", row["fitting_free"]))
+    if row["fitting_suspended"]:
+        message = f"worker {row['fitting_suspended']}, which could run it, is suspended"
+        return Reason(message, offered("worker", "resume", row["fitting_suspended"], by=ME))
+    if row["fitting_silent"]:
+        message = f"worker {row['fitting_silent']}, which could run it, sends no heartbeat"
+        return Reason(message, offered("worker", "shutdown", row["fitting_silent"], now=True))
+    message = f"all {row['fitting']} workers that could run it are busy ({row['fitting_draining']} of them draining)"
     return Reason(message, "interlock worker list --state busy")
 
 
 def _running(facts: Facts) -> Reason:
-    about, due = facts.about, facts.asked("scheduled")
-    seen = f"last heartbeat {span(about['heartbeat_seconds'])} ago"
-    message = f"worker {about['worker']} ({about['worker_state']}, {seen}) runs it"
+    row, due = facts.details, facts.newest_request("scheduled")
+    seen = f"last heartbeat {span(row['heartbeat_seconds'])} ago"
+    message = f"worker {row['worker']} ({row['worker_state']}, {seen}) runs it"
     ends = f"; it times out at {at(due['not_before'])}" if due else ""
     return Reason(message + ends, facts.fire("timeout_exceeded"))
 
 
 def _retrying(facts: Facts) -> Reason | None:
-    about, due = facts.about, facts.asked("scheduled", "pending")
-    if about["breaker_state"] == "OPEN":
-        tool = about["tool"]
-        message = f"the breaker of its tool {tool} is OPEN until {at(about['breaker_until'])}: "
-        message += first_line(about["last_error"])
+    row, due = facts.details, facts.newest_request("scheduled", "pending")
+    if row["breaker_state"] == "OPEN":
+        tool = row["tool"]
+        message = f"the breaker of its tool {tool} is OPEN until {at(row['breaker_until'])}: "
+        message += first_line(row["last_error"])
         project = facts.instance["project"]
         return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
     when = f"the next is at {at(due['not_before'])}" if due else "no retry is scheduled"
-    message = (
-        f"attempt {about['retry_count']} of {about['max_retries']} failed ({first_line(about['last_error'])}); {when}"
-    )
+    message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])}); {when}"
     return Reason(message, facts.fire("retry_delay_elapsed"))
 
 
