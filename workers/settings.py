@@ -50,7 +50,7 @@ class Settings(BaseSettings):
         description="Redis for event bus, stream and the partitions' flags; unset: the broker, if it is a Redis",
     )
 
-    project: Annotated[str, AfterValidator(lambda said: names.project(said, "INTERLOCK_PROJECT"))] = Field(
+    project: Annotated[str, AfterValidator(lambda value: names.project(value, "INTERLOCK_PROJECT"))] = Field(
         names.DEFAULT_PROJECT,
         description="project in which commands and clients look up and create instances, unless they name another",
     )
@@ -356,5 +356,5 @@ def settings() -> Settings:
         first = error.errors()[0]
         where = str(first["loc"][0])
         name = where if where.isupper() else f"INTERLOCK_{where.upper()}"
-        given = shown_url(first["input"]) if where.lower().endswith(("_url", "_urls")) else repr(first["input"])
-        raise BadInput(f"{name}: {first['msg']}; got {shown(given)}") from None  # the cause quotes the value
+        value = shown_url(first["input"]) if where.lower().endswith(("_url", "_urls")) else repr(first["input"])
+        raise BadInput(f"{name}: {first['msg']}; got {shown(value)}") from None  # the cause quotes the value

@@ -31,10 +31,10 @@ def rescue(runtime: Runtime, partition: int) -> None:
         if not stalled_partitions.try_lock(held, partition):
             return
         with transaction(runtime.database) as marking:
-            begun = stalled_partitions.begin(marking, partition)
-        if begun is None:
+            rounds = stalled_partitions.begin(marking, partition)
+        if rounds is None:
             return
-        if begun > 1:
+        if rounds > 1:
             log.warning("partition_stuck", partition=partition, consequence="its requests are applied one by one")
             _one_by_one(runtime, partition)
             return

@@ -36,8 +36,8 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
     """
     found, took, faults = dict[str, int](), dict[str, float](), list[Exception]()
     with transaction(runtime.database) as connection:
-        ours = sweep_runs.begin(connection, names, every_seconds=BY_NAME[names[0]].every_seconds)
-    for name in filter(ours.__contains__, names):
+        claimed = sweep_runs.begin(connection, names, every_seconds=BY_NAME[names[0]].every_seconds)
+    for name in filter(claimed.__contains__, names):
         began = time.monotonic()
         try:
             found[name] = SWEEPS[name](runtime)
@@ -67,10 +67,10 @@ def _dispatch(runtime: Runtime) -> int:
 
 def _partitions(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        standing = stalled_partitions.watch(connection)
-    for partition in standing:
+        stalled = stalled_partitions.watch(connection)
+    for partition in stalled:
         rescue(runtime, partition)
-    return len(standing)
+    return len(stalled)
 
 
 def _schedule(runtime: Runtime) -> int:
@@ -124,10 +124,10 @@ def _metrics(runtime: Runtime) -> int:
 
 def _jobs(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        asked = sweeps.jobs(connection)
-        partitions = requests.partitions_due(connection) if asked else ()
+        fired = sweeps.jobs(connection)
+        partitions = requests.partitions_due(connection) if fired else ()
     runtime.wakeups.partitions(partitions)
-    return asked
+    return fired
 
 
 def _stuck(runtime: Runtime) -> int:

@@ -25,7 +25,7 @@ from interlock.workers.effects import gates, merge, notification, patches
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.runtime import Runtime
-from interlock.workers.telemetry.logs import about
+from interlock.workers.telemetry.logs import log_context
 from interlock.workers.telemetry.tracing import current, tracing
 from interlock.workflows.errors import StaleLease
 from interlock.workflows.input import limits
@@ -64,7 +64,7 @@ def run(runtime: Runtime, effect_id: UUID) -> None:
     if claimed is None:
         return
     spans = tracing()
-    with about(claimed), spans.performing(claimed) if spans else nullcontext():
+    with log_context(claimed), spans.performing(claimed) if spans else nullcontext():
         _perform(runtime, claimed)
 
 

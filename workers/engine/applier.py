@@ -18,7 +18,7 @@ from interlock.db.core.rounds import Due
 from interlock.workers.engine.deprecations import Deprecations
 from interlock.workers.engine.locked_instance import LockedInstance, take
 from interlock.workers.engine.round_writes import Ledger
-from interlock.workers.telemetry.logs import about, ids
+from interlock.workers.telemetry.logs import ids, log_context
 from interlock.workers.telemetry.tracing import tracing
 from interlock.workflows.backoff import full_jitter
 from interlock.workflows.catalogue import Catalogue
@@ -157,7 +157,7 @@ class Applier:
         spans = at_work.applying(due) if (at_work := tracing()) else None
         ledger = Ledger(traces=spans.traces) if spans else Ledger()
         for request in due:
-            with about(request):
+            with log_context(request):
                 self._judge(ledger, locked_instances[request["workflow_id"]], request)
         self.deprecations.refresh(connection)
         self.deprecations.report(connection, partition, ledger.events, ledger.settled)

@@ -104,7 +104,7 @@ def threads(pid: int, owner: int | None = None) -> int:
     """How many threads a process has; 0 if it has ended, or is not the owner's."""
     try:
         with open(f"/proc/{pid}/status", "rb") as opened:
-            said = dict(line.split(b":", 1) for line in opened if line.startswith((b"Uid:", b"Threads:")))
+            fields = dict(line.split(b":", 1) for line in opened if line.startswith((b"Uid:", b"Threads:")))
     except OSError:
         return 0
-    return int(said[b"Threads"]) if owner is None or int(said[b"Uid"].split()[0]) == owner else 0
+    return int(fields[b"Threads"]) if owner is None or int(fields[b"Uid"].split()[0]) == owner else 0

@@ -121,8 +121,8 @@ def made(name: str, variable: str) -> Account:
         while not (account := _found(name)):
             done = subprocess.run([program, *MAKING, "--", name], capture_output=True, text=True, check=False)
             if done.returncode not in {0, *LOCKED} or time.monotonic() > until:
-                said = (done.stderr or done.stdout).strip() or f"it ended with code {done.returncode}"
-                raise BadInput(f"{variable}: user {name!r} could not be made: {said}. Name a user that exists")
+                output = (done.stderr or done.stdout).strip() or f"it ended with code {done.returncode}"
+                raise BadInput(f"{variable}: user {name!r} could not be made: {output}. Name a user that exists")
             time.sleep(0.2 if done.returncode else 0)
     return account
 

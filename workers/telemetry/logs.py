@@ -1,6 +1,6 @@
 """Structured logs: one JSON object a line in files, readable lines on a terminal.
 
-Lines logged while a request or an effect is processed (`about`) have its id, its instance and its trace.
+Lines logged while a request or an effect is processed (`log_context`) have its id, its instance and its trace.
 """
 
 import logging
@@ -20,12 +20,12 @@ Row = RowMapping | Mapping[str, Any]
 
 # These log each message, several a second, or two lines per move, with less content than the engine's own lines.
 CHATTY = ("celery.beat", "celery.app.trace", "celery.worker.strategy", "transitions")
-TELLING = ("apprise",)  # their lines may quote a target's URL; we log the errors ourselves
+SENSITIVE = ("apprise",)  # their lines may quote a target's URL; we log the errors ourselves
 
 _at_work: ContextVar[Row | None] = ContextVar("at_work", default=None)
 
 
-class about:
+class log_context:
     """While the block runs, every line has the ids of this row, of `trigger_requests` or of `effects`."""
 
     __slots__ = ("_row", "_token")
@@ -95,8 +95,8 @@ def configure(level: int = logging.INFO) -> None:
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
     for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
-    for telling in TELLING:
-        logging.getLogger(telling).setLevel(logging.CRITICAL)
+    for sensitive in SENSITIVE:
+        logging.getLogger(sensitive).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -45,9 +45,9 @@ class Tracing:
     """One process's spans, for a provider: the program's own, or ours, which sends them over OTLP."""
 
     def __init__(self, provider: trace.TracerProvider | None) -> None:
-        self._ours = _our_own() if provider is None else None
+        self._own_provider = _our_own() if provider is None else None
         atexit.register(self.close)
-        self._tracer = (provider or self._ours or trace.get_tracer_provider()).get_tracer("interlock")
+        self._tracer = (provider or self._own_provider or trace.get_tracer_provider()).get_tracer("interlock")
 
     @contextmanager
     def accepting(self, rows: Sequence[dict[str, Any]]) -> Iterator[None]:
@@ -55,7 +55,7 @@ class Tracing:
         with self._tracer.start_as_current_span("interlock.accept", kind=SpanKind.PRODUCER) as span:
             span.set_attribute("interlock.requests", len(rows))
             if len(rows) == 1:
-                span.set_attributes(_about(rows[0]))
+                span.set_attributes(_attributes(rows[0]))
             if (traceparent := _traceparent(span)) is not None:
                 for row in rows:
                     row["trace"] = traceparent
@@ -76,7 +76,7 @@ class Tracing:
             links=[Link(trace.get_current_span(cause).get_span_context())] if timer else [],
             kind=SpanKind.CONSUMER,
             attributes={
-                **_about(request),
+                **_attributes(request),
                 "interlock.entity_type": request["workflow_type"],
                 "interlock.entity_id": shown(request["entity_id"]),
                 "interlock.origin": request["origin"],
@@ -106,11 +106,11 @@ class Tracing:
     def failed(self, error: BaseException) -> None:
         """Record an error on the current span."""
         span = trace.get_current_span()
-        told = {
+        attributes = {
             "exception.message": without_users(str(error)),
             "exception.stacktrace": without_users("".join(format_exception(error))),
         }
-        span.record_exception(error, told)
+        span.record_exception(error, attributes)
         span.set_status(StatusCode.ERROR, without_users(f"{type(error).__name__}: {error}")[:500])
 
     def current(self) -> str | None:
@@ -119,9 +119,9 @@ class Tracing:
 
     def close(self) -> None:
         """Send the remaining spans, waiting at most `CLOSE_SECONDS`."""
-        ours, self._ours = self._ours, None
-        if ours is not None:
-            sending = Thread(target=ours.shutdown, name="last spans", daemon=True)
+        provider, self._own_provider = self._own_provider, None
+        if provider is not None:
+            sending = Thread(target=provider.shutdown, name="last spans", daemon=True)
             sending.start()
             sending.join(CLOSE_SECONDS)
 
@@ -153,7 +153,7 @@ class Applying:
                 span.end(now)
 
 
-def _about(row: RowMapping | Mapping[str, Any]) -> dict[str, str]:
+def _attributes(row: RowMapping | Mapping[str, Any]) -> dict[str, str]:
     return {
         "interlock.request_id": row["request_id"],
         "interlock.trigger": row["trigger"],
