@@ -20,7 +20,7 @@ from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides import tasks
 from interlock.workers.overrides.target_states import goal
-from interlock.workers.overrides.tasks import Seen, hold_and_let_go, leave_out, recount, require_of_a_run
+from interlock.workers.overrides.tasks import TaskWithContext, hold_and_let_go, leave_out, recount, require_of_a_run
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
@@ -51,10 +51,10 @@ def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: b
         if instance["workflow_type"] == "step":
             operation.walk(instance, goal("reset-task", instance))
         else:
-            seen = require_of_a_run(operation, instance)
-            made = _made_anew(operation, seen, keep_count=not clear_retry_count)
+            task = require_of_a_run(operation, instance)
+            made = _replace(operation, task, keep_count=not clear_retry_count)
             hold_and_let_go(operation, made)
-            recount(operation, seen.around)
+            recount(operation, task.around)
     return operation.done
 
 
@@ -70,31 +70,31 @@ def skip_step(runtime: Runtime, ref: str, order: Order) -> Done:
         if instance["workflow_type"] == "step":
             operation.walk(instance, goal("skip-step", instance), {"success": {"skipped": True}})
         else:
-            seen = require_of_a_run(operation, instance)
-            if seen.around["state"] in SPENT:
-                made = _made_anew(operation, seen, keep_count=False)
+            task = require_of_a_run(operation, instance)
+            if task.around["state"] in SPENT:
+                made = _replace(operation, task, keep_count=False)
                 around = overrides.task(operation.connection, made["id"])
                 assert around
-                seen = Seen(made, around)
-            leave_out(operation, seen)
+                task = TaskWithContext(made, around)
+            leave_out(operation, task)
     return operation.done
 
 
-def _made_anew(operation: Operation, seen: Seen, *, keep_count: bool) -> RowMapping:
+def _replace(operation: Operation, task: TaskWithContext, *, keep_count: bool) -> RowMapping:
     """The new task in this one's place."""
-    _require_open(seen)
-    again = Anew(operation, seen.around["run_id"])
-    again.gather(seen.around["task_id"])
+    _require_open(task)
+    again = TaskReplacement(operation, task.around["run_id"])
+    again.gather(task.around["task_id"])
     again.run_gates_again()
-    again.make(seen.around["task_id"], keep_count=keep_count)
-    if seen.around["state"] not in next_trigger.ENDED["task"]:
-        operation.walk(seen.instance, "cancelled", {"user_cancelled": {"reset": True}})
-    return instances.by_id(operation.connection, again.made[seen.around["task_id"]])
+    again.make(task.around["task_id"], keep_count=keep_count)
+    if task.around["state"] not in next_trigger.ENDED["task"]:
+        operation.walk(task.instance, "cancelled", {"user_cancelled": {"reset": True}})
+    return instances.by_id(operation.connection, again.made[task.around["task_id"]])
 
 
-def _require_open(seen: Seen) -> None:
-    around, name = seen.around, name_of(seen.instance)
-    tasks.require_no_patch(seen)
+def _require_open(task: TaskWithContext) -> None:
+    around, name = task.around, name_of(task.instance)
+    tasks.require_no_patch(task)
     if around["left_out"]:
         raise CannotOverride(
             f"{name} was reset before: {around['retried_by']} replaces it"
@@ -112,7 +112,7 @@ def _require_open(seen: Seen) -> None:
 
 
 @dataclass(slots=True)
-class Anew:
+class TaskReplacement:
     """A task, and all that was given up because of it, to be replaced together."""
 
     operation: Operation
@@ -130,15 +130,15 @@ class Anew:
             frontier = {each for _, each in lost} - found
             found |= frontier
         self.olds = instances.by_ids(self.operation.connection, sorted(found - self.gates))
-        self._leave_the_hopeless(task_id)
+        self._leave_out_uncompletable(task_id)
 
-    def _leave_the_hopeless(self, first: UUID) -> None:
+    def _leave_out_uncompletable(self, first: UUID) -> None:
         """Leave out tasks that also depend on a task that will never complete, and all that depend on them."""
         waits = overrides.waits_of(self.operation.connection, self.olds)
         while dead := {
             link["source_id"]: link
             for link in waits
-            if link["source_id"] in self.olds and link["target_id"] not in self.olds and self._never(link)
+            if link["source_id"] in self.olds and link["target_id"] not in self.olds and self._never_completes(link)
         }:
             if first in dead:
                 name, state = dead[first]["name"], dead[first]["state"]
@@ -148,7 +148,7 @@ class Anew:
             self.olds = {each: row for each, row in self.olds.items() if each not in dead}
 
     @staticmethod
-    def _never(link: RowMapping) -> bool:
+    def _never_completes(link: RowMapping) -> bool:
         return link["kind"] == "task" and link["role"] == "depends_on" and link["state"] in SPENT
 
     def run_gates_again(self) -> None:

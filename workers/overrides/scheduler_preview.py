@@ -41,7 +41,7 @@ class Follow:
             if done.signals < BATCH:
                 return moved
 
-    def told(self) -> list[str]:
+    def consequences(self) -> list[str]:
         """Run engine and scheduler until nothing more follows by itself; the consequences, one per line."""
         for _ in range(ROUNDS):
             if not (moved := self.catch_up()):

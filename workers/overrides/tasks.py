@@ -25,7 +25,7 @@ BEGUN = ("running", "validating")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TaskWithContext:
     """A task's instance and its surroundings (`db.operations.overrides.task`), as read."""
 
     instance: RowMapping
@@ -105,7 +105,7 @@ def hold_and_let_go(operation: Operation, task: RowMapping) -> None:
     operation.walk(operation.again(task), "pending")
 
 
-def leave_out(operation: Operation, seen: Seen) -> None:
+def leave_out(operation: Operation, seen: TaskWithContext) -> None:
     """Cancel a task, and let its dependents go on without it."""
     require_no_patch(seen)
     task_id = seen.around["task_id"]
@@ -116,7 +116,7 @@ def leave_out(operation: Operation, seen: Seen) -> None:
     recount(operation, seen.around)
 
 
-def require_of_a_run(operation: Operation, instance: RowMapping) -> Seen:
+def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskWithContext:
     """A task, with its run's scheduler up to date.
 
     Raises:
@@ -134,7 +134,7 @@ def recount(operation: Operation, around: RowMapping) -> None:
     overrides.recount(operation.connection, around["run_id"])
 
 
-def _seen(operation: Operation, instance: RowMapping) -> Seen | None:
+def _seen(operation: Operation, instance: RowMapping) -> TaskWithContext | None:
     """A task with its surroundings; None for steps and tasks of the legacy lineage, which have no scheduler."""
     if instance["workflow_type"] != "task":
         return None
@@ -143,10 +143,12 @@ def _seen(operation: Operation, instance: RowMapping) -> Seen | None:
     instance = operation.enter(around["run_id"], instance)
     again = overrides.task(operation.connection, instance["id"])
     assert again
-    return Seen(instance, again)
+    return TaskWithContext(instance, again)
 
 
-def _end(operation: Operation, instance: RowMapping, seen: Seen | None, to: str, metadata: Mapping[str, Any]) -> None:
+def _end(
+    operation: Operation, instance: RowMapping, seen: TaskWithContext | None, to: str, metadata: Mapping[str, Any]
+) -> None:
     if seen is None:
         operation.walk(instance, to, {"success": metadata})
         return
@@ -155,7 +157,7 @@ def _end(operation: Operation, instance: RowMapping, seen: Seen | None, to: str,
     operation.walk(seen.instance, to, {"worker_started": started, "validation_passed": metadata})
 
 
-def _require_begun(seen: Seen) -> Any:
+def _require_begun(seen: TaskWithContext) -> Any:
     """The worker that had the task last. Refuses a task never begun: its machine has no transition to an end."""
     around = seen.around
     if around["state"] in (*BEGUN, *ENDED["task"]):
@@ -172,7 +174,7 @@ def _require_begun(seen: Seen) -> Any:
     return around["last_worker"]
 
 
-def require_no_patch(seen: Seen) -> None:
+def require_no_patch(seen: TaskWithContext) -> None:
     """Refuse to move a task whose patch is being processed: the patch would end for a task that has ended.
 
     Raises:

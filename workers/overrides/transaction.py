@@ -212,7 +212,7 @@ def operating(runtime: Runtime, order: Order) -> Iterator[Operation]:
         operation = Operation(runtime, connection, order, Done(order.dry_run))
         yield operation
         if order.dry_run:
-            operation.done.follows = [line for follow in operation.runs.values() for line in follow.told()]
+            operation.done.follows = [line for follow in operation.runs.values() for line in follow.consequences()]
             transaction.rollback()
     if not order.dry_run:
         runtime.publish(operation.rounds)
