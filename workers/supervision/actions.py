@@ -72,8 +72,8 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **dat
         RequestConflict: the request_id was used for another request.
         ActionFailed, NotSettled: it could not be applied, or not in time.
     """
-    said = {name: value for name, value in {"reason": order.reason, **data}.items() if value is not None}
-    receipt = client.fire(instance_id, trigger, by=order.by, request_id=order.request_id, data=said)
+    metadata = {name: value for name, value in {"reason": order.reason, **data}.items() if value is not None}
+    receipt = client.fire(instance_id, trigger, by=order.by, request_id=order.request_id, data=metadata)
     replayed = receipt.replayed
     if receipt.status not in SETTLED:
         Drain(client.runtime).partition(requests.partition_of(instance_id))
@@ -126,9 +126,9 @@ def identified(client: Client, type_: str, ref: str | UUID) -> UUID:
 
 
 def _applied(receipt: Receipt, replayed: bool) -> Receipt:
-    said = receipt.result or {}
+    result = receipt.result or {}
     if receipt.status == "rejected":
-        raise IllegalTransition(said["message"], state=said["state"], legal=tuple(said.get("legal", ())))
+        raise IllegalTransition(result["message"], state=result["state"], legal=tuple(result.get("legal", ())))
     if receipt.status != "applied":
         raise ActionFailed(f"{receipt.trigger}: {receipt.error or receipt.status} (request {receipt.request_id})")
-    return Receipt(receipt.request_id, receipt.status, receipt.workflow_id, receipt.trigger, replayed, said)
+    return Receipt(receipt.request_id, receipt.status, receipt.workflow_id, receipt.trigger, replayed, result)

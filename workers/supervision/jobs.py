@@ -81,12 +81,12 @@ class Jobs:
         """
         job_id = identified(self.client, TYPE, ref)
         with transaction(self.client.runtime.database) as connection:
-            asked_before = order.request_id and requests.by_ids(connection, [order.request_id])
-            short = not asked_before and not jobs.reserve(connection, job_id)
-            standing = dict(jobs.job(connection, job_id))
-        if short and standing["status"] == "PENDING":
-            message = f"too few idle workers: {standing['worker_count']} needed; allocation is retried automatically"
-            return Answer(standing, None, {"from": "PENDING", "to": "PENDING", "message": message})
+            already_requested = order.request_id and requests.by_ids(connection, [order.request_id])
+            short = not already_requested and not jobs.reserve(connection, job_id)
+            job = dict(jobs.job(connection, job_id))
+        if short and job["status"] == "PENDING":
+            message = f"too few idle workers: {job['worker_count']} needed; allocation is retried automatically"
+            return Answer(job, None, {"from": "PENDING", "to": "PENDING", "message": message})
         return self._act(job_id, "allocate_resources", order)
 
     @door
@@ -157,12 +157,12 @@ def _project(project: str, above: Mapping[str, Any] | None) -> str:
     return project
 
 
-def _depth(said: int | None, above: Mapping[str, Any] | None) -> int:
+def _depth(requested: int | None, above: Mapping[str, Any] | None) -> int:
     if above is None:
-        return said or 0
+        return requested or 0
     due = int(above["depth"]) + 1
-    if said not in (None, due):
-        raise BadInput(f"depth must be {due}, one more than its parent's; got {said}")
+    if requested not in (None, due):
+        raise BadInput(f"depth must be {due}, one more than its parent's; got {requested}")
     if due > DEEPEST:
         raise BadInput(f"jobs can be nested at most {DEEPEST} deep; its parent is at depth {due - 1} already")
     return due

@@ -131,14 +131,14 @@ def recover_job(
         case JobError.TIMEOUT:
             return Recovery("cancel", dict(jobs.cancel(ref, order, error=error).subject))
         case JobError.RESOURCE_UNAVAILABLE:
-            return Recovery("wait", _standing(client, jobs.show(ref), JOB, "PENDING"))
+            return Recovery("wait", _require_state(client, jobs.show(ref), JOB, "PENDING"))
 
 
 def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: FreeText | None) -> Recovery:
     client, worker = supervisor.client, supervisor.show(ref)
     attempt = _counted_before(worker, order.request_id)
     if attempt is None:
-        attempt = _count_retry(client, _standing(client, worker, WORKER, "RUNNING")["id"], order.request_id)
+        attempt = _count_retry(client, _require_state(client, worker, WORKER, "RUNNING")["id"], order.request_id)
     if attempt <= RETRIES:
         return Recovery("retry", supervisor.show(worker["id"]), attempt)
     message = f"network error after {RETRIES} retries: {error or 'no more is known'}"
@@ -147,8 +147,8 @@ def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: FreeTex
 
 def _counted_before(worker: Mapping[str, Any] | RowMapping, request_id: str) -> int | None:
     """The retry number of a repeated request, whatever the worker's state by now; None for a new request."""
-    told: Mapping[str, int] = worker["metadata"].get("retries", {}).get("told", {})
-    return told.get(request_id)
+    counts: Mapping[str, int] = worker["metadata"].get("retries", {}).get("told", {})
+    return counts.get(request_id)
 
 
 def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
@@ -159,8 +159,8 @@ def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
             return before
         counted = worker["metadata"].get("retries", {})
         count = 1 + (counted["count"] if counted.get("since") == worker["version"] else 0)
-        told = counted.get("told", {}) | ({request_id: count} if request_id else {})
-        facts = {"retries": {"since": worker["version"], "count": count, "told": told}}
+        counts = counted.get("told", {}) | ({request_id: count} if request_id else {})
+        facts = {"retries": {"since": worker["version"], "count": count, "told": counts}}
         supervision.note(connection, worker_id, facts)
         return count
 
@@ -178,7 +178,7 @@ def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Ord
     lost = next((each for each in job["workers"] if str(crashed) in (str(each["id"]), each["entity_id"])), None)
     if lost and job["status"] != "RUNNING" and (replacement := _replaced(job, lost)):
         return Recovery("respawn", job, replacement=replacement)  # reported before, and the job has ended since
-    _standing(client, job, JOB, "RUNNING")
+    _require_state(client, job, JOB, "RUNNING")
     if lost is None:
         raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}; name the one of its own that crashed")
     supervisor = Supervisor(client)
@@ -213,7 +213,7 @@ def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], orde
     return UUID(str(made["id"]))
 
 
-def _standing(client: Client, found: dict[str, Any], type_: str, wanted: str) -> dict[str, Any]:
+def _require_state(client: Client, found: dict[str, Any], type_: str, wanted: str) -> dict[str, Any]:
     """The row, if its state is the wanted one. Raises `IllegalTransition`."""
     state = found["status"]
     if state == wanted:
