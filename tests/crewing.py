@@ -10,7 +10,7 @@ import psycopg
 from interlock.workers.client.client import Client
 from interlock.workers.engine.creation import Birth
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workers.pool.registration import EXECUTE, Enlistment, enlist
+from interlock.workers.pool.registration import EXECUTE, WorkerDescription, register
 from interlock.workers.runtime import Runtime
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
@@ -104,7 +104,7 @@ def _commanded(context: Mapping[str, Any]) -> Mapping[str, Any]:
 def hand(runtime: Runtime, name: str = "hand", **said: Any) -> UUID:
     """Register an idle worker that can carry out commands."""
     capabilities = (*said.pop("capabilities", ("python",)), EXECUTE)
-    return enlist(runtime, Enlistment(name, capabilities, **said))
+    return register(runtime, WorkerDescription(name, capabilities, **said))
 
 
 def row(dba: "psycopg.Connection[Any]", table: str, key: UUID) -> dict[str, Any]:

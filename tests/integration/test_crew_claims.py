@@ -14,7 +14,7 @@ from interlock.db.orchestration import claims as crew
 from interlock.workers.client.client import Client
 from interlock.workers.pool import claims
 from interlock.workers.pool.claims import Claim, StaleClaim
-from interlock.workers.pool.registration import AGENT, Enlistment, drain, enlist, leave
+from interlock.workers.pool.registration import AGENT, WorkerDescription, drain, leave, register
 from interlock.workers.pool.report import Report, failure
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, row
@@ -204,7 +204,7 @@ def test_a_worker_gets_only_what_it_can_do(runtime: Runtime, site: Site) -> None
 def test_agents_do_agents_tasks_and_processes_do_commands(runtime: Runtime, site: Site) -> None:
     workstream = site.workstream(site.run())
     command, thought = site.task(workstream), site.task(workstream, kind="agent")
-    agent = enlist(runtime, Enlistment("agent", (AGENT,)))
+    agent = register(runtime, WorkerDescription("agent", (AGENT,)))
     assert take(runtime, agent).task_id == thought
     assert take(runtime, hand(runtime)).task_id == command
 

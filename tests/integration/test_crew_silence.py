@@ -11,8 +11,8 @@ from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
 from interlock.workers.pool import claims, registration, work_loop
 from interlock.workers.pool.claims import StaleClaim
-from interlock.workers.pool.heartbeat import Pulse
-from interlock.workers.pool.registration import Enlistment, enlist, heartbeat
+from interlock.workers.pool.heartbeat import HeartbeatSender
+from interlock.workers.pool.registration import WorkerDescription, heartbeat, register
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput
@@ -166,7 +166,7 @@ def test_heartbeats_touch_no_instance_and_revive_nobody(
 def test_a_process_that_was_given_up_enlists_anew_but_not_one_that_was_dismissed(
     runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
 ) -> None:
-    pulse = Pulse(runtime, Enlistment("P", ()))
+    pulse = HeartbeatSender(runtime, WorkerDescription("P", ()))
     pulse.beat()
     first = pulse.worker_id(0)
     assert first is not None
@@ -199,7 +199,7 @@ def test_a_name_is_free_again_once_its_bearer_is_shut_down(runtime: Runtime) -> 
 )
 def test_who_cannot_be_a_worker_is_refused(runtime: Runtime, said: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        enlist(runtime, Enlistment(**({"name": "N", "capabilities": ()} | said)))
+        register(runtime, WorkerDescription(**({"name": "N", "capabilities": ()} | said)))
 
 
 def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
@@ -264,7 +264,7 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     assert sum(affinity in each for each in crew_says(runtime)) == 2, "the workstream's, and the task's own"
     assert says() == {"no worker offers cuda, gpu", "no agent is registered", affinity}
     hand(runtime, "chosen")
-    enlist(runtime, Enlistment("agent", ("interlock:agent",)))
+    register(runtime, WorkerDescription("agent", ("interlock:agent",)))
     for half in ("gpu", "cuda"):
         hand(runtime, half, capabilities=("python", half))
     assert says() == {affinity}, "each offers a part of it"

@@ -17,7 +17,7 @@ from interlock.beat import heartbeats
 from interlock.db.connection import transaction
 from interlock.workers.pool import claims, registration
 from interlock.workers.pool.claims import Claim, StaleClaim
-from interlock.workers.pool.registration import EXECUTE, Enlistment
+from interlock.workers.pool.registration import EXECUTE, WorkerDescription
 from interlock.workers.pool.report import Report
 from tests import crewing
 from tests.property.play import Play, answer, interfere
@@ -85,13 +85,13 @@ class Crew:
     def hire(self) -> None:
         if len(self.workers) < MOST:
             ids, world = self.play.stage.ids, self.play.world
-            enlistment = Enlistment(
+            description = WorkerDescription(
                 f"hand-{uuid7()}",
                 (EXECUTE,),
                 {"workstreams": [str(ids[each.name]) for each in world.workstreams]},  # of other runs they see nothing
                 self.chances.randint(1, 2),
             )
-            self.workers.append(Worker(registration.enlist(self.runtime, enlistment)))
+            self.workers.append(Worker(registration.register(self.runtime, description)))
 
     def claim(self) -> None:
         """A worker asks for work: it gets some exactly if there is any, and it has room."""

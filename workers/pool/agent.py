@@ -18,7 +18,7 @@ from interlock.db.orchestration.claims import task_of
 from interlock.workers.engine.trigger_request import checked
 from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
-from interlock.workers.pool.registration import Enlistment
+from interlock.workers.pool.registration import WorkerDescription
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
 from interlock.workflows.errors import InterlockError, Refused
@@ -77,7 +77,7 @@ class Agent:
         self.name = name
         self.id: UUID | None = None
         self._runtime = runtime or process_runtime()
-        self._enlistment = Enlistment(
+        self._description = WorkerDescription(
             name=name,
             capabilities=tuple(dict.fromkeys([*capabilities, registration.AGENT])),
             affinity=affinity or {},
@@ -121,7 +121,7 @@ class Agent:
             AlreadyExists: a living worker has that name.
             BadInput: the name, capabilities or affinity are not valid.
         """
-        self.id = registration.enlist(self._runtime, self._enlistment)
+        self.id = registration.register(self._runtime, self._description)
         return self.id
 
     def claim(self) -> Claim | None:
@@ -188,9 +188,9 @@ class Agent:
             BadInput: the output is not a JSON object of acceptable size.
         """
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
-        told = report.of_agent(self._terms(token), exit_code=exit_code, error=error, output=shown)
-        claims.finish(self._runtime, self._known, token, told)
-        return told.trigger
+        outcome = report.of_agent(self._terms(token), exit_code=exit_code, error=error, output=shown)
+        claims.finish(self._runtime, self._known, token, outcome)
+        return outcome.trigger
 
     @door
     def leave(self, *, wait_for_tasks: bool = False) -> int:

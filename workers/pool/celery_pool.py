@@ -21,14 +21,14 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import workers
 from interlock.workers.broker.config import WORK
 from interlock.workers.pool import registration, work_loop
-from interlock.workers.pool.heartbeat import Pulse
-from interlock.workers.pool.registration import Enlistment
+from interlock.workers.pool.heartbeat import HeartbeatSender
+from interlock.workers.pool.registration import WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
 from interlock.workers.settings import settings
 
 log = structlog.get_logger()
 
-ENLIST_SECONDS = 10.0  # if registering takes longer, the process leaves the task to others
+REGISTER_SECONDS = 10.0  # if registering takes longer, the process leaves the task to others
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Place:
     """This process's node, and the heartbeat of its worker."""
 
     node: Node | None = None
-    pulse: Pulse | None = None
+    heartbeat: HeartbeatSender | None = None
 
 
 here = Place()
@@ -66,9 +66,9 @@ def connect() -> None:
 
 def work() -> int:
     """Let this process's worker carry out tasks until none fits; how many they were."""
-    if here.pulse is None:
+    if here.heartbeat is None:
         return 0
-    worker_id = here.pulse.worker_id(ENLIST_SECONDS)
+    worker_id = here.heartbeat.worker_id(REGISTER_SECONDS)
     return work_loop.work(runtime(), worker_id, closing=_is_closing) if worker_id else 0
 
 
@@ -99,13 +99,13 @@ def _join(**_: object) -> None:
     if here.node is None:
         return
     chosen = runtime()
-    enlistment = Enlistment(
+    description = WorkerDescription(
         name=f"{here.node.name[-70:]}/{os.getpid()}",
         capabilities=(*chosen.settings.capabilities, registration.EXECUTE),
         more={"node": here.node.sign, "pid": os.getpid(), "host": here.node.name.partition("@")[2]},
     )
-    here.pulse = Pulse(chosen, enlistment, before=lambda: _bury(chosen))
-    here.pulse.start()
+    here.heartbeat = HeartbeatSender(chosen, description, before=lambda: _bury(chosen))
+    here.heartbeat.start()
 
 
 def _bury(chosen: Runtime) -> None:
@@ -119,5 +119,5 @@ def _bury(chosen: Runtime) -> None:
 
 
 def _leave(**_: object) -> None:
-    if here.pulse is not None:
-        here.pulse.stop("is shutting down")
+    if here.heartbeat is not None:
+        here.heartbeat.stop("is shutting down")

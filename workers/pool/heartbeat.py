@@ -9,7 +9,7 @@ import structlog
 from interlock.db.connection import transaction
 from interlock.db.orchestration import workers
 from interlock.workers.pool import registration
-from interlock.workers.pool.registration import Enlistment
+from interlock.workers.pool.registration import WorkerDescription
 from interlock.workers.runtime import Runtime
 
 log = structlog.get_logger()
@@ -18,13 +18,15 @@ BEATS = 2  # per heartbeat interval, so that one late heartbeat is not yet a mis
 AGAIN_SECONDS = 1.0  # wait after a fault: PostgreSQL may be starting
 
 
-class Pulse:
+class HeartbeatSender:
     """Registers a worker and sends its heartbeats. A worker declared dead registers again, unless it was drained."""
 
-    def __init__(self, runtime: Runtime, enlistment: Enlistment, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, runtime: Runtime, description: WorkerDescription, before: Callable[[], None] = lambda: None
+    ) -> None:
         """Opens nothing. `before` is called ahead of each registration."""
         self._runtime = runtime
-        self._enlistment = enlistment
+        self._description = description
         self._before = before
         self._worker_id: UUID | None = None
         self._enlisted, self._ended = Event(), Event()
@@ -54,7 +56,7 @@ class Pulse:
                 self.beat()
                 pause = self._runtime.settings.heartbeat_seconds / BEATS
             except Exception as fault:  # whatever it is, the next heartbeat may succeed; others notice a silent worker
-                log.warning("heartbeat_failed", worker=self._enlistment.name, error=str(fault))
+                log.warning("heartbeat_failed", worker=self._description.name, error=str(fault))
                 pause = min(AGAIN_SECONDS, self._runtime.settings.heartbeat_seconds / BEATS)
 
     def beat(self) -> None:
@@ -63,13 +65,13 @@ class Pulse:
             self._shut_down(self._worker_id)
         if self._worker_id is None and not self._dismissed:
             self._before()
-            self._worker_id = registration.enlist(self._runtime, self._enlistment, replaces=True)
+            self._worker_id = registration.register(self._runtime, self._description, replaces=True)
             self._enlisted.set()
 
     def _shut_down(self, worker_id: UUID) -> None:
         with transaction(self._runtime.database) as connection:
             self._dismissed = workers.get(connection, [worker_id])[worker_id]["draining"]
-        log.warning("worker_shut_down", worker=self._enlistment.name, again=not self._dismissed)
+        log.warning("worker_shut_down", worker=self._description.name, again=not self._dismissed)
         self._worker_id = None
         if not self._dismissed:
             self._enlisted.clear()

@@ -31,7 +31,7 @@ NAME_LIMIT = 90  # leaves room for the suffix of a name that is used again
 
 
 @dataclass(frozen=True, slots=True)
-class Enlistment:
+class WorkerDescription:
     """A worker's description of itself.
 
     Attributes:
@@ -51,34 +51,38 @@ class Enlistment:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def enlist(runtime: Runtime, wanted: Enlistment, *, replaces: bool = False) -> UUID:
+def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool = False) -> UUID:
     """Register a worker; it is then idle and ready to claim.
 
     Args:
-        wanted: its description.
+        description: the worker, as it describes itself.
         replaces: the previous worker of that name is known to be gone, whatever its recorded state.
 
     Raises:
         AlreadyExists: a living worker has that name.
         BadInput: the name, the capabilities or the affinity are not valid.
     """
-    _check(wanted)
+    _check(description)
     definition = runtime.catalogue.get("worker")
     context = {
-        "worker_type": wanted.worker_type,
-        "capabilities": list(wanted.capabilities),
-        "affinity": dict(wanted.affinity),
-        "max_concurrent_tasks": wanted.max_concurrent_tasks,
-        **wanted.more,
+        "worker_type": description.worker_type,
+        "capabilities": list(description.capabilities),
+        "affinity": dict(description.affinity),
+        "max_concurrent_tasks": description.max_concurrent_tasks,
+        **description.more,
     }
     checked("what a worker says of itself", context, runtime.settings.context_limit_bytes)
     if wrong := definition.wrong_fields(context):
-        raise BadInput(f"worker {wanted.name!r}: {'; '.join(wrong)}")
+        raise BadInput(f"worker {description.name!r}: {'; '.join(wrong)}")
     with transaction(runtime.database) as connection:
-        birth = creation.Birth(definition, _life(connection, wanted.name, replaces), CREW, wanted.name, context)
+        birth = creation.Birth(
+            definition, _life(connection, description.name, replaces), CREW, description.name, context
+        )
         if not creation.deliver(connection, [birth]).new:
-            raise AlreadyExists(f"worker {wanted.name!r} is being registered by another process; try again")
-        complete = request_rows.internal(f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=wanted.name)
+            raise AlreadyExists(f"worker {description.name!r} is being registered by another process; try again")
+        complete = request_rows.internal(
+            f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=description.name
+        )
         requests.accept(connection, [complete])
     settle(runtime, complete["request_id"], birth.id)
     return birth.id
@@ -204,11 +208,11 @@ def _life(connection: Connection, name: str, replaces: bool) -> str:
     return f"{name}#{int(life or 0) + 1}"
 
 
-def _check(wanted: Enlistment) -> None:
-    names.name("worker name", wanted.name, NAME_LIMIT)
-    if "#" in wanted.name:
+def _check(description: WorkerDescription) -> None:
+    names.name("worker name", description.name, NAME_LIMIT)
+    if "#" in description.name:
         raise BadInput(
-            f"worker name {wanted.name!r} contains a '#', which is reserved for later registrations of a name"
+            f"worker name {description.name!r} contains a '#', which is reserved for later registrations of a name"
         )
 
 

@@ -56,7 +56,7 @@ def of_agent(
         output: its results: texts, such as `stdout`, are cut to their ends; other values are kept.
     """
     code = 0 if exit_code is None and error is None else exit_code
-    shown = {name: _tail(said) if isinstance(said, str) else said for name, said in (output or {}).items()}
+    shown = {name: _tail(value) if isinstance(value, str) else value for name, value in (output or {}).items()}
     message = shown | {"exit_code": code}
     if error is None and code in _expected(context):
         return Report("execution_completed", message)
