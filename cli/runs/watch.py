@@ -61,7 +61,7 @@ def _live(watch: Watch, timeout_seconds: float) -> int:
 def _until_settled(watch: Watch, timeout_seconds: float, show: Show) -> int:
     began = heard = monotonic()
     ended: float | None = None
-    show(watch.view, [watch.view.standing])
+    show(watch.view, [watch.view.present_state])
     while not watch.view.settled and (ended is None or monotonic() - ended < SETTLE_SECONDS):
         if timeout_seconds and monotonic() - began > timeout_seconds:
             return _detached(watch.view, OUT_OF_TIME)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from interlock.db.orchestration.commands import CommandRow
-from interlock.workers.orchestration.run_naming import Roster
+from interlock.workers.orchestration.run_naming import RunIds
 from interlock.workflows.plan.gate_timing import Moments, moments
 from interlock.workflows.plan.plan import Plan, Workstream
 from interlock.workflows.plan.tasks import Gate, Task
@@ -22,9 +22,9 @@ class Contexts:
     """The contexts of a plan's instances.
 
     Attributes:
-        plan: settled; everything it names is on the roster.
+        plan: settled; everything it names has an id in `ids`.
         project: of all instances.
-        roster: the ids.
+        ids: the ids.
         patch_ids: task -> the patch it lands.
         before: name -> the instance of an earlier run that this one retries; that of the run itself under "".
         carried: workstream -> the completed workstream of an earlier run that it stands for.
@@ -32,7 +32,7 @@ class Contexts:
 
     plan: Plan
     project: str
-    roster: Roster
+    ids: RunIds
     patch_ids: Mapping[str, str]
     before: Mapping[str, UUID]
     carried: Mapping[str, UUID]
@@ -53,16 +53,16 @@ class Contexts:
 
     def run(self, *, priority: int) -> Context:
         """The run's context."""
-        return self._of("", self.plan.title) | {"name": self.roster.name, "plan": self.plan.name, "priority": priority}
+        return self._of("", self.plan.title) | {"name": self.ids.name, "plan": self.plan.name, "priority": priority}
 
     def workstream(self, workstream: Workstream) -> Context:
         """A workstream's context. Its `gates` are those that judge it as a whole."""
         final = [name for name in self._gates_of(workstream) if self.moments.of[name] == "final"]
         context = self._of(workstream.id, workstream.title) | {
-            "run": self.roster.name,
+            "run": self.ids.name,
             "is_critical": workstream.critical,
-            "depends_on": _ids(self.roster.workstreams, workstream.depends_on),
-            "gates": _ids(self.roster.gates, final),
+            "depends_on": _ids(self.ids.workstreams, workstream.depends_on),
+            "gates": _ids(self.ids.gates, final),
             "affinity": list(workstream.affinity),
             "task_count": len(workstream.tasks),
         }
@@ -77,52 +77,54 @@ class Contexts:
         name = f"{workstream}/{task.id}"
         capability = AGENT if task.kind == "agent" else EXECUTE
         context = self._of(name, task.title) | {
-            "workstream_id": str(self.roster.workstreams[workstream]),
+            "workstream_id": str(self.ids.workstreams[workstream]),
             "kind": task.kind,
             "is_critical": task.critical,
             "priority": task.priority,
             "backoff": task.backoff.model_dump(),
             "required_capabilities": [*task.capabilities, capability],
-            "depends_on": _ids(self.roster.tasks, task.depends_on),
-            "gates": _ids(self.roster.gates, self.moments.after.get(name, ())),
-            "blocked_by_gates": _ids(self.roster.gates, self.blocking.get(name, ())),
+            "depends_on": _ids(self.ids.tasks, task.depends_on),
+            "gates": _ids(self.ids.gates, self.moments.after.get(name, ())),
+            "blocked_by_gates": _ids(self.ids.gates, self.blocking.get(name, ())),
         }
         agent = task.agent.model_dump(mode="json") if task.agent else None
-        terms = _given(agent=agent, max_retries=task.retries, tool=task.tool, affinity=list(task.affinity) or None)
+        terms = _without_none(
+            agent=agent, max_retries=task.retries, tool=task.tool, affinity=list(task.affinity) or None
+        )
         return context | _terms(task) | terms
 
     def gate(self, workstream: str, gate: Gate) -> Context:
         """A gate's context: what it judges, and when it runs."""
         name = f"{workstream}/{gate.id}"
         context = self._of(name) | {
-            "workstream_id": str(self.roster.workstreams[workstream]),
+            "workstream_id": str(self.ids.workstreams[workstream]),
             "gate_type": gate.type,
             "moment": self.moments.of[name],
             "reruns_left": gate.reruns,
-            "depends_on": _ids(self.roster.gates, gate.depends_on),
+            "depends_on": _ids(self.ids.gates, gate.depends_on),
         }
         return context | _terms(gate)
 
     def commands(self) -> dict[UUID, CommandRow]:
         """The commands and patches of the tasks and gates. Tasks of agents have none."""
         tasks = {
-            self.roster.tasks[name]: _command(task, task.tool, self.patch_ids.get(name))
+            self.ids.tasks[name]: _command(task, task.tool, self.patch_ids.get(name))
             for name, task in self.plan.tasks().items()
             if not task.agent
         }
-        return tasks | {self.roster.gates[name]: _command(gate) for name, gate in self.plan.gates().items()}
+        return tasks | {self.ids.gates[name]: _command(gate) for name, gate in self.plan.gates().items()}
 
     def _of(self, name: str, title: str | None = None) -> Context:
-        context = {"run_id": str(self.roster.run), "phase_id": self.plan.phase_id, "name": name}
+        context = {"run_id": str(self.ids.run), "phase_id": self.plan.phase_id, "name": name}
         before = self.before.get(name)
-        return context | _given(title=title, retry_of=str(before) if before else None)
+        return context | _without_none(title=title, retry_of=str(before) if before else None)
 
     def _gates_of(self, workstream: Workstream) -> Iterable[str]:
         return (f"{workstream.id}/{gate.id}" for gate in workstream.gates)
 
 
 def _terms(process: Task | Gate) -> Context:
-    return {"expected_exit_codes": list(process.expected_exit_codes), **_given(timeout_sec=process.timeout)}
+    return {"expected_exit_codes": list(process.expected_exit_codes), **_without_none(timeout_sec=process.timeout)}
 
 
 def _command(process: Task | Gate, tool: str | None = None, patch_id: str | None = None) -> CommandRow:
@@ -136,14 +138,14 @@ def _command(process: Task | Gate, tool: str | None = None, patch_id: str | None
         env_from=process.env_from,
         cwd=process.cwd,
         limits=process.limits.model_dump(exclude_none=True),
-        sandbox=_given(mode=process.sandbox, reads=list(process.reads) or None, network=process.network or None),
+        sandbox=_without_none(mode=process.sandbox, reads=list(process.reads) or None, network=process.network or None),
         timeout_sec=process.timeout,
         expected_exit_codes=process.expected_exit_codes,
         tool=tool,
     )
 
 
-def _given(**fields: object) -> Context:
+def _without_none(**fields: object) -> Context:
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -72,5 +72,5 @@ def _submitted(connection: Connection, run: RowMapping, by: str) -> Submission:
 
 def _completed(workstream: RowMapping) -> UUID | None:
     """The completed workstream that this one is, or stands for."""
-    said: Any = workstream["id"] if workstream["state"] == "completed" else workstream["carried_from"]
-    return UUID(str(said)) if said else None
+    workstream_id: Any = workstream["id"] if workstream["state"] == "completed" else workstream["carried_from"]
+    return UUID(str(workstream_id)) if workstream_id else None

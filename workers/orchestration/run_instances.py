@@ -20,24 +20,24 @@ def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> 
     Raises:
         BadInput: a context is too large, or holds values that JSON or PostgreSQL cannot store.
     """
-    plan, roster = contexts.plan, contexts.roster
+    plan, ids = contexts.plan, contexts.ids
 
     def born(type_: str, id_: UUID, name: str, context: Context) -> Birth:
         definition = runtime.catalogue.get(type_)
         complete = with_terms(runtime.settings, definition, context)
         return _checked(runtime, Birth(definition, name, contexts.project, by, complete, id_))
 
-    yield born("run", roster.run, roster.name, contexts.run(priority=priority))
+    yield born("run", ids.run, ids.name, contexts.run(priority=priority))
     for each in plan.workstreams:
-        yield born("workstream", roster.workstreams[each.id], roster.entity_id(each.id), contexts.workstream(each))
+        yield born("workstream", ids.workstreams[each.id], ids.entity_id(each.id), contexts.workstream(each))
     for each in plan.workstreams:
         for gate in each.gates:
             name = f"{each.id}/{gate.id}"
-            yield born("test_gate", roster.gates[name], roster.entity_id(name), contexts.gate(each.id, gate))
+            yield born("test_gate", ids.gates[name], ids.entity_id(name), contexts.gate(each.id, gate))
     for each in plan.workstreams:
         for task in each.tasks:
             name = f"{each.id}/{task.id}"
-            yield born("task", roster.tasks[name], roster.entity_id(name), contexts.task(each.id, task))
+            yield born("task", ids.tasks[name], ids.entity_id(name), contexts.task(each.id, task))
 
 
 def commands(runtime: Runtime, contexts: Contexts, born: Sequence[Birth]) -> dict[UUID, CommandRow]:

@@ -15,7 +15,7 @@ SHORT = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class RunIds:
     """The ids of a run and all its parts, by their full names in the plan."""
 
     run: UUID
@@ -29,11 +29,11 @@ class Roster:
         return shortened(f"{self.name}/{name}")
 
 
-def enrol(plan: Plan, name: str | None = None) -> Roster:
-    """A roster for a run of a plan, with the given name, or the plan's name with a unique suffix."""
+def assign_ids(plan: Plan, name: str | None = None) -> RunIds:
+    """Assign the ids for a run of a plan, with the given name, or the plan's name with a unique suffix."""
     run = uuid7()
     workstreams = _ids(each.id for each in plan.workstreams)
-    return Roster(run, name or f"{plan.name}-{run.hex[-SHORT:]}", workstreams, _ids(plan.tasks()), _ids(plan.gates()))
+    return RunIds(run, name or f"{plan.name}-{run.hex[-SHORT:]}", workstreams, _ids(plan.tasks()), _ids(plan.gates()))
 
 
 def shortened(path: str) -> str:

@@ -58,7 +58,7 @@ class View:
         )
 
     @property
-    def standing(self) -> Event:
+    def present_state(self) -> Event:
         """The run's present state."""
         return Event(self.run["at"], "run", self.run["name"], None, self.run["state"], None, None, None)
 
@@ -138,8 +138,8 @@ class Watch:
         for row in read.events:
             if row["seq"] > self._seen.get(row["id"], 0):
                 self._seen[row["id"]] = row["seq"]
-                said = (row[each] for each in ("was", "state", "trigger", "by", "reason"))
-                yield Event(row["at"], row["kind"], self._name(row["kind"], row["id"]), *said)
+                values = (row[each] for each in ("was", "state", "trigger", "by", "reason"))
+                yield Event(row["at"], row["kind"], self._name(row["kind"], row["id"]), *values)
 
     def _name(self, kind: str, id_: UUID) -> str:
         if kind == "run":

@@ -20,7 +20,7 @@ from interlock.workers.engine import creation, trigger_request
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.orchestration import run_instances
 from interlock.workers.orchestration.contexts import Contexts
-from interlock.workers.orchestration.run_naming import enrol
+from interlock.workers.orchestration.run_naming import assign_ids
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput
 from interlock.workflows.input import names
@@ -100,39 +100,39 @@ def submit(
 def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -> Run:
     """Write a submission whose files were checked, and start its run. Raises as `submit`."""
     due = rest(wanted.plan, wanted.carried.keys())
-    roster = enrol(due, _run_name(run_name))
-    contexts = Contexts(due, wanted.project, roster, wanted.patches.of_task, wanted.before, wanted.carried)
+    ids = assign_ids(due, _run_name(run_name))
+    contexts = Contexts(due, wanted.project, ids, wanted.patches.of_task, wanted.before, wanted.carried)
     by, project = names.name("by", wanted.by), wanted.project
     body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
     run = list(run_instances.members(runtime, contexts, by=by, priority=wanted.priority))
-    told = run_instances.commands(runtime, contexts, run)
+    command_rows = run_instances.commands(runtime, contexts, run)
     tools = list(run_instances.breakers(runtime, contexts, by=by))
     with transaction(runtime.database) as connection:
         creation.deliver(connection, tools)
         if len(creation.deliver(connection, run).new) < len(run):
-            raise AlreadyExists(f"project {project} has a run named {roster.name} already; choose another name")
-        plans.store(connection, roster.run, body=body, directory=str(wanted.directory))
+            raise AlreadyExists(f"project {project} has a run named {ids.name} already; choose another name")
+        plans.store(connection, ids.run, body=body, directory=str(wanted.directory))
         plans.store_patches(connection, wanted.patches.texts, created_by=by)
-        commands.store(connection, roster.run, told, Origin("plan", by))
+        commands.store(connection, ids.run, command_rows, Origin("plan", by))
         accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
         for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
             configure(connection, project, each.context)
     runtime.wakeups.partitions(accepted)
-    return Run(roster.run, roster.name, project)
+    return Run(ids.run, ids.name, project)
 
 
 def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: int) -> list[dict[str, Any]]:
     """Skip the workstreams left out, and start the run. All are pending before a scheduler sees any of them."""
-    roster = contexts.roster
+    ids = contexts.ids
     rows = []
     for each in contexts.plan.workstreams:
         if each.skip:
             reason = "completed in an earlier run" if each.id in contexts.carried else "the plan leaves it out"
-            skip = Firing(roster.workstreams[each.id], "skip", by, data={"reason": reason})
-            wakeup = {"workflow_type": "workstream", "entity_id": roster.entity_id(each.id)}
-            rows.append(trigger_request.row(skip, roster.workstreams[each.id], limit_bytes=limit_bytes) | wakeup)
-    start = trigger_request.row(Firing(roster.run, "start", by), roster.run, limit_bytes=limit_bytes)
-    rows.append(start | {"workflow_type": "run", "entity_id": roster.name})
+            skip = Firing(ids.workstreams[each.id], "skip", by, data={"reason": reason})
+            wakeup = {"workflow_type": "workstream", "entity_id": ids.entity_id(each.id)}
+            rows.append(trigger_request.row(skip, ids.workstreams[each.id], limit_bytes=limit_bytes) | wakeup)
+    start = trigger_request.row(Firing(ids.run, "start", by), ids.run, limit_bytes=limit_bytes)
+    rows.append(start | {"workflow_type": "run", "entity_id": ids.name})
     accepted = requests.accept(connection, rows)
     return [row | dict(accepted[row["request_id"]]) for row in rows]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interlock.workers.effects import plan_files
 from interlock.workers.orchestration.contexts import Contexts
 from interlock.workers.orchestration.run_instances import breakers, members
-from interlock.workers.orchestration.run_naming import enrol
+from interlock.workers.orchestration.run_naming import assign_ids
 from interlock.workflows.plan.defaults import settle
 from interlock.workflows.plan.read import read_plan
 from interlock.workflows.plan.remaining import rest
@@ -62,7 +62,7 @@ def _opened(ground: Ground) -> Target:
         assert settle(plan) == plan
         due = rest(plan, frozenset())
         plan_files.patches(due, ground.directory)
-        contexts = Contexts(due, "default", enrol(due, None), {}, {}, {})
+        contexts = Contexts(due, "default", assign_ids(due, None), {}, {}, {})
         for birth in (
             *members(ground.runtime, contexts, by="x", priority=0),
             *breakers(ground.runtime, contexts, by="x"),
