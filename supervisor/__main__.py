@@ -28,12 +28,12 @@ def main() -> int:
             without=frozenset(filter(None, options.without.split(","))),
             prepare=shlex.split(options.prepare),
             watch=narrator(lambda part: print(logged(part), flush=True)),
-            ready=lambda: _tell(report, {"ready": True}),
+            ready=lambda: _send_report(report, {"ready": True}),
             tether=options.tether,
         )
     except InterlockError as fault:
         print(line("gave_up", level="error", kind=type(fault).__name__, error=str(fault)), file=sys.stderr)
-        _tell(report, {"error": str(fault), "kind": type(fault).__name__, "refused": fault.refused})
+        _send_report(report, {"error": str(fault), "kind": type(fault).__name__, "refused": fault.refused})
         return 2 if fault.refused else 1
     finally:
         if options.ephemeral:
@@ -52,7 +52,7 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
-def _tell(report: TextIO | None, message: dict[str, object]) -> None:
+def _send_report(report: TextIO | None, message: dict[str, object]) -> None:
     if report is not None:
         with report:
             report.write(json.dumps(message))

@@ -45,9 +45,9 @@ def launch(
     home.create()
     if lock.holder(home) is not None:
         raise AlreadyRunning(lock.already(home))
-    told, tell = os.pipe()
-    passed = [tell] if tether is None else [tell, tether]
-    options = ["--without", ",".join(without), "--prepare", shlex.join(prepare), "--report", str(tell)]
+    report_reader, report_writer = os.pipe()
+    passed = [report_writer] if tether is None else [report_writer, tether]
+    options = ["--without", ",".join(without), "--prepare", shlex.join(prepare), "--report", str(report_writer)]
     options += ["--tether", str(tether)] if tether is not None else []
     options += ["--ephemeral"] if ephemeral else []
     try:
@@ -69,30 +69,30 @@ def launch(
                 pass_fds=passed,
                 start_new_session=True,
             )
-        os.close(tell)
-        _until_ready(home, process, told, progress)
+        os.close(report_writer)
+        _until_ready(home, process, report_reader, progress)
     finally:
-        os.close(told)
+        os.close(report_reader)
     return process
 
 
-def _until_ready(home: Home, process: subprocess.Popen[bytes], told: int, progress: Progress) -> None:
+def _until_ready(home: Home, process: subprocess.Popen[bytes], report_reader: int, progress: Progress) -> None:
     deadline = time.monotonic() + READY_SECONDS
-    while not select.select([told], [], [], 0.1)[0]:
+    while not select.select([report_reader], [], [], 0.1)[0]:
         progress()
         if time.monotonic() > deadline:
             process.terminate()
             process.wait()
             log = home.log("supervisor")
             raise ServerFault(f"not ready after {READY_SECONDS:.0f} s:\n{tail(log)}\nMore in {log.parent}")
-    message = json.loads(os.read(told, 65_536) or "{}")
+    message = json.loads(os.read(report_reader, 65_536) or "{}")
     if message.get("ready"):
         return
     process.wait()
-    said = message.get("error") or f"the supervisor ended: {tail(home.log('supervisor'))}"
+    error = message.get("error") or f"the supervisor ended: {tail(home.log('supervisor'))}"
     if message.get("kind") == AlreadyRunning.__name__:
-        raise AlreadyRunning(said)
-    raise (BadInput if message.get("refused") else ServerFault)(said)
+        raise AlreadyRunning(error)
+    raise (BadInput if message.get("refused") else ServerFault)(error)
 
 
 def stop(settings: Settings, progress: Progress = lambda: None) -> bool:
@@ -107,11 +107,11 @@ def stop(settings: Settings, progress: Progress = lambda: None) -> bool:
 
 def _stop_supervisor(home: Home, progress: Progress) -> None:
     """Send SIGTERM, and SIGKILL after 60 s."""
-    begun, asked = time.monotonic(), False
+    started_at, signalled = time.monotonic(), False
     while (pid := lock.holder(home)) is not None:
-        if pid and not asked:  # 0: it is just starting and has not written its pid into the lock
-            asked = _signal(pid, signal.SIGTERM)
-        if pid and time.monotonic() - begun > STOP_SECONDS:
+        if pid and not signalled:  # 0: it is just starting and has not written its pid into the lock
+            signalled = _signal(pid, signal.SIGTERM)
+        if pid and time.monotonic() - started_at > STOP_SECONDS:
             _signal(pid, signal.SIGKILL)
         progress()
         time.sleep(0.1)

@@ -72,11 +72,11 @@ def back_up(
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _clear(directory)
         with psycopg.connect(url, autocommit=True) as connection:
-            before = _standing(connection)
+            before = _server_state(connection)
             signing = signer(keys, may_make=before["anchor"] is None)
             _copy(replicating or url, draft, progress)
             _take_keys(keys, draft)
-            after = _standing(connection)
+            after = _server_state(connection)
         made = _manifest(draft, before, after)
         made.write(draft, signing)
         _flush(draft)
@@ -105,38 +105,38 @@ def _clear(directory: Path) -> None:
 
 
 def _copy(url: str, draft: Path, progress: Progress) -> None:
-    given = conninfo_to_dict(url)
+    parameters = conninfo_to_dict(url)
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"} | {
-        LIBPQ[name]: str(value) for name, value in given.items() if name in LIBPQ
+        LIBPQ[name]: str(value) for name, value in parameters.items() if name in LIBPQ
     }
     command = [str(postgres.programs() / "pg_basebackup"), f"--pgdata={draft}", "--format=tar"]
     command += ["--compress=client-gzip:1", "--wal-method=stream", "--checkpoint=fast", "--progress", "--no-password"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stderr is not None  # it is a PIPE
-        said = b""
+        line = b""
         errors: list[str] = []
         try:
-            for said in _lines(process.stderr):
-                if found := DONE.search(said):
+            for line in _lines(process.stderr):
+                if found := DONE.search(line):
                     progress(int(found[1]), int(found[2]))
-                elif found := ERROR.match(said):
+                elif found := ERROR.match(line):
                     errors.append(found[1].decode(errors="replace").strip())
         except BaseException:
             process.terminate()
             raise
     if process.returncode != 0:
-        raise BackupFailed(_reason("; ".join(errors) or said.decode(errors="replace").strip()))
+        raise BackupFailed(_reason("; ".join(errors) or line.decode(errors="replace").strip()))
 
 
-def _reason(said: str) -> str:
-    if "No space left" in said:
-        return f"{said}. Make room there, or name another directory: interlock backup DIR"
-    if "FATAL" in said or "server version" in said:
+def _reason(output: str) -> str:
+    if "No space left" in output:
+        return f"{output}. Make room there, or name another directory: interlock backup DIR"
+    if "FATAL" in output or "server version" in output:
         return (
-            f"{said}. The role must be allowed to replicate and the server be PostgreSQL {postgres.MAJOR} or older; of "
-            "a managed one, use the provider's own backups."
+            f"{output}. The role must be allowed to replicate and the server be PostgreSQL {postgres.MAJOR} or older; "
+            "of a managed one, use the provider's own backups."
         )
-    return said
+    return output
 
 
 def _lines(stream: Any) -> Iterator[bytes]:
@@ -149,7 +149,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
         yield held
 
 
-def _standing(connection: "psycopg.Connection[Any]") -> dict[str, Any]:
+def _server_state(connection: "psycopg.Connection[Any]") -> dict[str, Any]:
     row = connection.execute(
         in_schema(
             "SELECT now(), current_setting('server_version_num')::integer / 10000, current_database(), current_user,"

@@ -22,7 +22,7 @@ MARGIN = timedelta(minutes=10)  # covers transactions that were running while th
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PublishedEvent:
     """An event as published in the journal or the stream."""
 
     workflow_id: UUID
@@ -34,7 +34,7 @@ class Told:
     at: str
 
 
-def of_journal(place: Path, since: datetime) -> Iterator[Told]:
+def of_journal(place: Path, since: datetime) -> Iterator[PublishedEvent]:
     """The events of a journal (a directory or one file) from shortly before `since` on.
 
     Raises:
@@ -47,21 +47,21 @@ def of_journal(place: Path, since: datetime) -> Iterator[Told]:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    told = _journaled(read(line))
+                    event = _from_journal(read(line))
                 except (ValueError, KeyError, TypeError) as error:
                     raise BadInput(f"{file}, line {number}: not an event of the journal ({error})") from error
-                if datetime.fromisoformat(told.at) > since - MARGIN:
-                    yield told
+                if datetime.fromisoformat(event.at) > since - MARGIN:
+                    yield event
 
 
-def of_stream(redis: "Redis", since: datetime) -> Iterator[Told]:
+def of_stream(redis: "Redis", since: datetime) -> Iterator[PublishedEvent]:
     """The events of the stream `interlock:events` from shortly before `since` on."""
     after = "-"
     while entries := redis.xrange(STREAM, min=after, count=AT_ONCE):
         for _, each in entries:
             fields: dict[str, Any] = {_text(key): _text(value) for key, value in (each or {}).items()}
             if datetime.fromisoformat(fields["created_at"]) > since - MARGIN:
-                yield Told(
+                yield PublishedEvent(
                     UUID(fields["workflow_id"]),
                     int(fields["seq"]),
                     fields["event_id"],
@@ -73,24 +73,24 @@ def of_stream(redis: "Redis", since: datetime) -> Iterator[Told]:
         after = f"({_text(entries[-1][0])}"
 
 
-def lost(database: Engine, told: Iterable[Told]) -> list[Told]:
+def lost(database: Engine, published: Iterable[PublishedEvent]) -> list[PublishedEvent]:
     """The events that are missing in history.
 
     Raises:
         DBAPIError: the database does not answer.
     """
-    found: list[Told] = []
-    events = iter(told)
+    missing: list[PublishedEvent] = []
+    events = iter(published)
     while batch := list(islice(events, AT_ONCE)):
         with transaction(database) as connection:
-            gone = history.missing(connection, [(each.workflow_id, each.seq, each.event_id) for each in batch])
-        found += [batch[place] for place in gone]
-    return found
+            indexes = history.missing(connection, [(each.workflow_id, each.seq, each.event_id) for each in batch])
+        missing += [batch[place] for place in indexes]
+    return missing
 
 
-def _journaled(event: dict[str, Any]) -> Told:
+def _from_journal(event: dict[str, Any]) -> PublishedEvent:
     context = event["context"]
-    return Told(
+    return PublishedEvent(
         UUID(context["workflow_id"]),
         int(context["seq"]),
         event["event_id"],

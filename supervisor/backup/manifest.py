@@ -31,7 +31,7 @@ PURPOSE = b"interlock backup manifest\n"  # part of the signed text, so that no 
 BASE, LOG, CONTENTS, KEYS = "base.tar.gz", "pg_wal.tar.gz", "backup_manifest", "keys"
 PUBLIC_KEY = re.compile(rf"{KEYS}/[0-9a-f]{{16}}\.pub")
 
-Believed = Mapping[str, Ed25519PublicKey]
+TrustedKeys = Mapping[str, Ed25519PublicKey]
 """Fingerprint -> public key of those whose backups are believed."""
 
 
@@ -82,12 +82,12 @@ class Manifest:
 SHAPE = TypeAdapter(Manifest)
 
 
-def read(directory: Path, believed: Believed | None) -> Manifest:
+def read(directory: Path, keys: TrustedKeys | None) -> Manifest:
     """Read a backup's manifest.
 
     Args:
         directory: the backup.
-        believed: the trusted keys; None: accept any backup, signed or not.
+        keys: the trusted keys; None: accept any backup, signed or not.
 
     Raises:
         BackupUnusable: the manifest is missing, was changed, has another format, or no trusted key signed it.
@@ -95,7 +95,7 @@ def read(directory: Path, believed: Believed | None) -> Manifest:
     try:
         with opened(directory / NAME) as file:
             body = json.loads(file.read(LARGEST))
-        said = {name: str(body.pop(name)) for name in ("checksum", "signed_by", "signature")}
+        header = {name: str(body.pop(name)) for name in ("checksum", "signed_by", "signature")}
         if body["format"] != FORMAT:
             raise BackupUnusable(
                 f"{directory} has backup format {str(body['format'])[:20]}, not {FORMAT}: "
@@ -104,17 +104,17 @@ def read(directory: Path, believed: Believed | None) -> Manifest:
         found = SHAPE.validate_json(json.dumps(body), strict=True)
         if asdict(found) != body or datetime.fromisoformat(found.taken_at).tzinfo is None:
             raise ValueError("unknown fields")
-        signature = b64decode(said["signature"], validate=True)
+        signature = b64decode(header["signature"], validate=True)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as unreadable:
         raise BackupUnusable(
             f"{directory} is not a complete backup: {NAME} cannot be read ({_first_line(unreadable)}). "
             "An interrupted backup has none."
         ) from unreadable
-    if said["checksum"] != _own(body):
+    if header["checksum"] != _own(body):
         raise BackupUnusable(f"{directory} is damaged: {NAME} was changed after it was written")
-    if believed is not None:
+    if keys is not None:
         _require_signed(
-            directory, said["signed_by"], signed(believed, said["signed_by"], PURPOSE + _canonical(body), signature)
+            directory, header["signed_by"], signed(keys, header["signed_by"], PURPOSE + _canonical(body), signature)
         )
     for name in {*found.files, BASE, LOG}:
         if name not in found.files:

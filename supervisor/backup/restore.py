@@ -14,7 +14,7 @@ from interlock.db.schema import SCHEMA, in_schema
 from interlock.supervisor import orphans
 from interlock.supervisor.backup import manifest, unpack
 from interlock.supervisor.backup.backup import Progress
-from interlock.supervisor.backup.manifest import BASE, LOG, PUBLIC_KEY, BackupUnusable, Believed, Manifest
+from interlock.supervisor.backup.manifest import BASE, LOG, PUBLIC_KEY, BackupUnusable, Manifest, TrustedKeys
 from interlock.supervisor.home import PRIVATE, Home, home_of
 from interlock.supervisor.processes import lock
 from interlock.supervisor.servers import data_dirs, endpoints, handover, postgres
@@ -45,7 +45,7 @@ def restore(
     settings: Settings,
     backup: Path,
     known: Sequence[str],
-    believed: Believed | None,
+    keys: TrustedKeys | None,
     progress: Progress = lambda *_: None,
 ) -> Manifest:
     """Restore a backup into a new home; its servers are not started.
@@ -58,7 +58,7 @@ def restore(
         settings: the settings of the new home.
         backup: the directory that `back_up` made.
         known: the schema revisions that this installation knows.
-        believed: the trusted keys, one of which must have signed the backup; None: accept any backup.
+        keys: the trusted keys, one of which must have signed the backup; None: accept any backup.
         progress: called with the bytes that were checked.
 
     Raises:
@@ -68,7 +68,7 @@ def restore(
         AlreadyRunning: the home is supervised.
         RestoreFailed: the disk is full or not writable.
     """
-    found = manifest.read(backup, believed)
+    found = manifest.read(backup, keys)
     _require_restorable(backup, found, known)
     home = home_of(settings)
     _require_empty(home)

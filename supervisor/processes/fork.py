@@ -154,8 +154,8 @@ def _become(environment: Mapping[str, str], output: int, stdin: int | None) -> N
     for number in HANDLED:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-    given = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
-    for source, target in ((given, 0), (output, 1), (output, 2)):
+    input_fd = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
+    for source, target in ((input_fd, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     os.umask(UMASK)

@@ -8,15 +8,15 @@ from interlock.supervisor.processes.process import Report
 from interlock.workflows.output.escaping import json_text
 
 
-def narrator(tell: Callable[[Report], None]) -> Callable[[list[Report]], None]:
+def narrator(report: Callable[[Report], None]) -> Callable[[list[Report]], None]:
     """A `watch` for `supervise` that reports each change of state once."""
-    said: dict[str, str] = {}
+    states: dict[str, str] = {}
 
     def watch(parts: list[Report]) -> None:
         for part in parts:
-            if said.get(part.name, "stopped") != part.state:
-                said[part.name] = part.state
-                tell(part)
+            if states.get(part.name, "stopped") != part.state:
+                states[part.name] = part.state
+                report(part)
 
     return watch
 
@@ -28,13 +28,13 @@ def spoken(part: Report) -> str:
 
 def logged(part: Report) -> str:
     """A change of state as a log line, with the same fields as `workers.telemetry.logs` writes."""
-    about: dict[str, Any] = {"part": part.name, "pid": part.pid, "restarts": part.restarts}
+    fields: dict[str, Any] = {"part": part.name, "pid": part.pid, "restarts": part.restarts}
     if part.state == "restarting":
-        return line("restarting", level="warning", **about, detail=part.detail)
-    return line(part.state, **about)
+        return line("restarting", level="warning", **fields, detail=part.detail)
+    return line(part.state, **fields)
 
 
-def line(event: str, *, level: str = "info", **said: object) -> str:
+def line(event: str, *, level: str = "info", **fields: object) -> str:
     """A log line as JSON, without a logging library, to keep the supervisor small and its imports few."""
     stamp = {"level": level, "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
-    return json_text({**said, "event": event, **stamp})
+    return json_text({**fields, "event": event, **stamp})

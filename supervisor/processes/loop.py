@@ -56,13 +56,13 @@ def supervise(
     process_privacy.hide(settings)
     home = home_of(settings)
     home.create()
-    with lock.held(home) as held, _signals() as (told, woken):
+    with lock.held(home) as held, _signals() as (stop_requested, woken):
         orphans.end_all(home, data_places(home))
         home.empty_scratch()
         waits = [woken] if tether is None else [woken, tether]
         supervision = Supervision(
             home,
-            told=lambda: told() or _cut(tether) or not lock.still_ours(home, held),
+            stop_requested=lambda: stop_requested() or _cut(tether) or not lock.still_ours(home, held),
             pause=lambda seconds: _pause(waits, seconds),
             watch=watch,
         )
@@ -98,9 +98,11 @@ def data_places(home: Home) -> list[Path]:
 class Supervision:
     """The loop over the parts; writes their state to `processes.json`."""
 
-    def __init__(self, home: Home, told: Callable[[], bool], pause: Callable[[float], None], watch: Watch) -> None:
+    def __init__(
+        self, home: Home, stop_requested: Callable[[], bool], pause: Callable[[float], None], watch: Watch
+    ) -> None:
         self.home = home
-        self.told = told
+        self.stop_requested = stop_requested
         self.pause = pause
         self.watch = watch
         self.children: list[Child] = []
@@ -161,7 +163,7 @@ class Supervision:
 
     def _tend_until(self, done: Callable[[], bool]) -> None:
         while not done():
-            if self.told():
+            if self.stop_requested():
                 raise _Stopping
             for child in self.children:
                 child.tend()
@@ -170,8 +172,8 @@ class Supervision:
     def _stop_all(self) -> None:
         """Stop all nodes at the same time, then the servers one by one, PostgreSQL last."""
         nodes = [child for child in self.children if child.part.name not in specs.SERVER_PARTS]
-        ours = [child for child in reversed(self.children) if child not in nodes]
-        for group in (nodes, *([server] for server in ours)):
+        servers = [child for child in reversed(self.children) if child not in nodes]
+        for group in (nodes, *([server] for server in servers)):
             for child in group:
                 child.ask_to_stop()
             waiting = group
@@ -203,15 +205,15 @@ def _all_ready(children: list[Child], deadline: float) -> bool:
 @contextlib.contextmanager
 def _signals() -> Iterator[tuple[Callable[[], bool], int]]:
     """Yields a function that returns whether SIGTERM or SIGINT came, and a pipe to which any signal writes."""
-    told: list[int] = []
-    handlers = {signal.SIGTERM: lambda got, _: told.append(got), signal.SIGCHLD: lambda _got, _: None}
+    received: list[int] = []
+    handlers = {signal.SIGTERM: lambda got, _: received.append(got), signal.SIGCHLD: lambda _got, _: None}
     handlers[signal.SIGINT] = handlers[signal.SIGTERM]
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     waker = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
-        yield lambda: bool(told), woken
+        yield lambda: bool(received), woken
     finally:
         signal.set_wakeup_fd(waker)
         for number, handler in before.items():

@@ -41,12 +41,12 @@ def settle(
         return explicit
     candidates = chain([kept] if kept else [], _anywhere())
     for port in candidates:
-        if port not in NEVER_CHOSEN and port not in promised and is_free(port, host) and _ours(port):
+        if port not in NEVER_CHOSEN and port not in promised and is_free(port, host) and _reserve(port):
             return port
     raise InterlockError(f"no free port found on {host}; set {setting}")
 
 
-def _ours(port: int) -> bool:
+def _reserve(port: int) -> bool:
     """Whether no other Interlock on this machine has chosen the port, even if it does not listen yet.
 
     The choice is marked by an abstract socket until this process ends (on Linux; elsewhere it is not checked).

@@ -181,8 +181,8 @@ def run(command: list[str], account: Account | None, environment: dict[str, str]
         **spawn_options(account),
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-600:]
-        raise InterlockError(f"{Path(command[0]).name} failed: {said}")
+        output = (done.stderr or done.stdout).strip()[-600:]
+        raise InterlockError(f"{Path(command[0]).name} failed: {output}")
 
 
 def command(bin_dir: Path, data: Path, host: str, port: int) -> tuple[str, ...]:
