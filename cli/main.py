@@ -76,7 +76,7 @@ def run(commands: typer.Typer = app, called: str = "interlock") -> int:
     except Exception as error:
         from interlock.cli.lib import errors as faults
 
-        if (found := faults.told(error)) is None:
+        if (found := faults.describe(error)) is None:
             raise
         refused = isinstance(error, InterlockError) and error.refused
         return fail(*found, REFUSED if refused else FAILED, as_json="--json" in sys.argv)

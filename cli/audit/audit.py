@@ -201,11 +201,11 @@ def validate(
 ) -> None:
     """Check event logs; needs no server."""
     chosen = settings()
-    believed = signing_keys.trusted_keys(chosen.signing_directory, *(trusted or ()))
-    events, found, kept = 0, 0, []
+    keys = signing_keys.trusted_keys(chosen.signing_directory, *(trusted or ()))
+    events, found, problems = 0, 0, []
     try:
         with _counting("reading", as_json) as count:
-            sealed = log_validation.seals((path for path in paths if path.is_dir()), believed)
+            sealed = log_validation.seals((path for path in paths if path.is_dir()), keys)
             for each in chain(sealed, log_validation.validate(paths, catalogue(chosen.definitions), count)):
                 if isinstance(each, int):
                     events = each
@@ -214,11 +214,11 @@ def validate(
                 if not as_json:
                     say(f"{each.file}:{each.line}: {each.message}")
                 elif found <= KEPT_PROBLEMS:
-                    kept.append(each._asdict())
+                    problems.append(each._asdict())
     except OSError as error:
         raise BadInput(f"{shown(error.filename or paths[0])} cannot be read: {error.strerror or error}") from error
     if as_json:
-        print_json({"ok": found == 0, "events": events, "found": found, "problems": kept})
+        print_json({"ok": found == 0, "events": events, "found": found, "problems": problems})
     else:
         message = (f"{found:,} findings", "bold red") if found else ("ok", "green")
         say(message, f": {events:,} events")

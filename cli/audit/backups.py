@@ -106,9 +106,9 @@ def restore(
                 "or --trust-anyone to restore a backup by anybody"
             )
     home = chosen.model_copy(update={"home": into or chosen.home, "database_url": None, "broker_url": None})
-    believed = None if trust_anyone else signing_keys.trusted_keys(chosen.signing_directory, *(trust or ()))
+    keys = None if trust_anyone else signing_keys.trusted_keys(chosen.signing_directory, *(trust or ()))
     with _bar("checking", as_json) as bar:
-        found = restored(home, source, migrate.revisions(), believed, _on(bar))
+        found = restored(home, source, migrate.revisions(), keys, _on(bar))
     with running(home, keep=True):
         runtime = Runtime(home)
         try:
@@ -126,18 +126,18 @@ def restore(
 def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at: datetime) -> dict[str, Any]:
     migrate.upgrade(runtime.database)
     verdict = verify(runtime, with_journal=False)  # events after the backup are lost, not cut out
-    told = list(lost_events.of_journal(journal, taken_at)) if journal else []
+    published = list(lost_events.of_journal(journal, taken_at)) if journal else []
     if chosen.redis_url or chosen.broker_url:  # an external stream, which outlived the home
         redis = Runtime(chosen).redis
-        told += lost_events.of_stream(redis, taken_at) if redis else ()
-    gone = {each.event_id: each for each in lost_events.lost(runtime.database, told)}
+        published += lost_events.of_stream(redis, taken_at) if redis else ()
+    lost = {each.event_id: each for each in lost_events.lost(runtime.database, published)}
     return {
         "ok": verdict.ok,
         "instances": verdict.instances,
         "events": verdict.transitions,
         "problems": verdict.problems,
-        "asked": bool(journal) or bool(told),
-        "lost": [asdict(each) for each in gone.values()],
+        "asked": bool(journal) or bool(published),
+        "lost": [asdict(each) for each in lost.values()],
     }
 
 

@@ -105,8 +105,8 @@ def _fields(definition: Definition) -> list[dict[str, str]]:
     ]
 
 
-def _count(told: object) -> str:
-    return f"{len(told)} paths" if isinstance(told, list) and told else ""
+def _count(value: object) -> str:
+    return f"{len(value)} paths" if isinstance(value, list) and value else ""
 
 
 def _deprecated(definition: Definition, known: Sequence[Mapping[str, Any]] | None) -> list[str]:

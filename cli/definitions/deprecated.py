@@ -99,16 +99,16 @@ def deprecate(
                 guide=guide or (_guide(type_, version, newest) if kind == "version" else ""),
                 remove_after=_day(remove_after),
             )
-            told = _one(connection, type_, version, kind, state or trigger or "")
+            deprecation = _one(connection, type_, version, kind, state or trigger or "")
     if not new:
         raise BadInput(
-            f"deprecated already, on {told['deprecated_at']:%Y-%m-%d} by {told['deprecated_by']}: "
-            f"{deprecation_warning(told)}"
+            f"deprecated already, on {deprecation['deprecated_at']:%Y-%m-%d} by {deprecation['deprecated_by']}: "
+            f"{deprecation_warning(deprecation)}"
         )
     if as_json:
-        print_json(told)
+        print_json(deprecation)
     else:
-        say(deprecation_warning(told))
+        say(deprecation_warning(deprecation))
         if kind == "version" and newest == version:
             say(f"every new {type_} still gets this version: declare a newer one")
 

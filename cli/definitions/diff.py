@@ -79,11 +79,11 @@ def _difference(type_: str | None, old: str | None, new: str | None, file: Path 
 
 
 def _as_json(found: Difference) -> dict[str, Any]:
-    told = [
+    comparisons = [
         asdict(each) | {"part": each.part, "wanted": each.wanted, "right": each.right, "verdict": each.verdict}
         for each in found.comparisons
     ]
-    return {"ok": found.right, "comparisons": told, "new": found.new, "gone": found.gone}
+    return {"ok": found.right, "comparisons": comparisons, "new": found.new, "gone": found.gone}
 
 
 def _print(found: Difference) -> None:

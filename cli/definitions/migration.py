@@ -87,8 +87,8 @@ def _watched(runtime: Runtime, order: Order, *, quiet: bool) -> Migrated:
             raise
 
 
-def _mapping(given: list[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
+def _mapping(options: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in options]
     if wrong := ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]:
         raise BadInput(f"--map {wrong[0]!r} is not OLD=NEW, like paused=executing")
     return {old: new for old, _, new in pairs}

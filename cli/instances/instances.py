@@ -152,7 +152,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     if found["context"]:
         say(f"context {one_line(found['context'])}")
     if found["command"]:
-        say(f"command {one_line({name: said for name, said in found['command'].items() if said})}")
+        say(f"command {one_line({name: value for name, value in found['command'].items() if value})}")
     if found["links"]:
         print_table("linked", found["links"], ("role", "workflow_type", "entity_id", "current_state"))
     print_table("newest requests", found["requests"], ("accepted_at", "trigger", "triggered_by", "status", "result"))

@@ -46,9 +46,9 @@ def ordering(show: Callable[[Callable[[Client], Came], bool], None]) -> Callable
     def command_of(act: Orders[Came]) -> Callable[..., None]:
         options: Mapping[str, Parameter] = signature(_options).parameters
 
-        def command(**given: Any) -> None:
-            order, as_json = _options(**{name: given.pop(name) for name in options})
-            show(act(order, **given), as_json)
+        def command(**arguments: Any) -> None:
+            order, as_json = _options(**{name: arguments.pop(name) for name in options})
+            show(act(order, **arguments), as_json)
 
         own: list[Parameter] = [each for name, each in signature(act).parameters.items() if name != "order"]
         parameters = [*own, *options.values()]
@@ -82,11 +82,11 @@ def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
     came = _done(act, as_json)
     if as_json:
         return
-    said, again = came.response, " (said before)" if came.replayed else ""
-    moved = f"{said['from']} → {said['to']}" if "from" in said else said["to"]
+    response, again = came.response, " (said before)" if came.replayed else ""
+    moved = f"{response['from']} → {response['to']}" if "from" in response else response["to"]
     say(f"{came.subject['entity_id']}: ", (moved, "bold"), again)
-    if "message" in said:
-        say(f"  {said['message']}")
+    if "message" in response:
+        say(f"  {response['message']}")
 
 
 def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:

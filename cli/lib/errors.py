@@ -30,13 +30,13 @@ EXTRAS = {
 }
 
 
-def told(error: Exception) -> tuple[str, str] | None:
+def describe(error: Exception) -> tuple[str, str] | None:
     """The kind and message of a known fault; None for an unknown one, which is a bug of Interlock."""
-    found = _told(error)
+    found = _describe(error)
     return found and (found[0], without_users(found[1]))
 
 
-def _told(error: Exception) -> tuple[str, str] | None:
+def _describe(error: Exception) -> tuple[str, str] | None:
     match error:
         case InterlockError():
             return type(error).__name__, str(error)

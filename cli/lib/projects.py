@@ -21,13 +21,13 @@ NAMING = {"ref", "entity_id", "tool", "based_on", "only", "gate", "priority", "w
 USUAL, NAMED = "interlock.project", "interlock.project.named"
 
 
-def _checked(said: str | None) -> str | None:
-    return None if said is None else names.project(said, "--project")
+def _checked(value: str | None) -> str | None:
+    return None if value is None else names.project(value, "--project")
 
 
-def _use(context: typer.Context, said: str | None) -> None:
+def _use(context: typer.Context, value: str | None) -> None:
     """Set the project in this process's settings."""
-    if (project := _checked(said)) is not None:
+    if (project := _checked(value)) is not None:
         with suppress(BadInput):  # what the environment says does not matter then
             context.meta[USUAL] = settings().project
         os.environ["INTERLOCK_PROJECT"] = context.meta[NAMED] = project

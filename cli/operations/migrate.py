@@ -42,30 +42,30 @@ def migrate_(
     """Migrate, and record the definitions."""
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            found = migrate.status(connection)
-            new = [] if found.due else definitions.unrecorded(connection, client.runtime.catalogue)
+            status = migrate.status(connection)
+            new = [] if status.due else definitions.unrecorded(connection, client.runtime.catalogue)
         if check:
-            _tell(found, new, as_json)
-            raise typer.Exit(FAILED if found.due or new else 0)
-        if found.due and found.others:
-            _ask(found, yes)
-        _migrate(client.runtime, found, as_json)
+            _print_status(status, new, as_json)
+            raise typer.Exit(FAILED if status.due or new else 0)
+        if status.due and status.others:
+            _confirm(status, yes)
+        _migrate(client.runtime, status, as_json)
 
 
-def _tell(found: migrate.MigrationStatus, new: Sequence[str], as_json: bool) -> None:
+def _print_status(status: migrate.MigrationStatus, new: Sequence[str], as_json: bool) -> None:
     if as_json:
-        print_json(asdict(found) | {"schema": SCHEMA, "unrecorded": new})
-    elif found.due:
-        say(f"{_intent(found)}. Nothing was done: run `interlock migrate`")
+        print_json(asdict(status) | {"schema": SCHEMA, "unrecorded": new})
+    elif status.due:
+        say(f"{_intent(status)}. Nothing was done: run `interlock migrate`")
     elif new:
         say(f"definitions are not recorded: {', '.join(new)}. Nothing was done: run `interlock migrate`")
     else:
-        say(f"nothing to do: schema {SCHEMA} is at revision {found.current}")
+        say(f"nothing to do: schema {SCHEMA} is at revision {status.current}")
 
 
-def _ask(found: migrate.MigrationStatus, yes: bool) -> None:
-    others = ", ".join(f"{name} ({count} tables and views)" for name, count in found.others.items())
-    message = f"{_intent(found)}. Database {found.database} also has other schemas, which are not touched: {others}"
+def _confirm(status: migrate.MigrationStatus, yes: bool) -> None:
+    others = ", ".join(f"{name} ({count} tables and views)" for name, count in status.others.items())
+    message = f"{_intent(status)}. Database {status.database} also has other schemas, which are not touched: {others}"
     if not yes and not sys.stdin.isatty():
         raise BadInput(f"{message}. Give --yes to go on")
     say(message, to=errors)
@@ -73,20 +73,20 @@ def _ask(found: migrate.MigrationStatus, yes: bool) -> None:
         typer.confirm("Continue?", abort=True, err=True)
 
 
-def _intent(found: migrate.MigrationStatus) -> str:
-    how = "created at" if found.current is None else f"migrated from revision {found.current} to"
-    return f"schema {SCHEMA} of database {found.database} is to be {how} revision {found.newest}"
+def _intent(status: migrate.MigrationStatus) -> str:
+    how = "created at" if status.current is None else f"migrated from revision {status.current} to"
+    return f"schema {SCHEMA} of database {status.database} is to be {how} revision {status.newest}"
 
 
-def _migrate(runtime: Runtime, found: migrate.MigrationStatus, as_json: bool) -> None:
+def _migrate(runtime: Runtime, status: migrate.MigrationStatus, as_json: bool) -> None:
     migrate.upgrade(runtime.database)
     with transaction(runtime.database) as connection:
         recorded = [f"{each.type} {each.version}" for each in definitions.record(connection, runtime.catalogue)]
         granted = operators.first(connection, runtime.settings.operators)
     if as_json:
-        where = {"database": found.database, "schema": SCHEMA, "was": found.current, "revision": found.newest}
+        where = {"database": status.database, "schema": SCHEMA, "was": status.current, "revision": status.newest}
         print_json(where | {"recorded": recorded, "operators": granted})
     else:
-        say(f"schema {SCHEMA} at revision {found.newest}; recorded: {', '.join(recorded) or 'nothing new'}")
+        say(f"schema {SCHEMA} at revision {status.newest}; recorded: {', '.join(recorded) or 'nothing new'}")
         if granted:
             say(f"operators: {', '.join(granted)}")

@@ -87,5 +87,5 @@ def revoke_(name: Annotated[str, typer.Argument(help="The operator.")], by: Ende
 
 
 def _instant(text: str) -> datetime:
-    said = when(text)
-    return datetime.now(UTC) + said if isinstance(said, timedelta) else said
+    parsed = when(text)
+    return datetime.now(UTC) + parsed if isinstance(parsed, timedelta) else parsed

@@ -48,8 +48,8 @@ Act = Callable[[Runtime, Order], Done]
 
 
 def _help(name: str, message: str, ref: str, reason: str, more: str = "") -> str:
-    given = {"name": name, "ref": ref, "reason": reason}
-    return f"{message}\n\n\b\nExamples:\n{LOOK_FIRST.format(**given)}{DO_IT.format(**given, more=more)}"
+    values = {"name": name, "ref": ref, "reason": reason}
+    return f"{message}\n\n\b\nExamples:\n{LOOK_FIRST.format(**values)}{DO_IT.format(**values, more=more)}"
 
 
 COMPLETE = _help(

@@ -55,7 +55,7 @@ def stuck(
     raise typer.Exit(1 if found and not everything else 0)
 
 
-def _tell(total: int, found: list[Stuck], asked: str | None, *, everything: bool) -> None:
+def _tell(total: int, found: list[Stuck], project_named: str | None, *, everything: bool) -> None:
     for each in found:
         project = unusual(each.project)
         where = f" (project {project})" if project else ""
@@ -65,6 +65,6 @@ def _tell(total: int, found: list[Stuck], asked: str | None, *, everything: bool
     what = "waits" if everything else "is stuck"
     if not found:
         hint = "" if everything else "; `interlock doctor` looks at servers and processes"
-        say(f"nothing {what}{where_asked(asked, found)}{hint}")
+        say(f"nothing {what}{where_asked(project_named, found)}{hint}")
     elif total > len(found):
         say(f"the longest {len(found):,} of {total:,} ({'waiting' if everything else 'stuck'}): --limit shows more")

@@ -74,9 +74,9 @@ def read_plan_file(file: Path) -> CompensationPlan:
     Raises:
         BadInput: the file cannot be read, or is not a compensation plan; the message says where.
     """
-    said = json_object("--plan", f"@{file}")
+    data = json_object("--plan", f"@{file}")
     try:
-        return CompensationPlan.model_validate_json(json.dumps(said))
+        return CompensationPlan.model_validate_json(json.dumps(data))
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'plan'}: {each['msg']}" for each in error.errors())
         raise BadInput(f"{file}: {wrong}") from error

@@ -72,20 +72,20 @@ def show(
     if entry["quarantined_at"] is None:
         look = offered("patch", "show", entry["ledger_id"])
         raise BadInput(f"{entry['entity_id']} is {entry['state']} and was never quarantined; {look} shows it")
-    told = _told(entry)
+    fields = _as_json(entry)
     if as_json:
-        print_json(told)
+        print_json(fields)
         return
     for name in ("entry", "state", "run", "task", "quarantined_at", "reason"):
-        say((name, "bold"), f": {told[name]}")
+        say((name, "bold"), f": {fields[name]}")
     checks = ", ".join(
-        f"{name} {'passed' if well else 'not passed'}" for name, well in told["validation_results"].items()
+        f"{name} {'passed' if well else 'not passed'}" for name, well in fields["validation_results"].items()
     )
     say(("checks", "bold"), f": {checks}")
-    if told["output"]:
-        block(told["output"])
-    print_table("moves", told["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
-    block(told["patch"])
+    if fields["output"]:
+        block(fields["output"])
+    print_table("moves", fields["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
+    block(fields["patch"])
     mend = offered("patch", "create", based_on=entry["ledger_id"], file="MENDED", workstream="OPEN_ONE")
     say(f"correct it: {mend}; discard it: {offered('override', 'drop-patch', entry['ledger_id'], reason='WHY')}")
 
@@ -115,8 +115,8 @@ def request(
         print_table(f"{len(aside)} requests set aside", aside, ("request_id", "workflow_type", "entity_id", "trigger"))
 
 
-def _told(entry: dict[str, Any]) -> dict[str, Any]:
-    said = entry["quarantine_metadata"] or {}
+def _as_json(entry: dict[str, Any]) -> dict[str, Any]:
+    metadata = entry["quarantine_metadata"] or {}
     return {
         "entry": entry["entity_id"],
         "ledger_id": entry["ledger_id"],
@@ -125,9 +125,9 @@ def _told(entry: dict[str, Any]) -> dict[str, Any]:
         "task": entry["task"],
         "quarantined_at": entry["quarantined_at"],
         "reason": entry["quarantine_reason"],
-        "output": said.get("output", ""),
+        "output": metadata.get("output", ""),
         "validation_results": {name: entry[f"validation_{name}_passed"] for name in CHECKS},
-        "metadata": said,
+        "metadata": metadata,
         "way": entry["state_history"],
         "patch": entry["body"],
     }

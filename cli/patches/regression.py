@@ -60,8 +60,8 @@ def find(
     if as_json:
         print_json(asdict(found))
         return
-    whose = (f"patch {found.entry}", "bold") if found.entry else "a commit that is no patch of it"
-    say(whose, f" broke it: {found.commit_sha} {found.subject}")
+    culprit = (f"patch {found.entry}", "bold") if found.entry else "a commit that is no patch of it"
+    say(culprit, f" broke it: {found.commit_sha} {found.subject}")
     if found.among:
         say(f"or one of {', '.join(found.among)}, which could not be tested")
     if found.entry:

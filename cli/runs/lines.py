@@ -74,7 +74,7 @@ def of_workstream(row: Row, tasks: list[Row], now: datetime) -> Text:
 def of_task(row: Row, patches: list[Row], now: datetime) -> list[Text]:
     """A task: state, duration, worker, patches; its last error on a second line."""
     ended = row["state"] in ENDED["task"]
-    said = [
+    details = [
         (f"  {lasted(row['started_at'], row['completed_at'], now)}" if row["state"] != "retrying" else "", "dim"),
         (f"  on {row['worker']}" if row["worker"] else "", "dim"),
         (f"  retry {row['retry_count']} of {row['max_retries']}" if row["retry_count"] else "", "yellow"),
@@ -83,7 +83,7 @@ def of_task(row: Row, patches: list[Row], now: datetime) -> list[Text]:
         ("  left out by an operator" if row["left_out"] else "", "yellow"),
     ]
     name = _own(row)
-    lines = [line(*_begin(row["state"], name, "dim" if ended else "", critical=row["is_critical"]), *said)]
+    lines = [line(*_begin(row["state"], name, "dim" if ended else "", critical=row["is_critical"]), *details)]
     if length(row) > 1:
         lines.append(line(("  " + last_line(row["last_error"]), "red")))
     return lines

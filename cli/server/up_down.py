@@ -77,14 +77,14 @@ def up(
     chosen, left_out, console = settings(), _parts_named(without), Screen(quiet=as_json)
     if adopt:
         home_of(chosen).create(adopt=True)
-    tell = partial(_told, chosen) if as_json else partial(_summary, chosen, console)
+    report = partial(_print_json, chosen) if as_json else partial(_summary, chosen, console)
     if detach:
         _launch(chosen, left_out, console)
-        tell()
+        report()
     else:
         _bear_mark(chosen)
         watch = narrator(lambda part: say(spoken(part), to=console))
-        supervise(chosen, without=left_out, prepare=_prepare(chosen), watch=watch, ready=tell)
+        supervise(chosen, without=left_out, prepare=_prepare(chosen), watch=watch, ready=report)
         say("stopped", to=console)
 
 
@@ -114,7 +114,7 @@ def down(
     if purge and not yes:
         typer.confirm(f"Delete the database and everything else Interlock keeps for {home.path}?", abort=True, err=True)
     with console.status("stopping") as spinner:
-        stopped = daemon.stop(chosen, lambda: spinner.update(_standing(home)))
+        stopped = daemon.stop(chosen, lambda: spinner.update(_progress(home)))
     say("stopped" if stopped else f"nothing is running in {home.path}", to=console)
     deleted = purging.purge(home) if purge else []
     for path in deleted:
@@ -162,11 +162,11 @@ def _launch(chosen: Settings, left_out: frozenset[str], console: Screen) -> None
     home = home_of(chosen)
     with console.status("starting") as spinner:
         daemon.launch(
-            chosen, without=left_out, prepare=_prepare(chosen), progress=lambda: spinner.update(_standing(home))
+            chosen, without=left_out, prepare=_prepare(chosen), progress=lambda: spinner.update(_progress(home))
         )
 
 
-def _standing(home: Home) -> str:
+def _progress(home: Home) -> str:
     return "  ".join(f"{part['name']} {part['state']}" for part in report.recorded(home)) or "starting"
 
 
@@ -194,7 +194,7 @@ def _summary(chosen: Settings, console: Screen) -> None:
         say(f"{label:8}{text}", to=console)
 
 
-def _told(chosen: Settings) -> None:
+def _print_json(chosen: Settings) -> None:
     """Print the running parts, as `status --json` does."""
     print_json(
         report.status(chosen).as_json(), lines=True
