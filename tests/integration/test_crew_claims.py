@@ -119,7 +119,7 @@ def test_a_stale_claim_cannot_finish_a_task(
     claim = take(runtime, worker)
     client.fire(task, "user_cancelled", by="ann")
     drain_all(runtime)
-    assert not claims.still_held(runtime, claim.token)
+    assert not claims.is_current(runtime, claim.token)
     with pytest.raises(StaleClaim, match=f"claim {claim.token}"):
         finish(runtime, claim)
     drain_all(runtime)
@@ -158,7 +158,7 @@ def test_nobody_reports_under_anothers_claim(runtime: Runtime, client: Client, s
     claim, thief = take(runtime, hand(runtime, "honest")), hand(runtime, "thief")
     with pytest.raises(StaleClaim):
         claims.finish(runtime, thief, claim.token, DONE)
-    assert claims.still_held(runtime, claim.token)
+    assert claims.is_current(runtime, claim.token)
     finish(runtime, claim)
     with pytest.raises(StaleClaim):
         claims.finish(runtime, thief, claim.token, DONE)

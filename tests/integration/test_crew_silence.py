@@ -90,7 +90,7 @@ def test_a_worker_heard_of_again_recovers_and_works_on(
     drain_all(runtime)
     assert state(client, worker) == "idle"
     assert claims.take(runtime, worker) is None, "it still has its hands full"
-    claims.let_go(runtime, worker, claim.token)
+    claims.release(runtime, worker, claim.token)
     make_due(dba, "retry_delay_elapsed")
     dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE status = 'scheduled' AND not_before <= now()")
     drain_all(runtime)

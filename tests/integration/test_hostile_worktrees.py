@@ -23,7 +23,7 @@ from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.policy import Checked, PatchPolicy, check
 from interlock.workers.git.ref_names import branch_name
 from interlock.workers.git.results import Refusal
-from interlock.workers.git.worktree import Worktree, bring_in, close, open_worktree, restore, temporary
+from interlock.workers.git.worktree import Worktree, close, import_commits, open_worktree, restore, temporary
 from interlock.workers.isolation.apart import Apart
 from interlock.workers.isolation.boundary import as_commands
 from interlock.workers.settings import Settings
@@ -188,7 +188,7 @@ def test_a_command_cannot_take_a_committed_patch_back_by_rewriting_its_branch(ch
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
     assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
     as_command(found, "git reset -q --hard HEAD~; git commit -q --allow-empty -m rewritten")
-    assert "rewritten" in str(bring_in(found))
+    assert "rewritten" in str(import_commits(found))
     refused = merge(found, "m", identity=AUTHOR)
     assert isinstance(refused, Checked)
     as_command(found, "git reset -q --hard HEAD~")
@@ -244,7 +244,7 @@ def test_objects_under_anothers_name_are_refused(checkout: Path) -> None:
       echo $child > .git/refs/heads/{found.branch}
     """
     as_command(found, script)
-    assert bring_in(found) is not None
+    assert import_commits(found) is not None
     assert git(checkout, "rev-parse", found.branch).strip() == done.sha
 
 
@@ -379,7 +379,7 @@ def test_what_a_killed_gate_left_aside_is_put_back_and_two_gates_at_once_do_not_
             os._exit(0)  # as killed
     os.waitpid(child, 0)
     assert "false" in (judged.path / "Makefile").read_text()
-    assert bring_in(judged) is None
+    assert import_commits(judged) is None
     assert "true" in (judged.path / "Makefile").read_text()
 
 

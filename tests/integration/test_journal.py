@@ -197,9 +197,9 @@ def test_two_processes_never_write_at_once(client: Client, stories: list[UUID], 
     applied(client, stories[0], "block")
     first = journal(directory)
     with transaction(client.runtime.database) as connection:
-        first.stands_at(connection, (0, 0))
+        first.position(connection, (0, 0))
         with pytest.raises(JournalFault, match="another process writes"):
-            journal(directory).stands_at(connection, (0, 0))
+            journal(directory).position(connection, (0, 0))
     first.close()
     assert carried(client, directory) == 1
 

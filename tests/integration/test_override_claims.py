@@ -38,12 +38,12 @@ def test_who_holds_the_task_loses_it_and_is_free_again(
     claim = claims.take(runtime, worker)
     assert claim
     drain_all(runtime)
-    assert claims.still_held(runtime, claim.token)
+    assert claims.is_current(runtime, claim.token)
     told = override(runtime, str(task), TRIED).follows
     assert f"claim {claim.token} of worker hand on T-3 no longer counts" in "\n".join(told)
-    assert claims.still_held(runtime, claim.token)
+    assert claims.is_current(runtime, claim.token)
     override(runtime, str(task), BY_HAND)
-    assert not claims.still_held(runtime, claim.token)
+    assert not claims.is_current(runtime, claim.token)
     with pytest.raises(StaleClaim):
         claims.finish(runtime, worker, claim.token, DONE)
     drain_all(runtime)

@@ -17,7 +17,7 @@ from interlock.workers.git.archive import Archived, archive
 from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.ref_names import branch_name
 from interlock.workers.git.revert import Verdict
-from interlock.workers.git.rollback import Compensation, Means, compensate
+from interlock.workers.git.rollback import Callbacks, Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import Worktree, close, restore
 from tests.repositories import AUTHOR, git, killing, make, opened
@@ -72,7 +72,7 @@ def roll_back(checkout: Path) -> None:
     sha = git(checkout, "log", "--format=%H", "--grep=Bad", "main").split()[-1]
     actions = [{"action": "git_revert", "commit_sha": sha, "branch": "main"}]
     plan = CompensationPlan.model_validate({"compensation_type": "git_revert", "actions": actions})
-    means = Means(*[lambda *_: Verdict(True)] * 3)
+    means = Callbacks(*[lambda *_: Verdict(True)] * 3)
     done = compensate(checkout, plan, "L-1", means, branch="main", scratch=checkout.parent / "scratch", identity=AUTHOR)
     assert isinstance(done, Compensation)
     assert done.success, done.error

@@ -13,7 +13,7 @@ from interlock.workers.git.command import Git
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.results import Conflict, Refusal
-from interlock.workers.git.worktree import Worktree, bring_in, close
+from interlock.workers.git.worktree import Worktree, close, import_commits
 from tests.repositories import AUTHOR, everything, git, make, opened, put
 from tests.waiting import eventually
 
@@ -46,7 +46,7 @@ def worked(checkout: Path, name: str = "w", **files: str) -> Worktree:
     put(found.path, {each.replace("_", "."): content for each, content in (files or {name: name}).items()})
     git(found.path, "add", "-A")
     git(found.path, "commit", "-qm", f"Work of {name}")
-    assert bring_in(found) is None
+    assert import_commits(found) is None
     return found
 
 

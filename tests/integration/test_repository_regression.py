@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.workers.git import bisect
-from interlock.workers.git.bisect import Broke
+from interlock.workers.git.bisect import BadCommit
 from interlock.workers.git.results import Refusal
 from tests.repositories import everything, git, make, put
 
@@ -40,7 +40,7 @@ def test_the_commit_that_broke_it_is_found_in_few_trials(checkout: Path, tmp_pat
     found = bisect.find(
         checkout, "main", made, sound, scratch=tmp_path / "scratch", progress=lambda *at: told.append(at)
     )
-    assert isinstance(found, Broke)
+    assert isinstance(found, BadCommit)
     assert (found.sha, found.subject, found.among) == (made[place], "fault x", ())
     assert found.tried <= 4 + ceil(log2(13)) + 1
     assert all(done <= total for done, total in told)
@@ -59,7 +59,7 @@ def test_a_fault_in_a_branch_that_was_merged_is_found_there(checkout: Path, tmp_
     aside = commit(checkout, "f3", "x")
     git(checkout, "merge", "-q", "--no-ff", "--no-edit", "side")
     found = bisect.find(checkout, "main", [first, fault, after, aside], sound, scratch=tmp_path / "scratch")
-    assert isinstance(found, Broke)
+    assert isinstance(found, BadCommit)
     assert found.sha == fault
 
 
@@ -70,7 +70,7 @@ def test_trees_that_tell_nothing_are_passed_over_and_named(checkout: Path, tmp_p
     git(checkout, "rm", "-q", "odd")
     bad = commit(checkout, "f2", "x")
     found = bisect.find(checkout, "main", [good, odd, bad], sound, scratch=tmp_path / "scratch")
-    assert isinstance(found, Broke)
+    assert isinstance(found, BadCommit)
     assert (found.sha, found.among) == (bad, (odd,))
 
 

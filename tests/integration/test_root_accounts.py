@@ -10,7 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from interlock.workers.settings import Settings
-from interlock.workers.system.users import SYSTEM_PATH, Account, commands_account, made, server_account, spawn_options
+from interlock.workers.system.users import (
+    SYSTEM_PATH,
+    Account,
+    commands_account,
+    create_account,
+    server_account,
+    spawn_options,
+)
 from interlock.workflows.errors import BadInput
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -41,7 +48,7 @@ def test_servers_and_commands_run_as_users_of_their_own_that_are_made_where_miss
 @as_root
 def test_many_who_make_the_same_users_at_once_all_find_them(names: tuple[str, ...]) -> None:
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda name: made(name, "INTERLOCK_RUN_AS"), names * 3))
+        found = list(pool.map(lambda name: create_account(name, "INTERLOCK_RUN_AS"), names * 3))
     assert len(set(found)) == len(names)
     assert found[0] == Account(names[0], pwd.getpwnam(names[0]).pw_uid, pwd.getpwnam(names[0]).pw_gid)
 
@@ -70,13 +77,13 @@ def test_commands_do_not_run_as_the_servers_user() -> None:
 def test_where_no_user_can_be_made_the_cure_is_named(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.workers.system.users.SYSTEM_PATH", "/nowhere")
     with pytest.raises(BadInput, match=f"no useradd to make it.*useradd --system .* {names[0]}"):
-        made(names[0], "INTERLOCK_RUN_AS")
+        create_account(names[0], "INTERLOCK_RUN_AS")
 
 
 @as_root
 def test_what_useradd_refuses_is_said() -> None:
     with pytest.raises(BadInput, match=r"could not be made: .*invalid user name"):
-        made("-not a name", "INTERLOCK_RUN_AS")
+        create_account("-not a name", "INTERLOCK_RUN_AS")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root drops its rights")

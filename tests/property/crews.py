@@ -194,7 +194,7 @@ class Crew:
     def _lose(self, worker: Worker) -> None:
         """What it runs is taken from it, which is a failure like another."""
         for claim in worker.claims:
-            if claims.still_held(self.runtime, claim.token):
+            if claims.is_current(self.runtime, claim.token):
                 assert self.play.world.told(self._task(claim), "execution_failed")
 
     def _let_go(self, worker: Worker) -> None:
@@ -205,7 +205,7 @@ class Crew:
                 claims.finish(self.runtime, worker.id, claim.token, ENDS[0])
 
     def _report(self, claim: Claim, report: Report) -> None:
-        if not claims.still_held(self.runtime, claim.token):
+        if not claims.is_current(self.runtime, claim.token):
             with pytest.raises(StaleClaim):
                 claims.finish(self.runtime, claim.worker_id, claim.token, report)
             return

@@ -53,7 +53,7 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
         instances.link(connection, [link for birth in part for link in links(birth)])
     requests.accept(connection, [timer(birth.id, 0, deadline) for birth in born if (deadline := _deadline(birth))])
     wanted = [
-        intent(effect, workflow_id=birth.id, version=0, metadata=_says(birth))
+        intent(effect, workflow_id=birth.id, version=0, metadata=_creation_metadata(birth))
         for birth in born
         for effect in birth.definition.birth_effects
     ]
@@ -144,7 +144,7 @@ def _deadline(birth: Birth) -> Deadline | None:
     return deadline.resolved(birth.context) if deadline else None
 
 
-def _says(birth: Birth) -> dict[str, Any]:
+def _creation_metadata(birth: Birth) -> dict[str, Any]:
     return {
         "type": birth.definition.type,
         "entity_id": birth.entity_id,

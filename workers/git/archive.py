@@ -97,7 +97,7 @@ def _tree(locked: LockedWorktree) -> tuple[str, str]:
     """The working files as a tree of the user's repository. The commands' account hashes them in a directory of its
     own; from there they are taken like its other objects, but without strict checks: an archive never lands."""
     left = locked.git_directory / "left"
-    inside.raze(left)
+    inside.remove_tree(left)
     left.mkdir(mode=0o755)
     for each in (left, left / "objects"):
         each.mkdir(exist_ok=True)
@@ -125,7 +125,7 @@ def _tree(locked: LockedWorktree) -> tuple[str, str]:
         have=locked.tip,
         strict=False,
     )
-    inside.raze(left)
+    inside.remove_tree(left)
     return tree, "\n".join(unread)
 
 

@@ -19,7 +19,7 @@ Trial = Callable[[Path], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Broke:
+class BadCommit:
     """The first bad commit, or one of `among`, which could not be judged; `tried`: the number of tried trees."""
 
     sha: str
@@ -38,7 +38,7 @@ def find(
     name: str = "regression",
     apart: Apart = OURSELVES,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Broke | Refusal:
+) -> BadCommit | Refusal:
     """Bisect from before the oldest of some commits to a branch's tip. The result is tried twice.
 
     Args:
@@ -89,7 +89,7 @@ class _Search:
     goods: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
 
-    def between(self, good: str, bad: str) -> Broke | Refusal:
+    def between(self, good: str, bad: str) -> BadCommit | Refusal:
         """The first bad commit after `good`, up to `bad`, after checking that these two are good and bad."""
         left = len(self.git.run("rev-list", bad, f"^{good}").out.decode().split())
         total = 4 + max(0, int(log2(left)) + 1 if left > 1 else 0)
@@ -113,7 +113,7 @@ class _Search:
         self.progress(total, total)
         among = tuple(each for each in self._left(bad) if each in self.skipped)
         subject = self.git.line("log", "-1", "--format=%s", bad, "--")
-        return Broke(bad, subject, self.tried, among)
+        return BadCommit(bad, subject, self.tried, among)
 
     def _looks(self, sha: str, total: int) -> bool | None:
         self.progress(min(self.tried, total), total)

@@ -70,7 +70,7 @@ def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, h
         Unfit: the objects are too many, too large, broken or missing, or `want` is no descendant of `have`.
         GitFault: git cannot work here; try again.
     """
-    inside.raze(scratch)
+    inside.remove_tree(scratch)
     try:
         _copied(source, scratch)
         quarantine = git.with_environment(
@@ -92,7 +92,7 @@ def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, h
         if commit:
             _require_built_on(git, want, have)  # again, now that every object's name is verified
     finally:
-        inside.raze(scratch)
+        inside.remove_tree(scratch)
 
 
 def _require_built_on(git: Git, want: str, have: str) -> None:

@@ -116,7 +116,7 @@ def kind(top: Path, path: str) -> int | None:
         return None
 
 
-def raze(top: Path) -> None:
+def remove_tree(top: Path) -> None:
     """Remove whatever is there, whoever owns it, however deep it is and whatever modes its directories have.
 
     Raises `OSError` if it cannot be removed.

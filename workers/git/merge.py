@@ -13,7 +13,7 @@ from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.policy import Checked, PatchPolicy, judge
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.trial_index import between, links
-from interlock.workers.git.worktree import Worktree, bring_in
+from interlock.workers.git.worktree import Worktree, import_commits
 from interlock.workflows.errors import InterlockError
 
 TRIES = 5
@@ -73,7 +73,7 @@ def merge(
         RepositoryBusy: another held the repository's lock for too long; names its pid.
         BranchMoves, GitFault: see there; try again.
     """
-    if broken := bring_in(done, lock_seconds=lock_seconds):
+    if broken := import_commits(done, lock_seconds=lock_seconds):
         return Checked(False, False, False, (Reason("", "commits", str(broken)),))
     with repository.hold(done.repository, identity, lock_seconds) as git:
         for _ in range(TRIES):

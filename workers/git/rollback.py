@@ -22,7 +22,7 @@ from interlock.workers.isolation.apart import OURSELVES, Apart
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Callbacks:
     """The caller's functions: each runs one check or action and returns its verdict. An exception is a fault."""
 
     run_tests: Callable[[Path, str], Verdict]
@@ -56,7 +56,7 @@ def compensate(
     repository: Path,
     plan: CompensationPlan,
     ledger_id: str,
-    means: Means,
+    callbacks: Callbacks,
     *,
     branch: str,
     scratch: Path,
@@ -73,7 +73,7 @@ def compensate(
         repository: the user's checkout, or any worktree of it.
         plan: what to do.
         ledger_id: the ledger entry rolled back.
-        means: how tests, gates and notices are run.
+        callbacks: how tests, gates and notices are run.
         branch: the branch the patch is on; the plan's reverts must name the same.
         scratch: the parent directory of the temporary worktree.
         identity: author and committer of the reverts.
@@ -88,9 +88,9 @@ def compensate(
     git = found.git(identity)
     if (old := branches.tip(git, branch)) is None or any(each.branch != branch for each in plan.reverts):
         return Refusal(f"there is no branch {branch}, or the plan reverts on another", "Correct the plan")
-    work = _Rollback(git, plan, ledger_id, means, branch, old)
+    work = _Rollback(git, plan, ledger_id, callbacks, branch, old)
     if plan.reverts and (sha := revert.found(git, plan.reverts, ledger_id, old)):
-        return Compensation(True, work.tell(), sha=sha, already=True)
+        return Compensation(True, work.notify_all(), sha=sha, already=True)
     reverted, sha, error = work.revert()
     if error:
         return Compensation(False, reverted, error)
@@ -98,7 +98,7 @@ def compensate(
         proved, error = work.prove(there)
     if error or (sha != old and (error := work.land(sha))):
         return Compensation(False, reverted + proved, error)
-    return Compensation(True, reverted + proved + work.tell(), sha=sha if sha != old else None)
+    return Compensation(True, reverted + proved + work.notify_all(), sha=sha if sha != old else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _Rollback:
     git: Git
     plan: CompensationPlan
     ledger_id: str
-    means: Means
+    callbacks: Callbacks
     branch: str
     old: str
 
@@ -135,17 +135,17 @@ class _Rollback:
             return f"{self.branch} moved from {self.old} to {stopped.now} meanwhile; try again"
         return str(stopped) if stopped else None
 
-    def tell(self) -> tuple[ActionOutcome, ...]:
+    def notify_all(self) -> tuple[ActionOutcome, ...]:
         """Send the notices that nothing depends on."""
         return tuple(self._notify(each) for each in self._notices(required=False))
 
     def _proofs(self, there: LockedWorktree) -> Iterator[ActionOutcome]:
         for action in self.plan.actions:
             if isinstance(action, RunTests):
-                verdict = self.means.run_tests(there.path, action.test_suite)
+                verdict = self.callbacks.run_tests(there.path, action.test_suite)
                 yield ActionOutcome(f"run_tests {action.test_suite}", action.required, verdict)
         for gate in self.plan.validation.required_gates:
-            yield ActionOutcome(f"gate {gate}", True, self.means.run_gate(there.path, gate))
+            yield ActionOutcome(f"gate {gate}", True, self.callbacks.run_gate(there.path, gate))
         if self.plan.validation.verify_clean_state:
             yield ActionOutcome("verify_clean_state", True, revert.clean(there))
         for notice in self._notices(required=True):
@@ -155,7 +155,7 @@ class _Rollback:
         return (each for each in self.plan.actions if isinstance(each, Notify) and each.required is required)
 
     def _notify(self, notice: Notify) -> ActionOutcome:
-        return ActionOutcome(f"notify {', '.join(notice.channels)}", notice.required, self.means.notify(notice))
+        return ActionOutcome(f"notify {', '.join(notice.channels)}", notice.required, self.callbacks.notify(notice))
 
 
 def _until_failure(steps: Iterator[ActionOutcome]) -> tuple[tuple[ActionOutcome, ...], str | None]:

@@ -26,7 +26,7 @@ FILES = ("info/attributes", "info/exclude", "info/grafts", "objects/info/alterna
 HARMLESS = ("branch.", "user.name", "user.email")
 FILE_BYTES = 4 * 1024 * 1024
 
-Picture = dict[str, str]
+RepositoryState = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BranchTips:
     made: str | None
 
 
-def picture(repository: Repository) -> Picture:
+def repository_state(repository: Repository) -> RepositoryState:
     """What is compared, by name: settings (with included ones), hooks, replaced objects, files that redirect git."""
     directory = repository.directory
     return {**_settings(repository), **_hooks(directory), **_files(directory), **_replaced(repository)}
@@ -75,18 +75,18 @@ def _is_new(git: Git, tip: str, old: str, new: str) -> bool:
     return fetch_commits.known(git, tip, new) and not fetch_commits.known(git, tip, old)
 
 
-def _replaced(repository: Repository) -> Picture:
+def _replaced(repository: Repository) -> RepositoryState:
     result = repository.git().run("for-each-ref", "--format=%(objectname) %(refname)", "refs/replace/")
     lines = result.out.decode(errors="surrogateescape").splitlines()
     return {f"ref {name}": sha for sha, _, name in (line.partition(" ") for line in lines)}
 
 
-def _settings(repository: Repository) -> Picture:
+def _settings(repository: Repository) -> RepositoryState:
     git = repository.git().at(repository.directory)
     result = git.run("config", "--list", "--includes", "-z", accept=None)
     if result.status:
         return {"its configuration": f"unreadable: {result.words}"}
-    found: Picture = {}
+    found: RepositoryState = {}
     for entry in split(result.out):
         name, _, value = entry.partition("\n")
         if not name.startswith(HARMLESS):
@@ -94,7 +94,7 @@ def _settings(repository: Repository) -> Picture:
     return found
 
 
-def _hooks(directory: Path) -> Picture:
+def _hooks(directory: Path) -> RepositoryState:
     try:
         with inside.folder(directory, "hooks") as where:
             names = [each for each in sorted(os.listdir(where)) if not each.endswith(".sample")]
@@ -103,7 +103,7 @@ def _hooks(directory: Path) -> Picture:
     return {f"hook {name}": _print(directory, f"hooks/{name}") for name in names}
 
 
-def _files(directory: Path) -> Picture:
+def _files(directory: Path) -> RepositoryState:
     return {f"file {name}": _print(directory, name) for name in FILES if inside.kind(directory, name) is not None}
 
 
@@ -113,7 +113,7 @@ def _print(directory: Path, name: str) -> str:
     return mode if content is None else f"{mode} {hashlib.sha256(content).hexdigest()}"
 
 
-def differences(before: Picture, after: Picture) -> tuple[str, ...]:
+def differences(before: RepositoryState, after: RepositoryState) -> tuple[str, ...]:
     """The names of what was changed, created or removed."""
     return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
@@ -121,11 +121,11 @@ def differences(before: Picture, after: Picture) -> tuple[str, ...]:
 @contextlib.contextmanager
 def compared(repository: Repository) -> Iterator[list[str]]:
     """Once the block has ended, the list that it got names what changed in the repository meanwhile."""
-    before, changed = picture(repository), list[str]()
+    before, changed = repository_state(repository), list[str]()
     try:
         yield changed
     finally:
-        changed += differences(before, picture(repository))
+        changed += differences(before, repository_state(repository))
 
 
 @contextlib.contextmanager

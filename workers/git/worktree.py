@@ -132,8 +132,8 @@ def discard(git: Git, path: Path) -> None:
     """
     if not _removable(git, path):
         raise NotAWorktree(f"{path} is not a worktree of {git.directory}; it was not changed")
-    inside.raze(path)  # before our record of it, by which the remains of a killed removal are known to be ours
-    inside.raze(own_directory(path))
+    inside.remove_tree(path)  # before our record of it, by which the remains of a killed removal are known to be ours
+    inside.remove_tree(own_directory(path))
 
 
 @contextlib.contextmanager
@@ -195,7 +195,7 @@ def restore(worktree: Worktree, *, ignored: bool = False, lock_seconds: float = 
         (found.git_directory / MARK).unlink(missing_ok=True)
 
 
-def bring_in(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> Refusal | None:
+def import_commits(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> Refusal | None:
     """Take commits that commands made on a worktree's branch into the user's repository; the reason if that fails.
 
     Raises:

@@ -17,7 +17,7 @@ from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.run import run
 from interlock.workers.git import bisect, branches, repository
-from interlock.workers.git.bisect import Broke
+from interlock.workers.git.bisect import BadCommit
 from interlock.workers.git.ref_names import safe
 from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime
@@ -83,7 +83,7 @@ def find_regression(
             raise NothingToFind(f"while the gate ran, {where.checkout} changed: {', '.join(changed[:20])}")
         return None if ended.exit_code in CANNOT_TELL and not ended.timed_out else ended.succeeded([0])
 
-    broke = bisect.find(
+    bad_commit = bisect.find(
         where.checkout,
         _branch(where, list(by_commit)),
         by_commit,
@@ -93,9 +93,9 @@ def find_regression(
         name=f"regression-{safe(workstream_ref or str(run_ref))}",
         progress=progress,
     )
-    if isinstance(broke, Refusal):
-        raise NothingToFind(f"{broke}{_last_words(ends)}")
-    return _regression(broke, by_commit.get(broke.sha))
+    if isinstance(bad_commit, Refusal):
+        raise NothingToFind(f"{bad_commit}{_last_words(ends)}")
+    return _regression(bad_commit, by_commit.get(bad_commit.sha))
 
 
 def _looked_up(runtime: Runtime, run_ref: str | None, workstream_ref: str | None) -> tuple[list[RowMapping], Workplace]:
@@ -130,7 +130,7 @@ def _last_words(ends: Sequence[Finished]) -> str:
     return f". The gate ended with {ends[-1].reason}{f': {printed}' if printed else ''}"
 
 
-def _regression(found: Broke, entry: RowMapping | None) -> Regression:
+def _regression(found: BadCommit, entry: RowMapping | None) -> Regression:
     return Regression(
         commit_sha=found.sha,
         subject=found.subject,

@@ -28,7 +28,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class MetricSpec:
     """One metric: its name and labels in Prometheus, and its help text for operators."""
 
     name: str
@@ -38,107 +38,107 @@ class Declared:
 
 
 METRICS = (
-    Declared(
+    MetricSpec(
         "state_transitions_total",
         "counter",
         ("entity_type", "from_state", "to_state"),
         "moves, counted from history; every move of a definition begins at 0",
     ),
-    Declared("entity_state", "gauge", ("entity_type", "state"), "instances in a state, without archived ones"),
-    Declared(
+    MetricSpec("entity_state", "gauge", ("entity_type", "state"), "instances in a state, without archived ones"),
+    MetricSpec(
         "state_transition_duration_seconds",
         "histogram",
         ("entity_type", "state"),
         "time spent in a state, from entering to leaving it",
     ),
-    Declared(
+    MetricSpec(
         "manual_state_overrides_total",
         "counter",
         ("entity_type", "operator"),
         "overrides, by operator; each counts once, however many moves it takes",
     ),
-    Declared(
+    MetricSpec(
         counters.FAILED_TRANSITIONS,
         "counter",
         ("entity_type", "reason"),
         "triggers that did not move their instance: refused (`no_such_transition`, `guard`, `approval`, …) or dead",
     ),
-    Declared(
+    MetricSpec(
         counters.RETRIES, "counter", ("kind", "name"), "attempts that failed and will be made again: requests, effects"
     ),
-    Declared(
+    MetricSpec(
         counters.IDEMPOTENCY_HITS, "counter", (), "triggers answered from the record because their request_id was known"
     ),
-    Declared(counters.LEASE_EXPIRIES, "counter", ("effect",), "leases that ran out because their worker went silent"),
-    Declared(
+    MetricSpec(counters.LEASE_EXPIRIES, "counter", ("effect",), "leases that ran out because their worker went silent"),
+    MetricSpec(
         "interlock_requests",
         "gauge",
         ("status",),
         "triggers: pending, scheduled, retrying (of the scheduled), waiting (held) and dead",
     ),
-    Declared("interlock_pending_requests", "gauge", ("partition",), "due triggers, by partition"),
-    Declared(
+    MetricSpec("interlock_pending_requests", "gauge", ("partition",), "due triggers, by partition"),
+    MetricSpec(
         "interlock_partition_stuck_seconds",
         "gauge",
         ("partition",),
         "how long a partition has been stalled at its oldest trigger; 0 if it is not stalled",
     ),
-    Declared(
+    MetricSpec(
         "interlock_queue_age_seconds",
         "gauge",
         ("status",),
         "age of the oldest: pending, overdue (its scheduled time has passed), retrying or waiting trigger; due effect",
     ),
-    Declared(
+    MetricSpec(
         "interlock_oldest_pending_request_seconds",
         "gauge",
         (),
         "how long the oldest due trigger has waited to be applied",
     ),
-    Declared("interlock_effects", "gauge", ("status",), "effects: due, leased (running), dead"),
-    Declared("interlock_expired_leases", "gauge", (), "leases that ran out and were not taken back yet"),
-    Declared(
+    MetricSpec("interlock_effects", "gauge", ("status",), "effects: due, leased (running), dead"),
+    MetricSpec("interlock_expired_leases", "gauge", (), "leases that ran out and were not taken back yet"),
+    MetricSpec(
         "interlock_relay_lag_seconds",
         "gauge",
         ("destination",),
         "age of the oldest event that a destination of the relay has not received",
     ),
-    Declared("interlock_audit_export_lag_seconds", "gauge", (), "age of the oldest event that is in no audit export"),
-    Declared(
+    MetricSpec("interlock_audit_export_lag_seconds", "gauge", (), "age of the oldest event that is in no audit export"),
+    MetricSpec(
         "interlock_sweep_lag_seconds",
         "gauge",
         ("sweep",),
         "how late a sweep is: time since its last run, less its period",
     ),
-    Declared("interlock_sweep_run_seconds", "gauge", ("sweep",), "how long a sweep's last run took"),
-    Declared("interlock_beat_alive", "gauge", (), "1 while every sweep runs, 0 when one is overdue"),
-    Declared("interlock_breakers_open", "gauge", ("tool",), "open circuit breakers of a tool, over all projects"),
-    Declared(
+    MetricSpec("interlock_sweep_run_seconds", "gauge", ("sweep",), "how long a sweep's last run took"),
+    MetricSpec("interlock_beat_alive", "gauge", (), "1 while every sweep runs, 0 when one is overdue"),
+    MetricSpec("interlock_breakers_open", "gauge", ("tool",), "open circuit breakers of a tool, over all projects"),
+    MetricSpec(
         "interlock_stuck_entities",
         "gauge",
         ("entity_type", "state"),
         "instances that `interlock stuck` shows, as of the last sweep",
     ),
-    Declared(
+    MetricSpec(
         "interlock_stuck_overrun",
         "gauge",
         ("entity_type", "state"),
         "time of the longest-stuck instance in the state, as a multiple of the expected time",
     ),
-    Declared(
+    MetricSpec(
         "interlock_deprecated_uses_total",
         "counter",
         ("entity_type", "version", "kind", "name"),
         "moves that used a deprecated version, state or trigger",
     ),
-    Declared("interlock_workers", "gauge", ("state",), "workers by state, without those shut down"),
-    Declared(
+    MetricSpec("interlock_workers", "gauge", ("state",), "workers by state, without those shut down"),
+    MetricSpec(
         "interlock_build_info",
         "gauge",
         ("version", "schema", "postgresql"),
         "always 1; the running versions, as labels",
     ),
-    Declared("interlock_scrape_seconds", "gauge", (), "how long the scrape took"),
+    MetricSpec("interlock_scrape_seconds", "gauge", (), "how long the scrape took"),
 )
 
 Samples = Mapping[counters.Series, float]
@@ -214,10 +214,10 @@ def families(samples: Samples) -> Iterator[Metric]:
         yield family
 
 
-def _histogram(declared: Declared, samples: Samples) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
-    sums = {labels: value for (name, labels), value in samples.items() if name == f"{declared.name}_sum"}
-    buckets = {labels: value for (name, labels), value in samples.items() if name == f"{declared.name}_bucket"}
+def _histogram(spec: MetricSpec, samples: Samples) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)
+    sums = {labels: value for (name, labels), value in samples.items() if name == f"{spec.name}_sum"}
+    buckets = {labels: value for (name, labels), value in samples.items() if name == f"{spec.name}_bucket"}
     for labels in sorted(sums):
         total, cumulative = 0.0, []
         for bound in counters.BOUND_NAMES:

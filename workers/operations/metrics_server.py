@@ -52,7 +52,7 @@ def shown(runtime: Runtime) -> str:
     return generate_latest(registry_of(runtime)).decode()
 
 
-class Shared:
+class SharedReading:
     """A collector that shares one reading, or its error, among all scrapes within a second."""
 
     def __init__(self, reader: Reader) -> None:
@@ -107,7 +107,7 @@ def make_app(runtime: Runtime) -> Callable[[dict[str, Any], Respond], Iterable[b
 
 def _shared(runtime: Runtime) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(Shared(Reader(runtime)))
+    registry.register(SharedReading(Reader(runtime)))
     return registry
 
 

@@ -23,7 +23,7 @@ from interlock.workers.git.results import Refusal
 from interlock.workers.git.rollback import Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import follow
-from interlock.workers.operations.rollback_checks import means_of
+from interlock.workers.operations.rollback_checks import callbacks_of
 from interlock.workers.overrides.transaction import Done, Move, Order, operating, require_operator
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, InterlockError, Refused
@@ -92,7 +92,7 @@ def roll_back(
         where.checkout,
         plan,
         str(entry["ledger_id"]),
-        means_of(runtime, entry),
+        callbacks_of(runtime, entry),
         branch=_branch(plan, entry, where),
         scratch=workspace.worktrees(runtime.settings, where.account),
         identity=COMMITTER,

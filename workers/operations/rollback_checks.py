@@ -15,7 +15,7 @@ from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.run import run
 from interlock.workers.execution.secrets import SecretNotHad
 from interlock.workers.git.revert import Verdict
-from interlock.workers.git.rollback import Means
+from interlock.workers.git.rollback import Callbacks
 from interlock.workers.git.rollback_plan import Notify
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
@@ -25,7 +25,7 @@ EVERYBODY = "all"
 SCHEMES = {"email": ("mailto", "mailtos"), "webhook": ("json", "jsons", "form", "forms", "xml", "xmls")}
 
 
-def means_of(runtime: Runtime, entry: RowMapping) -> Means:
+def callbacks_of(runtime: Runtime, entry: RowMapping) -> Callbacks:
     """The means to roll back one ledger entry: the gates of its workstream or, for types it lacks, of its run."""
     with transaction(runtime.database) as connection:
         gates = patches.gates_of_run(connection, entry["run_id"])
@@ -43,7 +43,7 @@ def means_of(runtime: Runtime, entry: RowMapping) -> Means:
         found = [each for each in gates if suite in (each["name"], each["name"].rpartition("/")[2])]
         return _all(runtime, found, known, place, tree) if found else run_gate(tree, suite)
 
-    return Means(run_tests=run_tests, run_gate=run_gate, notify=_notify(runtime, entry))
+    return Callbacks(run_tests=run_tests, run_gate=run_gate, notify=_notify(runtime, entry))
 
 
 def _of_type(gates: Sequence[RowMapping], gate_type: str) -> list[RowMapping]:

@@ -5,7 +5,7 @@ from uuid import UUID
 from interlock.db.orchestration import breakers
 from interlock.db.orchestration.breakers import Breaker
 from interlock.workers.circuit_breakers import known
-from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import Done, Order, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
@@ -37,7 +37,7 @@ def reset_breaker(runtime: Runtime, ref: str | UUID, order: Order) -> Done:
     """
     with operating(runtime, order) as operation:
         instance = operation.find(ref, "circuit_breaker")
-        closed = goal("reset-breaker", instance)
+        closed = target_state("reset-breaker", instance)
         if instance["current_state"] != closed:
             operation.walk(instance, closed)
         breakers.forget_failures(operation.connection, instance["id"])

@@ -19,7 +19,7 @@ from interlock.db.orchestration.commands import Origin
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides import tasks
-from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.tasks import TaskWithContext, hold_and_let_go, leave_out, recount, require_of_a_run
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
 from interlock.workers.runtime import Runtime
@@ -49,7 +49,7 @@ def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: b
     with operating(runtime, order) as operation:
         instance = operation.find(ref, "task", "step")
         if instance["workflow_type"] == "step":
-            operation.walk(instance, goal("reset-task", instance))
+            operation.walk(instance, target_state("reset-task", instance))
         else:
             task = require_of_a_run(operation, instance)
             made = _replace(operation, task, keep_count=not clear_retry_count)
@@ -68,7 +68,7 @@ def skip_step(runtime: Runtime, ref: str, order: Order) -> Done:
     with operating(runtime, order) as operation:
         instance = operation.find(ref, "task", "step")
         if instance["workflow_type"] == "step":
-            operation.walk(instance, goal("skip-step", instance), {"success": {"skipped": True}})
+            operation.walk(instance, target_state("skip-step", instance), {"success": {"skipped": True}})
         else:
             task = require_of_a_run(operation, instance)
             if task.around["state"] in SPENT:

@@ -9,7 +9,7 @@ from interlock.workers.overrides.transaction import CannotOverride, name_of
 
 OLDEST = "0.1."  # the oldest machines (LEGACY-1) have other names for their states
 
-GOALS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+TARGET_STATES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "complete-task": {"task": "completed", "step": "S_SUCCESS"},
         "fail-task": {"task": "failed", "step": "S_FAILED"},
@@ -25,13 +25,13 @@ GOALS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 
-def goal(command: str, instance: RowMapping) -> str:
+def target_state(command: str, instance: RowMapping) -> str:
     """The state that an override takes an instance to.
 
     Raises:
         CannotOverride: the override does not apply to this type.
     """
-    types, named = GOALS[command], instance["workflow_type"]
+    types, named = TARGET_STATES[command], instance["workflow_type"]
     oldest = f"{named} 0.1"
     if instance["definition_version"].startswith(OLDEST) and oldest in types:
         return types[oldest]

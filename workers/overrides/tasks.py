@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from interlock.db.operations import overrides
-from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
@@ -50,7 +50,7 @@ def complete_task(runtime: Runtime, ref: str, order: Order, *, output: Path | No
     metadata = {"output": _verified(output)} if output else {}
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
-        to = goal("complete-task", instance)
+        to = target_state("complete-task", instance)
         if seen := _seen(operation, instance):
             require_no_patch(seen)
             operation.done.notes += [
@@ -68,7 +68,7 @@ def fail_task(runtime: Runtime, ref: str, order: Order) -> Done:
     """Fail a task even if it has retries left; its worker stops the command. Raises as `complete_task`."""
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
-        to = goal("fail-task", instance)
+        to = target_state("fail-task", instance)
         if seen := _seen(operation, instance):
             require_no_patch(seen)
         _end(operation, instance, seen, to, {})
@@ -112,7 +112,7 @@ def leave_out(operation: Operation, seen: TaskWithContext) -> None:
     names = overrides.waive_task(operation.connection, task_id, waited=True)
     operation.done.notes += [f"{name} goes on without it" for name in names]
     overrides.leave_out(operation.connection, task_id)
-    operation.walk(seen.instance, goal("skip-step", seen.instance), {"user_cancelled": {"skipped": True}})
+    operation.walk(seen.instance, target_state("skip-step", seen.instance), {"user_cancelled": {"skipped": True}})
     recount(operation, seen.around)
 
 

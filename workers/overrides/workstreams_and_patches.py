@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping
 
 from interlock.db.operations import overrides
-from interlock.workers.overrides.target_states import goal
+from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
@@ -23,7 +23,7 @@ def fail_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
         instance = operation.find(ref, "workstream")
         if run := _run_of(instance["context"]):
             instance = operation.enter(run, instance)
-        operation.walk(instance, goal("fail-workstream", instance))
+        operation.walk(instance, target_state("fail-workstream", instance))
     return operation.done
 
 
@@ -43,7 +43,7 @@ def validate_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
         if run := _run_of(instance["context"]):
             instance = operation.enter(run, instance)
             _require_validatable(operation, instance)
-        operation.walk(instance, goal("validate-workstream", instance))
+        operation.walk(instance, target_state("validate-workstream", instance))
     return operation.done
 
 
@@ -54,7 +54,7 @@ def drop_patch(runtime: Runtime, ref: str, order: Order) -> Done:
         instance = operation.find(ref, "patch_ledger")
         if run := _run_of(instance["context"]):
             instance = operation.enter(run, instance)
-        operation.fire(instance, "drop", goal("drop-patch", instance), {"authorized_by": order.by})
+        operation.fire(instance, "drop", target_state("drop-patch", instance), {"authorized_by": order.by})
     return operation.done
 
 

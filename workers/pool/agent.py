@@ -161,7 +161,7 @@ class Agent:
         Returns:
             Whether it is valid.
         """
-        return claims.still_held(self._runtime, token)
+        return claims.is_current(self._runtime, token)
 
     @door
     def finish(

@@ -81,7 +81,7 @@ def take(runtime: Runtime, worker_id: UUID) -> Claim | None:
         runtime.wakeups.partitions(fired)
         if _started(runtime, task):
             return _claim(task)
-        let_go(runtime, worker_id, task["token"])
+        release(runtime, worker_id, task["token"])
     return None
 
 
@@ -89,7 +89,7 @@ def _started(runtime: Runtime, task: RowMapping) -> bool:
     try:
         start = settle(runtime, claim_triggers.start_id(task["token"]), task["task_id"])
     except NotSettled:
-        give_back(runtime, task["worker_id"], task["token"], f"worker {task['worker']} could not start it in time")
+        return_task(runtime, task["worker_id"], task["token"], f"worker {task['worker']} could not start it in time")
         raise
     if start["status"] != "applied":
         log.warning("start_refused", task=task["entity_id"], status=start["status"], why=start["result"])
@@ -114,12 +114,12 @@ def finish(runtime: Runtime, worker_id: UUID, token: int, report: Report) -> Non
         )
 
 
-def let_go(runtime: Runtime, worker_id: UUID, token: int) -> None:
+def release(runtime: Runtime, worker_id: UUID, token: int) -> None:
     """End a claim without a report, because its task moved on without this worker."""
     _end(runtime, worker_id, token, lambda _: [])
 
 
-def give_back(runtime: Runtime, worker_id: UUID, token: int, reason: str) -> None:
+def return_task(runtime: Runtime, worker_id: UUID, token: int, reason: str) -> None:
     """End a claim and, if it still counts, let its task be tried again."""
 
     def back(ended: RowMapping) -> Rows:
@@ -128,7 +128,7 @@ def give_back(runtime: Runtime, worker_id: UUID, token: int, reason: str) -> Non
     _end(runtime, worker_id, token, back)
 
 
-def still_held(runtime: Runtime, token: int) -> bool:
+def is_current(runtime: Runtime, token: int) -> bool:
     """Whether the claim still counts."""
     with transaction(runtime.database) as connection:
         return claims.is_held(connection, token)

@@ -59,7 +59,7 @@ def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command
         ended = _ran(runtime, claim, row, command)
         if ended.trigger == "execution_completed":
             return ended
-        if ended.metadata["timeout_occurred"] or claims.still_held(runtime, claim.token):
+        if ended.metadata["timeout_occurred"] or claims.is_current(runtime, claim.token):
             call.failed(str(ended.metadata["error"]))
         else:
             call.void()
@@ -79,7 +79,7 @@ def _patch(runtime: Runtime, claim: Claim) -> Report:
 def _revoked(runtime: Runtime, claim: Claim) -> Callable[[], bool]:
     def revoked() -> bool:
         try:
-            return not claims.still_held(runtime, claim.token)
+            return not claims.is_current(runtime, claim.token)
         except DBAPIError as error:
             if not retryable(error):
                 raise

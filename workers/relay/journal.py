@@ -53,7 +53,7 @@ class Journal(Destination):
         except OSError:
             return True
 
-    def stands_at(self, connection: Connection, cursor: Place) -> Place:
+    def position(self, connection: Connection, cursor: Place) -> Place:
         """The place of the last whole line. A half-written line behind it is cut off.
 
         Raises:
@@ -75,7 +75,7 @@ class Journal(Destination):
         return tail.place
 
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
-        """Append the events, one a line, and fsync. Raises `OSError`, and `JournalFault` as `stands_at` does."""
+        """Append the events, one a line, and fsync. Raises `OSError`, and `JournalFault` as `position` does."""
         waiting: list[bytes] = []
         for event in events:
             written = line(dict(event)).encode() + b"\n"

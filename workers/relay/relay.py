@@ -32,7 +32,7 @@ class Destination(ABC):
         """Whether it may not stand where its cursor does, if it keeps its own account. A look that locks nothing."""
         return False
 
-    def stands_at(self, connection: Connection, cursor: Place) -> Place:
+    def position(self, connection: Connection, cursor: Place) -> Place:
         """The last event that the destination really holds. Destinations with their own record override this."""
         return cursor
 
@@ -85,7 +85,7 @@ def _serve(database: Engine, destination: Destination) -> int:
     while True:
         with transaction(database) as connection:
             cursor = history.cursor(connection, destination.name)
-            after = destination.stands_at(connection, cursor)
+            after = destination.position(connection, cursor)
             events = history.batch(connection, after, limit=BATCH, archived=after < cursor)
             if not events:
                 if after > cursor:  # the process was killed before the cursor moved

@@ -48,7 +48,7 @@ def commands_account(settings: Settings) -> Account | None:
     Raises `BadInput` if that user is missing, is root, or is the servers' user, who can read the whole database.
     """
     account = _account(settings, "commands_run_as")
-    servers = _found(settings.run_as)
+    servers = _existing_account(settings.run_as)
     if account is not None and servers is not None and account.uid == servers.uid:
         raise BadInput(
             f"INTERLOCK_COMMANDS_RUN_AS: {account.name!r} is the user PostgreSQL and Valkey run as; "
@@ -88,9 +88,9 @@ def _account(settings: Settings, field: str) -> Account | None:
     if os.geteuid() != 0:
         return None
     name, variable = str(getattr(settings, field)), f"INTERLOCK_{field.upper()}"
-    account = _found(name)
+    account = _existing_account(name)
     if account is None and name == Settings.model_fields[field].default:
-        account = made(name, variable)
+        account = create_account(name, variable)
     if account is None:
         raise BadInput(f"{variable}: this machine has no user {name!r}. Make it with `{_line(name)}`")
     if account.uid == 0 or account.gid == 0:
@@ -98,7 +98,7 @@ def _account(settings: Settings, field: str) -> Account | None:
     return account
 
 
-def _found(name: str) -> Account | None:
+def _existing_account(name: str) -> Account | None:
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -106,7 +106,7 @@ def _found(name: str) -> Account | None:
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
 
-def made(name: str, variable: str) -> Account:
+def create_account(name: str, variable: str) -> Account:
     """Create a system user without home, shell or password. If several processes do so at once, all find the same user.
 
     Raises `BadInput`, which names the setting's `variable`, if useradd is missing or refuses.
@@ -118,7 +118,7 @@ def made(name: str, variable: str) -> Account:
             f"Make one without rights (elsewhere: `{_line(name)}`), or name one that exists"
         )
     with _alone():
-        while not (account := _found(name)):
+        while not (account := _existing_account(name)):
             done = subprocess.run([program, *MAKING, "--", name], capture_output=True, text=True, check=False)
             if done.returncode not in {0, *LOCKED} or time.monotonic() > until:
                 output = (done.stderr or done.stdout).strip() or f"it ended with code {done.returncode}"
