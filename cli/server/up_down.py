@@ -16,7 +16,7 @@ from interlock.supervisor import purge as purging
 from interlock.supervisor.environment import PYTHON, environment
 from interlock.supervisor.home import Home, home_of
 from interlock.supervisor.processes import status as report
-from interlock.supervisor.processes.log import narrator, spoken
+from interlock.supervisor.processes.log import as_text, narrator
 from interlock.supervisor.processes.loop import supervise
 from interlock.supervisor.processes.specs import KINDS
 from interlock.supervisor.servers import data_dirs, endpoints
@@ -83,7 +83,7 @@ def up(
         report()
     else:
         _bear_mark(chosen)
-        watch = narrator(lambda part: say(spoken(part), to=console))
+        watch = narrator(lambda part: say(as_text(part), to=console))
         supervise(chosen, without=left_out, prepare=_prepare(chosen), watch=watch, ready=report)
         say("stopped", to=console)
 

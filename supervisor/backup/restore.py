@@ -131,7 +131,7 @@ def _build(home: Home, data: Path, backup: Path, found: Manifest, account: Accou
         postgres_superuser_password=secrets.token_hex(16),
         postgres_data=str(data),
     )
-    with handover.workshop(data) as workshop:
+    with handover.build_directory(data) as workshop:
         draft = handover.directory_for(account, workshop / "data")
         with manifest.opened(backup / BASE) as base, manifest.opened(backup / LOG) as log, _acting_as(account):
             left = found.unpacked

@@ -54,7 +54,7 @@ def holder(home: Home) -> int | None:
         os.close(handle)
 
 
-def still_ours(home: Home, handle: int) -> bool:
+def is_still_held(home: Home, handle: int) -> bool:
     """Whether the lock that we hold is still the one in the home; False after the directory was deleted."""
     try:
         return os.path.samestat(os.fstat(handle), home.lock.stat())

@@ -21,7 +21,7 @@ def narrator(report: Callable[[Report], None]) -> Callable[[list[Report]], None]
     return watch
 
 
-def spoken(part: Report) -> str:
+def as_text(part: Report) -> str:
     """A change of state as text for a terminal."""
     return f"{part.name} {part.state}" + (f": {part.detail}" if part.state == "restarting" else "")
 

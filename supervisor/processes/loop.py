@@ -62,7 +62,7 @@ def supervise(
         waits = [woken] if tether is None else [woken, tether]
         supervision = Supervision(
             home,
-            stop_requested=lambda: stop_requested() or _cut(tether) or not lock.still_ours(home, held),
+            stop_requested=lambda: stop_requested() or _cut(tether) or not lock.is_still_held(home, held),
             pause=lambda seconds: _pause(waits, seconds),
             watch=watch,
         )

@@ -90,7 +90,7 @@ def _make_outside(home: Home) -> Path:
     place = outside(home)
     try:
         place.mkdir(parents=True, exist_ok=True)
-        _say_whose(place, home)
+        _write_owner(place, home)
     except OSError as refused:
         raise OutOfReach(
             f"{home.path} is closed to the servers' user and {place} cannot be made ({refused.strerror}). "
@@ -101,7 +101,7 @@ def _make_outside(home: Home) -> Path:
     return place
 
 
-def _say_whose(place: Path, home: Home) -> None:
+def _write_owner(place: Path, home: Home) -> None:
     (place / OWNER).write_text(f"{home.path}\n")
     (place / OWNER).chmod(0o644)
 
@@ -115,7 +115,7 @@ def _set_aside(home: Home, data: Path) -> None:
     aside = OUTSIDE / f"{home.tag}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     aside.mkdir()
     tighten(aside, PASSABLE)
-    _say_whose(aside, home)
+    _write_owner(aside, home)
     data.rename(aside / data.name)
 
 
@@ -143,8 +143,8 @@ def reachable_copy(
 
 def of_home(home: Home) -> list[Path]:
     """Every outside directory of this home, by the path in its `home` file: its name, a hash, is no proof."""
-    return [owner.parent for owner in OUTSIDE.glob(f"{home.tag}*/{OWNER}") if _says(owner, home)]
+    return [owner.parent for owner in OUTSIDE.glob(f"{home.tag}*/{OWNER}") if _is_owned_by(owner, home)]
 
 
-def _says(owner: Path, home: Home) -> bool:
+def _is_owned_by(owner: Path, home: Home) -> bool:
     return owner.stat().st_uid == os.geteuid() and owner.read_text() == f"{home.path}\n"

@@ -21,7 +21,7 @@ LARGEST_READ = 4096
 
 
 @contextlib.contextmanager
-def workshop(beside: Path) -> Iterator[Path]:
+def build_directory(beside: Path) -> Iterator[Path]:
     """A temporary directory of ours beside a path, in which to build what is then renamed to the path.
 
     Others can pass through it but change nothing in it. It is deleted afterwards; one left by a killed process is

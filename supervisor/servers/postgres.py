@@ -144,7 +144,7 @@ def create(home: Home, data: Path, servers: Servers, account: Account | None) ->
     """
     bin_dir = binaries(home, account)
     perform = partial(run, account=account, environment={**ENVIRONMENT, orphans.MARK: str(home.path)})
-    with handover.workshop(data) as workshop:
+    with handover.build_directory(data) as workshop:
         draft, password_file = prepare(workshop, servers.postgres_superuser_password, account)
         perform([str(bin_dir / "initdb"), "-D", str(draft), f"--pwfile={password_file}", *INITDB_OPTIONS])
         begin = OWNER.format(password=servers.postgres_password) + CREATE_DATABASE

@@ -86,7 +86,7 @@ def attacked(place: Path, target: Path, account: Account) -> Iterator[None]:
 def test_a_thousand_races_for_links_gain_the_servers_user_nothing(place: Path, account: Account) -> None:
     written = refused = 0
     for number in range(TRIES):
-        with handover.workshop(place / "postgres") as workshop:
+        with handover.build_directory(place / "postgres") as workshop:
             draft, password = postgres.prepare(workshop, "secret", account)
             assert password.read_text() == "secret"
             assert not password.is_symlink()
@@ -104,7 +104,7 @@ def test_a_thousand_races_for_links_gain_the_servers_user_nothing(place: Path, a
 
 
 def test_what_is_given_away_is_the_accounts_alone(place: Path, account: Account) -> None:
-    with handover.workshop(place / "postgres") as workshop:
+    with handover.build_directory(place / "postgres") as workshop:
         draft, password = postgres.prepare(workshop, "secret", account)
         assert (workshop.stat().st_uid, workshop.stat().st_mode & 0o777) == (0, 0o711)
         for path, mode in ((draft, 0o700), (password, 0o600)):
@@ -136,5 +136,5 @@ def test_what_an_attacker_left_in_a_workshop_is_deleted_not_followed(
     left = handover.directory_for(account, place / "postgres.new-0123")
     (left / "link").symlink_to(target)
     (left / "above").symlink_to(target.parent)
-    with handover.workshop(place / "postgres"):
+    with handover.build_directory(place / "postgres"):
         assert not left.exists()
