@@ -62,10 +62,10 @@ def run(
         if not dry_run and done.instances:
             with client.runtime.database.connect() as connection:
                 archive.vacuum(connection)
-    _say(done, dry_run, as_json)
+    _print_result(done, dry_run, as_json)
 
 
-def _say(done: Done, dry_run: bool, as_json: bool) -> None:
+def _print_result(done: Done, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({"dry_run": dry_run, "instances": done.instances, "events": done.events, "held": dict(done.held)})
         return

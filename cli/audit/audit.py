@@ -121,11 +121,11 @@ def verify(
                 trusted=trusted or (),
                 with_journal=with_journal,
             )
-    _tell(verdict, as_json)
+    _print_result(verdict, as_json)
     raise typer.Exit(0 if verdict.ok else FAILED)
 
 
-def _tell(verdict: Verdict, as_json: bool) -> None:
+def _print_result(verdict: Verdict, as_json: bool) -> None:
     if as_json:
         print_json(
             {

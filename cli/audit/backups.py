@@ -119,7 +119,7 @@ def restore(
     if as_json:
         print_json(answer)
     else:
-        _say(answer)
+        _print_result(answer)
     raise typer.Exit(0 if answer["ok"] and answer["events"] >= found.events_before else FAILED)
 
 
@@ -141,7 +141,7 @@ def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at:
     }
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _print_result(answer: dict[str, Any]) -> None:
     message = ("verified", "green") if answer["ok"] else (f"{len(answer['problems'])} problems", "bold red")
     say(message, f": {answer['instances']:,} instances, {answer['events']:,} events, as of {answer['taken_at']}")
     for problem in answer["problems"][:NAMED]:

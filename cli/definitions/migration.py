@@ -63,7 +63,7 @@ def migrate_(
             ids = [instances.find(connection, ref, client.project)["id"] for ref in only] if only else None
         order = Order(type_, old, new, by, reason, _mapping(renamed or []), ids, dry_run)
         done = _watched(client.runtime, order, quiet=as_json)
-    _tell(order, done, as_json=as_json)
+    _print_result(order, done, as_json=as_json)
     raise typer.Exit(REFUSED if done.stays else 0)
 
 
@@ -73,12 +73,12 @@ def _watched(runtime: Runtime, order: Order, *, quiet: bool) -> Migrated:
         bar = progress.add_task("migrate", total=None)
         seen = [0, 0]
 
-        def tell(looked: int, total: int) -> None:
+        def on_progress(looked: int, total: int) -> None:
             seen[:] = looked, total
             progress.update(bar, completed=looked, total=total)
 
         try:
-            return migrate(runtime.database, runtime.catalogue, order, tell)
+            return migrate(runtime.database, runtime.catalogue, order, on_progress)
         except KeyboardInterrupt:
             say(
                 "interrupted after {:,} of {:,}: what moved has moved; the same command goes on".format(*seen),
@@ -94,7 +94,7 @@ def _mapping(options: list[str]) -> dict[str, str]:
     return {old: new for old, _, new in pairs}
 
 
-def _tell(order: Order, done: Migrated, *, as_json: bool) -> None:
+def _print_result(order: Order, done: Migrated, *, as_json: bool) -> None:
     if as_json:
         print_json({"dry_run": order.dry_run, "found": done.found, "moved": done.moved, "stays": done.stays})
         return
@@ -107,10 +107,10 @@ def _tell(order: Order, done: Migrated, *, as_json: bool) -> None:
     elif not done.found:
         say(f"no live instance uses {order.type} {order.old}")
     if done.stays:
-        _tell_stays(done.stays)
+        _print_unmigrated(done.stays)
 
 
-def _tell_stays(stays: Sequence[Unmigrated]) -> None:
+def _print_unmigrated(stays: Sequence[Unmigrated]) -> None:
     rows = [asdict(each) | {"why": "; ".join(each.why)} for each in stays[:NAMED]]
     print_table(f"{len(stays):,} stay as they are", rows, ("entity_id", "state", "why"))
     if len(stays) > NAMED:

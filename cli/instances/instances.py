@@ -101,11 +101,11 @@ def fire(
     if as_json:
         print_json(receipt)
     else:
-        _say(ref, receipt)
+        _print_result(ref, receipt)
     raise typer.Exit(EXIT.get(receipt.status, 0))
 
 
-def _say(ref: str, receipt: Receipt) -> None:
+def _print_result(ref: str, receipt: Receipt) -> None:
     result = receipt.result or {}
     again = " (accepted before)" if receipt.replayed else ""
     name = f"{ref} {receipt.trigger}"

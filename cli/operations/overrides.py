@@ -137,16 +137,16 @@ def carry_out(act: Act, wanted: Wanted) -> None:
     """Carry out an override and print it; at a terminal, first show what would happen and ask for confirmation."""
     with Client() as client:
         if sys.stdin.isatty() and not (wanted.dry_run or wanted.yes or wanted.as_json):
-            _tell(act(client.runtime, Order(wanted.by, wanted.reason, dry_run=True)))
+            _print_result(act(client.runtime, Order(wanted.by, wanted.reason, dry_run=True)))
             typer.confirm("Do it?", abort=True)
         done = act(client.runtime, Order(wanted.by, wanted.reason, dry_run=wanted.dry_run))
     if wanted.as_json:
         print_json(asdict(done))
     else:
-        _tell(done)
+        _print_result(done)
 
 
-def _tell(done: Done) -> None:
+def _print_result(done: Done) -> None:
     verb = ("would move", "yellow") if done.dry_run else ("moved", "green")
     for move in done.moves:
         over = f", passing over {', '.join(move.passed_over)}" if move.passed_over else ""

@@ -94,12 +94,12 @@ def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> Non
                 lines, changed = step.perform(), not order.dry_run
             steps.append({"message": step.message, "lines": list(lines), "changed": changed})
             if not as_json:
-                _say(number, step, lines)
+                _print_result(number, step, lines)
     if as_json:
         print_json({"playbook": name, "ref": ref, "dry_run": order.dry_run, "steps": steps})
 
 
-def _say(number: int, step: Any, lines: Any) -> None:
+def _print_result(number: int, step: Any, lines: Any) -> None:
     if isinstance(step, Look):
         say(f"{number}. {step.message}")
     for line in lines:

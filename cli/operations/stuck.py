@@ -51,11 +51,11 @@ def stuck(
     if as_json:
         print_json([asdict(each) for each in found])
     else:
-        _tell(total, found, project, everything=everything)
+        _print_result(total, found, project, everything=everything)
     raise typer.Exit(1 if found and not everything else 0)
 
 
-def _tell(total: int, found: list[Stuck], project_named: str | None, *, everything: bool) -> None:
+def _print_result(total: int, found: list[Stuck], project_named: str | None, *, everything: bool) -> None:
     for each in found:
         project = unusual(each.project)
         where = f" (project {project})" if project else ""

@@ -79,7 +79,7 @@ def show(tool: Tool, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found | {"history": events})
         return
-    say((tool, "bold"), " is ", (found["state"], "bold"), f", {_says(found)}")
+    say((tool, "bold"), " is ", (found["state"], "bold"), f", {_describe(found)}")
     say(f"{_configured(found)}; project {found['project']}")
     if events:
         print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
@@ -134,7 +134,7 @@ def _configured(found: dict[str, Any]) -> str:
     )
 
 
-def _says(found: dict[str, Any]) -> str:
+def _describe(found: dict[str, Any]) -> str:
     if found["state"] == "CLOSED":
         return f"{found['failure_count']} failures in a row"
     if found["state"] == "OPEN":

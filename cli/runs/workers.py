@@ -81,7 +81,9 @@ def register(
             name, capabilities=can or (), affinity=affinity, max_concurrent_tasks=max_tasks, runtime=client.runtime
         )
         worker_id = agent.register()
-    _say({"worker_id": worker_id, "name": name, "state": "idle"}, f"worker {name} is idle ({worker_id})", as_json)
+    _print_result(
+        {"worker_id": worker_id, "name": name, "state": "idle"}, f"worker {name} is idle ({worker_id})", as_json
+    )
 
 
 @app.command("list")
@@ -140,7 +142,7 @@ def heartbeat(
     """
     with Client() as client:
         state = say_alive(ref, client.runtime)
-    _say({"name": ref, "state": state}, f"worker {ref} is {state}", as_json)
+    _print_result({"name": ref, "state": state}, f"worker {ref} is {state}", as_json)
 
 
 @app.command(help=CLAIM_HELP)
@@ -173,7 +175,7 @@ def finish(
     with Client() as client:
         agent = Agent.called(name, client.runtime)
         trigger = agent.finish(token, exit_code=exit_code, error=error, output=shown)
-    _say({"token": token, "trigger": trigger}, f"claim {token}: {trigger}", as_json)
+    _print_result({"token": token, "trigger": trigger}, f"claim {token}: {trigger}", as_json)
 
 
 @app.command(help=SHUTDOWN_HELP)
@@ -186,7 +188,7 @@ def shutdown(
     with Client() as client:
         left = Agent.called(name, client.runtime).leave(wait_for_tasks=not now)
     message = f"finishes {left} tasks first" if left else "is shutting down"
-    _say({"name": name, "tasks_left": left}, f"worker {name} {message}", as_json)
+    _print_result({"name": name, "tasks_left": left}, f"worker {name} {message}", as_json)
 
 
 @app.command()
@@ -219,7 +221,7 @@ def _fire(name: str, trigger: str, by: str, as_json: bool) -> None:
     refused = outcome["status"] != "applied"
     result = outcome["result"] or {}
     message = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"
-    _say({"name": name, "status": outcome["status"], "result": result}, str(message), as_json)
+    _print_result({"name": name, "status": outcome["status"], "result": result}, str(message), as_json)
     raise typer.Exit(REFUSED if refused else 0)
 
 
@@ -237,7 +239,7 @@ def _joined(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def _say(value: Mapping[str, Any], sentence: str, as_json: bool) -> None:
+def _print_result(value: Mapping[str, Any], sentence: str, as_json: bool) -> None:
     if as_json:
         print_json(value)
     else:
