@@ -84,9 +84,9 @@ def _all_hold(move: Transition, case: Case) -> bool:
 
 
 def _overridden(
-    definition: Definition, case: Case, wanted: Override, candidates: tuple[Transition, ...]
+    definition: Definition, case: Case, override: Override, candidates: tuple[Transition, ...]
 ) -> Applied | Rejected:
-    if not wanted.allowed:
+    if not override.allowed:
         return Rejected(
             {
                 "code": "not_an_operator",
@@ -94,9 +94,9 @@ def _overridden(
                 "state": case.state,
             }
         )
-    leading_there = [move for move in candidates if move.dest == wanted.to]
+    leading_there = [move for move in candidates if move.dest == override.to]
     if len(leading_there) != 1:
-        return _leads_elsewhere(definition, case, wanted, candidates)
+        return _leads_elsewhere(definition, case, override, candidates)
     move = leading_there[0]
     if move.exceptional and not _all_hold(
         move, case
@@ -109,13 +109,13 @@ def _overridden(
 
 
 def _leads_elsewhere(
-    definition: Definition, case: Case, wanted: Override, candidates: tuple[Transition, ...]
+    definition: Definition, case: Case, override: Override, candidates: tuple[Transition, ...]
 ) -> Rejected:
     dests = ", ".join(dict.fromkeys(move.dest for move in candidates))
     return Rejected(
         {
             "code": "leads_elsewhere",
-            "message": f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {wanted.to!r}",
+            "message": f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {override.to!r}",
             "state": case.state,
             "legal": list(definition.legal(case.state)),
         }

@@ -70,23 +70,23 @@ def judges_of(function: Callable[..., object]) -> Mapping[str, Judge]:
     return {name: judge for name, judge in found.items() if judge is not None}
 
 
-def _judge(wanted: Any) -> Judge | None:
-    origin, parts = get_origin(wanted), get_args(wanted)
+def _judge(annotation: Any) -> Judge | None:
+    origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         return _either([each for each in parts if each is not NoneType], optional=NoneType in parts)
     if origin is Annotated:
         return _FREE[parts[0]] if FREE in parts else _judge(parts[0])
     if origin in (Sequence, Iterable, list, tuple):
         return partial(_several, _judge(parts[0]), tuple if origin is tuple else list)
-    return _mapping if origin is Mapping else _of_class(wanted)
+    return _mapping if origin is Mapping else _of_class(annotation)
 
 
-def _of_class(wanted: Any) -> Judge | None:
-    if wanted in PLAIN or not isinstance(wanted, type):
-        return PLAIN.get(wanted)
-    if issubclass(wanted, Enum):
-        return partial(_choice, wanted)
-    return partial(_record, wanted) if hasattr(wanted, "is_record") else None
+def _of_class(annotation: Any) -> Judge | None:
+    if annotation in PLAIN or not isinstance(annotation, type):
+        return PLAIN.get(annotation)
+    if issubclass(annotation, Enum):
+        return partial(_choice, annotation)
+    return partial(_record, annotation) if hasattr(annotation, "is_record") else None
 
 
 def _either(kinds: Sequence[Any], *, optional: bool) -> Judge | None:
