@@ -67,9 +67,9 @@ SELECT e.id, e.name
 """)
 
 
-def intend(connection: Connection, wanted: Rows) -> Sequence[RowMapping]:
+def intend(connection: Connection, rows: Rows) -> Sequence[RowMapping]:
     """Insert effects to be run; returns (id, name) of each."""
-    return returning(connection, sql("effects"), wanted)
+    return returning(connection, sql("effects"), rows)
 
 
 def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds: float) -> RowMapping | None:

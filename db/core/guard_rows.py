@@ -41,18 +41,18 @@ STATEMENTS = {
 }
 
 
-def rows(connection: Connection, wanted: Mapping[str, Iterable[UUID]]) -> dict[UUID, RowMapping]:
+def rows(connection: Connection, ids_by_type: Mapping[str, Iterable[UUID]]) -> dict[UUID, RowMapping]:
     """Read the columns of instances' typed rows that guards use.
 
     Args:
         connection: the round's transaction.
-        wanted: type -> instances; those of versions 0.x, which have no tables, under "lineage".
+        ids_by_type: type -> instances; those of versions 0.x, which have no tables, under "lineage".
 
     Returns:
         Instance -> column -> value.
     """
     found: dict[UUID, RowMapping] = {}
-    for type_, ids in wanted.items():
+    for type_, ids in ids_by_type.items():
         if batch := list(ids):
             for row in connection.exec_driver_sql(STATEMENTS[type_], {"ids": batch}).mappings():
                 found[row["workflow_id"]] = row

@@ -54,17 +54,17 @@ def create(connection: Connection, births: Rows) -> set[UUID]:
         raise BadInput(message) from refused
 
 
-def link(connection: Connection, wanted: Rows) -> None:
+def link(connection: Connection, rows: Rows) -> None:
     """Link instances to the instances that their contexts name.
 
     Raises:
         UnknownInstance: a target does not exist in the project; nothing is linked.
     """
     found: set[tuple[str, str, str | None]] = set()
-    for row in returning(connection, sql("link"), wanted):
+    for row in returning(connection, sql("link"), rows):
         source, role = str(row["source_id"]), row["role"]
         found |= {(source, role, str(row["target_id"])), (source, role, None)}
-    for each in wanted:
+    for each in rows:
         target = str(each["target_id"]) if each["target_id"] else None
         if (str(each["source_id"]), each["role"], target) not in found:
             raise UnknownInstance(

@@ -80,24 +80,24 @@ def partition_of(instance_id: UUID) -> int:
     return instance_id.bytes[15] % PARTITIONS
 
 
-def accept(connection: Connection, wanted: Rows) -> dict[str, RowMapping]:
+def accept(connection: Connection, rows: Rows) -> dict[str, RowMapping]:
     """Insert requests; returns the new ones by request_id. Known ones are left unchanged: see `recorded`.
 
     Raises:
         UnknownInstance: a request names an instance that does not exist; none is accepted.
     """
     with _unknown_refused():
-        return {row["request_id"]: row for row in returning(connection, sql("accept"), wanted)}
+        return {row["request_id"]: row for row in returning(connection, sql("accept"), rows)}
 
 
-def accept_one(statements: Engine, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def accept_one(statements: Engine, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Insert one request that is due at once, and commit; None if its id is known: see `recorded`.
 
     Raises:
         UnknownInstance: it names an instance that does not exist.
     """
     with _unknown_refused():
-        return first_row(statements, _ACCEPT_ONE, {"trace": None, **wanted, "metadata": json.dumps(wanted["metadata"])})
+        return first_row(statements, _ACCEPT_ONE, {"trace": None, **row, "metadata": json.dumps(row["metadata"])})
 
 
 def status(statements: Engine, request_id: str) -> str | None:

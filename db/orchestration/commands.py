@@ -104,9 +104,9 @@ def shown(connection: Connection, workflow_id: UUID) -> dict[str, Any] | None:
     return {name: value for name, value in found.items() if name not in ("workflow_id", "run_id")}
 
 
-def row_of(found: Mapping[Any, Any]) -> CommandRow:
+def row_of(columns: Mapping[Any, Any]) -> CommandRow:
     """A command from its row."""
-    values = {name: found[name] for name in FIELDS}
+    values = {name: columns[name] for name in FIELDS}
     lists = {name: tuple(values[name]) for name in ("argv", "expected_exit_codes")}
     return CommandRow(**values | lists)
 
