@@ -24,7 +24,7 @@ from interlock.supervisor.servers import endpoints
 from interlock.workers.git.ref_names import branch_name
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import Worktree, open_worktree
-from interlock.workers.isolation.apart import Apart
+from interlock.workers.isolation.apart import Isolation
 from interlock.workers.operations.bisect import NothingToFind, find_regression
 from interlock.workers.operations.rollback import CompensationFailed, compensation_plan, roll_back
 from interlock.workers.pool import work_loop
@@ -122,7 +122,9 @@ class Ground:
 
     def _others(self) -> Path:
         path = self.settings.worktrees_directory / "r" / "other"
-        found = open_worktree(self.land.checkout, "main", branch_name("r", "other"), path, apart=Apart(self.account))
+        found = open_worktree(
+            self.land.checkout, "main", branch_name("r", "other"), path, isolation=Isolation(self.account)
+        )
         assert isinstance(found, Worktree), found
         (path / "secret").write_text(str(self.variables["PASSWORD"]))
         return path

@@ -24,7 +24,7 @@ from interlock.workers.git.policy import Checked, PatchPolicy, check
 from interlock.workers.git.ref_names import branch_name
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import Worktree, close, import_commits, open_worktree, restore, temporary
-from interlock.workers.isolation.apart import Apart
+from interlock.workers.isolation.apart import Isolation
 from interlock.workers.isolation.boundary import as_commands
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import Account, commands_account, spawn_options
@@ -51,18 +51,18 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def confined(tmp_path: Path) -> Apart:
+def confined(tmp_path: Path) -> Isolation:
     """What keeps git apart in an installation's worktrees, with a sandbox."""
-    apart = as_commands(Settings(home=tmp_path / "home"))
-    if not apart.bubblewrap:
+    isolation = as_commands(Settings(home=tmp_path / "home"))
+    if not isolation.bubblewrap:
         pytest.skip("no sandbox can be made here")
-    return apart
+    return isolation
 
 
-def given(checkout: Path, name: str = "w", apart: Apart | None = None) -> Worktree:
+def given(checkout: Path, name: str = "w", isolation: Isolation | None = None) -> Worktree:
     """A worktree that belongs to the commands' account."""
     path = checkout.parent / "trees" / name
-    found = open_worktree(checkout, "main", branch_name("r", name), path, apart=apart or Apart(account()))
+    found = open_worktree(checkout, "main", branch_name("r", name), path, isolation=isolation or Isolation(account()))
     assert isinstance(found, Worktree), found
     return found
 
@@ -77,7 +77,7 @@ def as_command(found: Worktree, script: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        **spawn_options(found.apart.account),  # type: ignore[call-overload]
+        **spawn_options(found.isolation.account),  # type: ignore[call-overload]
     )
     return str(done.stdout + done.stderr)
 
@@ -85,8 +85,8 @@ def as_command(found: Worktree, script: str) -> str:
 def committed(found: Worktree, files: dict[str, str], script: str = "") -> None:
     """What a task's command may do: write files and commit them by itself."""
     put(found.path, files)
-    if found.apart.account:
-        subprocess.run(["chown", "-hR", f"{found.apart.account.uid}", *found.path.iterdir()], check=True)
+    if found.isolation.account:
+        subprocess.run(["chown", "-hR", f"{found.isolation.account.uid}", *found.path.iterdir()], check=True)
     said = as_command(found, f"{script or 'true'}; git add -A && git commit -qm mine")
     assert "fatal" not in said, said
 
@@ -254,7 +254,7 @@ def test_a_repository_that_the_commands_account_cannot_reach_is_copied_for_it(ch
     moved = checkout.rename(tmp_path / "closed" / "repo")
     path = tmp_path / "trees" / "w"
     found = open_worktree(
-        moved, "main", branch_name("r", "w"), path, apart=as_commands(Settings(home=tmp_path / "home"))
+        moved, "main", branch_name("r", "w"), path, isolation=as_commands(Settings(home=tmp_path / "home"))
     )
     assert isinstance(found, Worktree)
     assert as_command(found, "git log --format=%s; git status --porcelain") == "First\n"
@@ -267,8 +267,8 @@ def test_a_repository_that_the_commands_account_cannot_reach_is_copied_for_it(ch
     close(found)
 
 
-def test_a_link_that_is_swapped_while_git_writes_leads_nowhere(checkout: Path, confined: Apart) -> None:
-    found, other, over = given(checkout, apart=confined), given(checkout, "other"), threading.Event()
+def test_a_link_that_is_swapped_while_git_writes_leads_nowhere(checkout: Path, confined: Isolation) -> None:
+    found, other, over = given(checkout, isolation=confined), given(checkout, "other"), threading.Event()
     patch = diff(checkout, {"docs/read me.txt": "Changed\n", "docs/more": "x\n"})
     before = everything(other.path)
 
@@ -292,17 +292,17 @@ def test_a_link_that_is_swapped_while_git_writes_leads_nowhere(checkout: Path, c
 
 def test_a_repository_that_shares_its_objects_with_another_works_in_the_sandbox(checkout: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--shared", str(checkout), "clone")
-    found = given(tmp_path / "clone", apart=as_commands(Settings(home=tmp_path / "home")))
+    found = given(tmp_path / "clone", isolation=as_commands(Settings(home=tmp_path / "home")))
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
     assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
     restore(found)
     assert (found.path / "app.py").read_text().startswith("1\n")
 
 
-def test_git_goes_through_no_link_out_of_its_worktree(checkout: Path, confined: Apart) -> None:
+def test_git_goes_through_no_link_out_of_its_worktree(checkout: Path, confined: Isolation) -> None:
     """As the race would have it when it is won: a link stands where git has just seen a folder."""
     outside = given(checkout, "other").path / "docs" / "read me.txt"
-    for each, seen in ((Apart(account()), True), (confined, False)):
+    for each, seen in ((Isolation(account()), True), (confined, False)):
         found = given(checkout, f"w{seen}", each)
         with worktree.hold(found) as held:
             as_command(found, f"rm -r docs; ln -s {outside.parent} docs")
@@ -396,8 +396,8 @@ def test_a_search_for_a_regression_gives_its_gate_no_way_into_the_repository(che
     found = repository.find(checkout)
     assert isinstance(found, repository.Repository)
     before, head = users_own(checkout), git(checkout, "rev-parse", "main").strip()
-    with temporary(found, head, tmp_path / "scratch" / "t", AUTHOR, Apart(account())) as desk:
-        inside = Worktree(found, desk.path, "interlock/x", "main", desk.apart)
+    with temporary(found, head, tmp_path / "scratch" / "t", AUTHOR, Isolation(account())) as desk:
+        inside = Worktree(found, desk.path, "interlock/x", "main", desk.isolation)
         as_command(inside, "git commit -q --allow-empty -m x; git update-ref refs/heads/main HEAD; git tag evil")
     assert users_own(checkout) == before
     assert not (tmp_path / "scratch" / "t").exists()

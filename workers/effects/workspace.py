@@ -19,7 +19,7 @@ from interlock.workers.git.policy import PatchPolicy
 from interlock.workers.git.ref_names import branch_name, safe
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import Worktree, open_worktree
-from interlock.workers.isolation.apart import Apart
+from interlock.workers.isolation.apart import Isolation
 from interlock.workers.isolation.boundary import View, as_commands
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account, obstacle
@@ -68,7 +68,7 @@ class Workplace:
         return self.settings.effect_lease_seconds / 2
 
     @property
-    def apart(self) -> Apart:
+    def isolation(self) -> Isolation:
         """The user of its commands, and the sandbox for our git in its worktree; tested on first use."""
         return as_commands(self.settings)
 
@@ -141,7 +141,7 @@ class Workplace:
         """Its worktree, created if it is missing. Raises `GitFault`, `RepositoryBusy`: try again."""
         seconds = self.patience_seconds
         return open_worktree(
-            self.checkout, self.base_branch, self.branch, self.path, apart=self.apart, lock_seconds=seconds
+            self.checkout, self.base_branch, self.branch, self.path, isolation=self.isolation, lock_seconds=seconds
         )
 
     def worktree(self) -> Worktree | Refusal:
@@ -149,7 +149,7 @@ class Workplace:
         found = repository.find(self.checkout)
         if isinstance(found, Refusal):
             return found
-        return Worktree(found, self.path, self.branch, self.base_branch, self.apart)
+        return Worktree(found, self.path, self.branch, self.base_branch, self.isolation)
 
     @property
     def reads(self) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ from interlock.workers.git.command import Git, Identity
 from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import temporary
-from interlock.workers.isolation.apart import OURSELVES, Apart
+from interlock.workers.isolation.apart import OURSELVES, Isolation
 
 FLAKY = "Make the gate deterministic, or let it retry a failing test (three times, say): a flaky one proves nothing"
 Trial = Callable[[Path], bool | None]
@@ -36,7 +36,7 @@ def find(
     *,
     scratch: Path,
     name: str = "regression",
-    apart: Apart = OURSELVES,
+    isolation: Isolation = OURSELVES,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> BadCommit | Refusal:
     """Bisect from before the oldest of some commits to a branch's tip. The result is tried twice.
@@ -48,7 +48,7 @@ def find(
         trial: judges a tree.
         scratch: the parent directory of the worktree.
         name: of the worktree: two searches with one name wait for each other.
-        apart: who trials run as, and the sandbox for our git there.
+        isolation: who trials run as, and the sandbox for our git there.
         progress: called with how many trees were tried, and about how many it will be at most.
 
     Returns:
@@ -66,7 +66,7 @@ def find(
         return Refusal(f"there is no branch {branch}", "Name another workstream or run")
     if (good := _before(git, tip, commits)) is None:
         return Refusal(f"{branch} contains none of its patches", "Name a workstream or run that was merged there")
-    with temporary(found, tip, scratch / name, Identity(), apart) as there:
+    with temporary(found, tip, scratch / name, Identity(), isolation) as there:
         return _Search(git, there, trial, progress).between(good, tip)
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from interlock.workers.execution.process import ShimLost
-from interlock.workers.isolation.apart import OURSELVES, Apart
+from interlock.workers.isolation.apart import OURSELVES, Isolation
 from interlock.workers.system.users import spawn_options
 from interlock.workflows.errors import InterlockError
 
@@ -89,8 +89,8 @@ class Git:
     """Git in one directory.
 
     `keep`: descriptors of locks we hold. Git inherits them, so that if we die the lock lasts until git has ended.
-    `extra`: more environment variables. `apart`: who it runs as and, for files that commands may change meanwhile, its
-    sandbox.
+    `extra`: more environment variables. `isolation`: who it runs as and, for files that commands may change meanwhile,
+    its sandbox.
     """
 
     directory: Path
@@ -98,7 +98,7 @@ class Git:
     keep: tuple[int, ...] = ()
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     timeout_seconds: float = TIMEOUT_SECONDS
-    apart: Apart = OURSELVES
+    isolation: Isolation = OURSELVES
 
     def run(self, *arguments: str, stdin: bytes | Path = b"", accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """Run one command.
@@ -113,7 +113,7 @@ class Git:
                 than `ANSWER_BYTES`.
         """
         result = self._once(arguments, stdin)
-        if result.status != 0 and self.keep and self.apart.account is None and _cleared(result):
+        if result.status != 0 and self.keep and self.isolation.account is None and _cleared(result):
             result = self._once(arguments, stdin)
         failed = result.status == -signal.SIGKILL or (result.status != 0 and STRAINED.search(result.err))
         if failed or (accept is not None and result.status not in accept):
@@ -141,7 +141,7 @@ class Git:
         return replace(self, extra=MappingProxyType(dict(self.extra) | environment))
 
     def _once(self, arguments: tuple[str, ...], stdin: bytes | Path) -> GitResult:
-        if self.apart.bubblewrap:
+        if self.isolation.bubblewrap:
             assert not stdin
             return self._in_sandbox(arguments)
         with _fed(stdin) as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -154,7 +154,7 @@ class Git:
 
     def _in_sandbox(self, arguments: tuple[str, ...]) -> GitResult:
         try:
-            ended = self.apart.run(
+            ended = self.isolation.run(
                 self._words(arguments),
                 self.directory,
                 self._environment(),
@@ -188,7 +188,7 @@ class Git:
     def _start(
         self, arguments: tuple[str, ...], feed: IO[bytes], out: IO[bytes], err: IO[bytes]
     ) -> "subprocess.Popen[bytes]":
-        dropped: dict[str, Any] = spawn_options(self.apart.account)
+        dropped: dict[str, Any] = spawn_options(self.isolation.account)
         try:
             return subprocess.Popen(
                 self._words(arguments),

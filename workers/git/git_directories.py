@@ -16,7 +16,7 @@ from interlock.workers.git import fetch_commits, inside, state_files
 from interlock.workers.git.command import TIMEOUT_SECONDS, Git, GitResult
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
-from interlock.workers.isolation.apart import Apart
+from interlock.workers.isolation.apart import Isolation
 from interlock.workers.system.users import Account, obstacle
 
 MARK = "interlock-patch.json"
@@ -46,7 +46,7 @@ class LockedWorktree:
         branch: its branch in the user's repository; None for one that has none.
         tip: the commit it is at, for us.
         user_git: git at the user's refs and objects, under our configuration.
-        apart: who commands run as, and how our git in the working tree is isolated.
+        isolation: who commands run as, and how our git in the working tree is isolated.
     """
 
     repository: Repository
@@ -54,12 +54,12 @@ class LockedWorktree:
     branch: str | None
     tip: str
     user_git: Git
-    apart: Apart
+    isolation: Isolation
 
     @property
     def account(self) -> Account | None:
         """The user that commands, and our git in the working tree, run as; None: our own."""
-        return self.apart.account
+        return self.isolation.account
 
     @property
     def git_directory(self) -> Path:
@@ -86,8 +86,8 @@ class LockedWorktree:
             "GIT_OBJECT_DIRECTORY": str(self.store.resolve()),
         }
         writes = (path, (own / FILES_INDEX).parent, *places)
-        apart = replace(self.apart, reads=(own, *stores(self.store)), writes=writes)
-        return replace(self.user_git, directory=path, extra=extra, apart=apart, timeout_seconds=FILES_SECONDS)
+        isolation = replace(self.isolation, reads=(own, *stores(self.store)), writes=writes)
+        return replace(self.user_git, directory=path, extra=extra, isolation=isolation, timeout_seconds=FILES_SECONDS)
 
     def run_in_worktree(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """Run git in the working tree. Removes named pipes first: git would block on one named `.gitignore`."""

@@ -18,7 +18,7 @@ from interlock.workers.git.results import Refusal
 from interlock.workers.git.revert import Verdict
 from interlock.workers.git.rollback_plan import CompensationPlan, Notify, RunTests
 from interlock.workers.git.worktree import temporary
-from interlock.workers.isolation.apart import OURSELVES, Apart
+from interlock.workers.isolation.apart import OURSELVES, Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def compensate(
     branch: str,
     scratch: Path,
     identity: Identity,
-    apart: Apart = OURSELVES,
+    isolation: Isolation = OURSELVES,
 ) -> Compensation | Refusal:
     """Carry out a plan.
 
@@ -77,7 +77,7 @@ def compensate(
         branch: the branch the patch is on; the plan's reverts must name the same.
         scratch: the parent directory of the temporary worktree.
         identity: author and committer of the reverts.
-        apart: who tests and gates run as, and the sandbox for our git there.
+        isolation: who tests and gates run as, and the sandbox for our git there.
 
     Raises:
         RepositoryBusy, GitFault: see there; try again.
@@ -94,7 +94,7 @@ def compensate(
     reverted, sha, error = work.revert()
     if error:
         return Compensation(False, reverted, error)
-    with temporary(found, sha, scratch / f"compensation-{safe(ledger_id)}", identity, apart) as there:
+    with temporary(found, sha, scratch / f"compensation-{safe(ledger_id)}", identity, isolation) as there:
         proved, error = work.prove(there)
     if error or (sha != old and (error := work.land(sha))):
         return Compensation(False, reverted + proved, error)

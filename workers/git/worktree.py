@@ -13,7 +13,7 @@ from interlock.workers.git.git_directories import MARK, RECORD, LockedWorktree, 
 from interlock.workers.git.lock import LOCK_SECONDS, held
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
-from interlock.workers.isolation.apart import OURSELVES, Apart
+from interlock.workers.isolation.apart import OURSELVES, Isolation
 from interlock.workflows.errors import InterlockError
 
 OURS = "interlock/"
@@ -25,13 +25,13 @@ class NotAWorktree(InterlockError):
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A workstream's working tree, on `branch`, which began at `base_branch`. `apart`: who its commands run as."""
+    """A workstream's working tree, on `branch`, which began at `base_branch`. `isolation`: who its commands run as."""
 
     repository: Repository
     path: Path
     branch: str
     base_branch: str
-    apart: Apart = OURSELVES
+    isolation: Isolation = OURSELVES
 
     def __post_init__(self) -> None:
         if not self.branch.startswith(OURS):  # what we do to our worktrees must never be done to the user's
@@ -44,7 +44,7 @@ def open_worktree(
     branch: str,
     path: Path,
     *,
-    apart: Apart = OURSELVES,
+    isolation: Isolation = OURSELVES,
     lock_seconds: float = LOCK_SECONDS,
 ) -> Worktree | Refusal:
     """Create a workstream's worktree, or find the one created before.
@@ -54,7 +54,7 @@ def open_worktree(
         base_branch: the local branch a new `branch` begins at, and is merged into later.
         branch: from `ref_names.branch_name`; an existing one is continued.
         path: where the worktree goes; empty, missing, or a worktree of ours.
-        apart: who its commands run as, to whom it is given, and the sandbox for our git there.
+        isolation: who its commands run as, to whom it is given, and the sandbox for our git there.
         lock_seconds: how long to wait for others that use the repository.
 
     Returns:
@@ -68,7 +68,7 @@ def open_worktree(
         return found
     if not branch.startswith(OURS) or found.git().run("check-ref-format", f"refs/heads/{branch}", accept=(0, 1)).status:
         return Refusal(f"{branch!r} cannot name a workstream's branch", "Make one with `ref_names.branch_name`")
-    wanted = Worktree(found, path.absolute(), branch, base_branch, apart)
+    wanted = Worktree(found, path.absolute(), branch, base_branch, isolation)
     with place.hold(found, timeout_seconds=lock_seconds) as git:
         if (base := branches.tip(git, base_branch)) is None:
             return Refusal(
@@ -91,7 +91,7 @@ def _open(git: Git, wanted: Worktree, base: str) -> Worktree | Refusal:
     if (tip := _tip(git, wanted)) is None:
         git.run("update-ref", f"refs/heads/{wanted.branch}", base, "")
         tip = base
-    made = LockedWorktree(wanted.repository, wanted.path, wanted.branch, tip, git, wanted.apart)
+    made = LockedWorktree(wanted.repository, wanted.path, wanted.branch, tip, git, wanted.isolation)
     git_directories.finish(git_directories.prepare(made), (wanted.base_branch, base))
     return wanted
 
@@ -155,7 +155,7 @@ def hold(
             _own(worktree)
             if (tip := _tip(git, worktree)) is None:
                 raise NotAWorktree(f"there is no branch {worktree.branch}")
-            found = LockedWorktree(worktree.repository, worktree.path, worktree.branch, tip, git, worktree.apart)
+            found = LockedWorktree(worktree.repository, worktree.path, worktree.branch, tip, git, worktree.isolation)
             found.repair()
             set_aside.put_back(found.path, found.git_directory, found.account)
             found.follow()
@@ -236,7 +236,7 @@ def _forget_merged(git: Git, worktree: Worktree) -> None:
 
 @contextlib.contextmanager
 def temporary(
-    repository: Repository, commit: str, path: Path, identity: Identity, apart: Apart = OURSELVES
+    repository: Repository, commit: str, path: Path, identity: Identity, isolation: Isolation = OURSELVES
 ) -> Iterator[LockedWorktree]:
     """A worktree without a branch, for as long as the block runs; one that a killed process left there is replaced.
 
@@ -245,7 +245,7 @@ def temporary(
         commit: what to check out.
         path: where; always the same for the same work, so that a retry finds the leftovers.
         identity: for the commits made for it.
-        apart: who commands in it run as, and the sandbox for our git there.
+        isolation: who commands in it run as, and the sandbox for our git there.
 
     Raises:
         RepositoryBusy: another process does the same work, or uses the repository, for too long.
@@ -257,7 +257,7 @@ def temporary(
         git = repository.git(identity).holding(lock)
         try:
             yield git_directories.finish(
-                git_directories.prepare(LockedWorktree(repository, path, None, commit, git, apart)), None
+                git_directories.prepare(LockedWorktree(repository, path, None, commit, git, isolation)), None
             )
         finally:
             with place.hold(repository) as git:

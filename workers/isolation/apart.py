@@ -13,7 +13,7 @@ from interlock.workers.system.users import Account
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Isolation:
     """How such programs are isolated.
 
     Attributes:
@@ -69,4 +69,4 @@ class Apart:
         return run(command, keep=keep)
 
 
-OURSELVES = Apart()
+OURSELVES = Isolation()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.run import run
-from interlock.workers.isolation.apart import Apart
+from interlock.workers.isolation.apart import Isolation
 from interlock.workers.sandbox.bubblewrap import Bubblewrap, candidates
 from interlock.workers.sandbox.sandbox import Sandbox
 from interlock.workers.settings import OUTSIDE, Settings
@@ -141,10 +141,10 @@ def isolated(command: Command, view: View, settings: Settings) -> Command:
     return replace(bounded, sandbox=sandbox)
 
 
-def as_commands(settings: Settings) -> Apart:
+def as_commands(settings: Settings) -> Isolation:
     """The isolation for our own programs that work on commands' files. Raises as `boundary`."""
     found = boundary(settings)
-    return Apart(found.account, found.bubblewrap, programs(settings), mark(settings))
+    return Isolation(found.account, found.bubblewrap, programs(settings), mark(settings))
 
 
 def mark(settings: Settings) -> str:

@@ -89,7 +89,7 @@ def find_regression(
         by_commit,
         passes,
         scratch=workspace.worktrees(runtime.settings, where.account),
-        apart=where.apart,
+        isolation=where.isolation,
         name=f"regression-{safe(workstream_ref or str(run_ref))}",
         progress=progress,
     )

@@ -96,7 +96,7 @@ def roll_back(
         branch=_branch(plan, entry, where),
         scratch=workspace.worktrees(runtime.settings, where.account),
         identity=COMMITTER,
-        apart=where.apart,
+        isolation=where.isolation,
     )
     if isinstance(done, Refusal):
         raise CannotRollBack(str(done))
