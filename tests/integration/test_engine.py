@@ -308,7 +308,7 @@ def drain_all_once(runtime: Runtime, partition: int) -> None:
 def _with_stale_versions(write: Callable[..., None]) -> Callable[..., None]:
     def stale(ledger: applier.Ledger, connection: Any) -> None:
         for locked in ledger.moved.values():
-            locked.seen += 1
+            locked.locked_version += 1
         write(ledger, connection)
 
     return stale

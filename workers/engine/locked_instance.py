@@ -17,7 +17,7 @@ from interlock.workflows.guard_context import Case, Linked, Override
 
 @dataclass(slots=True)
 class LockedInstance:
-    """An instance locked for a round. `seen`: its version when locked. `halted`: its further requests must wait."""
+    """An instance locked for a round, at `locked_version`. `halted`: its further requests must wait."""
 
     id: UUID
     type: str
@@ -26,7 +26,7 @@ class LockedInstance:
     definition: Definition
     approvals: Definition
     state: str
-    seen: int
+    locked_version: int
     version: int
     context: Mapping[str, Any]
     votes: dict[str, set[str]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class LockedInstance:
 
     def is_stale(self, trigger: str) -> bool:
         """Whether a move of this round made the typed row out of date that this trigger's guards read."""
-        return self.version != self.seen and "row" in self.definition.needs.get(trigger, ())
+        return self.version != self.locked_version and "row" in self.definition.needs.get(trigger, ())
 
     @property
     def typed(self) -> str:
@@ -89,7 +89,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
                 definition=catalogue.get(row["workflow_type"], row["definition_version"]),
                 approvals=approvals,
                 state=row["current_state"],
-                seen=row["version"],
+                locked_version=row["version"],
                 version=row["version"],
                 context=row["context"],
             )

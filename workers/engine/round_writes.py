@@ -152,7 +152,7 @@ class Ledger:
             LostRace: a row changed after the partition was locked.
         """
         moves = [
-            {"id": each.id, "seen": each.seen, "version": each.version, "state": each.state}
+            {"id": each.id, "seen": each.locked_version, "version": each.version, "state": each.state}
             for each in self.moved.values()
         ]
         self.effects_due += creation.deliver(connection, self.approvals).effects_due
