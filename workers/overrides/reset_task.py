@@ -20,7 +20,7 @@ from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides import tasks
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.tasks import TaskWithContext, hold_and_let_go, leave_out, recount, require_of_a_run
+from interlock.workers.overrides.tasks import TaskDetails, hold_and_let_go, leave_out, recount, require_of_a_run
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
@@ -54,7 +54,7 @@ def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: b
             task = require_of_a_run(operation, instance)
             made = _replace(operation, task, keep_count=not clear_retry_count)
             hold_and_let_go(operation, made)
-            recount(operation, task.around)
+            recount(operation, task.row)
     return operation.done
 
 
@@ -71,43 +71,43 @@ def skip_step(runtime: Runtime, ref: str, order: Order) -> Done:
             operation.walk(instance, target_state("skip-step", instance), {"success": {"skipped": True}})
         else:
             task = require_of_a_run(operation, instance)
-            if task.around["state"] in SPENT:
+            if task.row["state"] in SPENT:
                 made = _replace(operation, task, keep_count=False)
-                around = overrides.task(operation.connection, made["id"])
-                assert around
-                task = TaskWithContext(made, around)
+                details = overrides.task(operation.connection, made["id"])
+                assert details
+                task = TaskDetails(made, details)
             leave_out(operation, task)
     return operation.done
 
 
-def _replace(operation: Operation, task: TaskWithContext, *, keep_count: bool) -> RowMapping:
+def _replace(operation: Operation, task: TaskDetails, *, keep_count: bool) -> RowMapping:
     """The new task in this one's place."""
     _require_open(task)
-    again = TaskReplacement(operation, task.around["run_id"])
-    again.gather(task.around["task_id"])
-    again.run_gates_again()
-    again.make(task.around["task_id"], keep_count=keep_count)
-    if task.around["state"] not in next_trigger.ENDED["task"]:
+    replacement = TaskReplacement(operation, task.row["run_id"])
+    replacement.gather(task.row["task_id"])
+    replacement.run_gates_again()
+    replacement.make(task.row["task_id"], keep_count=keep_count)
+    if task.row["state"] not in next_trigger.ENDED["task"]:
         operation.walk(task.instance, "cancelled", {"user_cancelled": {"reset": True}})
-    return instances.by_id(operation.connection, again.made[task.around["task_id"]])
+    return instances.by_id(operation.connection, replacement.made[task.row["task_id"]])
 
 
-def _require_open(task: TaskWithContext) -> None:
-    around, name = task.around, name_of(task.instance)
+def _require_open(task: TaskDetails) -> None:
+    details, name = task.row, name_of(task.instance)
     tasks.require_no_patch(task)
-    if around["left_out"]:
+    if details["left_out"]:
         raise CannotOverride(
-            f"{name} was reset before: {around['retried_by']} replaces it"
-            if around["retried_by"]
+            f"{name} was reset before: {details['retried_by']} replaces it"
+            if details["retried_by"]
             else f"{name} was skipped"
         )
-    if around["state"] == "completed":
+    if details["state"] == "completed":
         raise CannotOverride(f"{name} is completed, and other tasks have used its result; run the plan again instead")
     for what in ("workstream", "run"):
-        if around[f"{what}_state"] in next_trigger.ENDED[what]:
+        if details[f"{what}_state"] in next_trigger.ENDED[what]:
             raise CannotOverride(
-                f"the {what} {around[what]} of {name} is {around[f'{what}_state']}; run the rest of its run again with "
-                + offered("run", "resume", around["run_id"])
+                f"the {what} {details[what]} of {name} is {details[f'{what}_state']}; run the rest of its run "
+                "again with " + offered("run", "resume", details["run_id"])
             )
 
 
@@ -208,8 +208,8 @@ class TaskReplacement:
         return done
 
     def _count(self, old_id: UUID) -> int:
-        around = overrides.task(self.operation.connection, old_id)
-        return int(around["retry_count"]) if around else 0
+        details = overrides.task(self.operation.connection, old_id)
+        return int(details["retry_count"]) if details else 0
 
     def _birth(self, old: RowMapping, changed: Mapping[str, Any]) -> Birth:
         base = likeness(old["entity_id"].partition("~")[0][:90])

@@ -25,11 +25,11 @@ BEGUN = ("running", "validating")
 
 
 @dataclass(frozen=True, slots=True)
-class TaskWithContext:
+class TaskDetails:
     """A task's instance and its surroundings (`db.operations.overrides.task`), as read."""
 
     instance: RowMapping
-    around: RowMapping
+    row: RowMapping
 
 
 @door
@@ -51,15 +51,15 @@ def complete_task(runtime: Runtime, ref: str, order: Order, *, output: Path | No
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
         to = target_state("complete-task", instance)
-        if seen := _seen(operation, instance):
-            require_no_patch(seen)
+        if details := _task_details(operation, instance):
+            require_no_patch(details)
             operation.done.notes += [
                 f"{name} goes on without it"
-                for name in overrides.waive_task(operation.connection, seen.around["task_id"], waited=False)
+                for name in overrides.waive_task(operation.connection, details.row["task_id"], waited=False)
             ]
-        _end(operation, instance, seen, to, metadata)
-        if seen:
-            recount(operation, seen.around)
+        _end(operation, instance, details, to, metadata)
+        if details:
+            recount(operation, details.row)
     return operation.done
 
 
@@ -69,9 +69,9 @@ def fail_task(runtime: Runtime, ref: str, order: Order) -> Done:
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
         to = target_state("fail-task", instance)
-        if seen := _seen(operation, instance):
-            require_no_patch(seen)
-        _end(operation, instance, seen, to, {})
+        if details := _task_details(operation, instance):
+            require_no_patch(details)
+        _end(operation, instance, details, to, {})
     return operation.done
 
 
@@ -84,17 +84,17 @@ def unblock_task(runtime: Runtime, ref: str, order: Order) -> Done:
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
     with operating(runtime, order) as operation:
-        seen = require_of_a_run(operation, operation.find(ref, "task"))
-        instance, around = seen.instance, seen.around
-        if around["state"] not in ("blocked", "pending") or (around["state"] == "pending" and not around["unmet"]):
-            waits = "waits for its workstream only" if around["state"] == "pending" else f"is {around['state']}"
+        details = require_of_a_run(operation, operation.find(ref, "task"))
+        instance, row = details.instance, details.row
+        if row["state"] not in ("blocked", "pending") or (row["state"] == "pending" and not row["unmet"]):
+            waits = "waits for its workstream only" if row["state"] == "pending" else f"is {row['state']}"
             raise CannotOverride(
                 f"{name_of(instance)} {waits}; only a task that waits for other tasks or gates can be unblocked"
             )
-        for name in overrides.waive_unmet(operation.connection, around["task_id"]):
+        for name in overrides.waive_unmet(operation.connection, row["task_id"]):
             operation.done.notes.append(f"it waits no longer for {name}")
         hold_and_let_go(operation, instance)
-        recount(operation, around)
+        recount(operation, row)
     return operation.done
 
 
@@ -105,85 +105,85 @@ def hold_and_let_go(operation: Operation, task: RowMapping) -> None:
     operation.walk(operation.again(task), "pending")
 
 
-def leave_out(operation: Operation, seen: TaskWithContext) -> None:
+def leave_out(operation: Operation, details: TaskDetails) -> None:
     """Cancel a task, and let its dependents go on without it."""
-    require_no_patch(seen)
-    task_id = seen.around["task_id"]
+    require_no_patch(details)
+    task_id = details.row["task_id"]
     names = overrides.waive_task(operation.connection, task_id, waited=True)
     operation.done.notes += [f"{name} goes on without it" for name in names]
     overrides.leave_out(operation.connection, task_id)
-    operation.walk(seen.instance, target_state("skip-step", seen.instance), {"user_cancelled": {"skipped": True}})
-    recount(operation, seen.around)
+    operation.walk(details.instance, target_state("skip-step", details.instance), {"user_cancelled": {"skipped": True}})
+    recount(operation, details.row)
 
 
-def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskWithContext:
+def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskDetails:
     """A task, with its run's scheduler up to date.
 
     Raises:
         CannotOverride: it belongs to no run (the legacy lineage).
     """
-    if (seen := _seen(operation, instance)) is None:
+    if (details := _task_details(operation, instance)) is None:
         raise CannotOverride(
             f"{name_of(instance)} has the legacy version {instance['definition_version']}, which has no scheduler"
         )
-    return seen
+    return details
 
 
-def recount(operation: Operation, around: RowMapping) -> None:
+def recount(operation: Operation, row: RowMapping) -> None:
     """Renew the run's counts, and have the scheduler's next pass look at all its unended instances."""
-    overrides.recount(operation.connection, around["run_id"])
+    overrides.recount(operation.connection, row["run_id"])
 
 
-def _seen(operation: Operation, instance: RowMapping) -> TaskWithContext | None:
+def _task_details(operation: Operation, instance: RowMapping) -> TaskDetails | None:
     """A task with its surroundings; None for steps and tasks of the legacy lineage, which have no scheduler."""
     if instance["workflow_type"] != "task":
         return None
-    if (around := overrides.task(operation.connection, instance["id"])) is None:
+    if (row := overrides.task(operation.connection, instance["id"])) is None:
         return None
-    instance = operation.enter(around["run_id"], instance)
+    instance = operation.enter(row["run_id"], instance)
     again = overrides.task(operation.connection, instance["id"])
     assert again
-    return TaskWithContext(instance, again)
+    return TaskDetails(instance, again)
 
 
 def _end(
-    operation: Operation, instance: RowMapping, seen: TaskWithContext | None, to: str, metadata: Mapping[str, Any]
+    operation: Operation, instance: RowMapping, details: TaskDetails | None, to: str, metadata: Mapping[str, Any]
 ) -> None:
-    if seen is None:
+    if details is None:
         operation.walk(instance, to, {"success": metadata})
         return
-    worker = _require_begun(seen)
-    started = {"worker_id": str(worker), "capabilities": seen.instance["context"].get("required_capabilities", [])}
-    operation.walk(seen.instance, to, {"worker_started": started, "validation_passed": metadata})
+    worker = _require_begun(details)
+    started = {"worker_id": str(worker), "capabilities": details.instance["context"].get("required_capabilities", [])}
+    operation.walk(details.instance, to, {"worker_started": started, "validation_passed": metadata})
 
 
-def _require_begun(seen: TaskWithContext) -> Any:
+def _require_begun(details: TaskDetails) -> Any:
     """The worker that had the task last. Refuses a task never begun: its machine has no transition to an end."""
-    around = seen.around
-    if around["state"] in (*BEGUN, *ENDED["task"]):
-        return around["last_worker"]
-    if around["last_worker"] is None:
+    row = details.row
+    if row["state"] in (*BEGUN, *ENDED["task"]):
+        return row["last_worker"]
+    if row["last_worker"] is None:
         raise CannotOverride(
-            f"{name_of(seen.instance)} is {around['state']} and was never started: skip it (override skip-step) or "
+            f"{name_of(details.instance)} is {row['state']} and was never started: skip it (override skip-step) or "
             "cancel it (interlock fire REF user_cancelled --by WHO)"
         )
-    if around["unmet"]:
+    if row["unmet"]:
         raise CannotOverride(
-            f"{name_of(seen.instance)} waits for {around['unmet']} others; unblock it first (override unblock-task)"
+            f"{name_of(details.instance)} waits for {row['unmet']} others; unblock it first (override unblock-task)"
         )
-    return around["last_worker"]
+    return row["last_worker"]
 
 
-def require_no_patch(seen: TaskWithContext) -> None:
+def require_no_patch(details: TaskDetails) -> None:
     """Refuse to move a task whose patch is being processed: the patch would end for a task that has ended.
 
     Raises:
         CannotOverride: names the patch.
     """
-    if patch := seen.around["open_patch"]:
+    if patch := details.row["open_patch"]:
         raise CannotOverride(
-            f"the patch {patch} of {name_of(seen.instance)} is being processed: wait until that ends "
-            f"({offered('patch', 'show', patch, project=seen.instance['project'])})"
+            f"the patch {patch} of {name_of(details.instance)} is being processed: wait until that ends "
+            f"({offered('patch', 'show', patch, project=details.instance['project'])})"
         )
 
 
