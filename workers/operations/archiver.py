@@ -56,7 +56,7 @@ class Done:
     events: int = 0
     held: Counter[str] = field(default_factory=Counter)
     after: UUID | None = None
-    seen: set[UUID] = field(default_factory=set)  # one of each unit that was looked at
+    visited: set[UUID] = field(default_factory=set)  # one of each unit that was looked at
 
 
 def archive_ended(
@@ -101,8 +101,8 @@ def archive_ended(
 def _movable(near: Sequence[RowMapping], done: Done) -> list[Unit]:
     """The units not seen yet, all of whose instances ended long ago."""
     ended = {row["id"]: row["ended"] for row in near}
-    fresh = [unit for unit in _units(near) if min(unit) not in done.seen]
-    done.seen |= {min(unit) for unit in fresh if len(unit) > 1}  # one alone does not come again: seeds go forward
+    fresh = [unit for unit in _units(near) if min(unit) not in done.visited]
+    done.visited |= {min(unit) for unit in fresh if len(unit) > 1}  # one alone does not come again: seeds go forward
     for unit in fresh:
         if not all(ended[each] for each in unit):
             done.held["a part of its group is live, or ended recently"] += sum(ended[each] for each in unit)
