@@ -195,7 +195,7 @@ def _commands(home: Home, base: dict[str, str]) -> Part:
             str(ready.parent),
         ),
         environment={
-            **{name: base[name] for name in (VARIABLE, "PYTHONPATH") if name in base},
+            **{name: base[name] for name in (VARIABLE, "PYTHONPATH", "PYTHONSAFEPATH") if name in base},
             "LC_ALL": "C.UTF-8",
             "INTERLOCK_READY_FILE": str(ready),
         },

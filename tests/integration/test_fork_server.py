@@ -310,7 +310,7 @@ def is_declined(served: Served, confine: Callable[[], object] | None = None) -> 
 def test_a_caller_confined_in_another_way_gets_no_fork(served: Served, kind: str) -> None:
     """A fork would be allowed more than its caller is: an agent's sandbox would end at our socket."""
     if not _possible(CONFINED[kind]):
-        pytest.skip("this user cannot confine a process so")
+        pytest.skip("only root can confine a process so")
     assert is_declined(served, CONFINED[kind])
     assert not is_declined(served)
 
@@ -617,7 +617,7 @@ def test_the_fork_server_holds_nothing_of_the_supervisors(tmp_path: Path, monkey
     try:
         eventually(lambda: child.tend() or child.state == "ready")
         process = psutil.Process(child.report().pid)
-        assert process.environ().keys() <= {"INTERLOCK_READY_FILE", VARIABLE, "LC_ALL", "PYTHONPATH"}
+        assert process.environ().keys() <= {"INTERLOCK_READY_FILE", VARIABLE, "LC_ALL", "PYTHONPATH", "PYTHONSAFEPATH"}
         assert specs.FORK_SERVER in process.cmdline()  # executed: a fork has the pages of its parent
         assert (process.name(), orphans.mark(process)) == ("il-commands", str(home.path))
     finally:
