@@ -16,6 +16,7 @@ from tests.chaos.installation import Installation
 from tests.waiting import eventually
 
 PATIENCE_SECONDS = 90.0
+PAUSE_SECONDS = 0.3  # between rounds: what breaks meets traffic, and what is checked afterwards stays small
 LEAD_IN: dict[str, tuple[str, ...]] = {
     "story": ("design_complete", "start_coding"),
     "pr_review": ("start_review",),
@@ -104,7 +105,7 @@ class Agent:
                 for id_ in ids:
                     self._fire([(id_, trigger, self.name) for trigger in ROUND[type_]], at_once=number % 2 == 0)
             self._settle(self._vote(number))
-            if stop.is_set():
+            if stop.wait(PAUSE_SECONDS):
                 break
         self._merge(own["pr_review"][0])
 
