@@ -182,6 +182,7 @@ def _command(program: str, words: Sequence[str | bytes], env: Mapping[str, str],
         os.close(handle)
     os.environ.clear()
     os.environ.update(env)
+    sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = ["interlock", *map(os.fsdecode, words)]
     try:
         import_module(program).main()
