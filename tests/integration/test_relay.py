@@ -191,7 +191,7 @@ class Collected(Destination):
         self.seen: list[str] = []
         self.closed = False
 
-    def stands_at(self, connection: Connection, cursor: tuple[int, int]) -> tuple[int, int]:
+    def position(self, connection: Connection, cursor: tuple[int, int]) -> tuple[int, int]:
         return self.has or cursor
 
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
