@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Iterator
 from types import FrameType
 
 from interlock.cli.fork_server.confinement import is_alike
@@ -71,6 +72,16 @@ def ask(words: list[str]) -> tuple[socket.socket, int] | None:
         return connection.dup(), descriptors[0]
 
 
+@contextlib.contextmanager
+def address(directory: str | os.PathLike[str]) -> Iterator[str]:
+    """The path of the fork server's socket in a directory, by way of a descriptor: it may have 107 bytes only."""
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{opened}/{SOCKET}"
+    finally:
+        os.close(opened)
+
+
 def code() -> list[object]:
     """Which Python and which installation of Interlock this process runs: its fork must run the same."""
     import interlock  # noqa: PLC0415 - for its path
@@ -98,11 +109,8 @@ def _limit(connection: socket.socket, seconds: int) -> None:
 
 def _connect(connection: socket.socket) -> None:
     home = next((value for name, value in os.environ.items() if name.upper() == "INTERLOCK_HOME"), ".interlock")
-    directory = os.open(os.path.join(home, "run"), os.O_PATH | os.O_DIRECTORY)
-    try:
-        connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")  # a socket's path may have 107 bytes only
-    finally:
-        os.close(directory)
+    with address(os.path.join(home, "run")) as socket_path:
+        connection.connect(socket_path)
     if not is_alike(connection):
         raise PermissionError("the server is another user's or confined, and must not see this environment")
 

@@ -11,7 +11,7 @@ import socket
 import sys
 from pathlib import Path
 
-from interlock.cli.fork_server.launcher import SOCKET
+from interlock.cli.fork_server.launcher import address
 
 NAME = "il-commands"  # as all parts are named
 BACKLOG = 64
@@ -36,13 +36,10 @@ def main() -> None:
 def listen(directory: str | Path) -> socket.socket:
     """Listen on the socket of a fork server, for its own user only."""
     listening = socket.socket(socket.AF_UNIX)
-    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-    try:
+    with address(directory) as socket_path:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(SOCKET, dir_fd=opened)
-        listening.bind(f"/proc/self/fd/{opened}/{SOCKET}")  # a socket's path may have 107 bytes only
-    finally:
-        os.close(opened)
+            os.unlink(socket_path)
+        listening.bind(socket_path)
     listening.listen(BACKLOG)
     return listening
 

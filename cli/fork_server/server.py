@@ -37,7 +37,6 @@ from interlock.cli.fork_server.launcher import (
     code,
 )
 from interlock.cli.index import SECTIONS
-from interlock.cli.lib import errors as _errors  # noqa: F401 - to be there
 from interlock.cli.lib import output
 from interlock.cli.main import main as command
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
@@ -46,7 +45,12 @@ from interlock.supervisor.processes.log import line
 
 # What agents call. Other commands are rare, and import more (Alembic, Markdown).
 OFTEN = ("Instances and their triggers", "Plans, and who carries them out")
-DRIVERS = ("kombu.transport.redis", "psycopg_binary", "sqlalchemy.dialects.postgresql.psycopg")
+IMPORTED_LATE = (
+    "interlock.cli.lib.errors",
+    "kombu.transport.redis",
+    "psycopg_binary",
+    "sqlalchemy.dialects.postgresql.psycopg",
+)
 NAME = "interlock"  # not a part's name: `interlock down` does not end commands
 REQUEST_SECONDS = 10  # for the whole request, however slowly it comes
 CODE = code()  # now, because an upgrade replaces the files while this process keeps what it has imported
@@ -56,7 +60,7 @@ LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("
 def serve(listening: socket.socket, idle_seconds: float) -> None:
     """Fork for each connection; returns after `idle_seconds` without one."""
     commands = {f"interlock.cli.{module}" for section in OFTEN for module, _ in SECTIONS[section].values()}
-    for module in (*sorted(commands), *DRIVERS):
+    for module in (*sorted(commands), *IMPORTED_LATE):
         import_module(module)
     gc.collect()
     gc.freeze()

@@ -31,6 +31,7 @@ from interlock.supervisor.processes import specs
 from interlock.supervisor.processes.process import Child
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.settings import Settings
+from tests.forking import listener_of
 from tests.waiting import eventually
 
 
@@ -112,31 +113,23 @@ class Served:
 
 
 def reach(connection: socket.socket, run: Path) -> None:
-    directory = os.open(run, os.O_PATH)
-    try:
-        connection.connect(f"/proc/self/fd/{directory}/{launcher.SOCKET}")
-    finally:
-        os.close(directory)
+    with launcher.address(run) as socket_path:
+        connection.connect(socket_path)
 
 
 @contextmanager
 def serving(folder: Path, more: dict[str, str] | None = None, idle: str = "300", **options: Any) -> Iterator[Served]:
     home = home_of(Settings(home=folder / "home"))
     home.create()
-    ready = home.ready_file("commands")
     plain = {name: value for name, value in environment(Settings(home=home.path)).items() if "PYTHON" not in name}
     env = {**plain, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE)}
-    command = [sys.executable, "-P", "-m", "interlock.cli.fork_server.listener", str(home.path / "run"), idle]
-    ours = {**env, "INTERLOCK_READY_FILE": str(ready), **(more or {})}
-    options |= {"env": ours, "umask": 0o077}
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, **options) as process:
-        try:
-            eventually(ready.exists)
-            made = Served(home, process, env, folder)
-            made.knock()
-            yield made
-        finally:
-            process.kill()
+    with (
+        (folder / "log").open("wb") as log,
+        listener_of(home, {**env, **(more or {})}, idle, stdout=log, **options) as process,
+    ):
+        made = Served(home, process, env, folder)
+        made.knock()
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -473,7 +466,7 @@ def test_strange_requests_end_only_their_own_fork(served: Served) -> None:
     for request in requests:
         for descriptors in ([], [0], [0, 1, 2, 0, 0]):
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(os.path.relpath(served.home.path / "run" / launcher.SOCKET))
+                reach(connection, served.home.path / "run")
                 connection.settimeout(20)
                 assert connection.recv(1) == launcher.READY
                 socket.send_fds(connection, [request or b"\0"], descriptors)
@@ -485,7 +478,7 @@ def test_strange_requests_end_only_their_own_fork(served: Served) -> None:
 
 def test_a_request_that_trickles_in_is_bounded(served: Served) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.path.relpath(served.home.path / "run" / launcher.SOCKET))
+        reach(connection, served.home.path / "run")
         assert connection.recv(1) == launcher.READY
         socket.send_fds(connection, [b"\0\x0f\0\0"], [0, 1, 2, 0])
 
