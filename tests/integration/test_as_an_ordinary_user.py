@@ -31,7 +31,7 @@ FILES = (
     "integration/test_owner_role.py",
     "integration/test_root_accounts.py",
     "integration/test_secrets.py",
-    "integration/test_fork_server.py::test_a_caller_confined_in_another_way_gets_no_fork",
+    "integration/test_fork_confinement.py::test_a_caller_confined_in_another_way_gets_no_fork",
     "chaos/test_chaos_journal.py",  # files that only root may open again
 )
 # What does not: three of the five ways to a command, which end in the same call as the others; what Python imports;

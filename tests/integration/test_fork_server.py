@@ -1,6 +1,5 @@
 """`interlock` as a fork of the fork server: the same command in every respect, or else no fork."""
 
-import ctypes
 import json
 import os
 import pty
@@ -12,9 +11,8 @@ import socket
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,114 +20,15 @@ import psutil
 import pytest
 
 from interlock.cli.fork_server import launcher, listener, server
-from interlock.cli.fork_server.confinement import confinement, is_alike
-from interlock.db.schema import VARIABLE
-from interlock.supervisor import orphans
-from interlock.supervisor.environment import environment
-from interlock.supervisor.home import Home, home_of
-from interlock.supervisor.processes import specs
-from interlock.supervisor.processes.process import Child
-from interlock.supervisor.servers.endpoints import Servers
-from interlock.workers.settings import Settings
-from tests.forking import listener_of
+from tests.forking import INTERLOCK, PROBE, Served, reach, refusal, serving
 from tests.waiting import eventually
 
-
-def _refusal() -> str:
-    """Why no process here can have a fork; empty: it can."""
-    one, other = socket.socketpair()
-    with one, other:
-        try:
-            return "" if is_alike(one) else "everything here has no_new_privs"
-        except OSError as refused:
-            return f"SO_PEERPIDFD (Linux 6.5): {refused}"
-
-
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(_refusal()), reason=_refusal())]
-INTERLOCK = Path(sys.executable).with_name("interlock")
+REFUSAL = refusal()
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL)]
 ITSELF = (sys.executable, "-P", "-m", "interlock.cli.main")  # without a fork
-HERE = Path(__file__).parent
-LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
 AT_ONCE = 20
 SMALL_BYTES = 30e6
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@dataclass
-class Served:
-    """A home with a fork server, without other parts."""
-
-    home: Home
-    process: "subprocess.Popen[bytes]"
-    env: dict[str, str]
-    folder: Path
-
-    def run(self, *command: object, **options: Any) -> "subprocess.CompletedProcess[str]":
-        chosen = {"cwd": self.folder, "stdin": subprocess.DEVNULL, "env": self.env, **options}
-        return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=60, **chosen)
-
-    def probe(self, *command: object, **options: Any) -> dict[str, Any]:
-        """What the process that ran a command was."""
-        report = self.folder / "report.json"
-        report.unlink(missing_ok=True)
-        env = {**self.env, **options.pop("more", {}), "INTERLOCK_DEFINITIONS": "fork_probe", "PROBE": str(report)}
-        done = self.run(*command, "definitions", "list", "--json", env=env, **options)
-        assert done.returncode == 0, done.stderr
-        assert {each["type"] for each in json.loads(done.stdout)} > {"story", "run"}
-        found: dict[str, Any] = json.loads(report.read_text())
-        return found
-
-    def fork(self, **options: Any) -> dict[str, Any]:
-        """What the fork was that ran a command. On a busy machine the launcher may take the server for stuck once."""
-        found: dict[str, Any] = eventually(
-            lambda: (got := self.probe(INTERLOCK, **options)) and self.is_fork(got) and got
-        )
-        return found
-
-    def is_fork(self, found: dict[str, Any]) -> bool:
-        return bool(found["parent"] == self.process.pid)
-
-    @contextmanager
-    def waiting(self, before: tuple[str, ...] = (), **options: Any) -> Iterator["subprocess.Popen[str]"]:
-        """A command that reads its standard input, which stays open, in a fork."""
-        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        command = [*before, INTERLOCK, "run", "check", "-"]
-        with subprocess.Popen(command, cwd=self.folder, env=self.env, text=True, **streams, **options) as process:
-            eventually(lambda: self.forks() and self.forks()[0].name() == "interlock")
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def knock(self) -> None:
-        """Wait until it has imported what commands need."""
-        with socket.socket(socket.AF_UNIX) as connection, suppress(ConnectionResetError):  # it became small meanwhile
-            reach(connection, self.home.path / "run")
-            connection.recv(1)
-
-    def forks(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
-
-
-def reach(connection: socket.socket, run: Path) -> None:
-    with launcher.address(run) as socket_path:
-        connection.connect(socket_path)
-
-
-@contextmanager
-def serving(folder: Path, more: dict[str, str] | None = None, idle: str = "300", **options: Any) -> Iterator[Served]:
-    home = home_of(Settings(home=folder / "home"))
-    home.create()
-    plain = {name: value for name, value in environment(Settings(home=home.path)).items() if "PYTHON" not in name}
-    env = {**plain, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE)}
-    with (
-        (folder / "log").open("wb") as log,
-        listener_of(home, {**env, **(more or {})}, idle, stdout=log, **options) as process,
-    ):
-        made = Served(home, process, env, folder)
-        made.knock()
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -228,86 +127,6 @@ def test_a_terminal_gets_colours_and_its_own_width(served: Served) -> None:
     assert max(map(len, COLOUR.sub("", screens[0]).split("\r\n"))) == 77
 
 
-# What confines a process, each with what to do to be confined so.
-def control(*values: int) -> Callable[[], None]:
-    def confine() -> None:
-        if LIBC.prctl(*values, *([0] * (5 - len(values)))):
-            raise OSError(ctypes.get_errno(), "prctl")
-
-    return confine
-
-
-def filtered() -> None:
-    """A seccomp filter that allows everything."""
-
-    class Filter(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("program", ctypes.c_void_p))
-
-    allow = ctypes.create_string_buffer(b"\x06\0\0\0\0\0\xff\x7f")  # BPF_RET, SECCOMP_RET_ALLOW
-    control(PR_SET_NO_NEW_PRIVS, 1)()
-    if LIBC.prctl(PR_SET_SECCOMP, 2, ctypes.byref(Filter(1, ctypes.addressof(allow))), 0, 0):
-        raise OSError(ctypes.get_errno(), "seccomp")
-
-
-def unshared(kind: int) -> Callable[[], None]:
-    def confine() -> None:
-        if LIBC.unshare(kind):
-            raise OSError(ctypes.get_errno(), "unshare")
-
-    return confine
-
-
-CONFINED: dict[str, Callable[[], object]] = {
-    "no new privileges": control(PR_SET_NO_NEW_PRIVS, 1),
-    "seccomp": filtered,
-    "a capability dropped": control(PR_CAPBSET_DROP, 21),
-    "other groups": lambda: os.setgroups([*os.getgroups(), 54321]),
-    "another group": lambda: os.setegid(54321),
-    "mnt": unshared(0x00020000),
-    "cgroup": unshared(0x02000000),
-    "uts": unshared(0x04000000),
-    "ipc": unshared(0x08000000),
-    "net": unshared(0x40000000),
-    "pid_for_children": unshared(0x20000000),
-    "time_for_children": unshared(0x00000080),
-    "user": unshared(0x10000000),
-}
-
-
-def _possible(confine: Callable[[], object]) -> bool:
-    if not (pid := os.fork()):
-        try:
-            confine()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitpid(pid, 0)[1] == 0
-
-
-def test_every_kind_of_namespace_is_among_the_confinements() -> None:
-    assert {name for name in os.listdir("/proc/self/ns")} - {"pid", "time"} <= CONFINED.keys()
-
-
-ASKS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.exit(s.recv(1) != b'?')"
-
-
-def is_declined(served: Served, confine: Callable[[], object] | None = None) -> bool:
-    """Whether the server turns a caller away that does not ask itself whether both are alike, as the launcher does."""
-    asks = (sys.executable, "-I", "-S", "-c", ASKS, launcher.SOCKET)
-    done = served.run(*asks, cwd=served.home.path / "run", preexec_fn=confine)
-    assert done.stderr == ""
-    return bool(done.returncode)
-
-
-@pytest.mark.parametrize("kind", CONFINED)
-def test_a_caller_confined_in_another_way_gets_no_fork(served: Served, kind: str) -> None:
-    """A fork would be allowed more than its caller is: an agent's sandbox would end at our socket."""
-    if not _possible(CONFINED[kind]):
-        pytest.skip("only root can confine a process so")
-    assert is_declined(served, CONFINED[kind])
-    assert not is_declined(served)
-
-
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "another schema": {"more": {"INTERLOCK_SCHEMA": "other"}},
     "an option of Python's": {"more": {"PYTHONDEVMODE": "1"}},
@@ -326,7 +145,7 @@ def test_what_a_fork_cannot_be_runs_in_its_caller(served: Served, case: str) -> 
 def test_another_installed_code_runs_in_its_caller_also_after_an_upgrade_in_place(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(Path(launcher.__file__).parents[2], copy / "interlock")
-    path = {"PYTHONPATH": f"{copy}:{HERE}"}
+    path = {"PYTHONPATH": f"{copy}:{PROBE}"}
     with serving(tmp_path, path) as served:
         same = (sys.executable, "-P", "-c", "from interlock.cli.fork_server.launcher import main; main()")
         eventually(lambda: served.is_fork(served.probe(*same, more=path)))
@@ -506,116 +325,3 @@ def test_many_at_once_each_get_their_own_answer(served: Served) -> None:
         _, err = process.communicate(timeout=60)
         assert process.returncode == 2
         assert f"'nothing-{number}'" in err
-
-
-def test_only_its_user_reaches_the_socket(served: Served) -> None:
-    assert (served.home.path / "run").stat().st_mode & 0o777 == 0o700
-    assert (served.home.path / "run" / launcher.SOCKET).stat().st_mode & 0o777 == 0o700
-
-
-def test_a_confinement_that_proc_does_not_show_is_expected_wherever_it_is_possible(tmp_path: Path) -> None:
-    """Landlock needs `no_new_privs`; a caller under both looks like a server that has the latter only."""
-    confined = control(PR_SET_NO_NEW_PRIVS, 1)
-    with serving(tmp_path, preexec_fn=confined) as served:
-        assert not served.is_fork(served.probe(INTERLOCK, preexec_fn=confined))
-
-
-def test_a_second_seccomp_filter_shows() -> None:
-    def counts() -> None:
-        before = confinement(os.getpid())
-        filtered()
-        between = confinement(os.getpid())
-        filtered()
-        assert before != between != confinement(os.getpid())
-
-    assert _possible(counts)
-
-
-LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
-
-
-@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="only root can choose a pid")
-def test_a_pid_that_is_used_again_is_not_the_callers(tmp_path: Path) -> None:
-    """A confined caller could end, so that its pid is that of a process which is not confined."""
-    ours, theirs = socket.socketpair()
-    with listener.listen(_home(tmp_path)) as listening, socket.socket(socket.AF_UNIX) as connection, ours, theirs:
-        if not (caller := os.fork()):
-            try:
-                os.chdir(tmp_path / "run")
-                connection.connect(launcher.SOCKET)
-                socket.send_fds(theirs, [b"."], [connection.fileno()])
-            finally:
-                os._exit(0)
-        ours.settimeout(20)
-        _, held, _, _ = socket.recv_fds(ours, 1, 1)
-        os.waitpid(caller, 0)
-        accepted, _ = listening.accept()
-        with accepted:
-            for _ in range(100):
-                LAST_PID.write_text(str(caller - 1))
-                other = subprocess.Popen(["sleep", "60"])
-                try:
-                    if other.pid == caller:
-                        assert confinement(caller) == confinement(os.getpid())
-                        with pytest.raises(OSError, match="No such process"):
-                            is_alike(accepted)
-                        break
-                finally:
-                    other.kill()
-                    other.wait()
-            else:
-                pytest.skip("that pid went to another process")
-        os.close(held[0])
-
-
-def _home(folder: Path) -> Path:
-    (folder / "run").mkdir()
-    return folder / "run"
-
-
-STRANGERS: dict[str, Callable[[], object]] = {
-    "another user": lambda: os.setresuid(65534, 65534, 65534),
-    "one in a sandbox": control(PR_SET_NO_NEW_PRIVS, 1),
-}
-
-
-@pytest.mark.parametrize("stranger", STRANGERS)
-def test_nobody_shows_a_strange_server_its_environment(tmp_path: Path, stranger: str) -> None:
-    if not _possible(STRANGERS[stranger]):
-        pytest.skip("this user cannot become such a process")
-    listens, said = os.pipe()
-    with listener.listen(_home(tmp_path)) as listening:
-        if not (pid := os.fork()):
-            STRANGERS[stranger]()
-            listening.listen()  # as itself
-            os.write(said, b".")
-            os._exit(len(listening.accept()[0].recv(1)))
-        os.read(listens, 1)
-        env = environment(Settings(home=tmp_path))
-        done = subprocess.run([INTERLOCK, "--version"], env=env, capture_output=True, check=True, timeout=60)
-        assert done.stdout.startswith(b"interlock")
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    for each in (listens, said):
-        os.close(each)
-
-
-def test_the_fork_server_holds_nothing_of_the_supervisors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its forks run what callers want, so callers could read it. (A hidden one could not read its own namespaces.)"""
-    monkeypatch.setenv("SECRET_OF_THE_SUPERVISOR", "horse")
-    home = home_of(Settings(home=tmp_path))
-    home.create()
-    parts = specs.celery_parts(home, Settings(home=tmp_path), Servers(postgres_port=1, redis_port=1))
-    child = Child(next(part for part in parts if part.name == "commands"), tmp_path / "log", lambda: None)
-    child.start()
-    try:
-        eventually(lambda: child.tend() or child.state == "ready")
-        process = psutil.Process(child.report().pid)
-        assert process.environ().keys() <= {"INTERLOCK_READY_FILE", VARIABLE, "LC_ALL", "PYTHONPATH", "PYTHONSAFEPATH"}
-        assert specs.FORK_SERVER in process.cmdline()  # executed: a fork has the pages of its parent
-        assert (process.name(), orphans.mark(process)) == ("il-commands", str(home.path))
-    finally:
-        child.finish_stop(hurried=True)
-
-
-def test_confinement_of_ones_own_process_is_readable() -> None:
-    assert confinement(os.getpid()) == confinement(os.getpid())
