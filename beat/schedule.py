@@ -14,14 +14,12 @@ class Sweep:
 
 SCHEDULE = (
     Sweep("dispatch", 1.0, "wake what is due, and send again the wakeups that were lost"),
-    Sweep("schedule", 1.0, "let the scheduler see moves whose wakeup was lost"),
-    Sweep("work", 1.0, "send free workers to tasks whose wakeup was lost"),
     Sweep("heartbeats", 5.0, "give up workers that fell silent, `uet_worker` or not, and give tasks back"),
     Sweep("leases", 5.0, "take effects back from workers that went silent"),
     Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),
     Sweep("metrics", 5.0, "add up what the counters have noted"),
     Sweep("jobs", 5.0, "give waiting jobs the workers that have become idle"),
-    # Last in its period: the request that it examines may crash the process.
+    # Last in its message: the request that it examines may crash the process.
     Sweep(
         "partitions", 5.0, "get a partition moving whose oldest request is not applied; set aside what ends its process"
     ),
@@ -33,15 +31,10 @@ SCHEDULE = (
 )
 
 BY_NAME = {sweep.name: sweep for sweep in SCHEDULE}
-TOGETHER_SECONDS = 5.0  # sweeps up to this period are quick: one message asks for all sweeps of a period
-MESSAGES = {
-    **{
-        f"every {period:g} s": tuple(sweep for sweep in SCHEDULE if sweep.every_seconds == period)
-        for period in sorted({sweep.every_seconds for sweep in SCHEDULE if sweep.every_seconds <= TOGETHER_SECONDS})
-    },
-    **{sweep.name: (sweep,) for sweep in SCHEDULE if sweep.every_seconds > TOGETHER_SECONDS},
-}
-"""What beat sends: a name, and the sweeps of one period that the message asks for, in their order."""
+TOGETHER_SECONDS = 5.0  # sweeps up to this period are quick: one message a second asks for all that are due
+QUICK = tuple(sweep for sweep in SCHEDULE if sweep.every_seconds <= TOGETHER_SECONDS)
+MESSAGES = {"quick": QUICK} | {sweep.name: (sweep,) for sweep in SCHEDULE if sweep not in QUICK}
+"""What beat sends, each as often as its most frequent sweep is due: a name, and the sweeps to run in their order."""
 
 OVERDUE_PERIODS = 5  # a sweep that did not run for so many of its periods (at least OVERDUE_SECONDS) is reported
 OVERDUE_SECONDS = 15.0

@@ -1,13 +1,16 @@
 """The sweeps: bounded batches with `SKIP LOCKED`, without decisions. Each returns what needs a wake-up."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import counters, effects, requests
 from interlock.db.core.request_rows import internal
+from interlock.db.orchestration import scheduling, workers
 from interlock.db.orchestration.jobs import reserve, servable, stranded
 
 WAKE_BATCH = 5_000
@@ -19,10 +22,31 @@ JOB_BATCH = 100
 WORK_WAKEUPS = 64
 
 
-def dispatch(connection: Connection) -> tuple[int, Sequence[RowMapping], Sequence[RowMapping]]:
-    """Make due requests pending; returns their number, the partitions with pending requests, and the due effects."""
-    woken = requests.wake(connection, limit=WAKE_BATCH)
-    return woken, requests.partitions_due(connection), effects.due(connection, limit=EFFECT_WAKEUPS)
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What needs a wake-up, and how many requests were made pending (`woken`)."""
+
+    woken: int
+    partitions: Sequence[RowMapping]
+    effects: Sequence[RowMapping]
+    runs: Sequence[UUID]
+    free_workers: int
+
+
+def dispatch(connection: Connection, *, silent_seconds: float) -> Due:
+    """Make due requests pending; returns partitions, effects and runs with work, and how many workers could take tasks.
+
+    Args:
+        connection: the sweep's transaction.
+        silent_seconds: a worker silent for longer takes no task.
+    """
+    return Due(
+        requests.wake(connection, limit=WAKE_BATCH),
+        requests.partitions_due(connection),
+        effects.due(connection, limit=EFFECT_WAKEUPS),
+        scheduling.runs_signalled(connection, limit=RUN_WAKEUPS),
+        workers.count_free_workers(connection, silent_seconds=silent_seconds, limit=WORK_WAKEUPS),
+    )
 
 
 def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]:

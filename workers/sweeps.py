@@ -10,7 +10,6 @@ from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, transaction
 from interlock.db.core import archive, counters, requests, stalled_partitions, sweep_runs
-from interlock.db.orchestration import scheduling, workers
 from interlock.workers.audit import anchors, exports
 from interlock.workers.operations.archiver import archive_ended, rules_of
 from interlock.workers.operations.stuck.sweep import report
@@ -24,10 +23,10 @@ ARCHIVE_SECONDS = 30.0  # per run; the next continues where it stopped
 
 
 def run(runtime: Runtime, *names: str) -> dict[str, int]:
-    """Run sweeps of one period in their order. If one fails, the others still run.
+    """Run the sweeps that are due, in this order. If one fails, the others still run.
 
     Returns:
-        Name -> how much it found, for those that no other message ran in this period.
+        Name -> how much it found, for those that no other message ran in their present period.
 
     Raises:
         KeyError: no such sweep.
@@ -36,7 +35,7 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
     """
     found, took, faults = dict[str, int](), dict[str, float](), list[Exception]()
     with transaction(runtime.database) as connection:
-        claimed = sweep_runs.begin(connection, names, every_seconds=BY_NAME[names[0]].every_seconds)
+        claimed = sweep_runs.begin(connection, {name: BY_NAME[name].every_seconds for name in names})
     for name in filter(claimed.__contains__, names):
         began = time.monotonic()
         try:
@@ -59,10 +58,12 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
 
 def _dispatch(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        woken, partitions, effects_due = sweeps.dispatch(connection)
-    runtime.wakeups.partitions(partitions)
-    runtime.wakeups.effects(effects_due)
-    return woken + len(partitions)
+        due = sweeps.dispatch(connection, silent_seconds=runtime.settings.silent_seconds)
+    runtime.wakeups.partitions(due.partitions)
+    runtime.wakeups.effects(due.effects)
+    runtime.wakeups.runs(str(run_id) for run_id in due.runs)
+    runtime.wakeups.work(due.free_workers)
+    return due.woken + len(due.partitions)
 
 
 def _partitions(runtime: Runtime) -> int:
@@ -71,21 +72,6 @@ def _partitions(runtime: Runtime) -> int:
     for partition in stalled:
         rescue(runtime, partition)
     return len(stalled)
-
-
-def _schedule(runtime: Runtime) -> int:
-    with transaction(runtime.database) as connection:
-        found = scheduling.runs_signalled(connection, limit=sweeps.RUN_WAKEUPS)
-    runtime.wakeups.runs(str(run_id) for run_id in found)
-    return len(found)
-
-
-def _work(runtime: Runtime) -> int:
-    with transaction(runtime.database) as connection:
-        silent_seconds = runtime.settings.silent_seconds
-        free = workers.count_free_workers(connection, silent_seconds=silent_seconds, limit=sweeps.WORK_WAKEUPS)
-    runtime.wakeups.work(free)
-    return free
 
 
 def _heartbeats(runtime: Runtime) -> int:
@@ -172,8 +158,6 @@ def _prune(runtime: Runtime) -> int:
 SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "dispatch": _dispatch,
     "partitions": _partitions,
-    "schedule": _schedule,
-    "work": _work,
     "heartbeats": _heartbeats,
     "leases": _leases,
     "relay": _relay,

@@ -286,7 +286,7 @@ sweeps = Table(
     "sweeps",
     metadata,
     Column("name", String(50), primary_key=True),
-    Column("slot", BigInteger, nullable=False),
+    Column("period_at", DateTime(timezone=True), nullable=False),
     Column("started_at", DateTime(timezone=True), nullable=False),
     instant("finished_at"),
     Column("found", Integer),

@@ -82,7 +82,7 @@ def sweeping_until(found: Callable[[], T], runtime: Runtime, dba: "psycopg.Conne
     """Run the sweeps that beat would, until something is so."""
 
     def swept() -> T:
-        for name in ("heartbeats", "dispatch", "work"):
+        for name in ("heartbeats", "dispatch"):
             dba.execute("DELETE FROM sweeps WHERE name = %s", (name,))
             sweeps.run(runtime, name)
         return found()

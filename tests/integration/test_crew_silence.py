@@ -7,6 +7,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from interlock.beat import sweeps
+from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
 from interlock.workers.pool import claims, registration, work_loop
@@ -274,23 +276,21 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     assert says() == {affinity}
 
 
-Free = Callable[[], int | None]
+Free = Callable[[], int]
 
 
 @pytest.fixture
-def free(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Free:
+def free(runtime: Runtime) -> Free:
     """Counts the free workers that fit a waiting task, as the sweep does."""
 
-    def count() -> int | None:
-        dba.execute("DELETE FROM sweeps")
-        return swept(runtime, "work")
+    def count() -> int:
+        with transaction(runtime.database) as connection:
+            return sweeps.dispatch(connection, silent_seconds=runtime.settings.silent_seconds).free_workers
 
     return count
 
 
-def test_the_work_sweep_counts_free_hands_that_fit(
-    runtime: Runtime, site: Site, free: Callable[[], int | None]
-) -> None:
+def test_dispatch_counts_free_hands_that_fit(runtime: Runtime, site: Site, free: Free) -> None:
     hands = [hand(runtime, f"W{number}") for number in range(3)]
     assert free() == 0
     site.queue(2, required_capabilities=["python"])
@@ -303,8 +303,8 @@ def test_the_work_sweep_counts_free_hands_that_fit(
     assert free() == 0
 
 
-def test_the_work_sweep_sends_nobody_to_tasks_that_affinity_keeps_for_others(
-    runtime: Runtime, site: Site, free: Callable[[], int | None]
+def test_dispatch_sends_nobody_to_tasks_that_affinity_keeps_for_others(
+    runtime: Runtime, site: Site, free: Free
 ) -> None:
     workstream = site.workstream(site.run(), affinity=["chosen"])
     (kept,) = site.tasks(workstream)

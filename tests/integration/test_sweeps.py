@@ -124,7 +124,7 @@ def test_a_sweep_that_failed_runs_again_in_the_next_period(
 def test_a_period_that_became_longer_still_comes_round(runtime: Runtime, dba: "psycopg.Connection[Any]") -> None:
     def begun(every_seconds: float) -> bool:
         with transaction(runtime.database) as connection:
-            return runs.begin(connection, ("dispatch",), every_seconds=every_seconds) == {"dispatch"}
+            return runs.begin(connection, {"dispatch": every_seconds}) == {"dispatch"}
 
     assert begun(1.0)
     backdate(dba, 3_600)
@@ -139,7 +139,7 @@ def test_dispatch_wakes_what_is_due_in_bounded_batches(
     client.fire_many([Firing(story, "block", "a", after=timedelta(hours=1)) for _ in range(10)])
     dba.execute("UPDATE trigger_requests SET not_before = now() - make_interval(secs => seq) WHERE seq % 2 = 0")
     with transaction(client.runtime.database) as connection:
-        assert [sweeps.dispatch(connection)[0] for _ in range(3)] == [4, 1, 0]
+        assert [sweeps.dispatch(connection, silent_seconds=60).woken for _ in range(3)] == [4, 1, 0]
 
 
 def test_two_dispatches_at_once_wake_different_rows_and_wait_for_nobody(

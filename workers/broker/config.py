@@ -67,8 +67,8 @@ COMMON: dict[str, Any] = {
         name: {
             "task": "interlock.sweep",
             "args": tuple(sweep.name for sweep in group),
-            "schedule": group[0].every_seconds,
-            "options": {"expires": max(group[0].every_seconds, 5.0), "shadow": f"sweep: {name}"},
+            "schedule": (seconds := min(sweep.every_seconds for sweep in group)),
+            "options": {"expires": max(seconds, 5.0), "shadow": f"sweep: {name}"},
         }
         for name, group in MESSAGES.items()
     },

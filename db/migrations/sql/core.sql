@@ -186,7 +186,7 @@ CREATE TABLE interlock.partition_watch (
 
 CREATE TABLE interlock.sweeps (
     name        varchar(50) PRIMARY KEY,
-    slot        bigint      NOT NULL,
+    period_at   timestamptz NOT NULL,  -- when the period began in which it last ran
     started_at  timestamptz NOT NULL,
     finished_at timestamptz,
     found       integer
