@@ -25,6 +25,8 @@ dir "{data}"
 appendonly yes
 appendfsync everysec
 save ""
+# Twice a second, not ten times: periodic work is most of what a server at rest does.
+hz 2
 # A full broker must refuse, not forget: evicted keys would be messages.
 maxmemory-policy noeviction
 """
