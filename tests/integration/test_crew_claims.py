@@ -327,8 +327,7 @@ def test_who_leaves_gives_back_what_it_holds(
     runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
 ) -> None:
     (task,) = site.queue()
-    worker = hand(runtime, "W")
-    claim = take(runtime, worker)
+    claim = take(runtime, worker := hand(runtime, "W"))
     leave(runtime, worker, "went home")
     drain_all(runtime)
     assert (state(client, worker), state(client, task)) == ("shutdown", "retrying")

@@ -222,9 +222,8 @@ def test_dead_requests_are_redriven(
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
     story = client.create("story", "S-1", project=project)["id"]
-    receipt = client.fire(story, "block", by="ann")
+    client.fire(story, "block", by="ann")
     drain_failing(runtime, monkeypatch)
-    assert outcome(client, receipt.request_id)["status"] == "dead"
     here = terminal(runtime)
     assert "1 dead requests" in type_in(here, "dead-requests", "Check")
     type_in(here, "dead-requests", "Cure")

@@ -125,9 +125,8 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
     story = client.create("story", "S-1", project=project)["id"]
-    receipt = client.fire(story, "block", by="ann", request_id="block it")
+    client.fire(story, "block", by="ann", request_id="block it")
     drain_failing(runtime, monkeypatch)
-    assert outcome(client, receipt.request_id)["status"] == "dead"
     told = found(runtime, story)
     assert told.reason == "block is dead after 1 attempts: ValueError: on purpose"
     paste(runtime, told.command)

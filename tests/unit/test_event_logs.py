@@ -11,18 +11,26 @@ from interlock.workflows.catalogue import WORKFLOWS
 
 BEGAN = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
-TASK = (
-    ("pending", "queued", "scheduler_assigned", "info"),
-    ("queued", "running", "worker_started", "info"),
-    ("running", "retrying", "execution_failed", "warning"),
-    ("retrying", "queued", "retry_delay_elapsed", "info"),
-    ("queued", "running", "worker_started", "info"),
-    ("running", "validating", "execution_completed", "info"),
-    ("validating", "completed", "validation_passed", "info"),
-)
+Move = tuple[str, str, str, str]
+# From, to, trigger and severity of each move.
+TASK: list[Move] = [
+    (source, dest, trigger, severity)
+    for source, dest, trigger, severity in map(
+        str.split,
+        """\
+pending     queued      scheduler_assigned   info
+queued      running     worker_started       info
+running     retrying    execution_failed     warning
+retrying    queued      retry_delay_elapsed  info
+queued      running     worker_started       info
+running     validating  execution_completed  info
+validating  completed   validation_passed    info
+""".splitlines(),
+    )
+]
 
 
-def log(*moves: tuple[str, str, str, str], kind: str = "task", **more: Any) -> list[dict[str, Any]]:
+def log(*moves: Move, kind: str = "task", **more: Any) -> list[dict[str, Any]]:
     """Lines of the oldest schema: one entity's moves, a second apart."""
     return [
         {
