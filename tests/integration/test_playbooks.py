@@ -126,8 +126,8 @@ def test_a_failed_step_is_tried_again(stage: Stage) -> None:
     stage.work("a", exit_code=1)
     assert stage.state("a") == "failed"
     here = terminal(stage.runtime)
-    type_in(here, "failed-step", "Check", TASK=stage.ids["a"])
-    type_in(here, "failed-step", "Cure", TASK=stage.ids["a"])
+    type_in(here, "failed-task", "Check", TASK=stage.ids["a"])
+    type_in(here, "failed-task", "Cure", TASK=stage.ids["a"])
     stage.settle()
     again = stage.dba.execute(
         "SELECT i.current_state FROM workflow_instances i JOIN workflow_links l ON l.source_id = i.id"
