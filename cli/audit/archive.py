@@ -66,8 +66,8 @@ def run(
 
 
 def _print_result(done: Done, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"dry_run": dry_run, "instances": done.instances, "events": done.events, "held": dict(done.held)})
+    moved = {"dry_run": dry_run, "instances": done.instances, "events": done.events, "held": dict(done.held)}
+    if print_json(moved, as_json):
         return
     would = "would be archived" if dry_run else "archived"
     say(f"{done.instances:,} instances with {done.events:,} events {would}")
@@ -91,9 +91,7 @@ def list_(
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in archive.page(connection, project=project, type_=type_ or None, limit=limit)]
         total = archive.count(connection)
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "archived_at")
         print_list(f"{len(found)} of {total:,} archived instances", found, columns, project)
 
@@ -110,8 +108,7 @@ def show(
             raise BadInput(f"{ref!r} is not archived: {offered('show', found['id'])}")
         kept = [dict(row) for row in archive.records_of(connection, found["id"])]
         events = len(archive.history(connection, found["id"]))
-    if as_json:
-        print_json(dict(found) | {"events": events, "records": kept})
+    if print_json(dict(found) | {"events": events, "records": kept}, as_json):
         return
     name = (f"{found['workflow_type']}/{found['entity_id']}", "bold")
     say(name, " ended in ", (found["current_state"], "bold"), f" after {events} events ({found['id']})")

@@ -126,16 +126,8 @@ def verify(
 
 
 def _print_result(verdict: Verdict, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "ok": verdict.ok,
-                "instances": verdict.instances,
-                "transitions": verdict.transitions,
-                "anchors": verdict.anchors,
-                "problems": verdict.problems,
-            }
-        )
+    counts = {"instances": verdict.instances, "transitions": verdict.transitions, "anchors": verdict.anchors}
+    if print_json({"ok": verdict.ok, **counts, "problems": verdict.problems}, as_json):
         return
     message = ("ok", "green") if verdict.ok else (f"{verdict.found} problems", "bold red")
     read = f"{verdict.instances:,} instances, {verdict.transitions:,} events, {verdict.anchors:,} anchors"
@@ -171,9 +163,7 @@ def key(
             signing_keys.make(place)
         name = signing_keys.signer(place, may_make=False).name
         text = (place / f"{name}.pub").read_text()
-    if as_json:
-        print_json({"key": name, "public": text, "file": place / f"{name}.pub"})
-    else:
+    if not print_json({"key": name, "public": text, "file": place / f"{name}.pub"}, as_json):
         block(text.strip())
 
 
@@ -182,8 +172,7 @@ def export(as_json: AsJson = False) -> None:
     """Export history."""
     with Client() as client, _on_disk(), _counting("exporting", as_json) as count:
         done = exports.export_all(client.runtime, count)
-    if as_json:
-        print_json([{"directory": each.directory, "events": each.events} for each in done])
+    if print_json([{"directory": each.directory, "events": each.events} for each in done], as_json):
         return
     for each in done:
         say(f"exported {each.events:,} events: {each.directory}")
@@ -217,9 +206,7 @@ def validate(
                     problems.append(each._asdict())
     except OSError as error:
         raise BadInput(f"{shown(error.filename or paths[0])} cannot be read: {error.strerror or error}") from error
-    if as_json:
-        print_json({"ok": found == 0, "events": events, "found": found, "problems": problems})
-    else:
+    if not print_json({"ok": found == 0, "events": events, "found": found, "problems": problems}, as_json):
         message = (f"{found:,} findings", "bold red") if found else ("ok", "green")
         say(message, f": {events:,} events")
     raise typer.Exit(FAILED if found else 0)
@@ -230,9 +217,7 @@ def rebuild(as_json: AsJson = False) -> None:
     """Rebuild state from history and compare."""
     with Client() as client, _counting("replaying", as_json) as count:
         done = rebuilding.rebuild(client.runtime.database, count)
-    if as_json:
-        print_json({"ok": done.found == 0, **asdict(done)})
-    else:
+    if not print_json({"ok": done.found == 0, **asdict(done)}, as_json):
         message = (f"{done.found:,} differences", "bold red") if done.found else ("ok", "green")
         replayed = f"{done.transitions:,} events of {done.instances:,} instances replayed"
         say(message, f": {replayed}, {done.rows:,} rows compared")

@@ -74,9 +74,7 @@ def backup(
     with _bar("copying", as_json) as bar:
         place, made = back_up(url, place, chosen.signing_directory, _on(bar), replicating=replicating)
     size = sum(made.sizes.values())
-    if as_json:
-        print_json({"backup": str(place), "bytes": size, **asdict(made)})
-    else:
+    if not print_json({"backup": str(place), "bytes": size, **asdict(made)}, as_json):
         say(f"{place}")
         message = f"{made.events_after:,} events, {size / 1e6:,.1f} MB, as of {made.taken_at}"
         say(f"{message}; put it back with `interlock restore`")
@@ -116,9 +114,7 @@ def restore(
         finally:
             runtime.close()
     answer |= {"home": str(home.home.resolve()), "taken_at": found.taken_at}
-    if as_json:
-        print_json(answer)
-    else:
+    if not print_json(answer, as_json):
         _print_result(answer)
     raise typer.Exit(0 if answer["ok"] and answer["events"] >= found.events_before else FAILED)
 

@@ -54,9 +54,7 @@ def list_(as_json: AsJson = False) -> None:
         }
         for definition in _known()
     ]
-    if as_json:
-        print_json(rows)
-    else:
+    if not print_json(rows, as_json):
         shown = [row | {"checksum": str(row["checksum"])[:12], "deprecated": _count(row["deprecated"])} for row in rows]
         print_table(
             "definitions", shown, ("type", "version", "states", "transitions", "checksum", "deprecated", "summary")
@@ -71,8 +69,7 @@ def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
     """
     definition = _known().get(type_, version or None)
     warnings = _deprecated(definition, deprecated.known())
-    if as_json:
-        print_json(recorded(definition) | {"checksum": checksum(definition), "deprecated": warnings})
+    if print_json(recorded(definition) | {"checksum": checksum(definition), "deprecated": warnings}, as_json):
         return
     say((f"{definition.type} {definition.version}", "bold"), f"  {definition.summary}")
     for warning in warnings:
@@ -149,10 +146,8 @@ def check(as_json: AsJson = False) -> None:
     """
     known = _known()  # raises an error that names every fault
     changed = release_locks.complaints(settings().definitions)
-    if as_json:
-        listed = {"definitions": len(list(known)), "warnings": known.warnings, "changed": changed}
-        print_json({"ok": not changed} | listed)
-    else:
+    listed = {"definitions": len(list(known)), "warnings": known.warnings, "changed": changed}
+    if not print_json({"ok": not changed} | listed, as_json):
         for warning in known.warnings:
             say(("warning", "yellow"), f" {warning}")
         for each in changed:
@@ -169,9 +164,7 @@ def graph(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
     Example: interlock definitions graph story > story.mmd
     """
     drawn = mermaid(_known().get(type_, version or None))
-    if as_json:
-        print_json({"mermaid": drawn})
-    else:
+    if not print_json({"mermaid": drawn}, as_json):
         block(drawn)
 
 

@@ -105,9 +105,7 @@ def deprecate(
             f"deprecated already, on {deprecation['deprecated_at']:%Y-%m-%d} by {deprecation['deprecated_by']}: "
             f"{deprecation_warning(deprecation)}"
         )
-    if as_json:
-        print_json(deprecation)
-    else:
+    if not print_json(deprecation, as_json):
         say(deprecation_warning(deprecation))
         if kind == "version" and newest == version:
             say(f"every new {type_} still gets this version: declare a newer one")
@@ -160,9 +158,7 @@ def deprecated(as_json: AsJson = False) -> None:
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         rows = [dict(row) for row in deprecations.listed(connection)]
-    if as_json:
-        print_json(rows)
-    else:
+    if not print_json(rows, as_json):
         print_table(f"{len(rows)} deprecated", [row | {"what": _what(row)} for row in rows], COLUMNS)
 
 
@@ -205,7 +201,5 @@ def remove(
         deprecations.remove(
             connection, type_=type_, version=version, by=who, reason=names.reason("reason", reason, 1_000)
         )
-    if as_json:
-        print_json({"removed": f"{type_} {version}"})
-    else:
+    if not print_json({"removed": f"{type_} {version}"}, as_json):
         say(f"{type_} {version} is removed: no new instance can use it")

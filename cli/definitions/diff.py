@@ -54,9 +54,7 @@ def diff(
 ) -> None:
     """Compare."""
     found = _difference(type_, old, new, file, recorded)
-    if as_json:
-        print_json(_as_json(found))
-    else:
+    if not print_json(_as_json(found), as_json):
         _print(found)
     raise typer.Exit(0 if found.right else REFUSED)
 
@@ -107,7 +105,5 @@ def lock(
 ) -> None:
     """Lock new versions."""
     done = release_locks.lock(settings().definitions, forget=forget)
-    if as_json:
-        print_json({"locked": done})
-    else:
+    if not print_json({"locked": done}, as_json):
         say(f"locked: {', '.join(done) or 'nothing new'}")

@@ -95,8 +95,7 @@ def _mapping(options: list[str]) -> dict[str, str]:
 
 
 def _print_result(order: Order, done: Migrated, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"dry_run": order.dry_run, "found": done.found, "moved": done.moved, "stays": done.stays})
+    if print_json({"dry_run": order.dry_run, "found": done.found, "moved": done.moved, "stays": done.stays}, as_json):
         return
     verb = "would move" if order.dry_run else "moved"
     way = f"{order.type} {order.old} → {order.new}"

@@ -69,9 +69,7 @@ def create(
     """Create an instance."""
     with Client() as client:
         made = dict(client.create(type_, entity_id, context=json_object("--context", context), by=by))
-    if as_json:
-        print_json(made)
-    else:
+    if not print_json(made, as_json):
         say(f"{made['workflow_type']}/{made['entity_id']} is in ", (made["current_state"], "bold"), f" ({made['id']})")
 
 
@@ -98,9 +96,7 @@ def fire(
         )
         if wait and receipt.status in ("pending", "scheduled"):
             receipt = client.wait([receipt.request_id], timeout_seconds=timeout)[0]
-    if as_json:
-        print_json(receipt)
-    else:
+    if not print_json(receipt, as_json):
         _print_result(ref, receipt)
     raise typer.Exit(EXIT.get(receipt.status, 0))
 
@@ -135,8 +131,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     """
     with Client() as client:
         found = client.show(ref)
-    if as_json:
-        print_json(found)
+    if print_json(found, as_json):
         return
     say(
         (f"{found['workflow_type']}/{found['entity_id']}", "bold"),
@@ -169,8 +164,7 @@ def history(ref: Ref, as_json: AsJson = False) -> None:
     """
     with Client() as client:
         events = [_event(event) for event in client.history(ref)]
-    if as_json:
-        print_json(events)
+    if print_json(events, as_json):
         return
     columns = ("seq", "created_at", "from_state", "trigger", "to_state", "triggered_by", "severity", "chain")
     print_table(f"history of {ref}", [event | {"chain": event["hash"][:12]} for event in events], columns)
@@ -198,9 +192,7 @@ def list_(
         states = _states(client, type_, state) if type_ or state else []
         page = instances.page(connection, project=project, type_=type_ or None, states=states, limit=limit)
         found = [dict(row) for row in page]
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")
         print_list(f"{len(found)} newest instances", found, columns, project)
 
@@ -227,9 +219,7 @@ def watch(
             ended = not client.show(ref)["legal"]  # before its moves are read, or the last could be missed
             for row in client.history(ref, after_seq=seq):
                 event, seq = _event(row), row["seq"]
-                if as_json:
-                    print_json(event, lines=True)
-                else:
+                if not print_json(event, as_json, lines=True):
                     at = f"{seq:>4}  {event['created_at']:%H:%M:%S}"
                     by = f" by {event['trigger']} ({event['triggered_by']})"
                     say(f"{at}  {event['from_state']} → ", (event["to_state"], "bold"), by)

@@ -106,8 +106,7 @@ def _done(act: Callable[[Client], Came], as_json: bool) -> Came:
             came = act(client)
         except IllegalTransition as refusal:
             raise typer.Exit(_refused(refusal, as_json)) from refusal
-    if as_json:
-        print_json(came)
+    print_json(came, as_json)
     return came
 
 
@@ -126,8 +125,7 @@ def shows(app: typer.Typer, words: str, summary: str, find: Callable[[Client, st
     def command(ref: Ref, as_json: AsJson = False) -> None:
         with Client() as client:
             found = dict(find(client, ref))
-        if as_json:
-            print_json(found)
+        if print_json(found, as_json):
             return
         say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
         if "task_description" in found:
@@ -159,9 +157,7 @@ def lists(
             if status and status not in states:
                 raise BadInput(f"no state {status!r}. There are: {', '.join(states)}.")
             found = list(find(client, project=project, status=status or None, limit=limit))
-        if as_json:
-            print_json(found)
-        else:
+        if not print_json(found, as_json):
             columns = ("entity_id", "status", "depth", "worker_count", "task_description", "created_at")
             own = [name for name in columns if not found or name in found[0]]
             print_list(f"{len(found)} newest", found, own, project)

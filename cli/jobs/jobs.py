@@ -120,8 +120,7 @@ def tree(ref: Ref, as_json: AsJson = False) -> None:
     """
     with Client() as client:
         found = Jobs(client).tree(ref)
-    if as_json:
-        print_json(found)
+    if print_json(found, as_json):
         return
     branches: dict[UUID, Tree] = {}
     for each in found:

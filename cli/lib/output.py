@@ -91,11 +91,17 @@ def picture(drawn: RenderableType, *, to: Console = console) -> None:
     to.print(drawn)
 
 
-def print_json(value: object, *, lines: bool = False) -> None:
-    """Print a value as JSON on standard output; with `lines` on one line and flushed, for readers that follow."""
-    sys.stdout.write(json_text(value, default=_plain, indent=None if lines else 2) + "\n")
-    if lines:
-        sys.stdout.flush()
+def print_json(value: object, as_json: bool = True, *, lines: bool = False) -> bool:
+    """Print a value as JSON on standard output, if it is wanted; with `lines` on one line, for readers that follow.
+
+    Returns:
+        `as_json`, a command's `--json`: whether the command has printed all there is to print.
+    """
+    if as_json:
+        sys.stdout.write(json_text(value, default=_plain, indent=None if lines else 2) + "\n")
+        if lines:
+            sys.stdout.flush()
+    return as_json
 
 
 def print_table(title: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> None:

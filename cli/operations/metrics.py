@@ -72,9 +72,7 @@ def show(
         rows = [
             {"name": each.name, "kind": each.kind, "labels": list(each.labels), "help": each.help} for each in METRICS
         ]
-        if as_json:
-            print_json(rows)
-        else:
+        if not print_json(rows, as_json):
             shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
             print_table("metrics", shown, ("name", "kind", "labels", "help"))
         return

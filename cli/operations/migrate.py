@@ -83,10 +83,8 @@ def _migrate(runtime: Runtime, status: migrate.MigrationStatus, as_json: bool) -
     with transaction(runtime.database) as connection:
         recorded = [f"{each.type} {each.version}" for each in definitions.record(connection, runtime.catalogue)]
         granted = operators.first(connection, runtime.settings.operators)
-    if as_json:
-        where = {"database": status.database, "schema": SCHEMA, "was": status.current, "revision": status.newest}
-        print_json(where | {"recorded": recorded, "operators": granted})
-    else:
+    where = {"database": status.database, "schema": SCHEMA, "was": status.current, "revision": status.newest}
+    if not print_json(where | {"recorded": recorded, "operators": granted}, as_json):
         say(f"schema {SCHEMA} at revision {status.newest}; recorded: {', '.join(recorded) or 'nothing new'}")
         if granted:
             say(f"operators: {', '.join(granted)}")

@@ -51,9 +51,7 @@ def doctor(as_json: AsJson = False) -> None:
     with Client() as client:
         findings = examine(client.runtime)
     well = all(finding.level != "fail" for finding in findings)
-    if as_json:
-        print_json({"ok": well, "findings": findings})
-    else:
+    if not print_json({"ok": well, "findings": findings}, as_json):
         print_table("doctor", [asdict(finding) for finding in findings], ("check", "level", "message", "cure"))
     raise typer.Exit(0 if well else FAILED)
 
@@ -73,8 +71,7 @@ def dead(
         found = requests.dead(connection, project=project, limit=limit)
         triggers = [dict(row) | {"id": row["request_id"]} for row in found]
         acts = [dict(row) for row in effects.dead(connection, project=project, limit=limit)]
-    if as_json:
-        print_json({"requests": triggers, "effects": acts})
+    if print_json({"requests": triggers, "effects": acts}, as_json):
         return
     columns = ("id", "workflow_type", "entity_id", "attempts", "finished_at", "error")
     print_list(f"{len(triggers)} dead requests", triggers, ("trigger", *columns), project)
@@ -105,9 +102,7 @@ def redrive(
             f"none of these can be redriven: {', '.join(ids)}. `interlock dead` lists what can be, and why it died."
         )
     revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
-    if as_json:
-        print_json({"redriven": revived} | ({"left": left} if everything else {}))
-    else:
+    if not print_json({"redriven": revived} | ({"left": left} if everything else {}), as_json):
         say(f"{len(revived)} redriven")
         for each in revived:
             say(f"  {each}")

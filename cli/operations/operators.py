@@ -53,9 +53,7 @@ def list_(
     """List operators."""
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in operators.grants(connection, ended=everybody)]
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         print_table(f"{len(found)} grants", found, ("name", "since", "granted_by", "until", "revoked_by"))
 
 
@@ -69,9 +67,7 @@ def grant_(
     """Make people operators."""
     with Client() as client:
         new = grant(client.runtime.database, names, by=by, until=_instant(until) if until else None)
-    if as_json:
-        print_json({"granted": new})
-    else:
+    if not print_json({"granted": new}, as_json):
         say(f"granted: {', '.join(new) or 'nobody new'}")
 
 
@@ -80,9 +76,7 @@ def revoke_(name: Annotated[str, typer.Argument(help="The operator.")], by: Ende
     """Revoke a grant."""
     with Client() as client:
         revoke(client.runtime.database, name, by=by)
-    if as_json:
-        print_json({"revoked": name})
-    else:
+    if not print_json({"revoked": name}, as_json):
         say(f"{name} is no longer an operator")
 
 

@@ -35,7 +35,5 @@ def list_(
     """List overrides."""
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in overrides.newest(connection, project=project, hours=hours, by=by, limit=limit)]
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         print_list(f"moves by hand in the last {hours} h", found, COLUMNS, project)

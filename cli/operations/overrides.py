@@ -140,9 +140,7 @@ def carry_out(act: Act, wanted: Wanted) -> None:
             _print_result(act(client.runtime, Order(wanted.by, wanted.reason, dry_run=True)))
             typer.confirm("Do it?", abort=True)
         done = act(client.runtime, Order(wanted.by, wanted.reason, dry_run=wanted.dry_run))
-    if wanted.as_json:
-        print_json(asdict(done))
-    else:
+    if not print_json(asdict(done), wanted.as_json):
         _print_result(done)
 
 

@@ -56,9 +56,7 @@ def list_(as_json: AsJson = False) -> None:
       interlock playbook list
     """
     rows = [{"name": name, "title": page.read_text().splitlines()[0].lstrip("# ")} for name, page in pages().items()]
-    if as_json:
-        print_json(rows)
-    else:
+    if not print_json(rows, as_json):
         print_table(f"{len(rows)} playbooks", rows, ("name", "title"))
 
 
@@ -71,9 +69,7 @@ def show(
     if name not in (known := pages()):
         raise BadInput(f"no playbook {name!r}. There are: {', '.join(known)}.")
     text = known[name].read_text(encoding="utf-8")
-    if as_json:
-        print_json({"name": name, "text": text})
-    else:
+    if not print_json({"name": name, "text": text}, as_json):
         picture(Markdown(text)) if sys.stdout.isatty() else block(text)
 
 
@@ -95,8 +91,7 @@ def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> Non
             steps.append({"message": step.message, "lines": list(lines), "changed": changed})
             if not as_json:
                 _print_result(number, step, lines)
-    if as_json:
-        print_json({"playbook": name, "ref": ref, "dry_run": order.dry_run, "steps": steps})
+    print_json({"playbook": name, "ref": ref, "dry_run": order.dry_run, "steps": steps}, as_json)
 
 
 def _print_result(number: int, step: Any, lines: Any) -> None:

@@ -48,9 +48,7 @@ def stuck(
         if type_ and type_ not in known:
             raise BadInput(f"no workflow type {type_!r}. There are: {', '.join(sorted(known))}.")
         total, found = survey(client.runtime, type_=type_ or None, project=project, everything=everything, limit=limit)
-    if as_json:
-        print_json([asdict(each) for each in found])
-    else:
+    if not print_json([asdict(each) for each in found], as_json):
         _print_result(total, found, project, everything=everything)
     raise typer.Exit(1 if found and not everything else 0)
 

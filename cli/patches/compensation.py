@@ -60,9 +60,7 @@ def plan_(
         output.write_text(json.dumps(plan, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise BadInput(f"--output {output}: {error.strerror}") from error
-    if as_json:
-        print_json({"output": str(output), "plan": plan})
-    else:
+    if not print_json({"output": str(output), "plan": plan}, as_json):
         project = unusual(settings().project)
         roll_back = offered("patch", "roll-back", ref, project=project, plan=output, reason="WHY")
         say(f"written to {output}; edit it, then: {roll_back}")

@@ -80,9 +80,7 @@ def list_(
     if state and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
     found = newest(run, project, (state,) if state else (), limit)
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         print_list(f"{len(found)} patches", found, COLUMNS, project)
 
 
@@ -99,8 +97,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         entry = dict(patches.find(connection, ref, client.project))
-    if as_json:
-        print_json(entry)
+    if print_json(entry, as_json):
         return
     say((entry["entity_id"], "bold"), " is ", (entry["state"], "bold"), f" ({entry['ledger_id']})")
     for name in ("commit_sha", "quarantine_reason", "rollback_reason"):
@@ -128,9 +125,7 @@ def create_(
     text = _text(file) if file else None
     with Client() as client:
         made = dict(create(client.runtime, based_on, text, by=by, workstream=workstream or None))
-    if as_json:
-        print_json(made)
-    else:
+    if not print_json(made, as_json):
         say((made["entity_id"], "green"), f" is on its way ({made['id']})")
 
 
@@ -150,8 +145,7 @@ def roll_back_(
     wanted = read_plan_file(plan) if plan else None
     with ending_well(), Client() as client:
         done = roll_back(client.runtime, ref, wanted, by=by, reason=reason, mended=mended)
-    if as_json:
-        print_json(asdict(done))
+    if print_json(asdict(done), as_json):
         return
     say(("rolled back", "green"), f" {done.entity_id}")
     print_table("what was done", map(_row, done.compensation["actions"]), ("action", "required", "success", "message"))
@@ -162,9 +156,7 @@ def drop(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
     """Drop a patch."""
     with Client() as client:
         done = drop_patch(client.runtime, ref, Order(by, reason))
-    if as_json:
-        print_json(asdict(done))
-    else:
+    if not print_json(asdict(done), as_json):
         say(("dropped", "green"), f" {ref}")
 
 

@@ -54,9 +54,7 @@ def list_(
 ) -> None:
     """List quarantined patches."""
     found = newest(run, project, ("quarantined",), limit)
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         columns = ("entity_id", "updated_at", "quarantine_reason")
         print_list(f"{len(found)} quarantined patches", found, columns, project)
 
@@ -73,8 +71,7 @@ def show(
         look = offered("patch", "show", entry["ledger_id"])
         raise BadInput(f"{entry['entity_id']} is {entry['state']} and was never quarantined; {look} shows it")
     fields = _as_json(entry)
-    if as_json:
-        print_json(fields)
+    if print_json(fields, as_json):
         return
     for name in ("entry", "state", "run", "task", "quarantined_at", "reason"):
         say((name, "bold"), f": {fields[name]}")
@@ -109,9 +106,7 @@ def request(
             f"none of these can be quarantined, because none is pending, scheduled or dead: {', '.join(ids)}. "
             "`interlock show REF` lists requests."
         )
-    if as_json:
-        print_json({"quarantined": aside})
-    else:
+    if not print_json({"quarantined": aside}, as_json):
         print_table(f"{len(aside)} requests set aside", aside, ("request_id", "workflow_type", "entity_id", "trigger"))
 
 

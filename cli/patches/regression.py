@@ -57,8 +57,7 @@ def find(
             timeout_seconds=timeout,
             progress=lambda done, total: bars.update(bar, completed=done, total=total),
         )
-    if as_json:
-        print_json(asdict(found))
+    if print_json(asdict(found), as_json):
         return
     culprit = (f"patch {found.entry}", "bold") if found.entry else "a commit that is no patch of it"
     say(culprit, f" broke it: {found.commit_sha} {found.subject}")

@@ -54,9 +54,7 @@ def list_(
         with transaction(client.runtime.database) as connection:
             page = breakers.page(connection, project=project, limit=limit)
         found = [asdict(known(client.runtime, each["project"], each["tool_id"])) for each in page]
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset")
         print_list(f"{len(found)} circuit breakers", [_rounded(each) for each in found], columns, project)
 
@@ -76,8 +74,7 @@ def show(tool: Tool, as_json: AsJson = False) -> None:
         {name: each[name] for name in ("created_at", "from_state", "to_state", "trigger", "triggered_by", "metadata")}
         for each in moves
     ]
-    if as_json:
-        print_json(found | {"history": events})
+    if print_json(found | {"history": events}, as_json):
         return
     say((tool, "bold"), " is ", (found["state"], "bold"), f", {_describe(found)}")
     say(f"{_configured(found)}; project {found['project']}")
@@ -96,9 +93,7 @@ def reset(
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
         closed = asdict(reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason))
-    if as_json:
-        print_json(closed)
-    else:
+    if not print_json(closed, as_json):
         say((tool, "bold"), " is ", (closed["state"], "bold"), f" (was {found['state']})")
 
 
@@ -121,9 +116,7 @@ def configure_(
             cooldown_seconds=cooldown,
             success_threshold=success_threshold,
         )
-    if as_json:
-        print_json(asdict(changed))
-    else:
+    if not print_json(asdict(changed), as_json):
         say((tool, "bold"), f" {_configured(asdict(changed))}")
 
 

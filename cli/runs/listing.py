@@ -29,8 +29,6 @@ def runs(
     """List runs."""
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in plans.newest_runs(connection, project=project, limit=limit)]
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         columns = ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
         print_list("newest runs", found, columns, project)

@@ -117,9 +117,7 @@ def check(file: File, as_json: AsJson = False) -> None:
     folder = directory_of(file).resolve()
     require_sandbox(plan, folder, settings())
     patches(plan, folder)
-    if as_json:
-        print_json(plan.summary())
-    else:
+    if not print_json(plan.summary(), as_json):
         say(("ok", "green"), f" {plan.summary()}")
 
 
@@ -218,8 +216,6 @@ def _accompany(client: Client, run: Run, *, detach: bool, timeout: float, as_jso
         elif code in OUTCOMES.values():
             say(f"run {run.name} {watching.view.run['state']}")
         return code
-    if as_json:
-        print_json(run)
-    else:
+    if not print_json(run, as_json):
         say(f"run {run.name} is accepted; {offered('run', 'watch', run.name, project=unusual(run.project))}")
     return 0

@@ -100,9 +100,7 @@ def list_(
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [_described(dict(row)) for row in workers.page(connection, state=state, limit=limit)]
-    if as_json:
-        print_json(found)
-    else:
+    if not print_json(found, as_json):
         print_table(f"{len(found)} workers", map(_shown, found), COLUMNS)
 
 
@@ -120,8 +118,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
         with transaction(client.runtime.database) as connection:
             held = [dict(task) for task in claims.held(connection, [found["worker_id"]])]
     message = _described(dict(found)) | {"host": context.get("host"), "pid": context.get("pid"), "holds": held}
-    if as_json:
-        print_json(message)
+    if print_json(message, as_json):
         return
     print_table(str(message["name"]), [_shown(message)], (*COLUMNS, "host", "pid", "worker_id"))
     print_table(f"holds {len(held)} tasks", held, ("entity_id", "current_state", "token", "task_id"))
@@ -240,7 +237,5 @@ def _joined(names: Iterable[str]) -> str:
 
 
 def _print_result(value: Mapping[str, Any], sentence: str, as_json: bool) -> None:
-    if as_json:
-        print_json(value)
-    else:
+    if not print_json(value, as_json):
         say(sentence)

@@ -119,8 +119,7 @@ def down(
     deleted = purging.purge(home) if purge else []
     for path in deleted:
         say(f"deleted {path}", to=console)
-    if as_json:
-        print_json({"home": home.path, "stopped": stopped, "deleted": deleted})
+    print_json({"home": home.path, "stopped": stopped, "deleted": deleted}, as_json)
 
 
 def status(as_json: AsJson = False) -> None:
