@@ -12,8 +12,8 @@ from sqlalchemy import Connection, RowMapping, select, update
 from interlock.db.orchestration import scheduling
 from interlock.db.schema import in_schema
 from interlock.db.statements import queries
-from interlock.db.tables import tasks, test_gates, workstreams
 from interlock.db.tables.core import instances
+from interlock.db.tables.orchestration import tasks, test_gates, workstreams
 from interlock.workflows.scheduling import next_trigger
 
 sql = queries(__file__)

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select, update
 from interlock.db.fast_path import first_row
 from interlock.db.schema import in_schema
 from interlock.db.statements import matching, queries
-from interlock.db.tables import circuit_breakers
 from interlock.db.tables.core import requests
+from interlock.db.tables.orchestration import circuit_breakers
 
 sql = queries(__file__)
 

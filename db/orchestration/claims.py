@@ -9,7 +9,7 @@ from interlock.db.core import requests
 from interlock.db.orchestration import claim_triggers
 from interlock.db.schema import in_schema
 from interlock.db.statements import queries
-from interlock.db.tables import task_claims, workers
+from interlock.db.tables.orchestration import task_claims, workers
 
 sql = queries(__file__)
 

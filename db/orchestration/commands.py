@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, insert, literal, select
 
 from interlock.db.core.archive import records
-from interlock.db.tables import commands
+from interlock.db.tables.orchestration import commands
 
 Kind = Literal["command", "shell", "patch"]
 

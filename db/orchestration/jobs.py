@@ -9,8 +9,8 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from interlock.db.schema import in_schema, lock_number
 from interlock.db.statements import matching, queries
-from interlock.db.tables import jobs, supervised_workers
 from interlock.db.tables.core import instances, links, transitions
+from interlock.db.tables.orchestration import jobs, supervised_workers
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
 
 sql = queries(__file__)

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, RowMapping, select
 from interlock.db.core.instances import find as find_instance
 from interlock.db.schema import in_schema
 from interlock.db.statements import among, matching, one, queries
-from interlock.db.tables import patch_ledger_entries as entries
 from interlock.db.tables.core import instances
+from interlock.db.tables.orchestration import patch_ledger_entries as entries
 
 sql = queries(__file__)
 

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, RowMapping, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
 from interlock.db.statements import matching
-from interlock.db.tables import commands, patches, plans, runs, tasks, workstreams
 from interlock.db.tables.core import instances
+from interlock.db.tables.orchestration import commands, patches, plans, runs, tasks, workstreams
 
 
 def store(connection: Connection, run_id: UUID, *, body: Mapping[str, Any], directory: str) -> None:

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, RowMapping, String, cast, func, or_, select, 
 
 from interlock.db.schema import in_schema
 from interlock.db.statements import among, queries
-from interlock.db.tables import workers
 from interlock.db.tables.core import instances
+from interlock.db.tables.orchestration import workers
 
 sql = queries(__file__)
 

@@ -1,46 +1,15 @@
-"""Kinds of columns that many tables share."""
+"""Kinds of columns that many tables share. Their defaults are in the migrations."""
 
-from typing import Any
+from functools import partial
 
-from sqlalchemy import ARRAY, Boolean, Column, DateTime, ForeignKey, Integer, Text, Uuid, func, text
+from sqlalchemy import ARRAY, Boolean, Column, DateTime, Integer, Text, Uuid
 from sqlalchemy.dialects.postgresql import JSONB
 
-
-def instance_key(name: str) -> Column[Any]:
-    """The key of a typed row: its instance's id."""
-    return Column(name, Uuid, ForeignKey("workflow_instances.id"), primary_key=True)
-
-
-def instant(name: str) -> Column[Any]:
-    """A time; NULL until it is known."""
-    return Column(name, DateTime(timezone=True))
-
-
-def stamped(name: str) -> Column[Any]:
-    """A time; default: now."""
-    return Column(name, DateTime(timezone=True), nullable=False, server_default=func.now())
-
-
-def count(name: str, first: int = 0) -> Column[Any]:
-    """A whole number; default: `first`."""
-    return Column(name, Integer, nullable=False, server_default=text(str(first)))
-
-
-def flag(name: str) -> Column[Any]:
-    """A boolean; default: false."""
-    return Column(name, Boolean, nullable=False, server_default=text("false"))
-
-
-def document(name: str) -> Column[Any]:
-    """A JSON object; default: empty."""
-    return Column(name, JSONB, nullable=False, server_default=text("'{}'::jsonb"))
-
-
-def ids(name: str) -> Column[Any]:
-    """A list of instance ids; default: empty."""
-    return Column(name, ARRAY(Uuid), nullable=False, server_default=text("'{}'::uuid[]"))
-
-
-def words(name: str) -> Column[Any]:
-    """A list of texts; default: empty."""
-    return Column(name, ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"))
+instance_key = partial(Column, type_=Uuid, primary_key=True)  # the key of a typed row: its instance's id
+instant = partial(Column, type_=DateTime(timezone=True))  # NULL until it is known
+stamped = partial(Column, type_=DateTime(timezone=True), nullable=False)
+count = partial(Column, type_=Integer, nullable=False)
+flag = partial(Column, type_=Boolean, nullable=False)
+document = partial(Column, type_=JSONB, nullable=False)  # a JSON object
+ids = partial(Column, type_=ARRAY(Uuid), nullable=False)  # of instances
+words = partial(Column, type_=ARRAY(Text), nullable=False)

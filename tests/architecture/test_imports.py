@@ -46,9 +46,11 @@ def test_a_client_that_only_reads_imports_neither_broker_nor_engine() -> None:
 
 
 def test_tables_and_clients_do_not_import_the_scheduler() -> None:
-    """Tables need only the names of the counts, and no machine."""
     for module, late in (
-        ("interlock.db.tables", ("interlock.workflows.machines", "interlock.workflows.scheduling.next_trigger")),
+        (
+            "interlock.db.tables.orchestration",
+            ("interlock.workflows.machines", "interlock.workflows.scheduling.next_trigger"),
+        ),
         ("interlock.workers.client.client", ("interlock.workflows.scheduling.next_trigger",)),
     ):
         program = f"import sys, {module}; sys.exit(' '.join(set({late!r}) & set(sys.modules)) or None)"

@@ -10,12 +10,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from uuid_utils.compat import uuid7
 
-from interlock.db import tables as typed_tables  # noqa: F401 - declares the orchestration's tables
 from interlock.db.core.request_rows import Origin
 from interlock.db.core.requests import PARTITIONS, PARTITIONS_DUE, partition_of
 from interlock.db.operations import protections
 from interlock.db.schema import SCHEMA
 from interlock.db.tables import core
+from interlock.db.tables import orchestration as typed_tables  # noqa: F401 - declares the orchestration's tables
 from interlock.db.tables.core import metadata
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
@@ -23,6 +23,7 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.definition import Severity
 from interlock.workflows.input.limits import DEPTH, KEPT_BYTES, KEPT_DEPTH, PLAN_BYTES, deeper
 from interlock.workflows.outcomes import FINISHED, STATUSES, Status
+from interlock.workflows.scheduling.counts import RUN_COUNTS, TASK_COUNTS
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -37,36 +38,25 @@ def check_of(dba: Dba, table: str, mentions: str) -> set[str]:
     return set(re.findall(r"'(\w+)'::", found))
 
 
-def test_the_migrations_make_the_tables_the_code_declares(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_migrations_make_the_columns_the_code_declares(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ischema_names, "xid8", core.Xid8)
+    declared = {table.name for table in metadata.tables.values()}
     with runtime.database.connect() as connection:
         options = {
             "compare_type": True,
             "version_table_schema": SCHEMA,
             "include_schemas": True,
             "include_name": lambda name, kind, _: kind != "schema" or name == SCHEMA,
-            "include_object": lambda found, name, kind, *_: kind != "table" or not name.startswith("archive"),
+            "include_object": lambda found, name, kind, *_: kind == "column" or name in declared,
         }
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, metadata) == []
 
 
-def test_every_server_default_and_generated_column_is_declared(runtime: Runtime, dba: Dba) -> None:
-    made = {
-        (table, column)
-        for table, column in dba.execute(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'interlock'"
-            " AND NOT starts_with(table_name, 'archive')"
-            " AND (column_default IS NOT NULL OR is_generated = 'ALWAYS' OR is_identity = 'YES')"
-        )
-    }
-    declared = {
-        (table.name, column.name)
-        for table in metadata.tables.values()
-        for column in table.columns
-        if column.server_default is not None or column.identity is not None or column.computed is not None
-    }
-    assert made == declared
+def test_the_counts_of_the_scheduler_are_columns_of_its_tables(dba: Dba) -> None:
+    for table, key, counts in (("workstream_counts", "ws_id", TASK_COUNTS), ("run_counts", "run_id", RUN_COUNTS)):
+        columns = dba.execute("SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,))
+        assert {name for (name,) in columns} == {key, *counts}
 
 
 def test_the_moves_postgresql_allows_are_those_of_the_definitions(dba: Dba) -> None:
