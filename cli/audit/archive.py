@@ -16,26 +16,8 @@ from interlock.workflows.output.suggestions import offered
 
 app = typer.Typer(help="Instances that ended long ago, moved aside with their whole history.", no_args_is_help=True)
 
-RUN_HELP = """Move instances that ended long ago into the archive, with their history, requests' traces and typed rows.
 
-A run and its members move together, and so do instances that are linked to each other. Such a group stays where it is
-if a live instance is linked to it, if it has dead requests, or if its events are not relayed everywhere yet.
-`interlock show`, `history` and `audit verify` also read the archive.
-
-\b
-Examples:
-  interlock archive run --dry-run
-  interlock archive run --older-than 60
-"""
-SHOW_HELP = """Show an archived instance with the rows that were archived with it.
-
-\b
-Example:
-  interlock archive show story/S-1 --json
-"""
-
-
-@app.command("run", help=RUN_HELP)
+@app.command("run")
 def run(
     older_than: Annotated[
         float | None,
@@ -44,7 +26,17 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be moved; move nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move ended instances into the archive."""
+    """Move instances that ended long ago into the archive, with their history, requests' traces and typed rows.
+
+    A run and its members move together, and so do instances that are linked to each other. Such a group stays where it
+    is if a live instance is linked to it, if it has dead requests, or if its events are not relayed everywhere yet.
+    `interlock show`, `history` and `audit verify` also read the archive.
+
+    \b
+    Examples:
+      interlock archive run --dry-run
+      interlock archive run --older-than 60
+    """
     with Client() as client:
         rules = rules_of(client.runtime.settings, older_than)
         if rules is None:
@@ -96,12 +88,17 @@ def list_(
         print_list(f"{len(found)} of {total:,} archived instances", found, columns, project)
 
 
-@app.command("show", help=SHOW_HELP)
+@app.command("show")
 def show(
     ref: Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID where that is ambiguous, or UUID.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show an archived instance."""
+    """Show an archived instance with the rows that were archived with it.
+
+    \b
+    Example:
+      interlock archive show story/S-1 --json
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = instances.find_with_archived(connection, ref, client.project)
         if found["archived_at"] is None:

@@ -25,69 +25,8 @@ from interlock.workflows.output.escaping import shown
 
 app = typer.Typer(help="Prove that history is complete and was not rewritten.", no_args_is_help=True)
 
-VERIFY_HELP = """Recompute every hash chain, look for gaps, check moves against definitions and states against history.
 
-History is also compared with the signed anchors, in the database and on disk, and with the part of the journal that
-was written since the newest anchor.
-
-Exit code 0: history is unchanged. 1: problems were found; each finding names the instance and the event.
-
-\b
-Examples:
-  interlock audit verify
-  interlock audit verify --journal                                     compare every line of the journal
-    interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     also check copies of anchors
-"""
-ANCHOR_HELP = """Sign the newest hash of every chain that changed since the last anchor, and write it to a file.
-
-A sweep does this hourly.
-
-\b
-Example:
-  interlock audit anchor && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
-"""
-EXPORT_HELP = """Export the events since the last export: compressed events and a signed manifest with checksums.
-
-A sweep does this daily. Directories and files are read-only and never overwritten.
-
-\b
-Example:
-  interlock audit export && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
-"""
-VALIDATE_HELP = """Check an event log, in the current schema or an older one. Needs no server.
-
-Checks each line's schema; that each move is legal under some version of its definition; that each entity's events
-follow each other, in time as well; invariants; and hashes, if the log has them. Findings are printed as FILE:LINE
-with the problem and the expected value. A directory is read as an export: its signature and checksums are checked
-first. Exit code 1: there are findings.
-
-\b
-Examples:
-  interlock audit validate .state/transitions.jsonl
-  interlock audit validate .state/transitions.*.jsonl .state/transitions.jsonl     parts, in order
-  interlock audit validate audit/exports/export-000001.2026-11-21 --trust anchor.pub
-"""
-REBUILD_HELP = """Replay all history into a scratch schema, with the same database triggers, and compare the result
-with the current tables.
-
-Compares instances and the columns of runs, workstreams, tasks, workers, patches, gates, breakers and jobs that follow
-from history. The scratch schema is dropped at the end. Nothing else changes, and no other work is blocked. Exit code
-1: something differs.
-
-\b
-Example:
-  interlock audit rebuild --json
-"""
-KEY_HELP = """Show the public key that verifies anchors. Keep a copy where no database administrator can write.
-
-\b
-Examples:
-  interlock audit key > anchor.pub
-  mv $INTERLOCK_HOME/keys/anchor.key /elsewhere && interlock audit key --new
-"""
-
-
-@app.command(help=VERIFY_HELP)
+@app.command()
 def verify(
     places: Annotated[
         list[Path] | None,
@@ -102,7 +41,19 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Verify history."""
+    """Recompute every hash chain, look for gaps, check moves against definitions and states against history.
+
+    History is also compared with the signed anchors, in the database and on disk, and with the part of the journal that
+    was written since the newest anchor.
+
+    Exit code 0: history is unchanged. 1: problems were found; each finding names the instance and the event.
+
+    \b
+    Examples:
+      interlock audit verify
+      interlock audit verify --journal                                     compare every line of the journal
+        interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     also check copies of anchors
+    """
     with Client() as client, _on_disk():
         with transaction(client.runtime.database) as connection:
             total = history.count(connection)
@@ -136,9 +87,16 @@ def _print_result(verdict: Verdict, as_json: bool) -> None:
         print_table("problems", map(asdict, verdict.problems), ("instance", "seq", "message"))
 
 
-@app.command(help=ANCHOR_HELP)
+@app.command()
 def anchor(as_json: AsJson = False) -> None:
-    """Make an anchor."""
+    """Sign the newest hash of every chain that changed since the last anchor, and write it to a file.
+
+    A sweep does this hourly.
+
+    \b
+    Example:
+      interlock audit anchor && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
+    """
     with Client() as client, _on_disk():
         heads = anchors.anchor(client.runtime)
         place = anchors.directory(client.runtime)
@@ -151,12 +109,18 @@ def anchor(as_json: AsJson = False) -> None:
         say("nothing has changed since the last anchor")
 
 
-@app.command(help=KEY_HELP)
+@app.command()
 def key(
     new: Annotated[bool, typer.Option("--new", help="Make a new key; there must be none yet.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show or make the signing key."""
+    """Show the public key that verifies anchors. Keep a copy where no database administrator can write.
+
+    \b
+    Examples:
+      interlock audit key > anchor.pub
+      mv $INTERLOCK_HOME/keys/anchor.key /elsewhere && interlock audit key --new
+    """
     with Client() as client, _on_disk():
         place = client.runtime.settings.signing_directory
         if new:
@@ -167,9 +131,16 @@ def key(
         block(text.strip())
 
 
-@app.command(help=EXPORT_HELP)
+@app.command()
 def export(as_json: AsJson = False) -> None:
-    """Export history."""
+    """Export the events since the last export: compressed events and a signed manifest with checksums.
+
+    A sweep does this daily. Directories and files are read-only and never overwritten.
+
+    \b
+    Example:
+      interlock audit export && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
+    """
     with Client() as client, _on_disk(), _counting("exporting", as_json) as count:
         done = exports.export_all(client.runtime, count)
     if print_json([{"directory": each.directory, "events": each.events} for each in done], as_json):
@@ -180,7 +151,7 @@ def export(as_json: AsJson = False) -> None:
         say("nothing has happened since the last export")
 
 
-@app.command(help=VALIDATE_HELP)
+@app.command()
 def validate(
     paths: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, help="Event logs in order, or exports.")],
     trusted: Annotated[
@@ -188,7 +159,19 @@ def validate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check event logs; needs no server."""
+    """Check an event log, in the current schema or an older one. Needs no server.
+
+    Checks each line's schema; that each move is legal under some version of its definition; that each entity's events
+    follow each other, in time as well; invariants; and hashes, if the log has them. Findings are printed as FILE:LINE
+    with the problem and the expected value. A directory is read as an export: its signature and checksums are checked
+    first. Exit code 1: there are findings.
+
+    \b
+    Examples:
+      interlock audit validate .state/transitions.jsonl
+      interlock audit validate .state/transitions.*.jsonl .state/transitions.jsonl     parts, in order
+      interlock audit validate audit/exports/export-000001.2026-11-21 --trust anchor.pub
+    """
     chosen = settings()
     keys = signing_keys.trusted_keys(chosen.signing_directory, *(trusted or ()))
     events, found, problems = 0, 0, []
@@ -212,9 +195,19 @@ def validate(
     raise typer.Exit(FAILED if found else 0)
 
 
-@app.command(help=REBUILD_HELP)
+@app.command()
 def rebuild(as_json: AsJson = False) -> None:
-    """Rebuild state from history and compare."""
+    """Replay all history into a scratch schema, with the same database triggers, and compare the result
+    with the current tables.
+
+    Compares instances and the columns of runs, workstreams, tasks, workers, patches, gates, breakers and jobs that
+    follow from history. The scratch schema is dropped at the end. Nothing else changes, and no other work is blocked.
+    Exit code 1: something differs.
+
+    \b
+    Example:
+      interlock audit rebuild --json
+    """
     with Client() as client, _counting("replaying", as_json) as count:
         done = rebuilding.rebuild(client.runtime.database, count)
     if not print_json({"ok": done.found == 0, **asdict(done)}, as_json):

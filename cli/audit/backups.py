@@ -23,32 +23,6 @@ from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.suggestions import offered, with_setting
 
-BACKUP_HELP = """Back up PostgreSQL while everything keeps running: compressed, with checksums.
-
-Each backup is a new directory in DIR (default: HOME/backups); an interrupted backup leaves none. It is signed with the
-key that signs anchors: keep the public key elsewhere, too. `down --purge` does not delete backups. Your own server
-(DATABASE_URL) can be backed up if its role has the REPLICATION privilege; restore that backup as you would any
-PostgreSQL base backup.
-
-\b
-Examples:
-  interlock backup
-  interlock backup /mnt/backups --json | jq -r .backup
-"""
-RESTORE_HELP = """Restore a backup into an empty home: check it, restore it completely or not at all, then verify it.
-
-The backup must be signed by a trusted key: one in this home's `keys`, or one given with --trust. Configuration is not
-restored.
-
-Lists the events that were committed after the backup, as far as the journal or the stream of the lost home knows them.
-Exit code 1: history does not verify. To start the restored home: INTERLOCK_HOME=HOME interlock up --detach
-
-\b
-Examples:
-  interlock restore .interlock/backups/interlock-20261121T220000000000Z --into ../again
-  interlock restore BACKUP --into ../again --journal .interlock/.state
-  interlock restore BACKUP --trust /mnt/safe/0123456789abcdef.pub    on another machine
-"""
 TRUST_ANYONE = (
     "Restore a backup that no trusted key signed. Nothing then proves that it is yours and unchanged, and functions "
     "and triggers in its database run as the servers' user."
@@ -58,15 +32,26 @@ NAMED = 20
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("backup", help=BACKUP_HELP)(backup)
-    app.command("restore", help=RESTORE_HELP)(restore)
+    app.command("backup")(backup)
+    app.command("restore")(restore)
 
 
 def backup(
     directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where to put the backup.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a backup."""
+    """Back up PostgreSQL while everything keeps running: compressed, with checksums.
+
+    Each backup is a new directory in DIR (default: HOME/backups); an interrupted backup leaves none. It is signed with
+    the key that signs anchors: keep the public key elsewhere, too. `down --purge` does not delete backups. Your own
+    server (DATABASE_URL) can be backed up if its role has the REPLICATION privilege; restore that backup as you would
+    any PostgreSQL base backup.
+
+    \b
+    Examples:
+      interlock backup
+      interlock backup /mnt/backups --json | jq -r .backup
+    """
     chosen = settings()
     url = chosen.resolved_database_url().replace("postgresql+psycopg://", "postgresql://")
     replicating = None if chosen.database_url else endpoints.load(home_of(chosen)).superuser_url
@@ -93,7 +78,20 @@ def restore(
     trust_anyone: Annotated[bool, typer.Option("--trust-anyone", help=TRUST_ANYONE)] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Restore a backup."""
+    """Restore a backup into an empty home: check it, restore it completely or not at all, then verify it.
+
+    The backup must be signed by a trusted key: one in this home's `keys`, or one given with --trust. Configuration is
+    not restored.
+
+    Lists the events that were committed after the backup, as far as the journal or the stream of the lost home knows
+    them. Exit code 1: history does not verify. To start the restored home: INTERLOCK_HOME=HOME interlock up --detach
+
+    \b
+    Examples:
+      interlock restore .interlock/backups/interlock-20261121T220000000000Z --into ../again
+      interlock restore BACKUP --into ../again --journal .interlock/.state
+      interlock restore BACKUP --trust /mnt/safe/0123456789abcdef.pub    on another machine
+    """
     chosen = settings()
     if trust and trust_anyone:
         raise BadInput("--trust FILE and --trust-anyone exclude each other: give one of them")

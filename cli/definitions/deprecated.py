@@ -19,25 +19,6 @@ from interlock.workflows.errors import BadInput, NotRunning, Refused, UnknownWor
 from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
 
-DEPRECATE_HELP = """\
-Deprecate a version, or one of its states or triggers. This cannot be undone; operator and reason are kept.
-
-From then on each use causes a warning: in the log, in the trigger's result and in `interlock doctor`.
-
-\b
-Examples:
-  interlock definitions deprecate task 1.0.0 --reason "1.1.0 can be cancelled from everywhere"
-  interlock definitions deprecate story 1.0.0 --trigger block --reason "too coarse" --remove-after 2027-01-31
-"""
-REMOVE_HELP = """\
-Remove a deprecated version: no instance can be created under it, or migrated to it, any more. Ended instances stay.
-
-Refused (exit code 2) before its removal date, and while live instances use it: migrate them first.
-
-\b
-Example:
-  interlock definitions remove task 1.0.0 --reason "nobody is left"
-"""
 COLUMNS = ("type", "version", "what", "uses", "live", "last_used_at", "remove_after", "reason", "guide")
 
 Type = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type.")]
@@ -47,9 +28,9 @@ By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("deprecate", help=DEPRECATE_HELP)(deprecate)
+    app.command("deprecate")(deprecate)
     app.command("deprecated")(deprecated)
-    app.command("remove", help=REMOVE_HELP)(remove)
+    app.command("remove")(remove)
 
 
 def known() -> Sequence[Mapping[str, Any]] | None:
@@ -76,7 +57,15 @@ def deprecate(
     ] = "30d",
     as_json: AsJson = False,
 ) -> None:
-    """Deprecate."""
+    """Deprecate a version, or one of its states or triggers. This cannot be undone; operator and reason are kept.
+
+    From then on each use causes a warning: in the log, in the trigger's result and in `interlock doctor`.
+
+    \b
+    Examples:
+      interlock definitions deprecate task 1.0.0 --reason "1.1.0 can be cancelled from everywhere"
+      interlock definitions deprecate story 1.0.0 --trigger block --reason "too coarse" --remove-after 2027-01-31
+    """
     if state and trigger:
         raise BadInput("give --state or --trigger, not both: each needs its own reason")
     with Client() as client:
@@ -174,7 +163,15 @@ def remove(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Remove."""
+    """Remove a deprecated version: no instance can be created under it, or migrated to it, any more. Ended instances
+    stay.
+
+    Refused (exit code 2) before its removal date, and while live instances use it: migrate them first.
+
+    \b
+    Example:
+      interlock definitions remove task 1.0.0 --reason "nobody is left"
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         who = _operator(connection, by)
         rows = deprecations.listed(connection)

@@ -14,34 +14,11 @@ from interlock.workers.settings import settings
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import BadInput
 
-DIFF_HELP = """Compare versions of machines: what was added, removed or changed, and the version number that requires.
-
-MAJOR: a state added or removed, a transition removed, a newly required field. MINOR: a transition added; a guard,
-deadline, effect or approval changed. PATCH: texts and order. Exit code 2: the new version number is too low.
-
-\b
-Examples:
-  interlock definitions diff task 1.0.0 1.1.0
-  interlock definitions diff --recorded                   compare the code with the database
-    interlock definitions diff story --file exported.json   compare the code with a file of an earlier release
-"""
-LOCK_HELP = """\
-Add new versions to the lock file: they are then released and must never change.
-
-The shipped machines are locked in workflows/definitions.lock, your own module's in MODULE.lock beside it. Commit these
-files; `interlock definitions check` compares them with the code. Exit code 2: a released version was changed, or a
-new version's number is too low.
-
-\b
-Example:
-  interlock definitions lock
-"""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("diff", help=DIFF_HELP)(diff)
-    app.command("lock", help=LOCK_HELP)(lock)
+    app.command("diff")(diff)
+    app.command("lock")(lock)
 
 
 def diff(
@@ -52,7 +29,17 @@ def diff(
     recorded: Annotated[bool, typer.Option("--recorded", help="Read the older side from the database.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare."""
+    """Compare versions of machines: what was added, removed or changed, and the version number that requires.
+
+    MAJOR: a state added or removed, a transition removed, a newly required field. MINOR: a transition added; a guard,
+    deadline, effect or approval changed. PATCH: texts and order. Exit code 2: the new version number is too low.
+
+    \b
+    Examples:
+      interlock definitions diff task 1.0.0 1.1.0
+      interlock definitions diff --recorded                   compare the code with the database
+        interlock definitions diff story --file exported.json   compare the code with a file of an earlier release
+    """
     found = _difference(type_, old, new, file, recorded)
     if not print_json(_as_json(found), as_json):
         _print(found)
@@ -103,7 +90,16 @@ def lock(
     forget: Annotated[bool, typer.Option("--forget", help="Remove versions that are no longer in the code.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Lock new versions."""
+    """Add new versions to the lock file: they are then released and must never change.
+
+    The shipped machines are locked in workflows/definitions.lock, your own module's in MODULE.lock beside it. Commit
+    these files; `interlock definitions check` compares them with the code. Exit code 2: a released version was changed,
+    or a new version's number is too low.
+
+    \b
+    Example:
+      interlock definitions lock
+    """
     done = release_locks.lock(settings().definitions, forget=forget)
     if not print_json({"locked": done}, as_json):
         say(f"locked: {', '.join(done) or 'nothing new'}")

@@ -23,40 +23,16 @@ POLL_SECONDS = 0.25
 EXIT = {"rejected": REFUSED, "superseded": REFUSED, "dead": FAILED}
 
 TYPES = ", ".join(dict.fromkeys(type_ for type_, _ in WORKFLOWS))
-CREATE_HELP = """Create an instance of a workflow TYPE.
-
-\b
-Examples:
-  interlock create story S-1 --project billing
-  interlock create pr_review PR-7 --context '{"author": "ann", "story_id": "S-1"}'
-"""
-FIRE_HELP = """Fire TRIGGER on the instance REF. The trigger is accepted when this returns; workers then apply it.
-
-\b
-Exit code: 0 accepted (with --wait: applied, or held for an approval), 2 refused, 1 failed.
-
-\b
-Examples:
-  interlock fire S-1 design_complete --by agent-7 --wait
-  interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
-  interlock fire S-1 unblock --by ann --after 2h
-"""
-WATCH_HELP = """Follow an instance's moves as they are committed, until it reaches a terminal state (or Ctrl-C).
-
-\b
-Example:
-  interlock watch S-1 --json
-"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("create", help=CREATE_HELP)(create)
-    app.command("fire", help=FIRE_HELP)(fire)
+    app.command("create")(create)
+    app.command("fire")(fire)
     app.command("show")(show)
     app.command("history")(history)
     app.command("list")(list_)
-    app.command("watch", help=WATCH_HELP)(watch)
+    app.command("watch")(watch)
 
 
 def create(
@@ -66,7 +42,13 @@ def create(
     by: Annotated[str, typer.Option(help="Who creates it.")] = "operator",
     as_json: AsJson = False,
 ) -> None:
-    """Create an instance."""
+    """Create an instance of a workflow TYPE.
+
+    \b
+    Examples:
+      interlock create story S-1 --project billing
+      interlock create pr_review PR-7 --context '{"author": "ann", "story_id": "S-1"}'
+    """
     with Client() as client:
         made = dict(client.create(type_, entity_id, context=json_object("--context", context), by=by))
     if not print_json(made, as_json):
@@ -84,7 +66,17 @@ def fire(
     timeout: Annotated[float, typer.Option(help="Maximum seconds to wait.")] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Fire a trigger."""
+    """Fire TRIGGER on the instance REF. The trigger is accepted when this returns; workers then apply it.
+
+    \b
+    Exit code: 0 accepted (with --wait: applied, or held for an approval), 2 refused, 1 failed.
+
+    \b
+    Examples:
+      interlock fire S-1 design_complete --by agent-7 --wait
+      interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
+      interlock fire S-1 unblock --by ann --after 2h
+    """
     with Client() as client:
         receipt = client.fire(
             ref,
@@ -212,7 +204,12 @@ def watch(
     timeout: Annotated[float, typer.Option(help="Seconds after which to stop; 0: never.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Follow an instance."""
+    """Follow an instance's moves as they are committed, until it reaches a terminal state (or Ctrl-C).
+
+    \b
+    Example:
+      interlock watch S-1 --json
+    """
     started, seq = monotonic(), 0
     with Client() as client:
         while not (timeout and monotonic() - started > timeout):

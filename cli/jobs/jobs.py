@@ -27,19 +27,6 @@ from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, Recovery, recover_job
 
-RECOVER_HELP = """Handle a job's error by the recovery table of docs/spec/supervision.md.
-
-\b
-worker_crash          the crashed --worker fails, and a new worker replaces it
-validation            the job fails, or is canceled if it has not run yet
-timeout               the job is canceled
-resource_unavailable  the job waits; its workers are allocated automatically later
-
-\b
-Example:
-  interlock job recover j_1a2b worker_crash --worker w_3c4d --error "signal 9"
-"""
-
 app = typer.Typer(
     no_args_is_help=True, help="Supervised jobs: a job runs once it has all the workers it needs, and waits until then."
 )
@@ -97,7 +84,7 @@ def fail_job(order: Order, ref: Ref, error: Error = "") -> Callable[[Client], An
     return lambda c: Jobs(c).fail(ref, order, error=error or None)
 
 
-@app.command("recover", help=RECOVER_HELP)
+@app.command("recover")
 @ordering(recovered)
 def recover(
     order: Order,
@@ -106,7 +93,18 @@ def recover(
     worker: Annotated[str, typer.Option(help="Which of its workers crashed.")] = "",
     error: Error = "",
 ) -> Callable[[Client], Recovery]:
-    """Recover from a job's error."""
+    """Handle a job's error by the recovery table of docs/spec/supervision.md.
+
+    \b
+    worker_crash          the crashed --worker fails, and a new worker replaces it
+    validation            the job fails, or is canceled if it has not run yet
+    timeout               the job is canceled
+    resource_unavailable  the job waits; its workers are allocated automatically later
+
+    \b
+    Example:
+      interlock job recover j_1a2b worker_crash --worker w_3c4d --error "signal 9"
+    """
     return lambda c: recover_job(c, ref, kind, order, error=error or None, worker=worker or None)
 
 

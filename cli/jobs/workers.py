@@ -27,18 +27,6 @@ Resources = Annotated[
     list[str] | None, typer.Option("--resource", help="A resource it holds while it runs; repeatable.")
 ]
 
-RECOVER_HELP = """Handle a worker's error by the recovery table of docs/spec/supervision.md.
-
-\b
-transient_network    retry, up to three times; then the worker fails
-resource_exhaustion  the worker is paused and releases its resources
-unrecoverable        the worker fails
-supervisor_timeout   the worker is terminated
-
-\b
-Example:
-  interlock supervise worker recover w_1a2b transient_network --error "reset by peer" --request-id try-1
-"""
 
 app = typer.Typer(
     no_args_is_help=True, help="Commands for supervisors: on supervised workers here, on jobs in `interlock job`."
@@ -102,12 +90,23 @@ def fail_worker(order: Order, ref: Ref, error: Error = "") -> Callable[[Client],
     return lambda c: Supervisor(c).fail(ref, order, error=error or None)
 
 
-@workers.command("recover", help=RECOVER_HELP)
+@workers.command("recover")
 @ordering(recovered)
 def recover(
     order: Order, ref: Ref, kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")], error: Error = ""
 ) -> Callable[[Client], Recovery]:
-    """Recover from a worker's error."""
+    """Handle a worker's error by the recovery table of docs/spec/supervision.md.
+
+    \b
+    transient_network    retry, up to three times; then the worker fails
+    resource_exhaustion  the worker is paused and releases its resources
+    unrecoverable        the worker fails
+    supervisor_timeout   the worker is terminated
+
+    \b
+    Example:
+      interlock supervise worker recover w_1a2b transient_network --error "reset by peer" --request-id try-1
+    """
     return lambda c: recover_worker(c, ref, kind, order, error=error or None)
 
 

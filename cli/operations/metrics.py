@@ -16,24 +16,6 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
 from interlock.workers.system import process_privacy
 
-SERVE_HELP = """Serve `/metrics` for Prometheus. `interlock up` does this too, as its part `metrics`.
-
-All values are read from PostgreSQL at each scrape, so one exporter is enough for any number of workers; more than one
-does no harm. By default it listens on INTERLOCK_HOST and INTERLOCK_METRICS_PORT (9464).
-
-\b
-Examples:
-  interlock metrics serve
-  interlock metrics serve --host 0.0.0.0 --port 9464
-"""
-SHOW_HELP = """Show the current value of every metric, in Prometheus's text format.
-
-\b
-Examples:
-  interlock metrics show | grep ^entity_state
-  interlock metrics show --json
-  interlock metrics show --list          the meaning of each metric
-"""
 DEFAULT_PORT = 9464
 
 app = typer.Typer(
@@ -43,12 +25,21 @@ app = typer.Typer(
 )
 
 
-@app.command("serve", help=SERVE_HELP)
+@app.command("serve")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default: INTERLOCK_HOST.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+    """Serve `/metrics` for Prometheus. `interlock up` does this too, as its part `metrics`.
+
+    All values are read from PostgreSQL at each scrape, so one exporter is enough for any number of workers; more than
+    one does no harm. By default it listens on INTERLOCK_HOST and INTERLOCK_METRICS_PORT (9464).
+
+    \b
+    Examples:
+      interlock metrics serve
+      interlock metrics serve --host 0.0.0.0 --port 9464
+    """
     chosen = settings()
     process_privacy.hide(chosen)
     runtime = Runtime(chosen)
@@ -62,12 +53,19 @@ def serve(
         server.serve_forever()
 
 
-@app.command("show", help=SHOW_HELP)
+@app.command("show")
 def show(
     listed: Annotated[bool, typer.Option("--list", help="List the metrics without their values.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the metrics once."""
+    """Show the current value of every metric, in Prometheus's text format.
+
+    \b
+    Examples:
+      interlock metrics show | grep ^entity_state
+      interlock metrics show --json
+      interlock metrics show --list          the meaning of each metric
+    """
     if listed:
         rows = [
             {"name": each.name, "kind": each.kind, "labels": list(each.labels), "help": each.help} for each in METRICS

@@ -17,21 +17,10 @@ from interlock.workers.overrides import operators
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 
-HELP = """Bring the database to the newest schema and record the definitions.
-
-Everything is in one schema (INTERLOCK_SCHEMA, `interlock`); nothing outside of it is touched. If the database contains
-anything else, the command asks first; without a terminal, it requires --yes.
-
-\b
-Examples:
-  interlock migrate --check                  report what is to be done; exit code 1 if anything
-  interlock migrate --yes --json | jq .revision
-"""
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command("migrate", help=HELP)(migrate_)
+    app.command("migrate")(migrate_)
 
 
 def migrate_(
@@ -39,7 +28,16 @@ def migrate_(
     check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Migrate, and record the definitions."""
+    """Bring the database to the newest schema and record the definitions.
+
+    Everything is in one schema (INTERLOCK_SCHEMA, `interlock`); nothing outside of it is touched. If the database
+    contains anything else, the command asks first; without a terminal, it requires --yes.
+
+    \b
+    Examples:
+      interlock migrate --check                  report what is to be done; exit code 1 if anything
+      interlock migrate --yes --json | jq .revision
+    """
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             status = migrate.status(connection)

@@ -17,15 +17,6 @@ from interlock.workers.overrides import operators
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 
-REDRIVE_HELP = """Give dead requests and effects a new set of attempts: the IDs given, or --all.
-
-The name given with --by is stored with them and in the resulting events (`redriven_by`). --all leaves out quarantined
-requests, which must be released by id, and requests that cannot be read.
-
-\b
-Example:
-  interlock dead; interlock redrive --all
-"""
 NAMED = 20  # ids in one line of the requests that are left
 LEFT = {
     requests.QUARANTINED: "name them to release them",
@@ -37,7 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("doctor")(doctor)
     app.command("dead")(dead)
-    app.command("redrive", help=REDRIVE_HELP)(redrive)
+    app.command("redrive")(redrive)
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -86,7 +77,15 @@ def redrive(
     everything: Annotated[bool, typer.Option("--all", help="Redrive all of them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give dead requests and effects new attempts."""
+    """Give dead requests and effects a new set of attempts: the IDs given, or --all.
+
+    The name given with --by is stored with them and in the resulting events (`redriven_by`). --all leaves out
+    quarantined requests, which must be released by id, and requests that cannot be read.
+
+    \b
+    Example:
+      interlock dead; interlock redrive --all
+    """
     if bool(ids) == everything:
         raise BadInput("name the ids to redrive (`interlock dead` lists them), or give --all")
     names.name("by", by)

@@ -15,25 +15,6 @@ from interlock.workers.overrides.operators import grant, os_user, revoke
 HELP = """Operators may override (`interlock override --help`). The user who migrates a new database is the first
 operator; INTERLOCK_OPERATORS names others. Ended grants are kept as a record. If no operator is left, anybody may
 grant the right; `interlock doctor` warns about that, and beforehand when every grant has an end."""
-GRANT_HELP = """Make people operators.
-
-\b
-Examples:
-  interlock operator grant ann bob
-  interlock operator grant carol --until 12h         for a night's watch
-"""
-REVOKE_HELP = """End NAME's grants at once.
-
-\b
-Example:
-  interlock operator revoke carol
-"""
-LIST_HELP = """List operators, and who granted them the right.
-
-\b
-Example:
-  interlock operator list --all --json       include ended grants
-"""
 
 app = typer.Typer(no_args_is_help=True, help=HELP)
 
@@ -45,35 +26,51 @@ EndedBy = Annotated[
 ]
 
 
-@app.command("list", help=LIST_HELP)
+@app.command("list")
 def list_(
     everybody: Annotated[bool, typer.Option("--all", help="Include ended grants.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List operators."""
+    """List operators, and who granted them the right.
+
+    \b
+    Example:
+      interlock operator list --all --json       include ended grants
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in operators.grants(connection, ended=everybody)]
     if not print_json(found, as_json):
         print_table(f"{len(found)} grants", found, ("name", "since", "granted_by", "until", "revoked_by"))
 
 
-@app.command("grant", help=GRANT_HELP)
+@app.command("grant")
 def grant_(
     names: Annotated[list[str], typer.Argument(help="Names, as given with --by.")],
     by: By,
     until: Annotated[str, typer.Option(metavar="WHEN", help="When the grant ends: 12h, 3d or an ISO instant.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make people operators."""
+    """Make people operators.
+
+    \b
+    Examples:
+      interlock operator grant ann bob
+      interlock operator grant carol --until 12h         for a night's watch
+    """
     with Client() as client:
         new = grant(client.runtime.database, names, by=by, until=_instant(until) if until else None)
     if not print_json({"granted": new}, as_json):
         say(f"granted: {', '.join(new) or 'nobody new'}")
 
 
-@app.command("revoke", help=REVOKE_HELP)
+@app.command("revoke")
 def revoke_(name: Annotated[str, typer.Argument(help="The operator.")], by: EndedBy, as_json: AsJson = False) -> None:
-    """Revoke a grant."""
+    """End NAME's grants at once.
+
+    \b
+    Example:
+      interlock operator revoke carol
+    """
     with Client() as client:
         revoke(client.runtime.database, name, by=by)
     if not print_json({"revoked": name}, as_json):

@@ -10,19 +10,12 @@ from interlock.db.connection import transaction
 from interlock.db.operations import overrides
 from interlock.workers.client.client import Client
 
-HELP = """List the moves that operators made by hand, newest first, one line per move.
-
-\b
-Examples:
-  interlock override list
-  interlock override list --hours 168 --by ada --json | jq -r '.[].reason'
-"""
 COLUMNS = ("transitioned_at", "operator", "entity_type", "entity_id", "from_state", "to_state", "reason")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command("list", help=HELP)(list_)
+    app.command("list")(list_)
 
 
 def list_(
@@ -32,7 +25,13 @@ def list_(
     limit: NewestLimit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List overrides."""
+    """List the moves that operators made by hand, newest first, one line per move.
+
+    \b
+    Examples:
+      interlock override list
+      interlock override list --hours 168 --by ada --json | jq -r '.[].reason'
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in overrides.newest(connection, project=project, hours=hours, by=by, limit=limit)]
     if not print_json(found, as_json):

@@ -27,12 +27,6 @@ RUN_HELP = {
     "reset-breaker": ("Check that a tool works (INTERLOCK_TOOL_CHECKS), then close its breaker.", "pytest"),
 }
 
-SHOW_HELP = """Show a playbook: symptom, check, cure.
-
-\b
-Example:
-  interlock playbook show redis-was-wiped
-"""
 
 app = typer.Typer(
     help="What to do when something is wrong: pages to read; some can be run step by step.", no_args_is_help=True
@@ -60,12 +54,17 @@ def list_(as_json: AsJson = False) -> None:
         print_table(f"{len(rows)} playbooks", rows, ("name", "title"))
 
 
-@app.command("show", help=SHOW_HELP)
+@app.command("show")
 def show(
     name: Annotated[str, typer.Argument(help="A name from `interlock playbook list`.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show a playbook."""
+    """Show a playbook: symptom, check, cure.
+
+    \b
+    Example:
+      interlock playbook show redis-was-wiped
+    """
     if name not in (known := pages()):
         raise BadInput(f"no playbook {name!r}. There are: {', '.join(known)}.")
     text = known[name].read_text(encoding="utf-8")

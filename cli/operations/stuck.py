@@ -12,25 +12,10 @@ from interlock.workers.operations.stuck.detector import Stuck, survey
 from interlock.workers.operations.stuck.facts import span
 from interlock.workflows.errors import BadInput
 
-STUCK_HELP = """List instances that have been in a state for too long: since when, why, and the command that would help.
-
-Running tasks, executing workstreams, overdue work and other instances that are
-not in a terminal or resting state each have a threshold
-(`INTERLOCK_STUCK_…_SECONDS`). Workers are stuck once they are silent for too
-many heartbeats. Dead requests and effects are listed at once.
-Exit code 1: something is stuck.
-
-\b
-Examples:
-  interlock stuck
-  interlock stuck --type task --json
-  interlock stuck --all                everything that waits, however briefly
-"""
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command("stuck", help=STUCK_HELP)(stuck)
+    app.command("stuck")(stuck)
 
 
 def stuck(
@@ -42,7 +27,20 @@ def stuck(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows, longest first.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List stuck instances."""
+    """List instances that have been in a state for too long: since when, why, and the command that would help.
+
+    Running tasks, executing workstreams, overdue work and other instances that are
+    not in a terminal or resting state each have a threshold
+    (`INTERLOCK_STUCK_…_SECONDS`). Workers are stuck once they are silent for too
+    many heartbeats. Dead requests and effects are listed at once.
+    Exit code 1: something is stuck.
+
+    \b
+    Examples:
+      interlock stuck
+      interlock stuck --type task --json
+      interlock stuck --all                everything that waits, however briefly
+    """
     with Client() as client:
         known = {each.type for each in client.runtime.catalogue}
         if type_ and type_ not in known:

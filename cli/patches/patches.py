@@ -33,32 +33,6 @@ Reason = Annotated[str, typer.Option(help="Why.")]
 
 COLUMNS = ("entity_id", "state", "commit_sha", "apply_retries", "updated_at")
 
-ROLL_BACK_HELP = """Roll a committed patch back with a compensation plan. The reverts and required gates run first, then
-the branch moves, then the ledger is updated. If a required action fails, nothing is changed. For a patch that was
-reverted by hand, give --commit-sha. The same as `interlock override rollback-patch`, which also has --dry-run.
-
-\b
-Exit code: 0 rolled back, 1 a required action failed, 2 refused (not committed, or an unsuitable plan).
-
-\b
-Examples:
-  interlock patch roll-back demo-1/api/fix^1 --by ann --reason "regression in billing"
-  interlock compensation plan demo-1/api/fix^1 --output plan.json && vi plan.json
-  interlock patch roll-back demo-1/api/fix^1 --plan plan.json --by ann --reason "regression in billing"
-"""
-CREATE_HELP = """Add a corrected patch to the ledger, based on one that was set aside. The old entry stays; drop it.
-
-\b
-Example:
-  interlock patch create --based-on night-7/api/fix^1 --file mended.diff --workstream night-8/api
-"""
-DROP_HELP = """Discard a patch that is quarantined or could not be applied. A corrected version is a new patch. The same
-as `interlock override drop-patch`, which also has --dry-run.
-
-\b
-Example:
-  interlock patch drop demo-1/api/fix^1 --by ann --reason "superseded by a new patch"
-"""
 
 app = typer.Typer(help="The patch ledger: what landed, what did not and why; roll patches back.")
 
@@ -111,7 +85,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     block(entry["body"])
 
 
-@app.command("create", help=CREATE_HELP)
+@app.command("create")
 def create_(
     based_on: Annotated[str, typer.Option(metavar="ENTRY", help="The ledger entry that was set aside.")],
     by: Annotated[str, typer.Option(help="The author.", default_factory=os_user, show_default="the OS user")],
@@ -121,7 +95,12 @@ def create_(
     workstream: Annotated[str, typer.Option(help="Target workstream; default: the old patch's.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Add a patch based on one that was set aside."""
+    """Add a corrected patch to the ledger, based on one that was set aside. The old entry stays; drop it.
+
+    \b
+    Example:
+      interlock patch create --based-on night-7/api/fix^1 --file mended.diff --workstream night-8/api
+    """
     text = _text(file) if file else None
     with Client() as client:
         made = dict(create(client.runtime, based_on, text, by=by, workstream=workstream or None))
@@ -132,7 +111,7 @@ def create_(
 app.command("plan", help=f"The same as `interlock compensation plan`. {PLAN_HELP}")(plan_)
 
 
-@app.command("roll-back", help=ROLL_BACK_HELP)
+@app.command("roll-back")
 def roll_back_(
     ref: Ref,
     by: By,
@@ -141,7 +120,19 @@ def roll_back_(
     mended: Mended = None,
     as_json: AsJson = False,
 ) -> None:
-    """Roll back a patch."""
+    """Roll a committed patch back with a compensation plan. The reverts and required gates run first, then
+    the branch moves, then the ledger is updated. If a required action fails, nothing is changed. For a patch that was
+    reverted by hand, give --commit-sha. The same as `interlock override rollback-patch`, which also has --dry-run.
+
+    \b
+    Exit code: 0 rolled back, 1 a required action failed, 2 refused (not committed, or an unsuitable plan).
+
+    \b
+    Examples:
+      interlock patch roll-back demo-1/api/fix^1 --by ann --reason "regression in billing"
+      interlock compensation plan demo-1/api/fix^1 --output plan.json && vi plan.json
+      interlock patch roll-back demo-1/api/fix^1 --plan plan.json --by ann --reason "regression in billing"
+    """
     wanted = read_plan_file(plan) if plan else None
     with ending_well(), Client() as client:
         done = roll_back(client.runtime, ref, wanted, by=by, reason=reason, mended=mended)
@@ -151,9 +142,15 @@ def roll_back_(
     print_table("what was done", map(_row, done.compensation["actions"]), ("action", "required", "success", "message"))
 
 
-@app.command("drop", help=DROP_HELP)
+@app.command("drop")
 def drop(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
-    """Drop a patch."""
+    """Discard a patch that is quarantined or could not be applied. A corrected version is a new patch. The same
+    as `interlock override drop-patch`, which also has --dry-run.
+
+    \b
+    Example:
+      interlock patch drop demo-1/api/fix^1 --by ann --reason "superseded by a new patch"
+    """
     with Client() as client:
         done = drop_patch(client.runtime, ref, Order(by, reason))
     if not print_json(asdict(done), as_json):

@@ -23,23 +23,6 @@ Examples:
   interlock quarantine list
   interlock quarantine list --run night-7 --json
 """
-SHOW_HELP = """Show why a patch was quarantined: reason, command output, checks, state history and the diff.
-
-\b
-Example:
-  interlock quarantine show night-7/api/fix^1
-"""
-REQUEST_HELP = """Quarantine requests that are not applied yet: they become dead, and who did it and why is stored.
-
-Use it for a harmful trigger, such as one that crashes the workers that apply
-it. `interlock dead` lists it; `interlock redrive ID` applies it after all.
-A request that is already dead, for example because it cannot be read, is
-marked as settled: it stays dead, and `doctor` and `stuck` no longer report it.
-
-\b
-Example:
-  interlock quarantine request 019a… --reason "ends its worker"
-"""
 CHECKS = ("format", "scope", "constraints", "tests")
 
 app = typer.Typer(no_args_is_help=True, help="Quarantined patches, and why; quarantine requests.")
@@ -59,12 +42,17 @@ def list_(
         print_list(f"{len(found)} quarantined patches", found, columns, project)
 
 
-@app.command("show", help=SHOW_HELP)
+@app.command("show")
 def show(
     ref: Annotated[str, typer.Argument(metavar="ENTRY", help="Ledger entry: NAME, patch_ledger/NAME or UUID.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show one entry."""
+    """Show why a patch was quarantined: reason, command output, checks, state history and the diff.
+
+    \b
+    Example:
+      interlock quarantine show night-7/api/fix^1
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         entry = dict(patches.find(connection, ref, client.project))
     if entry["quarantined_at"] is None:
@@ -87,7 +75,7 @@ def show(
     say(f"correct it: {mend}; discard it: {offered('override', 'drop-patch', entry['ledger_id'], reason='WHY')}")
 
 
-@app.command("request", help=REQUEST_HELP)
+@app.command("request")
 def request(
     ids: Annotated[list[str], typer.Argument(metavar="REQUEST_ID…", help="As `interlock show REF` lists them.")],
     reason: Annotated[str, typer.Option(help="Why; stored.")],
@@ -97,7 +85,17 @@ def request(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Quarantine requests."""
+    """Quarantine requests that are not applied yet: they become dead, and who did it and why is stored.
+
+    Use it for a harmful trigger, such as one that crashes the workers that apply
+    it. `interlock dead` lists it; `interlock redrive ID` applies it after all.
+    A request that is already dead, for example because it cannot be read, is
+    marked as settled: it stays dead, and `doctor` and `stuck` no longer report it.
+
+    \b
+    Example:
+      interlock quarantine request 019a… --reason "ends its worker"
+    """
     why, who = names.reason("reason", reason), names.name("by", by)
     with Client() as client, transaction(client.runtime.database) as connection:
         aside = [dict(row) for row in requests.quarantine(connection, ids, by=who, reason=why)]

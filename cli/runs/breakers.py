@@ -21,22 +21,6 @@ app = typer.Typer(
 Tool = Annotated[str, typer.Argument(help="The tool's name, as in plans.")]
 NEWEST = 5
 
-CONFIGURE_HELP = """Change when TOOL's breaker opens and closes. Takes effect at once, until a plan that configures the
-tool is submitted.
-
-\b
-Example:
-  interlock breaker configure pytest --failure-threshold 10 --cooldown 300
-"""
-
-RESET_HELP = """Close TOOL's breaker at once, even during its cooldown. Its history records who did it and why. The
-same as `interlock override reset-breaker REF`, which also has --dry-run.
-
-\b
-Example:
-  interlock breaker reset pytest --by ann --reason "the disk is no longer full"
-"""
-
 
 @app.command("list")
 def list_(
@@ -82,14 +66,20 @@ def show(tool: Tool, as_json: AsJson = False) -> None:
         print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
 
 
-@app.command(help=RESET_HELP)
+@app.command()
 def reset(
     tool: Tool,
     by: Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")],
     reason: Annotated[str, typer.Option(help="Why: the cause that has been fixed.")],
     as_json: AsJson = False,
 ) -> None:
-    """Close a tool's breaker."""
+    """Close TOOL's breaker at once, even during its cooldown. Its history records who did it and why. The
+    same as `interlock override reset-breaker REF`, which also has --dry-run.
+
+    \b
+    Example:
+      interlock breaker reset pytest --by ann --reason "the disk is no longer full"
+    """
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
         closed = asdict(reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason))
@@ -97,7 +87,7 @@ def reset(
         say((tool, "bold"), " is ", (closed["state"], "bold"), f" (was {found['state']})")
 
 
-@app.command("configure", help=CONFIGURE_HELP)
+@app.command("configure")
 def configure_(
     tool: Tool,
     failure_threshold: Annotated[int | None, typer.Option(min=1, help="Consecutive failures that open it.")] = None,
@@ -105,7 +95,13 @@ def configure_(
     success_threshold: Annotated[int | None, typer.Option(min=1, help="Successful trial calls that close it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a tool's breaker."""
+    """Change when TOOL's breaker opens and closes. Takes effect at once, until a plan that configures the
+    tool is submitted.
+
+    \b
+    Example:
+      interlock breaker configure pytest --failure-threshold 10 --cooldown 300
+    """
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
         changed = configure(

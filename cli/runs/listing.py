@@ -8,17 +8,10 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
 
-HELP = """List the newest runs.
-
-\b
-Example:
-  interlock runs --limit 5 --json | jq -r '.[].name'
-"""
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command("runs", help=HELP)(runs)
+    app.command("runs")(runs)
 
 
 def runs(
@@ -26,7 +19,12 @@ def runs(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List runs."""
+    """List the newest runs.
+
+    \b
+    Example:
+      interlock runs --limit 5 --json | jq -r '.[].name'
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in plans.newest_runs(connection, project=project, limit=limit)]
     if not print_json(found, as_json):

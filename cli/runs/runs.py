@@ -42,14 +42,6 @@ Examples:
   interlock run resume nightly                      run what did not complete
   interlock run --schema > plan.schema.json         for editors
 """
-START_HELP = """Run the plan FILE. `interlock run FILE` is the same.
-
-\b
-Examples:
-  interlock run plan.yaml --priority 10
-  interlock run plan.yaml --detach --json | jq -r .name
-  generate_plan | interlock run -
-"""
 
 app = typer.Typer(cls=DefaultCommand, help=HELP, no_args_is_help=True)
 
@@ -83,7 +75,7 @@ def group(
     """The options of the group itself."""
 
 
-@app.command(help=START_HELP)
+@app.command()
 def start(
     file: File,
     name: Name = None,
@@ -93,7 +85,14 @@ def start(
     timeout: Timeout = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run a plan."""
+    """Run the plan FILE. `interlock run FILE` is the same.
+
+    \b
+    Examples:
+      interlock run plan.yaml --priority 10
+      interlock run plan.yaml --detach --json | jq -r .name
+      generate_plan | interlock run -
+    """
     plan = read(file)
     require_same(plan.project, f"the plan {plan.name}")
     with Client() as client:

@@ -26,45 +26,8 @@ By = Annotated[str, typer.Option(help="Who asks for it.")]
 
 COLUMNS = ("name", "worker_type", "state", "load", "capabilities", "silent_seconds")
 
-REGISTER_HELP = """Register NAME as an idle worker, which can claim matching tasks of kind `agent`.
 
-It must send a heartbeat at least every INTERLOCK_HEARTBEAT_SECONDS; each claim counts as one.
-
-\b
-Examples:
-  interlock worker register agent-7 --can python --can git
-  interlock worker register agent-8 --can python --workstream build --max-tasks 2 --json
-"""
-CLAIM_HELP = """Claim the next task that matches NAME; the task is running when this returns.
-
-\b
-Exit code: 0 also if no task matches (with --json: null).
-
-\b
-Example:
-  interlock worker claim agent-7 --json
-"""
-FINISH_HELP = """Report the end of the task claimed with TOKEN: completed if its exit code is expected, else failed.
-
-\b
-Exit code: 2 if the claim is no longer valid: the task was cancelled, timed out or given to another worker.
-
-\b
-Examples:
-  interlock worker finish agent-7 41
-  interlock worker finish agent-7 42 --exit-code 3
-  interlock worker finish agent-7 43 --error "no such file" --output '{"tried": ["a", "b"]}'
-"""
-SHUTDOWN_HELP = """Shut NAME down: it takes no more tasks, finishes those it holds, and is then shut down permanently.
-
-\b
-Examples:
-  interlock worker shutdown agent-7
-  interlock worker shutdown agent-7 --now          give its tasks back, for other workers to retry
-"""
-
-
-@app.command(help=REGISTER_HELP)
+@app.command()
 def register(
     name: Annotated[str, typer.Argument(help="A name, unique among live workers.")],
     can: Annotated[list[str] | None, typer.Option(help="A capability (repeatable).")] = None,
@@ -74,7 +37,15 @@ def register(
     max_tasks: Annotated[int, typer.Option(min=1, help="Maximum number of tasks at once.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Register an agent."""
+    """Register NAME as an idle worker, which can claim matching tasks of kind `agent`.
+
+    It must send a heartbeat at least every INTERLOCK_HEARTBEAT_SECONDS; each claim counts as one.
+
+    \b
+    Examples:
+      interlock worker register agent-7 --can python --can git
+      interlock worker register agent-8 --can python --workstream build --max-tasks 2 --json
+    """
     with Client() as client:
         affinity = {"workstreams": workstream} if workstream else {}
         agent = Agent(
@@ -142,9 +113,17 @@ def heartbeat(
     _print_result({"name": ref, "state": state}, f"worker {ref} is {state}", as_json)
 
 
-@app.command(help=CLAIM_HELP)
+@app.command()
 def claim(name: Name, as_json: AsJson = False) -> None:
-    """Claim a task."""
+    """Claim the next task that matches NAME; the task is running when this returns.
+
+    \b
+    Exit code: 0 also if no task matches (with --json: null).
+
+    \b
+    Example:
+      interlock worker claim agent-7 --json
+    """
     with Client() as client:
         claimed = Agent.called(name, client.runtime).claim()
     if as_json:
@@ -156,7 +135,7 @@ def claim(name: Name, as_json: AsJson = False) -> None:
         print_json({**claimed.context, **({"command": asdict(claimed.command)} if claimed.command else {})})
 
 
-@app.command(help=FINISH_HELP)
+@app.command()
 def finish(
     name: Name,
     token: Annotated[int, typer.Argument(min=1, help="The claim's token.")],
@@ -167,7 +146,17 @@ def finish(
     output: Annotated[str, typer.Option(help="The result: a JSON object, or @FILE.")] = "{}",
     as_json: AsJson = False,
 ) -> None:
-    """Report a task's end."""
+    """Report the end of the task claimed with TOKEN: completed if its exit code is expected, else failed.
+
+    \b
+    Exit code: 2 if the claim is no longer valid: the task was cancelled, timed out or given to another worker.
+
+    \b
+    Examples:
+      interlock worker finish agent-7 41
+      interlock worker finish agent-7 42 --exit-code 3
+      interlock worker finish agent-7 43 --error "no such file" --output '{"tried": ["a", "b"]}'
+    """
     shown = json_object("--output", output)
     with Client() as client:
         agent = Agent.called(name, client.runtime)
@@ -175,13 +164,19 @@ def finish(
     _print_result({"token": token, "trigger": trigger}, f"claim {token}: {trigger}", as_json)
 
 
-@app.command(help=SHUTDOWN_HELP)
+@app.command()
 def shutdown(
     name: Name,
     now: Annotated[bool, typer.Option("--now", help="Give its tasks back instead of waiting for them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Shut a worker down."""
+    """Shut NAME down: it takes no more tasks, finishes those it holds, and is then shut down permanently.
+
+    \b
+    Examples:
+      interlock worker shutdown agent-7
+      interlock worker shutdown agent-7 --now          give its tasks back, for other workers to retry
+    """
     with Client() as client:
         left = Agent.called(name, client.runtime).leave(wait_for_tasks=not now)
     message = f"finishes {left} tasks first" if left else "is shutting down"

@@ -27,44 +27,13 @@ from interlock.workflows.errors import BadInput
 PREPARE = (*PYTHON, "-m", "interlock.cli.main", "migrate")
 ADOPT = "Use a non-empty directory as the home although it has no marker of Interlock, such as an older version's home."
 COLOURS = {"ready": "green", "starting": "yellow", "restarting": "yellow", "stopped": "dim", "failed": "red"}
-UP_HELP = """Start PostgreSQL, Valkey, the workers, beat, Flower and the metrics exporter, and keep them running.
-
-A process that dies is restarted. Ctrl-C (or `interlock down` from elsewhere) stops them all in order.
-If DATABASE_URL or BROKER_URL is set, your server is used and none is started for it. Your own database is not migrated:
-if `interlock migrate` has anything to do, `up` reports that and exits with 1.
-
-\b
-Examples:
-  interlock up                                stay in the foreground
-  interlock up --detach                       return when all parts are ready
-  interlock up --detach --without beat,flower leave some parts out
-  interlock up --detach --json | jq -r .database_url
-  INTERLOCK_TRIGGER_NODES=4 interlock up      more workers
-"""
-DOWN_HELP = """Stop everything that `interlock up` started here. Succeeds if nothing is running.
-
-\b
-Examples:
-  interlock down                 keep the data
-    interlock down --purge --yes   delete this home's data as well, wherever it is stored
-"""
-STATUS_HELP = """Show each part: state, start time, number of restarts.
-
-PostgreSQL, Valkey, Flower and the exporter are queried; of the other parts, only the processes are checked.
-Exit code 0: all parts are ready; 1: otherwise.
-
-\b
-Examples:
-  interlock status
-  interlock status --json | jq -r .database_url
-"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the three commands to `app`."""
-    app.command("up", help=UP_HELP)(up)
-    app.command("down", help=DOWN_HELP)(down)
-    app.command("status", help=STATUS_HELP)(status)
+    app.command("up")(up)
+    app.command("down")(down)
+    app.command("status")(status)
 
 
 def up(
@@ -73,7 +42,20 @@ def up(
     adopt: Annotated[bool, typer.Option("--adopt", help=ADOPT)] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start everything."""
+    """Start PostgreSQL, Valkey, the workers, beat, Flower and the metrics exporter, and keep them running.
+
+    A process that dies is restarted. Ctrl-C (or `interlock down` from elsewhere) stops them all in order. If
+    DATABASE_URL or BROKER_URL is set, your server is used and none is started for it. Your own database is not
+    migrated: if `interlock migrate` has anything to do, `up` reports that and exits with 1.
+
+    \b
+    Examples:
+      interlock up                                stay in the foreground
+      interlock up --detach                       return when all parts are ready
+      interlock up --detach --without beat,flower leave some parts out
+      interlock up --detach --json | jq -r .database_url
+      INTERLOCK_TRIGGER_NODES=4 interlock up      more workers
+    """
     chosen, left_out, console = settings(), _parts_named(without), Screen(quiet=as_json)
     if adopt:
         home_of(chosen).create(adopt=True)
@@ -105,7 +87,13 @@ def down(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop everything."""
+    """Stop everything that `interlock up` started here. Succeeds if nothing is running.
+
+    \b
+    Examples:
+      interlock down                 keep the data
+        interlock down --purge --yes   delete this home's data as well, wherever it is stored
+    """
     projects.use_none()
     chosen, console = settings(), Screen(quiet=as_json)
     home = home_of(chosen)
@@ -123,7 +111,16 @@ def down(
 
 
 def status(as_json: AsJson = False) -> None:
-    """Show every part."""
+    """Show each part: state, start time, number of restarts.
+
+    PostgreSQL, Valkey, Flower and the exporter are queried; of the other parts, only the processes are checked.
+    Exit code 0: all parts are ready; 1: otherwise.
+
+    \b
+    Examples:
+      interlock status
+      interlock status --json | jq -r .database_url
+    """
     projects.use_none()
     found = report.status(settings())
     if as_json:
