@@ -3,20 +3,23 @@
 A refusal prints the state, the triggers that are legal in it, and status code 409.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import typer
 
+from interlock.cli.lib.options import sharing
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, errors, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import RETRIES, Recovery
+from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition
 
 Came = TypeVar("Came", Answer, Recovery)
+Own = TypeVar("Own", Jobs, Supervisor)
 Orders = Callable[..., Callable[[Client], Came]]
 
 Ref = Annotated[str, typer.Argument(help="Its entity id or UUID.")]
@@ -42,36 +45,24 @@ def ordering(show: Callable[[Callable[[Client], Came], bool], None]) -> Callable
     Args:
         show: carries the action out and prints the outcome: `answer` or `recovered`.
     """
-
-    def command_of(act: Orders[Came]) -> Callable[..., None]:
-        options: Mapping[str, Parameter] = signature(_options).parameters
-
-        def command(**arguments: Any) -> None:
-            order, as_json = _options(**{name: arguments.pop(name) for name in options})
-            show(act(order, **arguments), as_json)
-
-        own: list[Parameter] = [each for name, each in signature(act).parameters.items() if name != "order"]
-        parameters = [*own, *options.values()]
-        command.__name__, command.__doc__ = act.__name__, act.__doc__
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-        command.__annotations__ = {each.name: each.annotation for each in parameters}
-        return command
-
-    return command_of
+    return sharing(_options, lambda act, chosen, arguments: show(act(chosen[0], **arguments), chosen[1]))
 
 
-def simple(app: typer.Typer, words: str, summary: str, act: Callable[[Client, str, Order], Answer]) -> None:
+def simple(
+    app: typer.Typer, words: str, summary: str, of: Callable[[Client], Own], act: Callable[[Own, str, Order], Answer]
+) -> None:
     """Add a command that needs only an `Order`.
 
     Args:
-    app: the group to add it to.
-    words: the command line after `interlock`.
-    summary: its help text.
-    act: carries it out.
+        app: the group to add it to.
+        words: the command line after `interlock`.
+        summary: its help text.
+        of: the class of its method `act`, which carries it out.
+        act: see `of`.
     """
 
     def command(order: Order, ref: Ref) -> Callable[[Client], Answer]:
-        return lambda client: act(client, ref, order)
+        return lambda client: act(of(client), ref, order)
 
     example = f"\n\n\b\nExample:\n  interlock {words} REF --request-id ONCE"
     app.command(words.rpartition(" ")[2], help=summary + example)(ordering(answer)(command))
@@ -119,12 +110,12 @@ def _refused(refusal: IllegalTransition, as_json: bool) -> int:
     return REFUSED
 
 
-def shows(app: typer.Typer, words: str, summary: str, find: Callable[[Client, str], Mapping[str, Any]]) -> None:
+def shows(app: typer.Typer, words: str, summary: str, of: type[Jobs | Supervisor]) -> None:
     """Add the command that shows one worker or job; `words`: an example of it after `interlock`."""
 
     def command(ref: Ref, as_json: AsJson = False) -> None:
         with Client() as client:
-            found = dict(find(client, ref))
+            found = of(client).show(ref)
         if print_json(found, as_json):
             return
         say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
@@ -138,9 +129,7 @@ def shows(app: typer.Typer, words: str, summary: str, find: Callable[[Client, st
     app.command("show", help=f"{summary}\n\n\b\nExample:\n  interlock {words}")(command)
 
 
-def lists(
-    app: typer.Typer, words: str, summary: str, type_: str, find: Callable[..., Iterable[Mapping[str, Any]]]
-) -> None:
+def lists(app: typer.Typer, words: str, summary: str, type_: str, of: type[Jobs | Supervisor]) -> None:
     """Add the command that lists workers or jobs, newest first.
 
     Args:
@@ -148,7 +137,7 @@ def lists(
         words: the command line after `interlock`.
         summary: its help text.
         type_: their machine, which has the states to filter by.
-        find: called with a client and `project`, `status` and `limit`.
+        of: the class that finds them.
     """
 
     def command(project: OnlyProject = None, status: Status = "", limit: Limit = 50, as_json: AsJson = False) -> None:
@@ -156,7 +145,7 @@ def lists(
             states = client.runtime.catalogue.get(type_).states
             if status and status not in states:
                 raise BadInput(f"no state {status!r}. There are: {', '.join(states)}.")
-            found = list(find(client, project=project, status=status or None, limit=limit))
+            found = of(client).newest(project=project, status=status or None, limit=limit)
         if not print_json(found, as_json):
             columns = ("entity_id", "status", "depth", "worker_count", "task_description", "created_at")
             own = [name for name in columns if not found or name in found[0]]

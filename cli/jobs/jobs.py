@@ -127,21 +127,11 @@ def tree(ref: Ref, as_json: AsJson = False) -> None:
     picture(branches[found[0]["id"]])
 
 
-simple(
-    app,
-    "job validate",
-    "Accept a submitted job; it then waits for workers.",
-    lambda c, ref, order: Jobs(c).validate(ref, order),
-)
-simple(
-    app,
-    "job allocate",
-    "Allocate a job's workers, if enough are idle.",
-    lambda c, ref, order: Jobs(c).allocate(ref, order),
-)
-simple(app, "job cancel", "Cancel a job and its child jobs.", lambda c, ref, order: Jobs(c).cancel(ref, order))
-shows(app, "job show j_1a2b", "Show a job and its workers.", lambda client, ref: Jobs(client).show(ref))
-lists(app, "job list", "List the newest jobs.", "job", lambda client, **only: Jobs(client).newest(**only))
+simple(app, "job validate", "Accept a submitted job; it then waits for workers.", Jobs, Jobs.validate)
+simple(app, "job allocate", "Allocate a job's workers, if enough are idle.", Jobs, Jobs.allocate)
+simple(app, "job cancel", "Cancel a job and its child jobs.", Jobs, Jobs.cancel)
+shows(app, "job show j_1a2b", "Show a job and its workers.", Jobs)
+lists(app, "job list", "List the newest jobs.", "job", Jobs)
 
 
 def _label(found: Mapping[str, Any]) -> Text:

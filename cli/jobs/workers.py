@@ -110,31 +110,14 @@ def recover(
     return lambda c: recover_worker(c, ref, kind, order, error=error or None)
 
 
-simple(
-    workers, "supervise worker pause", "Pause a running worker.", lambda c, ref, order: Supervisor(c).pause(ref, order)
-)
+simple(workers, "supervise worker pause", "Pause a running worker.", Supervisor, Supervisor.pause)
 simple(
     workers,
     "supervise worker complete",
     "Report that a worker has done all its tasks.",
-    lambda c, ref, order: Supervisor(c).complete(ref, order),
+    Supervisor,
+    Supervisor.complete,
 )
-simple(
-    workers,
-    "supervise worker terminate",
-    "Stop a worker by force.",
-    lambda c, ref, order: Supervisor(c).terminate(ref, order),
-)
-shows(
-    workers,
-    "supervise worker show w_1a2b",
-    "Show a supervised worker.",
-    lambda client, ref: Supervisor(client).show(ref),
-)
-lists(
-    workers,
-    "supervise worker list",
-    "List the newest supervised workers.",
-    "supervised_worker",
-    lambda client, **only: Supervisor(client).newest(**only),
-)
+simple(workers, "supervise worker terminate", "Stop a worker by force.", Supervisor, Supervisor.terminate)
+shows(workers, "supervise worker show w_1a2b", "Show a supervised worker.", Supervisor)
+lists(workers, "supervise worker list", "List the newest supervised workers.", "supervised_worker", Supervisor)

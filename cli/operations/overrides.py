@@ -4,10 +4,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib.options import sharing
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.operations import override_list
@@ -126,11 +127,11 @@ RESET_BREAKER = _help(
 class Wanted:
     """The options that every override has."""
 
-    by: str
-    reason: str
-    dry_run: bool = False
-    yes: bool = False
-    as_json: bool = False
+    by: By
+    reason: Reason
+    dry_run: DryRun = False
+    yes: Yes = False
+    as_json: AsJson = False
 
 
 def carry_out(act: Act, wanted: Wanted) -> None:
@@ -162,57 +163,45 @@ def _print_result(done: Done) -> None:
         say("nothing to do")
 
 
-def _simple(act: Callable[[Runtime, str, Order], Done]) -> Callable[..., None]:
-    def command(
-        ref: Ref, by: By, reason: Reason, dry_run: DryRun = False, yes: Yes = False, as_json: AsJson = False
-    ) -> None:
-        carry_out(
-            lambda runtime, order: act(runtime, ref, order),
-            Wanted(by, reason, dry_run=dry_run, yes=yes, as_json=as_json),
-        )
+def _run(act: Callable[..., Act], wanted: Wanted, arguments: dict[str, Any]) -> None:
+    carry_out(act(**arguments), wanted)
 
-    return command
+
+overriding = sharing(Wanted, _run)
+
+
+def _simple(act: Callable[[Runtime, str, Order], Done]) -> Callable[..., None]:
+    def command(ref: Ref) -> Act:
+        return lambda runtime, order: act(runtime, ref, order)
+
+    return overriding(command)
 
 
 @app.command("complete-task", help=COMPLETE)
+@overriding
 def complete_task_(
     ref: Ref,
-    by: By,
-    reason: Reason,
     verify_output: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A file the task wrote: it must exist; its SHA-256 is stored.")
     ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Act:
     """Complete a task."""
-    carry_out(
-        lambda runtime, order: complete_task(runtime, ref, order, output=verify_output),
-        Wanted(by, reason, dry_run=dry_run, yes=yes, as_json=as_json),
-    )
+    return lambda runtime, order: complete_task(runtime, ref, order, output=verify_output)
 
 
 app.command("fail-task", help=FAIL)(_simple(fail_task))
 
 
 @app.command("reset-task", help=RESET)
+@overriding
 def reset_task_(
     ref: Ref,
-    by: By,
-    reason: Reason,
     clear_retry_count: Annotated[
         bool, typer.Option("--clear-retry-count", help="Give the new task its full number of retries.")
     ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Act:
     """Reset a task."""
-    carry_out(
-        lambda runtime, order: reset_task(runtime, ref, order, clear_retry_count=clear_retry_count),
-        Wanted(by, reason, dry_run=dry_run, yes=yes, as_json=as_json),
-    )
+    return lambda runtime, order: reset_task(runtime, ref, order, clear_retry_count=clear_retry_count)
 
 
 app.command("unblock-task", help=UNBLOCK)(_simple(unblock_task))
@@ -222,23 +211,11 @@ app.command("validate-workstream", help=VALIDATE)(_simple(validate_workstream))
 
 
 @app.command("rollback-patch", help=ROLL_BACK)
-def rollback_patch_(
-    ref: Ref,
-    by: By,
-    reason: Reason,
-    plan: PlanFile = None,
-    mended: Mended = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+@sharing(Wanted, ending_well()(_run))
+def rollback_patch_(ref: Ref, plan: PlanFile = None, mended: Mended = None) -> Act:
     """Roll back a patch."""
     wanted = read_plan_file(plan) if plan else None
-    with ending_well():
-        carry_out(
-            lambda runtime, order: override_roll_back(runtime, ref, order, wanted, mended),
-            Wanted(by, reason, dry_run=dry_run, yes=yes, as_json=as_json),
-        )
+    return lambda runtime, order: override_roll_back(runtime, ref, order, wanted, mended)
 
 
 app.command("drop-patch", help=DROP)(_simple(drop_patch))

@@ -1,0 +1,33 @@
+"""Options that several commands have in common, declared once."""
+
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeVar
+
+Chosen = TypeVar("Chosen")
+
+
+def sharing(
+    options: Callable[..., Chosen], run: Callable[[Callable[..., Any], Chosen, dict[str, Any]], None]
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Turn a function into a command that has the parameters of `options`, too.
+
+    Args:
+        options: called with its parameters' values.
+        run: called with the function, what `options` returned, and the values of the function's own parameters, except
+            `order`, which it gets from `run`.
+    """
+    shared = signature(options).parameters
+
+    def command_of(act: Callable[..., Any]) -> Callable[..., None]:
+        def command(**arguments: Any) -> None:
+            run(act, options(**{name: arguments.pop(name) for name in shared}), arguments)
+
+        own = [each for name, each in signature(act).parameters.items() if name != "order"]
+        parameters = sorted([*own, *shared.values()], key=lambda each: each.default is not Parameter.empty)
+        command.__name__, command.__doc__ = act.__name__, act.__doc__
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return command_of
