@@ -42,22 +42,14 @@ CREATE TABLE interlock.archive_progress (
 INSERT INTO interlock.archive_progress DEFAULT VALUES;
 
 CREATE VIEW interlock.every_instance AS
-    SELECT id, workflow_type, definition_version, current_state, version, entity_id, project, context, error, retry_count,
-           created_by, created_at, updated_at, NULL::timestamptz AS archived_at
-      FROM interlock.workflow_instances
+    SELECT *, NULL::timestamptz AS archived_at FROM interlock.workflow_instances
     UNION ALL
-    SELECT id, workflow_type, definition_version, current_state, version, entity_id, project, context, error, retry_count,
-           created_by, created_at, updated_at, archived_at
-      FROM interlock.archived_instances;
+    SELECT * FROM interlock.archived_instances;
 
 CREATE VIEW interlock.every_transition AS
-    SELECT id, workflow_id, seq, workflow_type, definition_version, from_state, to_state, trigger, triggered_by, request_id,
-           severity, metadata, created_at, prev_hash, hash, xid, position
-      FROM interlock.workflow_transitions
+    SELECT * FROM interlock.workflow_transitions
     UNION ALL
-    SELECT id, workflow_id, seq, workflow_type, definition_version, from_state, to_state, trigger, triggered_by, request_id,
-           severity, metadata, created_at, prev_hash, hash, xid, position
-      FROM interlock.archived_transitions;
+    SELECT * FROM interlock.archived_transitions;
 
 CREATE FUNCTION interlock.birth_hash(i interlock.archived_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -230,26 +230,20 @@ CREATE TABLE interlock.metric_deltas (
 );
 
 -- One row a statement and state, however many are born or leave.
-CREATE FUNCTION interlock.count_births() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.count_instances() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO interlock.metric_deltas (name, labels, value)
-    SELECT 'entity_state', ARRAY[c.workflow_type, c.current_state], count(*) FROM changed c
-     GROUP BY c.workflow_type, c.current_state;
-    RETURN NULL;
-END $$;
-
-CREATE FUNCTION interlock.count_departures() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO interlock.metric_deltas (name, labels, value)
-    SELECT 'entity_state', ARRAY[c.workflow_type, c.current_state], -count(*) FROM changed c
+    SELECT 'entity_state', ARRAY[c.workflow_type, c.current_state],
+           CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END
+      FROM changed c
      GROUP BY c.workflow_type, c.current_state;
     RETURN NULL;
 END $$;
 
 CREATE TRIGGER counted_birth AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.count_births();
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.count_instances();
 
 CREATE TRIGGER counted_departure AFTER DELETE ON interlock.workflow_instances REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.count_departures();
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.count_instances();
 
 INSERT INTO interlock.relay_cursors (name, xid, position) VALUES ('metrics', '0', 0);
