@@ -87,13 +87,8 @@ def _overridden(
     definition: Definition, case: Case, override: Override, candidates: tuple[Transition, ...]
 ) -> Applied | Rejected:
     if not override.allowed:
-        return Rejected(
-            {
-                "code": "not_an_operator",
-                "message": f"{case.by!r} is not an operator. `interlock operator list` shows who is and can grant it",
-                "state": case.state,
-            }
-        )
+        message = f"{case.by!r} is not an operator. `interlock operator list` shows who is and can grant it"
+        return Rejected(_told(case, "not_an_operator", message))
     leading_there = [move for move in candidates if move.dest == override.to]
     if len(leading_there) != 1:
         return _leads_elsewhere(definition, case, override, candidates)
@@ -112,14 +107,8 @@ def _leads_elsewhere(
     definition: Definition, case: Case, override: Override, candidates: tuple[Transition, ...]
 ) -> Rejected:
     dests = ", ".join(dict.fromkeys(move.dest for move in candidates))
-    return Rejected(
-        {
-            "code": "leads_elsewhere",
-            "message": f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {override.to!r}",
-            "state": case.state,
-            "legal": list(definition.legal(case.state)),
-        }
-    )
+    message = f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {override.to!r}"
+    return Rejected(_told(case, "leads_elsewhere", message, legal=list(definition.legal(case.state))))
 
 
 def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None:
@@ -128,51 +117,34 @@ def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None
 
 
 def _no_such_transition(definition: Definition, case: Case) -> Rejected:
-    return Rejected(
-        {
-            "code": "no_such_transition",
-            "message": f"{definition.type} in state {case.state!r} does not answer to {case.trigger!r}",
-            "state": case.state,
-            "legal": list(definition.legal(case.state)),
-        }
-    )
+    message = f"{definition.type} in state {case.state!r} does not answer to {case.trigger!r}"
+    return Rejected(_told(case, "no_such_transition", message, legal=list(definition.legal(case.state))))
 
 
 def _held_or_refused(definition: Definition, case: Case, candidates: tuple[Transition, ...]) -> Rejected | Waiting:
     # `transitions` returns only False for a false condition; find all guards that were false.
     false = [guard for move in candidates for guard in move.when if not guard.holds(case)]
     if all(guard.wait for guard in false):
-        return Waiting(
-            {"code": "held", "message": "; ".join(guard.description for guard in false), "state": case.state}
-        )
+        return Waiting(_told(case, "held", "; ".join(guard.description for guard in false)))
     return _refused(definition, case, [guard for guard in false if not guard.wait])
 
 
 def _refused(definition: Definition, case: Case, refusing: list[Guard]) -> Rejected:
-    return Rejected(
-        {
-            "code": "guard",
-            "message": "; ".join(guard.description for guard in refusing),
-            "state": case.state,
-            "missing": [guard.name for guard in refusing],
-            "legal": list(definition.legal(case.state)),
-        }
-    )
+    message, missing = "; ".join(guard.description for guard in refusing), [guard.name for guard in refusing]
+    return Rejected(_told(case, "guard", message, missing=missing, legal=list(definition.legal(case.state))))
 
 
 def _approval_needed(case: Case, move: Transition) -> Rejected | Waiting:
     if case.votes:
         message = f"{case.trigger!r} already waits for an approval; decide that one first"
-        return Rejected({"code": "already_held", "message": message, "state": case.state})
-    message = f"{case.trigger!r} needs an approval"
-    return Waiting({"code": "approval", "message": message, "state": case.state}, move.approval)
+        return Rejected(_told(case, "already_held", message))
+    return Waiting(_told(case, "approval", f"{case.trigger!r} needs an approval"), move.approval)
 
 
 def _superseded(case: Case) -> Superseded:
-    return Superseded(
-        {
-            "code": "superseded",
-            "message": f"the instance has left the state that set this timer; it is now in {case.state!r}",
-            "state": case.state,
-        }
-    )
+    message = f"the instance has left the state that set this timer; it is now in {case.state!r}"
+    return Superseded(_told(case, "superseded", message))
+
+
+def _told(case: Case, code: str, message: str, **more: list[str]) -> dict[str, Any]:
+    return {"code": code, "message": message, "state": case.state, **more}
