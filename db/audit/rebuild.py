@@ -7,7 +7,9 @@ history. Its transactions are short, so that they do not delay the relay.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -198,15 +200,8 @@ def _presence(row: Row | None) -> str:
 
 def _pair_by_key(current: Iterator[Keyed], rebuilt: Iterator[Keyed]) -> Iterator[tuple[str, Row | None, Row | None]]:
     """Pair the rows with the same key; both sides are in ascending order."""
-    left, right = next(current, None), next(rebuilt, None)
-    while left is not None or right is not None:
-        if right is None or (left is not None and left[0] < right[0]):
-            assert left is not None
-            yield str(left[0]), left[1], None
-            left = next(current, None)
-        elif left is None or right[0] < left[0]:
-            yield str(right[0]), None, right[1]
-            right = next(rebuilt, None)
-        else:
-            yield str(left[0]), left[1], right[1]
-            left, right = next(current, None), next(rebuilt, None)
+    left = ((key, "left", row) for key, row in current)
+    right = ((key, "right", row) for key, row in rebuilt)
+    for key, pair in groupby(merge(left, right, key=itemgetter(0)), key=itemgetter(0)):
+        found = {side: row for _, side, row in pair}
+        yield str(key), found.get("left"), found.get("right")
