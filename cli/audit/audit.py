@@ -57,20 +57,9 @@ def verify(
     with Client() as client, _on_disk():
         with transaction(client.runtime.database) as connection:
             total = history.count(connection)
-        columns = (
-            SpinnerColumn(),
-            TextColumn("verifying"),
-            BarColumn(),
-            TextColumn("{task.completed:,}/{task.total:,}"),
-        )
-        with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as progress:
-            bar = progress.add_task("verify", total=total)
+        with _counting("verifying", as_json, total) as count:
             verdict = verified(
-                client.runtime,
-                lambda read: progress.update(bar, completed=read),
-                places=places or (),
-                trusted=trusted or (),
-                with_journal=with_journal,
+                client.runtime, count, places=places or (), trusted=trusted or (), with_journal=with_journal
             )
     _print_result(verdict, as_json)
     raise typer.Exit(0 if verdict.ok else FAILED)
@@ -232,8 +221,10 @@ def _on_disk() -> Iterator[None]:
 
 
 @contextmanager
-def _counting(doing: str, as_json: bool) -> Iterator[Callable[[int], None]]:
-    columns = (SpinnerColumn(), TextColumn(doing), TextColumn("{task.completed:,} events"))
+def _counting(doing: str, as_json: bool, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    count = (TextColumn("{task.completed:,} events"),)
+    part = (BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"))
+    columns = (SpinnerColumn(), TextColumn(doing), *(count if total is None else part))
     with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as progress:
-        bar = progress.add_task(doing, total=None)
+        bar = progress.add_task(doing, total=total)
         yield lambda done: progress.update(bar, completed=done)
