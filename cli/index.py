@@ -80,7 +80,8 @@ class Contents(TyperGroup):
 def loaded(name: str) -> Any:
     """Import the module of the command `name` and return the command.
 
-    A module with an `app` is a group of commands; any other has a `register(app)` that adds its commands.
+    A module with an `app` is a group of commands; any other has functions that are named as its commands are, with `_`
+    after a name that means something else there.
     """
     from interlock.cli.lib.projects import add_project  # noqa: PLC0415 - it reads settings, which `--help` need not wait for
 
@@ -88,5 +89,5 @@ def loaded(name: str) -> Any:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
-        module.register(app)
+        app.command(name)(getattr(module, f"{name}_", None) or getattr(module, name))
     return add_project(get_group(app).commands[name])

@@ -30,12 +30,6 @@ TRUST_ANYONE = (
 NAMED = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("backup")(backup)
-    app.command("restore")(restore)
-
-
 def backup(
     directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where to put the backup.")] = None,
     as_json: AsJson = False,

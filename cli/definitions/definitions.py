@@ -21,9 +21,12 @@ app = typer.Typer(
     help="State machines: list, show, check, draw and export them (needs no server), and change versions.",
     no_args_is_help=True,
 )
-diff.register(app)
-migration.register(app)
-deprecated.register(app)
+app.command("diff")(diff.diff)
+app.command("lock")(diff.lock)
+app.command("migrate", help=migration.MIGRATE_HELP)(migration.migrate_)
+app.command("deprecate")(deprecated.deprecate)
+app.command("deprecated")(deprecated.deprecated)
+app.command("remove")(deprecated.remove)
 
 TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]
 VERSION = Annotated[str, typer.Option("--version", help="Its version; default: the newest.")]

@@ -26,13 +26,6 @@ Version = Annotated[str, typer.Argument(metavar="VERSION", help="Its version.")]
 By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("deprecate")(deprecate)
-    app.command("deprecated")(deprecated)
-    app.command("remove")(remove)
-
-
 def known() -> Sequence[Mapping[str, Any]] | None:
     """The deprecations in the database; None if no database can be reached."""
     try:

@@ -15,12 +15,6 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import BadInput
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("diff")(diff)
-    app.command("lock")(lock)
-
-
 def diff(
     type_: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="A workflow type.")] = None,
     old: Annotated[str | None, typer.Argument(metavar="[OLD]", help="Its older version.")] = None,

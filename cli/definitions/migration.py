@@ -37,11 +37,6 @@ PARTICULAR = re.compile(r" \S{36} ")  # an id of a request or an instance
 By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("migrate", help=MIGRATE_HELP)(migrate_)
-
-
 def migrate_(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type.")],
     old: Annotated[str, typer.Option("--from", help="The instances' current version.")],

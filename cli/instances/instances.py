@@ -25,16 +25,6 @@ EXIT = {"rejected": REFUSED, "superseded": REFUSED, "dead": FAILED}
 TYPES = ", ".join(dict.fromkeys(type_ for type_, _ in WORKFLOWS))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("create")(create)
-    app.command("fire")(fire)
-    app.command("show")(show)
-    app.command("history")(history)
-    app.command("list")(list_)
-    app.command("watch")(watch)
-
-
 def create(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help=f"{TYPES}, or your own.")],
     entity_id: Annotated[str, typer.Argument(help="The instance's name, unique in the project for its type.")],

@@ -18,11 +18,6 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("migrate")(migrate_)
-
-
 def migrate_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,

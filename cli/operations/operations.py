@@ -24,13 +24,6 @@ LEFT = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("doctor")(doctor)
-    app.command("dead")(dead)
-    app.command("redrive")(redrive)
-
-
 def doctor(as_json: AsJson = False) -> None:
     """Check every part; show what is wrong and how to fix it. Exit code 1: something is wrong.
 

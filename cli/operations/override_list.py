@@ -13,11 +13,6 @@ from interlock.workers.client.client import Client
 COLUMNS = ("transitioned_at", "operator", "entity_type", "entity_id", "from_state", "to_state", "reason")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("list")(list_)
-
-
 def list_(
     hours: Annotated[int, typer.Option(min=1, max=87_600, help="How many hours to look back.")] = 24,
     project: OnlyProject = None,

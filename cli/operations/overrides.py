@@ -220,4 +220,4 @@ def rollback_patch_(ref: Ref, plan: PlanFile = None, mended: Mended = None) -> A
 
 app.command("drop-patch", help=DROP)(_simple(drop_patch))
 app.command("reset-breaker", help=RESET_BREAKER)(_simple(reset_breaker))
-override_list.register(app)
+app.command("list")(override_list.list_)

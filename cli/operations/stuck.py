@@ -13,11 +13,6 @@ from interlock.workers.operations.stuck.facts import span
 from interlock.workflows.errors import BadInput
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("stuck")(stuck)
-
-
 def stuck(
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
     project: OnlyProject = None,

@@ -1,17 +1,11 @@
 """`interlock runs`: list the newest runs."""
 
-import typer
 
 from interlock.cli.lib.output import AsJson, Limit, print_json
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("runs")(runs)
 
 
 def runs(

@@ -29,13 +29,6 @@ ADOPT = "Use a non-empty directory as the home although it has no marker of Inte
 COLOURS = {"ready": "green", "starting": "yellow", "restarting": "yellow", "stopped": "dim", "failed": "red"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the three commands to `app`."""
-    app.command("up")(up)
-    app.command("down")(down)
-    app.command("status")(status)
-
-
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once all parts are ready.")] = False,
     without: Annotated[str, typer.Option(help=f"Parts to leave out, separated by commas: {', '.join(KINDS)}.")] = "",

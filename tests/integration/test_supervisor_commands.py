@@ -23,7 +23,8 @@ from interlock.cli.server import up_down
 from interlock.workflows.errors import InterlockError
 up_down.PREPARE = (sys.executable, "-c", "print('prepared')")
 app = typer.Typer()
-up_down.register(app)
+for command in (up_down.up, up_down.down, up_down.status):
+    app.command()(command)
 try:
     app()
 except InterlockError as fault:
