@@ -1,4 +1,4 @@
-"""All definitions: the shipped ones, one line each here, and those that a user's modules add."""
+"""All definitions: the shipped ones, listed here, and those that a user's modules add."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
@@ -27,33 +27,14 @@ from interlock.workflows.machines.supervision.job import JOB
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
 from interlock.workflows.versioning.validate import check
 
+SHIPPED = (
+    *(STORY, SPRINT, PR_REVIEW, APPROVAL, RUN_1_0, RUN_1_1),
+    *(WORKSTREAM_0_1, WORKSTREAM_0_2, WORKSTREAM_1_0, WORKSTREAM_1_1, TASK_0_2, TASK_1_0, TASK_1_1, STEP_0_1),
+    *(WORKER_1_0, WORKER_1_1, UET_WORKER, PATCH_LEDGER_1_0, PATCH_LEDGER_1_1, TEST_GATE_1_0, TEST_GATE_1_1),
+    *(CIRCUIT_BREAKER, SUPERVISED_WORKER, JOB),
+)
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
-    {
-        ("story", "1.0.0"): STORY,
-        ("sprint", "1.0.0"): SPRINT,
-        ("pr_review", "1.0.0"): PR_REVIEW,
-        ("approval", "1.0.0"): APPROVAL,
-        ("run", "1.0.0"): RUN_1_0,
-        ("run", "1.1.0"): RUN_1_1,
-        ("workstream", "0.1.0"): WORKSTREAM_0_1,
-        ("workstream", "0.2.0"): WORKSTREAM_0_2,
-        ("workstream", "1.0.0"): WORKSTREAM_1_0,
-        ("workstream", "1.1.0"): WORKSTREAM_1_1,
-        ("task", "0.2.0"): TASK_0_2,
-        ("task", "1.0.0"): TASK_1_0,
-        ("task", "1.1.0"): TASK_1_1,
-        ("step", "0.1.0"): STEP_0_1,
-        ("worker", "1.0.0"): WORKER_1_0,
-        ("worker", "1.1.0"): WORKER_1_1,
-        ("uet_worker", "1.0.0"): UET_WORKER,
-        ("patch_ledger", "1.0.0"): PATCH_LEDGER_1_0,
-        ("patch_ledger", "1.1.0"): PATCH_LEDGER_1_1,
-        ("test_gate", "1.0.0"): TEST_GATE_1_0,
-        ("test_gate", "1.1.0"): TEST_GATE_1_1,
-        ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
-        ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
-        ("job", "1.0.0"): JOB,
-    }
+    {(each.type, each.version): each for each in SHIPPED}
 )
 
 
@@ -104,7 +85,7 @@ def catalogue(modules: tuple[str, ...] = ()) -> Catalogue:
     Raises:
         InvalidDefinition: a definition contradicts itself, or a module has no readable `WORKFLOWS`.
     """
-    definitions = list(WORKFLOWS.values())
+    definitions = list(SHIPPED)
     for name in modules:
         try:
             definitions += import_module(name).WORKFLOWS.values()

@@ -1,6 +1,5 @@
 """`interlock runs`: list the newest runs."""
 
-
 from interlock.cli.lib.output import AsJson, Limit, print_json
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction

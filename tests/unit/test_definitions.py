@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from interlock.workflows.catalogue import WORKFLOWS, catalogue
+from interlock.workflows.catalogue import catalogue
 from interlock.workflows.decide import decide
 from interlock.workflows.definition import Definition
 from interlock.workflows.outcomes import Applied, Rejected, Waiting
@@ -33,10 +33,6 @@ def test_the_shipped_machines_are_those_the_decisions_name() -> None:
         if each.type in SAID  # the others: test_move_tables
     }
     assert shipped == SAID
-
-
-def test_the_registry_names_each_definition_as_it_names_itself() -> None:
-    assert [(each.type, each.version) for each in WORKFLOWS.values()] == list(WORKFLOWS)
 
 
 def test_approval_points_are_those_of_the_decision() -> None:
