@@ -11,10 +11,10 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.decide import decide
 from interlock.workflows.guard_context import Case, Linked
 from interlock.workflows.outcomes import Applied
+from interlock.workflows.scheduling import next_trigger
 from interlock.workflows.scheduling.counts import (
     RunCounts,
     WorkstreamCounts,
-    dead_task_trigger,
     run_trigger,
     workstream_trigger,
 )
@@ -230,10 +230,10 @@ def test_the_counts_have_every_state_of_what_they_count() -> None:
     assert RunCounts("running", **dict.fromkeys(WORKSTREAM.terminal, 1)).ended == len(WORKSTREAM.terminal)
 
 
-@pytest.mark.parametrize("state", TASK.states)
-def test_a_task_that_waits_for_what_never_completes_is_cancelled(state: str) -> None:
-    owed = dead_task_trigger(state, dead_dependencies=1)
-    assert (owed == "cancel") == (state in ("pending", "blocked"))
-    assert dead_task_trigger(state, dead_dependencies=0) is None
-    if owed:
-        assert (owed, state) in TASK.moves
+def test_a_task_that_waits_for_what_never_completes_is_cancelled() -> None:
+    facts = {"state": "blocked", "unmet": 1, "workstream_state": "executing", "run_state": "running"}
+    owed = next_trigger.task(facts | {"dead": 1})
+    assert owed is not None
+    assert owed.trigger == "cancel"
+    assert ("cancel", "blocked") in TASK.moves
+    assert next_trigger.task(facts | {"dead": 0}) is None

@@ -1,4 +1,4 @@
-"""Derive the next trigger of a workstream, run or task from counts (docs/spec/derivation.md).
+"""Derive the next trigger of a workstream or a run from counts (docs/spec/derivation.md).
 
 Pure: counts in, the name of a trigger (of version 1.1.0) or None out. None means that nothing is to be fired now; the
 next move of a task, or a decision (to start, to validate, to resume), will change that. A workstream whose tasks have
@@ -115,16 +115,6 @@ def run_trigger(counts: RunCounts) -> str | None:
     if counts.ended < counts.total:
         return None
     return "complete" if counts.completed + counts.skipped == counts.total else "fail"
-
-
-def dead_task_trigger(state: str, *, dead_dependencies: int) -> str | None:
-    """The trigger of a task whose dependencies ended without completing, or None.
-
-    Args:
-        state: the task's own state; only a task that waits for its dependencies is affected.
-        dead_dependencies: the number of dependencies that failed or were cancelled (DERIVE-3: they never complete).
-    """
-    return "cancel" if dead_dependencies and state in ("pending", "blocked") else None
 
 
 def _waiting(counts: WorkstreamCounts) -> str | None:

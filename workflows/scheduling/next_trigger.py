@@ -17,7 +17,6 @@ from interlock.workflows.scheduling.counts import (
     TASK_COUNTS,
     RunCounts,
     WorkstreamCounts,
-    dead_task_trigger,
     run_trigger,
     workstream_trigger,
 )
@@ -122,8 +121,8 @@ def _pending(facts: Facts) -> Owed | None:
 
 
 def _blocked(facts: Facts) -> Owed | None:
-    if trigger := dead_task_trigger("blocked", dead_dependencies=facts["dead"]):
-        return Owed(trigger, "what it depends on can never complete")
+    if facts["dead"]:  # DERIVE-3
+        return Owed("cancel", "what it depends on can never complete")
     return Owed("dependency_satisfied") if facts["unmet"] == 0 else None
 
 
