@@ -15,14 +15,14 @@ from interlock.workflows.input.limits import loads
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
 TURN_LOCK = lock_number(0x1E7100)
+POOL_SIZE = 5  # connections kept; as many again may be opened under load
 
 
-def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False, for_asyncio: bool = False) -> Engine:
+def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool = False) -> Engine:
     """An engine whose connections give up rather than hang.
 
     Args:
         url: `postgresql+psycopg://…`.
-        pool_size: connections kept; as many again may be opened under load.
         single_statements: each statement is a transaction of its own, without BEGIN, COMMIT or a reset after it: one
             round trip.
         for_asyncio: on psycopg's async connections, for use in greenlets only.
@@ -34,8 +34,8 @@ def make_engine(url: str, *, pool_size: int = 5, single_statements: bool = False
     options: dict[str, Any] = dict(
         **alone,
         json_deserializer=loads,  # of rows read together, one that cannot be read must not be the end of the others
-        pool_size=pool_size,
-        max_overflow=pool_size,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_SIZE,
         pool_timeout=10,
         connect_args={
             "connect_timeout": 5,

@@ -7,16 +7,6 @@ from typing import Any, Literal
 from interlock.workflows.definition import ApprovalPoint, Deadline, Severity, Transition
 
 Status = Literal["scheduled", "pending", "waiting", "applied", "rejected", "superseded", "dead"]
-
-STATUSES: tuple[Status, ...] = (
-    "scheduled",
-    "pending",
-    "waiting",
-    "applied",
-    "rejected",
-    "superseded",
-    "dead",
-)
 FINISHED: frozenset[Status] = frozenset({"applied", "rejected", "superseded", "dead"})
 
 

@@ -235,11 +235,8 @@ def with_names(table: Table, project: str | None) -> Select[Any]:
     return matching(query, (instances.c.project, project))
 
 
-def count_by_state(connection: Connection, ids: Sequence[UUID] | None = None) -> dict[tuple[str, str], int]:
+def count_by_state(connection: Connection) -> dict[tuple[str, str], int]:
     """(type, state) -> number of instances."""
-    query = select(instances.c.workflow_type, instances.c.current_state, func.count()).group_by(
-        instances.c.workflow_type, instances.c.current_state
-    )
-    if ids is not None:
-        query = query.where(among(instances.c.id, ids))
+    of = (instances.c.workflow_type, instances.c.current_state)
+    query = select(*of, func.count()).group_by(*of)
     return {(type_, state): count for type_, state, count in connection.execute(query)}

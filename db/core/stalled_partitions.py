@@ -46,9 +46,9 @@ def watch(connection: Connection) -> list[int]:
     return [int(row[0]) for row in connection.exec_driver_sql(sql("watch_partitions"), parameters)]
 
 
-def stalled(connection: Connection, *, seconds: float = STALLED_SECONDS) -> Sequence[RowMapping]:
+def stalled(connection: Connection) -> Sequence[RowMapping]:
     """The stalled partitions, each with its oldest request and for how many seconds it has not changed."""
-    return connection.exec_driver_sql(_STALLED, {"seconds": seconds}).mappings().all()
+    return connection.exec_driver_sql(_STALLED, {"seconds": STALLED_SECONDS}).mappings().all()
 
 
 def try_lock(connection: Connection, partition: int) -> bool:

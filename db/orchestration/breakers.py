@@ -170,12 +170,10 @@ def wake(connection: Connection, request_id: str) -> None:
     )
 
 
-def page(
-    connection: Connection, *, project: str | None = None, tool_id: str | None = None, limit: int = 100
-) -> Sequence[RowMapping]:
-    """(project, tool_id) of breakers, sorted by tool, filtered by project and tool if given."""
+def page(connection: Connection, *, project: str | None, limit: int) -> Sequence[RowMapping]:
+    """(project, tool_id) of breakers, sorted by tool, of one project if given."""
     query = select(circuit_breakers.c.project, circuit_breakers.c.tool_id).limit(limit)
-    query = matching(query, (circuit_breakers.c.project, project), (circuit_breakers.c.tool_id, tool_id))
+    query = matching(query, (circuit_breakers.c.project, project))
     return connection.execute(query.order_by(circuit_breakers.c.tool_id, circuit_breakers.c.project)).mappings().all()
 
 
