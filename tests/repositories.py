@@ -5,11 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from interlock.workers.git.command import Identity
 from interlock.workers.git.ref_names import branch_name
 from interlock.workers.git.worktree import Worktree, open_worktree
 
-AUTHOR = Identity("Ann Agent", "ann@localhost")
 FILES = {"app.py": "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n", "docs/read me.txt": "Hello\n"}
 
 

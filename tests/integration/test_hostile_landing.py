@@ -14,7 +14,7 @@ from interlock.workers.operations.rollback import CompensationFailed, compensati
 from interlock.workers.runtime import Runtime
 from tests.driving import state
 from tests.landscape import Landscape
-from tests.repositories import AUTHOR, git, make, opened, put
+from tests.repositories import git, make, opened, put
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -144,7 +144,7 @@ def test_what_people_and_other_workstreams_do_to_refs_meanwhile_is_no_alarm(land
     git(other.path, "commit", "-qm", "Another's")
     away = make(repository.parent / "away")
     with land.place.watched("task w/t"):
-        assert isinstance(merge(other, "m", identity=AUTHOR), Merged)
+        assert isinstance(merge(other, "m"), Merged)
         git(repository, "commit", "-q", "--allow-empty", "-m", "The user's own")
         git(repository, "tag", "v1")
         git(repository, "branch", "topic")

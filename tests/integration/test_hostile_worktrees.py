@@ -29,7 +29,7 @@ from interlock.workers.isolation.boundary import as_commands
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import Account, commands_account, spawn_options
 from interlock.workflows.errors import InterlockError
-from tests.repositories import AUTHOR, diff, everything, git, make, opened, put
+from tests.repositories import diff, everything, git, make, opened, put
 from tests.waiting import eventually
 
 PATCH = "--- a/app.py\n+++ b/app.py\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n"
@@ -121,10 +121,10 @@ def test_a_command_that_moves_refs_and_plants_programs_does_so_in_its_own_reposi
     for each in tmp_path.glob("ran*"):
         each.unlink()  # what its own git ran, it ran as itself
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert users_own(checkout) == before
-    assert isinstance(merge(found, "m", identity=AUTHOR), Merged)
+    assert isinstance(merge(found, "m"), Merged)
     close(found)
     assert not list(tmp_path.glob("ran*")), "git that we run was told what to run"
     assert (checkout / "app.py").read_text().startswith("1\ntwo\n")
@@ -165,7 +165,7 @@ def test_what_a_command_committed_is_judged_as_a_patch_is_before_it_lands(
     found = given(checkout)
     committed(found, files, script)
     before = everything(checkout)
-    refused = merge(found, "m", identity=AUTHOR, policy=STRICT)
+    refused = merge(found, "m", policy=STRICT)
     assert isinstance(refused, Checked), refused
     assert rule in {each.rule for each in refused.reasons}
     after = everything(checkout)
@@ -177,22 +177,22 @@ def test_what_a_command_committed_well_lands_with_the_patches(checkout: Path) ->
     found = given(checkout)
     committed(found, {"made": "x\n"})
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     assert as_command(found, "git status --porcelain; git log --format=%s") == "m\nmine\nFirst\n"
-    assert isinstance(merge(found, "m", identity=AUTHOR, policy=STRICT), Merged)
+    assert isinstance(merge(found, "m", policy=STRICT), Merged)
     assert (checkout / "made").read_text() == "x\n"
 
 
 def test_a_command_cannot_take_a_committed_patch_back_by_rewriting_its_branch(checkout: Path) -> None:
     found = given(checkout)
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     as_command(found, "git reset -q --hard HEAD~; git commit -q --allow-empty -m rewritten")
     assert "rewritten" in str(import_commits(found))
-    refused = merge(found, "m", identity=AUTHOR)
+    refused = merge(found, "m")
     assert isinstance(refused, Checked)
     as_command(found, "git reset -q --hard HEAD~")
-    assert isinstance(merge(found, "m", identity=AUTHOR), Merged), "taken back only there: the patch still lands"
+    assert isinstance(merge(found, "m"), Merged), "taken back only there: the patch still lands"
     assert (checkout / "app.py").read_text().startswith("1\ntwo\n")
 
 
@@ -232,7 +232,7 @@ def test_objects_under_anothers_name_are_refused(checkout: Path) -> None:
     found = given(checkout)
     first = git(checkout, "rev-parse", "main").strip()
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    done = commit(found, "L-1", "m", identity=AUTHOR)
+    done = commit(found, "L-1", "m")
     assert isinstance(done, Committed)
     # A child of the first commit, and a false copy of that first commit which claims to follow the patch's.
     script = f"""
@@ -259,10 +259,10 @@ def test_a_repository_that_the_commands_account_cannot_reach_is_copied_for_it(ch
     assert isinstance(found, Worktree)
     assert as_command(found, "git log --format=%s; git status --porcelain") == "First\n"
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     as_command(found, "echo > made; git add -A; git commit -qm mine")
     assert as_command(found, "git log --format=%s; git status --porcelain") == "mine\nm\nFirst\n"
-    assert isinstance(merge(found, "m", identity=AUTHOR), Merged)
+    assert isinstance(merge(found, "m"), Merged)
     assert (moved / "made").exists()
     close(found)
 
@@ -294,7 +294,7 @@ def test_a_repository_that_shares_its_objects_with_another_works_in_the_sandbox(
     git(tmp_path, "clone", "-q", "--shared", str(checkout), "clone")
     found = given(tmp_path / "clone", isolation=as_commands(Settings(home=tmp_path / "home")))
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert (found.path / "app.py").read_text().startswith("1\n")
 
@@ -322,7 +322,7 @@ def test_random_commits_of_a_command_get_the_verdict_of_the_patch_that_does_the_
             some = chance.sample(names if wrong else names[3:7] + names[:1], chance.randint(1, 2))
             committed(found, {each: f"{chance.random()}\n" * chance.randint(1, 12) for each in some})
         patch = git(found.path, "diff", "--binary", "--no-renames", "main", "HEAD")
-        wanted, got = check(patch, policy), merge(found, "m", identity=AUTHOR, policy=policy)
+        wanted, got = check(patch, policy), merge(found, "m", policy=policy)
         assert isinstance(got, Merged) == wanted.passed, (str(wanted), got)
         if isinstance(got, Checked):
             assert {each.rule for each in got.reasons} == {each.rule for each in wanted.reasons}
@@ -396,7 +396,7 @@ def test_a_search_for_a_regression_gives_its_gate_no_way_into_the_repository(che
     found = repository.find(checkout)
     assert isinstance(found, repository.Repository)
     before, head = users_own(checkout), git(checkout, "rev-parse", "main").strip()
-    with temporary(found, head, tmp_path / "scratch" / "t", AUTHOR, Isolation(account())) as desk:
+    with temporary(found, head, tmp_path / "scratch" / "t", Isolation(account())) as desk:
         inside = Worktree(found, desk.path, "interlock/x", "main", desk.isolation)
         as_command(inside, "git commit -q --allow-empty -m x; git update-ref refs/heads/main HEAD; git tag evil")
     assert users_own(checkout) == before
@@ -421,7 +421,7 @@ def test_a_link_in_a_worktrees_repository_leads_our_git_to_no_other_worktree(che
     before = theirs.read_bytes()
     as_command(found, f"mkdir -p .git/info; rm -f .git/{name}; ln -s {theirs} .git/{name}")
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert theirs.read_bytes() == before
     assert as_command(victim, "git status --porcelain").replace("?? sharedindex\n", "") == ""
@@ -454,7 +454,7 @@ def test_a_snapshot_that_hangs_holds_no_other_workstream_up_and_is_taken_again(
         with ThreadPoolExecutor() as pool:
             hangs = pool.submit(archive, found, tmp_path / "archive", {})
             eventually((own_directory(found.path) / "left" / "index").exists)
-            assert isinstance(merge(other, "m", identity=AUTHOR, lock_seconds=1.0), Merged)
+            assert isinstance(merge(other, "m", lock_seconds=1.0), Merged)
             with pytest.raises(GitFault, match="longer than"):
                 hangs.result()
     assert isinstance(archive(found, tmp_path / "archive", {}), Archived)
@@ -471,7 +471,7 @@ def test_no_depth_of_directories_keeps_a_worktree_from_landing_or_being_archived
         (each.path / ".git" / "HEAD").unlink()
     with protected_paths.of_base(found, GUARD.protected) as differing:
         assert differing == ()
-    assert isinstance(merge(found, "m", identity=AUTHOR), Merged)
+    assert isinstance(merge(found, "m"), Merged)
     close(found)
     assert isinstance(archive(again, tmp_path / "archive", {}), Archived)
     assert not found.path.exists()

@@ -9,7 +9,7 @@ from interlock.workers.git.policy import Checked, PatchPolicy
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
 from interlock.workers.git.worktree import Worktree, restore
-from tests.repositories import AUTHOR, diff, everything, git, make, opened, put
+from tests.repositories import diff, everything, git, make, opened, put
 
 TEN = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"
 
@@ -22,7 +22,7 @@ def found(tmp_path: Path) -> Worktree:
 def land(found: Worktree, changed: dict[str, str | None], ledger_id: str = "L-0") -> str:
     """Apply and commit a patch."""
     assert isinstance(apply(found, diff(found.path, changed), ledger_id), Applied)
-    done = commit(found, ledger_id, f"Patch {ledger_id}", identity=AUTHOR)
+    done = commit(found, ledger_id, f"Patch {ledger_id}")
     assert isinstance(done, Committed)
     return done.sha
 
@@ -40,13 +40,13 @@ def test_a_patch_is_applied_then_committed_as_it_was_verified(found: Worktree) -
     assert isinstance(done, Applied)
     assert (done.way, set(done.paths)) == ("exact", set(wanted))
     put(found.path, {"app.py": "spoilt by a test\n", "report.xml": "left by a test"})
-    committed = commit(found, "L-1", "Number two\n\nInterlock-Patch: L-9", identity=AUTHOR, also={"Interlock-Run": "r"})
+    committed = commit(found, "L-1", "Number two\n\nInterlock-Patch: L-9", also={"Interlock-Run": "r"})
     assert isinstance(committed, Committed)
     restore(found)
     assert (found.path / "app.py").read_text() == wanted["app.py"]
     assert (found.path / "new/dir/f.py").read_bytes() == b"x\r\ny"
     assert git(found.path, "log", "-1", "--format=%an %ce %(trailers:only,unfold)").split("\n") == [
-        "Ann Agent ann@localhost Interlock-Run: r",
+        "Interlock interlock@localhost Interlock-Run: r",
         "Interlock-Patch: L-1",
         "",
         "",
@@ -58,12 +58,12 @@ def test_applying_and_committing_again_does_nothing_more(found: Worktree) -> Non
     patch = diff(found.path, {"app.py": "1\n"})
     assert apply(found, patch, "L-1") == Applied("exact", ("app.py",))
     assert apply(found, patch, "L-1") == Applied("already", ("app.py",))
-    first = commit(found, "L-1", "m", identity=AUTHOR)
+    first = commit(found, "L-1", "m")
     assert isinstance(first, Committed)
     assert apply(found, patch, "L-1") == Applied("already", (), first.sha)
-    assert commit(found, "L-1", "m", identity=AUTHOR) == Committed(first.sha, already=True)
+    assert commit(found, "L-1", "m") == Committed(first.sha, already=True)
     git(found.repository.directory.parent, "merge", "-q", found.branch)
-    assert commit(found, "L-1", "m", identity=AUTHOR) == Committed(first.sha, already=True)
+    assert commit(found, "L-1", "m") == Committed(first.sha, already=True)
 
 
 def test_a_forged_trailer_is_not_taken_for_a_commit(found: Worktree) -> None:
@@ -121,7 +121,7 @@ def test_other_work_in_the_worktree_is_refused_and_stays(found: Worktree) -> Non
     put(found.path, {"docs/read me.txt": "by hand\n"})
     before = state(found)
     assert isinstance(apply(found, patch, "L-1"), Refusal)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Refusal)
+    assert isinstance(commit(found, "L-1", "m"), Refusal)
     assert state(found) == before
     restore(found)
     assert isinstance(apply(found, patch, "L-1"), Applied)
@@ -170,7 +170,7 @@ def test_hooks_and_the_users_settings_have_no_say(
         monkeypatch.setenv(name, value)
     patch = "--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+b\n"
     assert isinstance(apply(found, patch, "L-1"), Applied)
-    done = commit(found, "L-1", "m", identity=AUTHOR)
+    done = commit(found, "L-1", "m")
     assert isinstance(done, Committed)
     assert not (tmp_path / "ran").exists()
 
@@ -186,5 +186,5 @@ def test_a_worker_killed_while_git_wrote_files_is_made_good_by_the_retry(found: 
     assert isinstance(apply(found, patch, "L-1"), Applied)
     assert (found.path / "app.py").read_text() == "1\n" * 1000
     assert git(found.path, "diff", "--name-only") == ""
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     assert git(found.path, "status", "--porcelain") == ""

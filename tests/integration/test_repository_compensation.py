@@ -11,7 +11,7 @@ from interlock.workers.git.results import Refusal
 from interlock.workers.git.revert import Verdict
 from interlock.workers.git.rollback import Callbacks, Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan, Notify
-from tests.repositories import AUTHOR, everything, git, make, put
+from tests.repositories import everything, git, make, put
 
 
 class World:
@@ -47,9 +47,7 @@ class World:
 
     def run(self, plan: CompensationPlan | None = None) -> Compensation:
         means = Callbacks(run_tests=self._run, run_gate=self._run, notify=self._notify)
-        done = compensate(
-            self.checkout, plan or self.plan(), "L-1", means, branch="main", scratch=self.scratch, identity=AUTHOR
-        )
+        done = compensate(self.checkout, plan or self.plan(), "L-1", means, branch="main", scratch=self.scratch)
         assert isinstance(done, Compensation), done
         return done
 
@@ -218,7 +216,5 @@ def test_nothing_to_revert_proves_the_branch_as_it_is(world: World) -> None:
 
 def test_a_plan_for_another_branch_is_refused(world: World) -> None:
     means = Callbacks(run_tests=world._run, run_gate=world._run, notify=world._notify)
-    refused = compensate(
-        world.checkout, world.plan(), "L-1", means, branch="next", scratch=world.scratch, identity=AUTHOR
-    )
+    refused = compensate(world.checkout, world.plan(), "L-1", means, branch="next", scratch=world.scratch)
     assert isinstance(refused, Refusal)

@@ -20,7 +20,7 @@ from interlock.workers.git.revert import Verdict
 from interlock.workers.git.rollback import Callbacks, Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import Worktree, close, restore
-from tests.repositories import AUTHOR, git, killing, make, opened
+from tests.repositories import git, killing, make, opened
 
 STRIDE = 4
 PATCH = (
@@ -32,9 +32,9 @@ def patch_and_merge(checkout: Path) -> None:
     """A patch's whole way, as effects take it step by step."""
     found = opened(checkout)
     assert isinstance(apply(found, PATCH, "L-1"), Applied)
-    assert isinstance(commit(found, "L-1", "m", identity=AUTHOR), Committed)
+    assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
-    assert isinstance(merge(found, "m", identity=AUTHOR), Merged)
+    assert isinstance(merge(found, "m"), Merged)
     close(found)
 
 
@@ -73,7 +73,7 @@ def roll_back(checkout: Path) -> None:
     actions = [{"action": "git_revert", "commit_sha": sha, "branch": "main"}]
     plan = CompensationPlan.model_validate({"compensation_type": "git_revert", "actions": actions})
     means = Callbacks(*[lambda *_: Verdict(True)] * 3)
-    done = compensate(checkout, plan, "L-1", means, branch="main", scratch=checkout.parent / "scratch", identity=AUTHOR)
+    done = compensate(checkout, plan, "L-1", means, branch="main", scratch=checkout.parent / "scratch")
     assert isinstance(done, Compensation)
     assert done.success, done.error
 

@@ -14,16 +14,16 @@ from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.worktree import Worktree, close, import_commits
-from tests.repositories import AUTHOR, everything, git, make, opened, put
+from tests.repositories import everything, git, make, opened, put
 from tests.waiting import eventually
 
 MERGE = """
 import sys
 from pathlib import Path
-from tests.repositories import AUTHOR, opened
+from tests.repositories import opened
 from interlock.workers.git.merge import merge
 sys.stdin.readline()
-print(merge(opened(Path(sys.argv[1]), sys.argv[2]), "Merge " + sys.argv[2], identity=AUTHOR))
+print(merge(opened(Path(sys.argv[1]), sys.argv[2]), "Merge " + sys.argv[2]))
 """
 HOLD = """
 import sys
@@ -51,7 +51,7 @@ def worked(checkout: Path, name: str = "w", **files: str) -> Worktree:
 
 
 def merged(found: Worktree) -> Merged:
-    done = merge(found, f"Merge {found.branch}", identity=AUTHOR)
+    done = merge(found, f"Merge {found.branch}")
     assert isinstance(done, Merged), done
     return done
 
@@ -89,7 +89,7 @@ def test_a_dirty_checkout_of_the_base_is_refused_with_what_to_do(checkout: Path,
     if staged:
         git(checkout, "add", "-A")
     before = everything(checkout)
-    refused = merge(found, "m", identity=AUTHOR)
+    refused = merge(found, "m")
     assert isinstance(refused, Refusal)
     assert "app.py" in refused.reason
     assert "stash" in refused.remedy
@@ -100,7 +100,7 @@ def test_an_untracked_file_in_the_way_is_refused_and_stays(checkout: Path) -> No
     found = worked(checkout)
     put(checkout, {"w": "precious"})
     before = everything(checkout)
-    assert isinstance(merge(found, "m", identity=AUTHOR), Refusal)
+    assert isinstance(merge(found, "m"), Refusal)
     assert everything(checkout) == before
 
 
@@ -108,7 +108,7 @@ def test_a_conflict_names_its_files_and_changes_nothing(checkout: Path) -> None:
     first, second = worked(checkout, "a", app_py="a\n", x="a"), worked(checkout, "b", app_py="b\n", y="b")
     merged(first)
     before = everything(checkout)
-    failed = merge(second, "m", identity=AUTHOR)
+    failed = merge(second, "m")
     assert isinstance(failed, Conflict)
     assert failed.files == ("app.py",)
     assert "CONFLICT" in failed.message
@@ -128,7 +128,7 @@ def test_a_branch_without_work_has_nothing_to_merge(checkout: Path) -> None:
     head = git(checkout, "rev-parse", "main").strip()
     assert merged(opened(checkout)) == Merged(head, already=True)
     never = Worktree(opened(checkout).repository, checkout.parent / "x", "interlock/r/never", "main")
-    assert isinstance(merge(never, "m", identity=AUTHOR), Refusal)
+    assert isinstance(merge(never, "m"), Refusal)
 
 
 def test_four_processes_merge_four_branches_and_none_is_lost(checkout: Path) -> None:
@@ -160,7 +160,7 @@ def test_who_waits_too_long_is_told_the_holders_pid_and_the_lock_dies_with_it(ch
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(RepositoryBusy, match=f"pid {holder.pid}"):
-        merge(found, "m", identity=AUTHOR, lock_seconds=0.1)
+        merge(found, "m", lock_seconds=0.1)
     holder.kill()
     holder.communicate()
     assert merged(found)
@@ -206,7 +206,7 @@ def test_what_the_user_wrote_after_the_kill_is_not_taken_back(checkout: Path) ->
     found = worked(checkout, "w", app_py="other\n", fresh="fresh\n")
     half_moved(checkout, found)
     put(checkout, {"app.py": "precious\n"})
-    assert isinstance(merge(found, "m", identity=AUTHOR), Refusal)
+    assert isinstance(merge(found, "m"), Refusal)
     assert (checkout / "app.py").read_text() == "precious\n"
 
 

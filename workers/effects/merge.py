@@ -14,7 +14,6 @@ from interlock.db.orchestration import patches, workspaces
 from interlock.workers.effects import workspace
 from interlock.workers.effects.lease import renewed_lease
 from interlock.workers.effects.outcome import EffectOutcome
-from interlock.workers.effects.patches import COMMITTER
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.git import branches, state_files, tampering, worktree
 from interlock.workers.git.archive import REASON, Archived, archive
@@ -97,7 +96,6 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> EffectOu
     outcome = merge(
         tree,
         message,
-        identity=COMMITTER,
         policy=policy,
         lock_seconds=place.patience_seconds,
         moving=lambda sha: _completing(runtime, claimed, place, sha),

@@ -24,7 +24,6 @@ from interlock.workers.effects.worktree_owner import clear, restore_after
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.git.apply import Applied, Committed, apply, commit
-from interlock.workers.git.command import Identity
 from interlock.workers.git.policy import Checked, check
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
@@ -37,7 +36,6 @@ from interlock.workflows.input.names import likeness
 from interlock.workflows.output.suggestions import offered
 from interlock.workflows.scheduling.next_trigger import ENDED
 
-COMMITTER = Identity()
 NOT_REQUESTED = (
     "neither a plan nor an operator asked for this patch to land, nor does it mend one that a plan asked for"
 )
@@ -244,7 +242,7 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
 def _committed(opened: Worktree, entry: RowMapping) -> Committed | Refusal:
     trailers = {"Interlock-Run": entry["run"]} | ({"Interlock-Task": entry["task"]} if entry["task"] else {})
     message = entry["context"].get("message") or entry["patch_id"]
-    return commit(opened, str(entry["ledger_id"]), message, identity=COMMITTER, also=trailers)
+    return commit(opened, str(entry["ledger_id"]), message, also=trailers)
 
 
 def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:

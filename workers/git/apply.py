@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from interlock.workers.git import state_files, trailers, worktree
-from interlock.workers.git.command import Identity
 from interlock.workers.git.git_directories import MARK, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.patch import encode
@@ -143,13 +142,7 @@ def _check_out(locked: LockedWorktree, mark: _Mark, staged: Staged) -> Applied |
 
 
 def commit(
-    where: Worktree,
-    ledger_id: str,
-    message: str,
-    *,
-    identity: Identity,
-    also: Mapping[str, str] | None = None,
-    lock_seconds: float = LOCK_SECONDS,
+    where: Worktree, ledger_id: str, message: str, *, also: Mapping[str, str] | None = None
 ) -> Committed | Refusal:
     """Commit the applied patch exactly as it was verified, without later changes by tests.
 
@@ -160,15 +153,13 @@ def commit(
         where: the workstream's worktree.
         ledger_id: the ledger entry that the patch was applied under.
         message: the commit message.
-        identity: its author and committer.
         also: more trailers.
-        lock_seconds: how long to wait for others that use the worktree.
 
     Raises:
         NotAWorktree, RepositoryBusy, GitFault: see there; try again.
         BadInput: a trailer is not one line.
     """
-    with worktree.hold(where, identity, lock_seconds) as held:
+    with worktree.hold(where) as held:
         if isinstance(locked := held.with_new_commits(), Refusal):
             return locked
         mark, head, git = locked.git_directory / MARK, locked.tip, locked.user_git

@@ -17,7 +17,7 @@ from interlock.workers.git import (
     trailers,
     worktree,
 )
-from interlock.workers.git.command import Git, GitFault, Identity
+from interlock.workers.git.command import Git, GitFault
 from interlock.workers.git.git_directories import INCOMING, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS, RepositoryBusy
 from interlock.workers.git.results import Refusal
@@ -152,7 +152,7 @@ def _archived_before(failed: Worktree, directory: Path, lock_seconds: float) -> 
     found = state_files.read(directory / REASON)
     if found is None or found["branch"] != failed.branch:
         return Refusal(f"{failed.path} is not a worktree of {failed.branch}", "Nothing is left to archive")
-    with repository.hold(failed.repository, Identity(), lock_seconds) as git:
+    with repository.hold(failed.repository, lock_seconds) as git:
         if worktree.is_disposable(git, failed):
             _remove(git, failed)
     return Archived(found["ref"], found["sha"], directory / BUNDLE, directory / REASON)

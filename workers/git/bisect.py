@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.workers.git import branches
 from interlock.workers.git import repository as place
-from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import temporary
@@ -66,7 +66,7 @@ def find(
         return Refusal(f"there is no branch {branch}", "Name another workstream or run")
     if (good := _before(git, tip, commits)) is None:
         return Refusal(f"{branch} contains none of its patches", "Name a workstream or run that was merged there")
-    with temporary(found, tip, scratch / name, Identity(), isolation) as there:
+    with temporary(found, tip, scratch / name, isolation) as there:
         return _Search(git, there, trial, progress).between(good, tip)
 
 

@@ -63,14 +63,6 @@ class GitFault(InterlockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """The author and committer of a commit."""
-
-    name: str = "Interlock"
-    email: str = "interlock@localhost"
-
-
-@dataclass(frozen=True, slots=True)
 class GitResult:
     """Git's answer: its exit status, its output, and its error messages."""
 
@@ -94,7 +86,6 @@ class Git:
     """
 
     directory: Path
-    identity: Identity = Identity()
     keep: tuple[int, ...] = ()
     extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     timeout_seconds: float = TIMEOUT_SECONDS
@@ -130,7 +121,7 @@ class Git:
 
     def at(self, directory: Path) -> "Git":
         """Git in a checkout of the user's, under the configuration found there; with the same locks."""
-        return Git(directory, self.identity, self.keep, timeout_seconds=self.timeout_seconds)
+        return Git(directory, self.keep, timeout_seconds=self.timeout_seconds)
 
     def holding(self, lock: int) -> "Git":
         """The same git, with one more lock to keep."""
@@ -235,10 +226,10 @@ class Git:
             "GIT_EDITOR": "/bin/true",
             "GIT_PAGER": "cat",
             "GIT_OPTIONAL_LOCKS": "0",  # a read-only command in the user's checkout must not write its index
-            "GIT_AUTHOR_NAME": self.identity.name,
-            "GIT_AUTHOR_EMAIL": self.identity.email,
-            "GIT_COMMITTER_NAME": self.identity.name,
-            "GIT_COMMITTER_EMAIL": self.identity.email,
+            "GIT_AUTHOR_NAME": "Interlock",
+            "GIT_AUTHOR_EMAIL": "interlock@localhost",
+            "GIT_COMMITTER_NAME": "Interlock",
+            "GIT_COMMITTER_EMAIL": "interlock@localhost",
             **self.extra,
         }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from interlock.workers.git import branches, repository, trailers
 from interlock.workers.git.branches import Moved
-from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.command import Git
 from interlock.workers.git.diff_summary import Reason
 from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.policy import Checked, PatchPolicy, judge
@@ -43,7 +43,6 @@ def merge(
     done: Worktree,
     message: str,
     *,
-    identity: Identity,
     policy: PatchPolicy | None = None,
     lock_seconds: float = LOCK_SECONDS,
     moving: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
@@ -58,7 +57,6 @@ def merge(
     Args:
         done: the workstream's worktree; it may be closed by now.
         message: the merge commit's message; its trailer is `Interlock-Workstream: <branch>`.
-        identity: its author and committer.
         policy: what it may change.
         lock_seconds: how long to wait for others that use the repository.
         moving: a context entered, with the merge commit, just before the base branch moves, and left afterwards. If
@@ -75,7 +73,7 @@ def merge(
     """
     if broken := import_commits(done, lock_seconds=lock_seconds):
         return Checked(False, False, False, (Reason("", "commits", str(broken)),))
-    with repository.hold(done.repository, identity, lock_seconds) as git:
+    with repository.hold(done.repository, lock_seconds) as git:
         for _ in range(TRIES):
             outcome = _merge_once(git, done, message, policy or PatchPolicy(), moving)
             if not isinstance(outcome, Moved):

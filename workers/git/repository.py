@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.command import Git
 from interlock.workers.git.lock import LOCK_SECONDS, held
 from interlock.workers.git.results import Refusal
 
@@ -31,10 +31,10 @@ class Repository:
     directory: Path
     objects: str = "sha1"
 
-    def git(self, identity: Identity | None = None) -> Git:
+    def git(self) -> Git:
         """Git at the repository's refs and objects, under our own configuration: no filter, driver, hook or program
         that the repository's configuration names is ever run. It sees no checkout and no index."""
-        return Git(self.directory, identity or Identity(), extra={"GIT_DIR": str(self._view())})
+        return Git(self.directory, extra={"GIT_DIR": str(self._view())})
 
     @property
     def store(self) -> Path:
@@ -101,13 +101,11 @@ def find(path: Path) -> Repository | Refusal:
 
 
 @contextlib.contextmanager
-def hold(
-    repository: Repository, identity: Identity | None = None, timeout_seconds: float = LOCK_SECONDS
-) -> Iterator[Git]:
+def hold(repository: Repository, timeout_seconds: float = LOCK_SECONDS) -> Iterator[Git]:
     """Hold the lock on the repository's refs and worktrees against other Interlock processes; yields git there.
 
     Raises:
         RepositoryBusy: another held it for longer than `timeout_seconds`; names its pid.
     """
     with held(repository.directory / LOCK, timeout_seconds) as lock:
-        yield replace(repository.git(identity), keep=(lock,))
+        yield replace(repository.git(), keep=(lock,))

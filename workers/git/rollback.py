@@ -10,7 +10,7 @@ from pathlib import Path
 
 from interlock.workers.git import branches, revert
 from interlock.workers.git.branches import Moved
-from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.ref_names import safe
 from interlock.workers.git.repository import Repository, find, hold
@@ -60,7 +60,6 @@ def compensate(
     *,
     branch: str,
     scratch: Path,
-    identity: Identity,
     isolation: Isolation = OURSELVES,
 ) -> Compensation | Refusal:
     """Carry out a plan.
@@ -76,7 +75,6 @@ def compensate(
         callbacks: how tests, gates and notices are run.
         branch: the branch the patch is on; the plan's reverts must name the same.
         scratch: the parent directory of the temporary worktree.
-        identity: author and committer of the reverts.
         isolation: who tests and gates run as, and the sandbox for our git there.
 
     Raises:
@@ -85,7 +83,7 @@ def compensate(
     found = find(repository)
     if isinstance(found, Refusal):
         return found
-    git = found.git(identity)
+    git = found.git()
     if (old := branches.tip(git, branch)) is None or any(each.branch != branch for each in plan.reverts):
         return Refusal(f"there is no branch {branch}, or the plan reverts on another", "Correct the plan")
     work = _Rollback(git, plan, ledger_id, callbacks, branch, old)
@@ -94,7 +92,7 @@ def compensate(
     reverted, sha, error = work.revert()
     if error:
         return Compensation(False, reverted, error)
-    with temporary(found, sha, scratch / f"compensation-{safe(ledger_id)}", identity, isolation) as there:
+    with temporary(found, sha, scratch / f"compensation-{safe(ledger_id)}", isolation) as there:
         proved, error = work.prove(there)
     if error or (sha != old and (error := work.land(sha))):
         return Compensation(False, reverted + proved, error)
@@ -129,7 +127,7 @@ class _Rollback:
 
     def land(self, sha: str) -> str | None:
         """Move the branch; the reason if that was not possible."""
-        with hold(Repository(self.git.directory), self.git.identity) as git:
+        with hold(Repository(self.git.directory)) as git:
             stopped = branches.move(git, self.branch, sha, self.old)
         if isinstance(stopped, Moved):
             return f"{self.branch} moved from {self.old} to {stopped.now} meanwhile; try again"

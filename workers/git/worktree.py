@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.workers.git import branches, git_directories, inside, set_aside, state_files
 from interlock.workers.git import repository as place
-from interlock.workers.git.command import Git, Identity
+from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import MARK, RECORD, LockedWorktree, own_directory
 from interlock.workers.git.lock import LOCK_SECONDS, held
 from interlock.workers.git.repository import Repository
@@ -137,9 +137,7 @@ def discard(git: Git, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def hold(
-    worktree: Worktree, identity: Identity | None = None, timeout_seconds: float = LOCK_SECONDS
-) -> Iterator[LockedWorktree]:
+def hold(worktree: Worktree, timeout_seconds: float = LOCK_SECONDS) -> Iterator[LockedWorktree]:
     """Hold a worktree's lock against other Interlock processes.
 
     Git children of a killed holder keep the lock until they end. So any git lock file found inside is a leftover.
@@ -151,7 +149,7 @@ def hold(
     own = _own(worktree)
     try:
         with held(own / place.LOCK, timeout_seconds) as lock:
-            git = worktree.repository.git(identity).holding(lock)
+            git = worktree.repository.git().holding(lock)
             _own(worktree)
             if (tip := _tip(git, worktree)) is None:
                 raise NotAWorktree(f"there is no branch {worktree.branch}")
@@ -177,21 +175,18 @@ def _own(worktree: Worktree) -> Path:
     return own_directory(worktree.path)
 
 
-def restore(worktree: Worktree, *, ignored: bool = False, lock_seconds: float = LOCK_SECONDS) -> None:
+def restore(worktree: Worktree) -> None:
     """Restore a worktree to its last commit, and remove what tests left; never anything outside of it.
 
-    Args:
-        worktree: which one.
-        ignored: also remove what `.gitignore` names (caches, but also an environment that took minutes to build).
-        lock_seconds: how long to wait for others that use it.
+    What `.gitignore` names stays: caches, but also an environment that took minutes to build.
 
     Raises:
         NotAWorktree, RepositoryBusy, GitFault: see there.
     """
-    with hold(worktree, timeout_seconds=lock_seconds) as found:
+    with hold(worktree) as found:
         found.run_and_copy_index("read-tree", "--reset", "-u", found.tip)
         for _ in range(2):  # a second time for files that a `.gitignore`, removed by the first, protected
-            found.run_in_worktree("clean", "-ffdq", *(["-x"] if ignored else []))
+            found.run_in_worktree("clean", "-ffdq")
         (found.git_directory / MARK).unlink(missing_ok=True)
 
 
@@ -236,7 +231,7 @@ def _forget_merged(git: Git, worktree: Worktree) -> None:
 
 @contextlib.contextmanager
 def temporary(
-    repository: Repository, commit: str, path: Path, identity: Identity, isolation: Isolation = OURSELVES
+    repository: Repository, commit: str, path: Path, isolation: Isolation = OURSELVES
 ) -> Iterator[LockedWorktree]:
     """A worktree without a branch, for as long as the block runs; one that a killed process left there is replaced.
 
@@ -244,7 +239,6 @@ def temporary(
         repository: whose.
         commit: what to check out.
         path: where; always the same for the same work, so that a retry finds the leftovers.
-        identity: for the commits made for it.
         isolation: who commands in it run as, and the sandbox for our git there.
 
     Raises:
@@ -254,7 +248,7 @@ def temporary(
     with held(path.with_name(f"{path.name}.lock"), vanish=True) as lock:
         with place.hold(repository) as git:
             discard(git, path)
-        git = repository.git(identity).holding(lock)
+        git = repository.git().holding(lock)
         try:
             yield git_directories.finish(
                 git_directories.prepare(LockedWorktree(repository, path, None, commit, git, isolation)), None

@@ -15,7 +15,6 @@ from sqlalchemy import RowMapping
 from interlock.db.connection import transaction
 from interlock.db.orchestration import patches
 from interlock.workers.effects import workspace
-from interlock.workers.effects.patches import COMMITTER
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.git import branches, repository, revert
 from interlock.workers.git.repository import Repository
@@ -95,7 +94,6 @@ def roll_back(
         callbacks_of(runtime, entry),
         branch=_branch(plan, entry, where),
         scratch=workspace.worktrees(runtime.settings, where.account),
-        identity=COMMITTER,
         isolation=where.isolation,
     )
     if isinstance(done, Refusal):

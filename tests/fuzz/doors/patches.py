@@ -70,7 +70,9 @@ def _opened(ground: Ground) -> Target:
                 _within(where.path)
             assert _outside(ground.directory, where.path) == outside, "something beside the worktree was changed"
         finally:
-            worktree.restore(where, ignored=True)
+            worktree.restore(where)
+            with worktree.hold(where) as held:
+                held.run_in_worktree("clean", "-ffdxq")  # what a patch's own .gitignore names
 
     return judge
 
