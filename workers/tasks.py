@@ -43,7 +43,7 @@ def apply(self: Task, partition: int, request_id: str, early: bool = False) -> N
 def effect(self: Task, effect_id: str) -> None:
     """Run one effect under a lease, unless another worker has it."""
     with _faults_retried(self):
-        runtime().wakeups.lower_effect(effect_id)
+        runtime().wakeups.lower(f"effect:{effect_id}")
         runner.run(runtime(), UUID(effect_id))
 
 
@@ -55,7 +55,7 @@ def gate(self: Task, effect_id: str) -> None:
 def schedule(self: Task, run_id: str) -> None:
     """Run a run's scheduler on what moved in it."""
     with _faults_retried(self):
-        runtime().wakeups.lower_run(run_id)
+        runtime().wakeups.lower(f"run:{run_id}")
         scheduler.schedule(runtime(), UUID(run_id))
 
 

@@ -5,9 +5,10 @@ was committed by then. A flag in Redis records this. A producer sets it after th
 last query, so a producer that finds the flag set knows that the query will see its trigger.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import structlog
@@ -21,6 +22,7 @@ from interlock.workflows.output.escaping import shown
 
 log = structlog.get_logger()
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 LONG_EFFECTS = frozenset({"run_gate"})  # names of the effects that may take hours
@@ -33,6 +35,22 @@ QUIET_SECONDS = 1.0  # how long to send nothing after the broker failed
 Wakeup = RowMapping | Mapping[str, Any]  # partition, request_id, workflow_type, entity_id, trigger, triggered_by
 
 
+def _quietly(send: Callable[Concatenate["Wakeups", P], None]) -> Callable[Concatenate["Wakeups", P], None]:
+    """Sends nothing for a while after the broker failed, and never raises: a sweep sends wake-ups once it is back."""
+
+    @wraps(send)
+    def sent(self: "Wakeups", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if monotonic() < self._quiet_until:
+            return
+        try:
+            send(self, *args, **kwargs)
+        except (RedisError, OperationalError, OSError) as error:
+            self._quiet_until = monotonic() + QUIET_SECONDS
+            log.warning("broker_unreachable", error=str(error), consequence="triggers are accepted and applied later")
+
+    return sent
+
+
 class Wakeups:
     """Sends wake-ups and keeps the partitions' flags. Where the broker is not Redis, every trigger gets a wake-up."""
 
@@ -41,29 +59,21 @@ class Wakeups:
         self._redis = redis
         self._quiet_until = 0.0
 
+    @_quietly
     def partitions(self, wakeups: Iterable[Wakeup]) -> None:
         """Send one wake-up for each partition that has none waiting; never raises."""
         oldest = {wakeup["partition"]: wakeup for wakeup in reversed(list(wakeups)) if wakeup["status"] == "pending"}
-        if not oldest or monotonic() < self._quiet_until:
-            return
-        try:
-            for partition in self._raise_flags({partition: _flag(partition) for partition in oldest}):
-                self._send(oldest[partition])
-        except (RedisError, OperationalError, OSError) as error:
-            self._quieten(error)
+        for partition in self._raise_flags({partition: _flag(partition) for partition in oldest}):
+            self._send(oldest[partition])
 
+    @_quietly
     def ahead(self, wakeup: Wakeup) -> None:
         """Send the wake-up of a trigger that is being committed, even if one waits for its partition; never raises.
 
         It does not use the partition's flag, which costs a round trip to set and another to clear. The message tells
         the worker that it may be early, and the worker looks for this one trigger for a while.
         """
-        if monotonic() < self._quiet_until:
-            return
-        try:
-            self._send(wakeup, early=True)
-        except (RedisError, OperationalError, OSError) as error:
-            self._quieten(error)
+        self._send(wakeup, early=True)
 
     def again(self, partition: int) -> None:
         """Send a wake-up for the requests left in a partition when a worker's turn is over."""
@@ -81,60 +91,36 @@ class Wakeups:
             ]
         )
 
+    @_quietly
     def effects(self, rows: Iterable[RowMapping]) -> None:
         """Send a wake-up for each effect that has none waiting; never raises."""
-        flags = {(str(row["id"]), str(row["name"])): _effect_flag(str(row["id"])) for row in rows}
-        if not flags or monotonic() < self._quiet_until:
-            return
-        try:
-            for effect_id, name in self._raise_flags(flags):
-                task = "interlock.gate" if name in LONG_EFFECTS else "interlock.effect"
-                self._app.send_task(task, args=[effect_id], shadow=f"effect.{name}", retry=False)
-        except (RedisError, OperationalError, OSError) as error:
-            self._quieten(error)
+        flags = {(str(row["id"]), str(row["name"])): _flag(f"effect:{row['id']}") for row in rows}
+        for effect_id, name in self._raise_flags(flags):
+            task = "interlock.gate" if name in LONG_EFFECTS else "interlock.effect"
+            self._app.send_task(task, args=[effect_id], shadow=f"effect.{name}", retry=False)
 
+    @_quietly
     def runs(self, run_ids: Iterable[str]) -> None:
         """Send a wake-up for the scheduler of each run that has none waiting; never raises."""
-        flags = {run_id: _run_flag(run_id) for run_id in run_ids}
-        if not flags or monotonic() < self._quiet_until:
-            return
-        try:
-            for run_id in self._raise_flags(flags):
-                self._app.send_task(
-                    "interlock.schedule", args=[run_id], shadow="run.schedule", argsrepr=f"(run {run_id})", retry=False
-                )
-        except (RedisError, OperationalError, OSError) as error:
-            self._quieten(error)
+        for run_id in self._raise_flags({run_id: _flag(f"run:{run_id}") for run_id in run_ids}):
+            self._app.send_task(
+                "interlock.schedule", args=[run_id], shadow="run.schedule", argsrepr=f"(run {run_id})", retry=False
+            )
 
+    @_quietly
     def work(self, count: int) -> None:
         """Tell workers that tasks wait, with one message per task, up to `WORK_WAKEUPS`; never raises."""
-        if not count or monotonic() < self._quiet_until:
-            return
-        try:
-            for _ in range(min(count, WORK_WAKEUPS)):
-                self._app.send_task("interlock.work", shadow="work", retry=False)
-        except (RedisError, OperationalError, OSError) as error:
-            self._quieten(error)
+        for _ in range(min(count, WORK_WAKEUPS)):
+            self._app.send_task("interlock.work", shadow="work", retry=False)
 
-    def lower(self, partition: int) -> None:
-        """Clear the flag of a partition's wake-up. Never raises: the flag would expire by itself."""
-        self._lower(_flag(partition))
-
-    def lower_run(self, run_id: str) -> None:
-        """Clear the flag of a run's wake-up; never raises."""
-        self._lower(_run_flag(run_id))
-
-    def lower_effect(self, effect_id: str) -> None:
-        """Clear the flag of an effect's wake-up; never raises."""
-        self._lower(_effect_flag(effect_id))
-
-    def _lower(self, flag: str) -> None:
+    def lower(self, what: int | str) -> None:
+        """Clear a wake-up's flag: of a partition, `effect:ID` or `run:ID`. Never raises: it would expire by itself."""
         if self._redis is None:
             return
         try:
-            self._redis.delete(flag)
+            self._redis.delete(_flag(what))
         except RedisError as error:
-            log.warning("flag_not_lowered", flag=flag, error=str(error))
+            log.warning("flag_not_lowered", flag=_flag(what), error=str(error))
 
     def _raise_flags(self, flags: Mapping[T, str]) -> list[T]:
         if self._redis is None or not flags:
@@ -159,11 +145,6 @@ class Wakeups:
             retry=False,
         )
 
-    def _quieten(self, error: Exception) -> None:
-        # The trigger is in PostgreSQL: the dispatch sweep sends the wake-up once the broker is back.
-        self._quiet_until = monotonic() + QUIET_SECONDS
-        log.warning("broker_unreachable", error=str(error), consequence="triggers are accepted and applied later")
-
 
 def task_id(request_id: str) -> UUID:
     """The Celery task id of a request's wake-up: the request's own UUID, or one derived from its request_id."""
@@ -173,13 +154,5 @@ def task_id(request_id: str) -> UUID:
         return uuid5(NAMESPACE_URL, f"interlock:{request_id}")
 
 
-def _flag(partition: int) -> str:
-    return f"interlock:woken:{partition}"
-
-
-def _effect_flag(effect_id: str) -> str:
-    return f"interlock:woken:effect:{effect_id}"
-
-
-def _run_flag(run_id: str) -> str:
-    return f"interlock:woken:run:{run_id}"
+def _flag(what: int | str) -> str:
+    return f"interlock:woken:{what}"
