@@ -100,21 +100,14 @@ def environment(command: Command) -> dict[str, str]:
 def order(command: Command) -> Order:
     """The command in the form that its shim needs. Raises `BadInput` if a word or variable cannot be encoded."""
     argv = ("/bin/sh", "-c", *command.argv) if command.shell else command.argv
+    same = {name: getattr(command, name) for name in ("timeout_seconds", "grace_seconds", "nice", *LIMITS)}
+    same["cpu_seconds"] = command.cpu_seconds and math.ceil(command.cpu_seconds)
     return Order(
+        **same,
         argv=[_encoded(word) for word in argv],
         cwd=_encoded(str(command.cwd.absolute())),
         env={_encoded(name): _encoded(value) for name, value in environment(command).items()},
         asking=os.getpid(),
-        timeout_seconds=command.timeout_seconds,
-        grace_seconds=command.grace_seconds,
-        memory_bytes=command.memory_bytes,
-        cpu_seconds=None if command.cpu_seconds is None else math.ceil(command.cpu_seconds),
-        open_files=command.open_files,
-        nice=command.nice,
-        file_bytes=command.file_bytes,
-        processes=command.processes,
-        tree_bytes=command.tree_bytes,
-        disk_bytes=command.disk_bytes,
         writes=[_encoded(str(each.absolute())) for each in command.writes or (command.cwd,)],
         mark=_encoded(MARK),
         account=(command.account.uid, command.account.gid) if command.account else None,
