@@ -11,7 +11,8 @@ from bench.progress import Rounds
 from bench.stage import Stage
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.run import run
-from interlock.workers.isolation.boundary import View, boundary, isolated
+from interlock.workers.isolation.boundary import boundary, isolated
+from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import Settings
 
 WARM_UP = 3

@@ -50,7 +50,8 @@ print(json.dumps(found))
 RUNS = """
 import json, sys
 from pathlib import Path
-from interlock.workers.isolation.boundary import View, isolated
+from interlock.workers.isolation.boundary import isolated
+from interlock.workers.sandbox.sandbox import View
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.run import run
 from interlock.workers.settings import settings

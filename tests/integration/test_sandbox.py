@@ -14,7 +14,8 @@ import pytest
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import ELSEWHERE, Finished
 from interlock.workers.execution.run import run
-from interlock.workers.isolation.boundary import View, boundary, isolated
+from interlock.workers.isolation.boundary import boundary, isolated
+from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput
 from tests.homes import open_directory

@@ -7,7 +7,8 @@ from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import resolve
-from interlock.workers.isolation.boundary import View, isolated
+from interlock.workers.isolation.boundary import isolated
+from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import Settings
 
 TAIL_BYTES = 16 * 1024

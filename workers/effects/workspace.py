@@ -20,7 +20,8 @@ from interlock.workers.git.ref_names import branch_name, safe
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import Worktree, open_worktree
 from interlock.workers.isolation.apart import Isolation
-from interlock.workers.isolation.boundary import View, as_commands
+from interlock.workers.isolation.boundary import as_commands
+from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account, obstacle
 from interlock.workflows.plan.gate_programs import named

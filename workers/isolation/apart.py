@@ -8,7 +8,7 @@ from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.run import run
 from interlock.workers.sandbox.bubblewrap import Bubblewrap
-from interlock.workers.sandbox.sandbox import Sandbox
+from interlock.workers.sandbox.sandbox import Sandbox, View
 from interlock.workers.system.users import Account
 
 
@@ -63,7 +63,7 @@ class Isolation:
             timeout_seconds=timeout_seconds,
             output_limit_bytes=output_limit_bytes,
             account=self.account,
-            sandbox=Sandbox(self.bubblewrap, programs=self.programs, stores=self.reads, places=self.writes),
+            sandbox=Sandbox(self.bubblewrap, View(stores=self.reads, places=self.writes), self.programs),
             mark=self.mark,
         )
         return run(command, keep=keep)

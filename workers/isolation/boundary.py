@@ -6,45 +6,21 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.run import run
 from interlock.workers.isolation.apart import Isolation
 from interlock.workers.sandbox.bubblewrap import Bubblewrap, candidates
-from interlock.workers.sandbox.sandbox import Sandbox
+from interlock.workers.sandbox.sandbox import Sandbox, View
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account
 from interlock.workflows.errors import BadInput
 
-Mode = Literal["auto", "require", "off"]
-STRICTNESS: tuple[Mode, ...] = ("off", "auto", "require")
 TRIAL_SECONDS = 20.0
 AGAIN_SECONDS = 60.0  # after a failure for lack of memory or of a namespace, test again
 NEVER = float("inf")
 MACHINE = ("/proc", "/sys", "/dev")
 CURE = "docs/sandbox.md; or INTERLOCK_SANDBOX=off, if no sandbox is wanted"
-
-
-@dataclass(frozen=True)
-class View:
-    """What one command sees and may change, beside programs; compare `workers.sandbox.sandbox.Sandbox`.
-
-    Attributes:
-        folder: a plan's, without a repository.
-        places: a worktree.
-        stores: the objects that git reads there.
-        plan_reads: the paths in the plan's `reads`.
-        network: whether the plan asks for this machine's network.
-        mode: the plan's `sandbox`.
-    """
-
-    folder: Path | None = None
-    places: tuple[Path, ...] = ()
-    stores: tuple[Path, ...] = ()
-    plan_reads: tuple[Path, ...] = ()
-    network: bool = False
-    mode: Mode = "off"
 
 
 @dataclass(frozen=True)
@@ -125,19 +101,9 @@ def isolated(command: Command, view: View, settings: Settings) -> Command:
     hidden = secrets(settings)
     _check_folder(view.folder)
     check_reads(view.plan_reads, hidden)
-    sandbox = Sandbox(
-        found.bubblewrap,
-        programs=programs(settings),
-        plan_reads=tuple(
-            path for path in view.plan_reads if not (view.folder and path.is_relative_to(view.folder.resolve()))
-        ),
-        folder=view.folder,
-        hidden=hidden,
-        stores=view.stores,
-        places=view.places,
-        network=view.network,
-        tmp_bytes=settings.command_tmp_bytes,
-    )
+    if folder := view.folder and view.folder.resolve():
+        view = replace(view, plan_reads=tuple(path for path in view.plan_reads if not path.is_relative_to(folder)))
+    sandbox = Sandbox(found.bubblewrap, view, programs(settings), hidden, settings.command_tmp_bytes)
     return replace(bounded, sandbox=sandbox)
 
 

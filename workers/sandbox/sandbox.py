@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from interlock.workers.sandbox.bubblewrap import Bubblewrap
 from interlock.workers.sandbox.seccomp import program
@@ -25,29 +26,43 @@ Confinement = tuple[bytes, bytes, list[Word]]  # its program, as a directory and
 
 
 @dataclass(frozen=True)
+class View:
+    """What one command sees and may change, beside programs.
+
+    Attributes:
+        plan_reads: paths in the plan's `reads`, read-only, as far as the command's own user may reach them.
+        folder: a directory that it may change, except what is hidden in it: a plan's, without a repository.
+        stores: directories that it sees read-only, even inside a hidden one: the objects that git reads.
+        places: directories that it may change, even inside a hidden one: a worktree.
+        network: whether it has this machine's network; otherwise it has only a loopback of its own.
+        mode: the plan's `sandbox`.
+    """
+
+    plan_reads: tuple[Path, ...] = ()
+    folder: Path | None = None
+    stores: tuple[Path, ...] = ()
+    places: tuple[Path, ...] = ()
+    network: bool = False
+    mode: Literal["auto", "require", "off"] = "off"
+
+
+@dataclass(frozen=True)
 class Sandbox:
-    """What a command may see and change. Later attributes override earlier ones.
+    """A sandbox for one command. Each overrides those before: `programs`, `plan_reads`, `folder`, `hidden`, `stores`,
+    `places`.
 
     Attributes:
         bubblewrap: the program that makes it.
+        view: what the command may see and change.
         programs: directories named by the operator, read-only, beside `/usr`.
-        plan_reads: paths named by a plan, read-only, as far as the command's own user may reach them.
-        folder: a directory that it may change, except what is `hidden` in it.
         hidden: directories that appear empty wherever they would be visible.
-        stores: directories that it sees read-only, even inside a hidden one.
-        places: directories that it may change, even inside a hidden one.
-        network: whether it has this machine's network; otherwise it has only a loopback of its own.
         tmp_bytes: the size of its own `/tmp`, in memory.
     """
 
     bubblewrap: Bubblewrap
+    view: View = View()
     programs: tuple[Path, ...] = ()
-    plan_reads: tuple[Path, ...] = ()
-    folder: Path | None = None
     hidden: tuple[Path, ...] = ()
-    stores: tuple[Path, ...] = ()
-    places: tuple[Path, ...] = ()
-    network: bool = False
     tmp_bytes: int = 1 << 30
 
 
@@ -59,9 +74,9 @@ def confinement(sandbox: Sandbox, cwd: Path, user: tuple[str, int, int]) -> Conf
         cwd: the command's directory, a path without links.
         user: the name, user id and group id that the command sees as its own.
     """
-    words: list[Word] = [*_texts(*NAMESPACES, *(("--share-net",) if sandbox.network else ()))]
+    words: list[Word] = [*_texts(*NAMESPACES, *(("--share-net",) if sandbox.view.network else ()))]
     words += [b"--seccomp", (None, program())]
-    for part in (_system(), _etc(sandbox.network, user), _own(sandbox), _visible(sandbox)):
+    for part in (_system(), _etc(sandbox.view.network, user), _own(sandbox), _visible(sandbox)):
         words += part
     words += _texts("--remount-ro", "/dev", "--remount-ro", "/", "--chdir")
     return (*sandbox.bubblewrap.place, [*words, os.fsencode(cwd)])
@@ -96,20 +111,20 @@ def _own(sandbox: Sandbox) -> Iterator[Word]:
 
 
 def _visible(sandbox: Sandbox) -> Iterator[Word]:
-    seen = _spelled(sandbox.programs)
+    seen, view = _spelled(sandbox.programs), sandbox.view
     for path, real in seen:
         yield from (b"--ro-bind", (os.fsencode(real),), os.fsencode(path))
-    for path in sandbox.plan_reads:
+    for path in view.plan_reads:
         seen.append((path, path.resolve()))
         yield from _texts("--ro-bind", str(path.resolve()), str(path))
-    if sandbox.folder:
-        seen.append((sandbox.folder.resolve(),) * 2)
-        yield from _bound(b"--bind", sandbox.folder)
+    if view.folder:
+        seen.append((view.folder.resolve(),) * 2)
+        yield from _bound(b"--bind", view.folder)
     for mask in sorted(set(_masks(sandbox, seen))):
         yield from _texts("--size", str(MASK_BYTES), "--tmpfs", str(mask))
-    for path in sandbox.stores:
+    for path in view.stores:
         yield from _bound(b"--ro-bind", path)
-    for path in sandbox.places:
+    for path in view.places:
         yield from _bound(b"--bind", path)
 
 
