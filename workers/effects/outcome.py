@@ -7,8 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class EffectOutcome:
-    """Fire `trigger` on the instance, with this metadata; `result` is stored with the effect."""
+    """Fire `trigger` on the instance, with this metadata."""
 
     trigger: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    result: Mapping[str, Any] | None = None

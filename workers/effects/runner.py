@@ -88,15 +88,14 @@ def _perform(runtime: Runtime, claimed: RowMapping) -> None:
 
 def _within_bounds(outcome: Mapping[str, Any] | EffectOutcome) -> Mapping[str, Any] | EffectOutcome:
     """The outcome, if it is small enough to store. Raises `BadInput` otherwise, and the effect fails."""
-    parts = (outcome.result, outcome.metadata) if isinstance(outcome, EffectOutcome) else (outcome,)
-    for each in parts:
-        limits.checked("what the effect tells", each, limits.LIMIT_BYTES)
+    told = outcome.metadata if isinstance(outcome, EffectOutcome) else outcome
+    limits.checked("what the effect tells", told, limits.LIMIT_BYTES)
     return outcome
 
 
 def _report_done(runtime: Runtime, claimed: RowMapping, outcome: Mapping[str, Any] | EffectOutcome) -> None:
     if isinstance(outcome, EffectOutcome):
-        result = {"told": outcome.trigger} | dict(outcome.result or {})
+        result = {"told": outcome.trigger}
         _report(runtime, claimed, "done", outcome.trigger, result=result, metadata=outcome.metadata)
     else:
         _report(runtime, claimed, "done", claimed["done_trigger"], result=outcome)
@@ -140,15 +139,10 @@ def _report(
             )
             if status == "pending":
                 counters.note(connection, {(counters.RETRIES, ("effect", claimed["name"])): 1})
-            reports = (
-                [
-                    effects.outcome_request(
-                        claimed, trigger, result=result, error=error, metadata=metadata, trace=current()
-                    )
-                ]
-                if trigger
-                else []
-            )
+            reports = []
+            if trigger:
+                told: dict[str, Any] = {"result": result, "error": error, "metadata": metadata, "trace": current()}
+                reports.append(effects.outcome_request(claimed, trigger, **told))
             accepted = requests.accept(connection, reports).values()
             return accepted, effects.next_of(connection, claimed["exclusive"])
 
