@@ -1,8 +1,9 @@
 """Finds the patch that broke a run or workstream, by bisecting its commits with a gate's command (PATCH-14)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import RowMapping
@@ -17,7 +18,6 @@ from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.run import run
 from interlock.workers.git import bisect, branches, repository
-from interlock.workers.git.bisect import BadCommit
 from interlock.workers.git.ref_names import safe
 from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime
@@ -95,7 +95,9 @@ def find_regression(
     )
     if isinstance(bad_commit, Refusal):
         raise NothingToFind(f"{bad_commit}{_last_words(ends)}")
-    return _regression(bad_commit, by_commit.get(bad_commit.sha))
+    entry: Mapping[Any, Any] = by_commit.get(bad_commit.sha, {})
+    of_entry = entry.get("entity_id"), entry.get("ledger_id"), entry.get("workstream")
+    return Regression(bad_commit.sha, bad_commit.subject, *of_entry, bad_commit.tried, bad_commit.among)
 
 
 def _looked_up(runtime: Runtime, run_ref: str | None, workstream_ref: str | None) -> tuple[list[RowMapping], Workplace]:
@@ -128,15 +130,3 @@ def _last_words(ends: Sequence[Finished]) -> str:
         return ""
     printed = (ends[-1].stderr.strip() or ends[-1].stdout.strip())[-LAST_WORDS:]
     return f". The gate ended with {ends[-1].reason}{f': {printed}' if printed else ''}"
-
-
-def _regression(found: BadCommit, entry: RowMapping | None) -> Regression:
-    return Regression(
-        commit_sha=found.sha,
-        subject=found.subject,
-        entry=entry["entity_id"] if entry else None,
-        ledger_id=entry["ledger_id"] if entry else None,
-        workstream=entry["workstream"] if entry else None,
-        tried=found.tried,
-        among=found.among,
-    )

@@ -6,7 +6,7 @@ that were lost, because of the old task are replaced with it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides import tasks
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.tasks import TaskDetails, hold_and_let_go, leave_out, recount, require_of_a_run
+from interlock.workers.overrides.tasks import TaskDetails, hold_and_let_go, leave_out, require_of_a_run
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
@@ -54,7 +54,7 @@ def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: b
             task = require_of_a_run(operation, instance)
             made = _replace(operation, task, keep_count=not clear_retry_count)
             hold_and_let_go(operation, made)
-            recount(operation, task.row)
+            overrides.recount(operation.connection, task.row["run_id"])
     return operation.done
 
 
@@ -175,17 +175,7 @@ class TaskReplacement:
                 for role in ("depends_on", "gates", "blocked_by_gates")
             }
             birth = new[old_id]
-            self._deliver(
-                Birth(
-                    birth.definition,
-                    birth.entity_id,
-                    birth.project,
-                    birth.created_by,
-                    {**birth.context, **links},
-                    birth.id,
-                ),
-                self.olds[old_id],
-            )
+            self._deliver(replace(birth, context={**birth.context, **links}), self.olds[old_id])
             overrides.replace_task(self.operation.connection, old_id, birth.id)
 
     def _waits(self) -> Mapping[UUID, Mapping[str, list[UUID]]]:

@@ -59,7 +59,7 @@ def complete_task(runtime: Runtime, ref: str, order: Order, *, output: Path | No
             ]
         _end(operation, instance, details, to, metadata)
         if details:
-            recount(operation, details.row)
+            overrides.recount(operation.connection, details.row["run_id"])
     return operation.done
 
 
@@ -94,7 +94,7 @@ def unblock_task(runtime: Runtime, ref: str, order: Order) -> Done:
         for name in overrides.waive_unmet(operation.connection, row["task_id"]):
             operation.done.notes.append(f"it waits no longer for {name}")
         hold_and_let_go(operation, instance)
-        recount(operation, row)
+        overrides.recount(operation.connection, row["run_id"])
     return operation.done
 
 
@@ -113,7 +113,7 @@ def leave_out(operation: Operation, details: TaskDetails) -> None:
     operation.done.notes += [f"{name} goes on without it" for name in names]
     overrides.leave_out(operation.connection, task_id)
     operation.walk(details.instance, target_state("skip-step", details.instance), {"user_cancelled": {"skipped": True}})
-    recount(operation, details.row)
+    overrides.recount(operation.connection, details.row["run_id"])
 
 
 def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskDetails:
@@ -127,11 +127,6 @@ def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskDetails:
             f"{name_of(instance)} has the legacy version {instance['definition_version']}, which has no scheduler"
         )
     return details
-
-
-def recount(operation: Operation, row: RowMapping) -> None:
-    """Renew the run's counts, and have the scheduler's next pass look at all its unended instances."""
-    overrides.recount(operation.connection, row["run_id"])
 
 
 def _task_details(operation: Operation, instance: RowMapping) -> TaskDetails | None:
