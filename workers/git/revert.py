@@ -21,14 +21,7 @@ class Verdict:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reverted:
-    """A commit that reverts another."""
-
-    sha: str
-
-
-def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Reverted | Verdict:
+def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Verdict:
     """Revert one commit on top of another, among git's objects; a merge relative to its first parent.
 
     Args:
@@ -38,7 +31,7 @@ def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Reverted | V
         ledger_id: the ledger entry it is done for.
 
     Returns:
-        The new commit; a verdict if it conflicts, or cannot be reverted.
+        Success with the new commit as its message; failure if it conflicts, or cannot be reverted.
     """
     result = git.run("rev-parse", "--verify", "--quiet", f"{commit_sha}^{{commit}}", accept=(0, 1, 128))
     full = result.out.decode().strip()
@@ -49,7 +42,7 @@ def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Reverted | V
     tree = _without(git, head, full)
     if isinstance(tree, Conflict):
         return Verdict(False, f"conflict in {', '.join(tree.files)}" if tree.files else tree.message)
-    return Reverted(_commit(git, head, tree, full, ledger_id))
+    return Verdict(True, _commit(git, head, tree, full, ledger_id))
 
 
 def _without(git: Git, head: str, full: str) -> str | Conflict:

@@ -113,10 +113,10 @@ class _Rollback:
         sha, done = self.old, list[ActionOutcome]()
         for action in self.plan.reverts:
             made = revert.revert(self.git, sha, action.commit_sha, self.ledger_id)
-            if isinstance(made, revert.Reverted):
-                sha, made = made.sha, Verdict(True, made.sha)
             done.append(ActionOutcome(f"git_revert {action.commit_sha}", action.required, made))
-            if action.required and not made.success:
+            if made.success:
+                sha = made.message
+            elif action.required:
                 break
         _, error = _until_failure(iter(done))
         return tuple(done), sha, error
