@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 
 from interlock.db.audit import anchors
 from interlock.db.connection import transaction
-from interlock.workers.audit import signing_keys, write_once
+from interlock.workers.audit import signing_keys
 from interlock.workers.runtime import Runtime
+from interlock.workers.system import write_once
 from interlock.workflows.audit.events import timestamp
 
 NAME = re.compile(r"anchor-\d+\.json")

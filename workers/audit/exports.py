@@ -17,9 +17,10 @@ from sqlalchemy import Connection, text
 from interlock.db.audit import exports
 from interlock.db.connection import one_snapshot, transaction
 from interlock.db.core import history
-from interlock.workers.audit import anchors, signing_keys, write_once
+from interlock.workers.audit import anchors, signing_keys
 from interlock.workers.relay.relay import BATCH, Place
 from interlock.workers.runtime import Runtime
+from interlock.workers.system import write_once
 from interlock.workers.system.safe_remove import remove
 from interlock.workflows.audit.events import line, timestamp
 from interlock.workflows.errors import InterlockError

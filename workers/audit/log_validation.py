@@ -12,8 +12,9 @@ from typing import BinaryIO, NamedTuple, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ValidationError
 
-from interlock.workers.audit import signing_keys, write_once
+from interlock.workers.audit import signing_keys
 from interlock.workers.audit.exports import EVENTS, MANIFEST, SIGNATURE
+from interlock.workers.system import write_once
 from interlock.workflows.audit.log_check import Check
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput

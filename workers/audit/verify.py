@@ -9,9 +9,10 @@ from interlock.db.audit import verify as audit
 from interlock.db.audit.verify import Progress, Verdict
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.workers.audit import anchor_checks, anchors, journal_checks, signing_keys, write_once
+from interlock.workers.audit import anchor_checks, anchors, journal_checks, signing_keys
 from interlock.workers.audit import exports as exporting
 from interlock.workers.runtime import Runtime
+from interlock.workers.system import write_once
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import checksum
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, RowMapping
 from interlock.db.core import history
 from interlock.workers.relay.journal_tail import Tail, ends_at, read_tail
 from interlock.workers.relay.relay import Destination, Place
+from interlock.workers.system.write_once import flush_directory
 from interlock.workflows.audit.events import line, timestamp
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.input.json_text import read
@@ -118,7 +119,7 @@ class Journal(Destination):
     def _begin(self) -> None:
         path = self._directory / ACTIVE
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        self._flush_directory()
+        flush_directory(self._directory)
         self._size = os.fstat(self._file).st_size
         self._day = _first_day(path) if self._size else ""
 
@@ -151,13 +152,6 @@ class Journal(Destination):
         os.fchmod(self._file, 0o440)  # after the rename: a read-only active file could not be opened again after a kill
         os.close(self._file)
         self._begin()
-
-    def _flush_directory(self) -> None:
-        handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def set_aside(directory: Path) -> str:
