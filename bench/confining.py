@@ -10,7 +10,7 @@ from bench.finding import Bar, Finding
 from bench.progress import Rounds
 from bench.stage import Stage
 from interlock.workers.execution.command import Command
-from interlock.workers.execution.run import run
+from interlock.workers.execution.process import run
 from interlock.workers.isolation.boundary import boundary, isolated
 from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import Settings

@@ -11,8 +11,8 @@ from interlock.cli.lib.output import REFUSED, AsJson, Limit, print_json, print_t
 from interlock.cli.lib.parsing import json_object
 from interlock.db.connection import transaction
 from interlock.db.orchestration import claims, workers
-from interlock.workers.client.apply_now import settle
 from interlock.workers.client.client import Client
+from interlock.workers.client.partition_drainer import settle
 from interlock.workers.pool import registration
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.agent import heartbeat as say_alive

@@ -16,8 +16,7 @@ from interlock.db.core import effects
 from interlock.workers.operations import metrics_server
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import Order
-from interlock.workers.relay.counters import Counters
-from interlock.workers.relay.destinations import destinations
+from interlock.workers.relay.destinations import Counters, destinations
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from tests import machines

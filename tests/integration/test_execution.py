@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from interlock.workers.execution.command import INHERITED, MARK, Command
+from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
-from interlock.workers.execution.run import run
 from interlock.workflows.errors import BadInput
 from tests.shims import shim, shims
 from tests.waiting import eventually

@@ -15,9 +15,8 @@ import psutil
 import pytest
 
 from interlock.workers.execution.command import Command
-from interlock.workers.execution.process import ShimLost, running
+from interlock.workers.execution.process import ShimLost, run, running
 from interlock.workers.execution.result import Finished
-from interlock.workers.execution.run import run
 from interlock.workflows.errors import StaleLease
 from tests.shims import shim, shims
 from tests.waiting import eventually
@@ -186,7 +185,7 @@ RUNNER = """
 import fcntl, os, signal, sys
 from pathlib import Path
 from interlock.workers.execution.command import Command
-from interlock.workers.execution.run import run
+from interlock.workers.execution.process import run
 
 line, fork = sys.argv[1:]
 def tick():

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from interlock.workers.client.client import Client
 from interlock.workers.operations import metrics_server
 from interlock.workers.operations.metrics import METRICS, Reader
-from interlock.workers.relay.counters import Counters
+from interlock.workers.relay.destinations import Counters
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings

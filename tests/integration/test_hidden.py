@@ -53,7 +53,7 @@ from pathlib import Path
 from interlock.workers.isolation.boundary import isolated
 from interlock.workers.sandbox.sandbox import View
 from interlock.workers.execution.command import Command
-from interlock.workers.execution.run import run
+from interlock.workers.execution.process import run
 from interlock.workers.settings import settings
 command = Command((sys.executable, "-I", "-S", "-c", *sys.argv[1:]), Path("/"), timeout_seconds=60)
 ended = run(isolated(command, View(), settings()))

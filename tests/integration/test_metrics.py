@@ -21,7 +21,7 @@ from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.metrics import read
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import Order
-from interlock.workers.relay.counters import Counters
+from interlock.workers.relay.destinations import Counters
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings

@@ -16,9 +16,9 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.orchestration import patches
 from interlock.workers.circuit_breakers import BreakerOpen, calling, known
-from interlock.workers.client.apply_now import settle
 from interlock.workers.client.async_client import AsyncClient, AsyncRuntime
 from interlock.workers.client.client import Client
+from interlock.workers.client.partition_drainer import settle
 from interlock.workers.operations.bisect import find_regression
 from interlock.workers.operations.playbooks import PLAYBOOKS
 from interlock.workers.operations.rollback import compensation_plan

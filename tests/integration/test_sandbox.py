@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from interlock.workers.execution.command import Command
+from interlock.workers.execution.process import run
 from interlock.workers.execution.result import ELSEWHERE, Finished
-from interlock.workers.execution.run import run
 from interlock.workers.isolation.boundary import boundary, isolated
 from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import Settings

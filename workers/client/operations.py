@@ -16,8 +16,7 @@ from interlock.db.orchestration import commands
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt
 from interlock.workers.client.transaction import Unit, Units
 from interlock.workers.engine import creation
-from interlock.workers.engine.creation import Birth
-from interlock.workers.engine.task_defaults import with_terms
+from interlock.workers.engine.creation import Birth, with_terms
 from interlock.workers.engine.trigger_request import Firing, checked, row
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry.tracing import tracing

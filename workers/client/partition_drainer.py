@@ -7,9 +7,14 @@ takes more than 10 ms sends a second wake-up.
 """
 
 from time import monotonic, sleep
+from uuid import UUID
 
+from sqlalchemy import RowMapping
+
+from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.workers.broker.wakeups import LOOK_AGAIN_SECONDS, LOOK_SECONDS
+from interlock.workers.client.receipts import SETTLED, NotSettled
 from interlock.workers.engine.applier import BATCH, Round
 from interlock.workers.runtime import Runtime
 
@@ -18,6 +23,7 @@ from interlock.workers.runtime import Runtime
 CROWD = 3
 CROWDED_SECONDS = 0.1
 GATHER_SECONDS_EACH, GATHER_SECONDS_CAP = 0.005, 0.05
+PATIENCE_SECONDS, PAUSE_SECONDS = 30.0, 0.05  # of `settle`
 TURN_SECONDS = 1.0  # after this long in a partition that never runs dry, the others get a turn
 
 
@@ -65,3 +71,26 @@ class Drain:
         done = self._runtime.applier.apply_partition(partition)
         self._runtime.publish(done)
         return done
+
+
+def settle(runtime: Runtime, request_id: str, instance_id: UUID) -> RowMapping:
+    """Apply an accepted trigger, and whatever is due before it, in this process, without waiting for a worker.
+
+    Returns:
+        The request's row, with its outcome.
+
+    Raises:
+        NotSettled: it is in retry and was not applied within 30 s. It will be applied later.
+    """
+    until = monotonic() + PATIENCE_SECONDS
+    while True:
+        Drain(runtime).partition(requests.partition_of(instance_id))
+        with transaction(runtime.database) as connection:
+            found = requests.by_ids(connection, [request_id])[request_id]
+        if found["status"] in SETTLED:
+            return found
+        if monotonic() > until:
+            raise NotSettled(
+                f"{request_id} was not applied within {PATIENCE_SECONDS:g} s: {found['error'] or found['status']}"
+            )
+        sleep(PAUSE_SECONDS)

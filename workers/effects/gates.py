@@ -14,8 +14,8 @@ from interlock.workers.effects.lease import Lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.command import Command
+from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
-from interlock.workers.execution.run import run
 from interlock.workers.execution.secrets import SecretNotHad
 from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime

@@ -10,6 +10,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.core import effects, instances, requests
 from interlock.db.core.request_rows import internal
+from interlock.workers.settings import Settings
 from interlock.workflows.definition import Deadline, Definition, Effect
 from interlock.workflows.input.arguments import FreeObject, record
 
@@ -160,3 +161,17 @@ def _as_uuid(text: object) -> UUID | None:
         return UUID(str(text))
     except ValueError:
         return None
+
+
+def with_terms(settings: Settings, definition: Definition, context: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A task's context with its retry limit and its timeout in seconds; the context of other types unchanged (TASK-8).
+
+    Args:
+        settings: the creating process's. Changing them later does not change existing tasks.
+        definition: of the instance to be created. Tasks of the legacy lineage (0.x) have their own defaults.
+        context: from the plan or the creator.
+    """
+    if definition.type != "task" or definition.version.startswith("0."):
+        return context
+    terms = {"max_retries": settings.task_retries, "timeout_sec": settings.task_timeout_seconds}
+    return {**context, **{name: value for name, value in terms.items() if context.get(name) is None}}

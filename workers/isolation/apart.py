@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.workers.execution.command import Command
+from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
-from interlock.workers.execution.run import run
 from interlock.workers.sandbox.bubblewrap import Bubblewrap
 from interlock.workers.sandbox.sandbox import Sandbox, View
 from interlock.workers.system.users import Account

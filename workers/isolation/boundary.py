@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from interlock.workers.execution.command import Command
-from interlock.workers.execution.run import run
+from interlock.workers.execution.process import run
 from interlock.workers.isolation.apart import Isolation
 from interlock.workers.sandbox.bubblewrap import Bubblewrap, candidates
 from interlock.workers.sandbox.sandbox import Sandbox, View

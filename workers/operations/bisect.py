@@ -15,8 +15,8 @@ from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import workspace
 from interlock.workers.effects.gate_command import command_of
 from interlock.workers.effects.workspace import Workplace
+from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
-from interlock.workers.execution.run import run
 from interlock.workers.git import bisect, branches, repository
 from interlock.workers.git.ref_names import safe
 from interlock.workers.git.results import Refusal

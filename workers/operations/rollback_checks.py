@@ -12,7 +12,7 @@ from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import notification, workspace
 from interlock.workers.effects.gate_command import NO_COMMAND, command_of
 from interlock.workers.effects.workspace import Workplace
-from interlock.workers.execution.run import run
+from interlock.workers.execution.process import run
 from interlock.workers.execution.secrets import SecretNotHad
 from interlock.workers.git.revert import Verdict
 from interlock.workers.git.rollback import Callbacks

@@ -7,8 +7,7 @@ from uuid import UUID
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.circuit_breakers import configuration
 from interlock.workers.engine import trigger_request
-from interlock.workers.engine.creation import Birth
-from interlock.workers.engine.task_defaults import with_terms
+from interlock.workers.engine.creation import Birth, with_terms
 from interlock.workers.orchestration.contexts import Context, Contexts
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput

@@ -19,7 +19,7 @@ from interlock.db.core import requests
 from interlock.db.orchestration import claim_triggers, claims
 from interlock.db.orchestration.commands import CommandRow, row_of
 from interlock.db.statements import Rows
-from interlock.workers.client.apply_now import settle
+from interlock.workers.client.partition_drainer import settle
 from interlock.workers.client.receipts import NotSettled
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime

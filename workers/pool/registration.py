@@ -16,7 +16,7 @@ from interlock.beat.heartbeats import wakeups_of
 from interlock.db.connection import transaction
 from interlock.db.core import instances, request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, workers
-from interlock.workers.client.apply_now import settle
+from interlock.workers.client.partition_drainer import settle
 from interlock.workers.engine import creation
 from interlock.workers.engine.trigger_request import checked
 from interlock.workers.runtime import Runtime

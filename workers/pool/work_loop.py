@@ -1,20 +1,32 @@
 """The work loop of a worker process: claim a task, carry it out, report, until no task fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from interlock.db.connection import retryable, transaction
+from interlock.db.orchestration.commands import CommandRow
 from interlock.db.retry import retried
-from interlock.workers.pool import claims, registration, task_execution
+from interlock.workers import circuit_breakers
+from interlock.workers.effects import patches, workspace
+from interlock.workers.effects.gate_command import NO_COMMAND, TIMEOUT_SECONDS, command_of
+from interlock.workers.execution.command import Command
+from interlock.workers.execution.process import run
+from interlock.workers.git.results import Refusal
+from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import InterlockError
 
 log = structlog.get_logger()
 
 TURN = 200  # tasks per message: then another message continues, so that Celery can renew the process
 PATIENCE_SECONDS = 600.0  # how long a report waits for PostgreSQL; by then the worker counts as dead
+TICK_SECONDS = 1.0  # how soon a revoked claim stops its command
+TRIAL_GRACE_SECONDS = 30.0  # added to a task's own time limit: how long a half-open breaker waits for this call
 
 
 def work(runtime: Runtime, worker_id: UUID, *, closing: Callable[[], bool] = lambda: False) -> int:
@@ -34,23 +46,89 @@ def work(runtime: Runtime, worker_id: UUID, *, closing: Callable[[], bool] = lam
         claim = None if closing() else claims.take(runtime, worker_id)
         if claim is None:
             return done
-        _carry_out(runtime, claim)
+        _work_on(runtime, claim)
     runtime.wakeups.work(1)
     return TURN
 
 
-def _carry_out(runtime: Runtime, claim: Claim) -> None:
+def _work_on(runtime: Runtime, claim: Claim) -> None:
     log.info("task_taken", task=claim.task, claim=claim.token, retry=claim.retry_count)
-    report = task_execution.carry_out(runtime, claim)
+    outcome = carry_out(runtime, claim)
 
     def finish(before: DBAPIError | None) -> None:
         if before:
             log.warning("report_delayed", error=str(before.orig))
-        claims.finish(runtime, claim.worker_id, claim.token, report)
+        claims.finish(runtime, claim.worker_id, claim.token, outcome)
 
     try:
         retried(finish, patience_seconds=PATIENCE_SECONDS)
     except StaleClaim as stale:
         log.warning("stale_claim", task=claim.task, claim=claim.token, error=str(stale))
     else:
-        log.info("task_reported", task=claim.task, claim=claim.token, trigger=report.trigger)
+        log.info("task_reported", task=claim.task, claim=claim.token, trigger=outcome.trigger)
+
+
+def carry_out(runtime: Runtime, claim: Claim) -> Report:
+    """Carry out a task. Every way it can end becomes a report.
+
+    Raises:
+        DBAPIError: PostgreSQL became unreachable before the task began; it can be given back.
+    """
+    try:
+        return KINDS[claim.kind](runtime, claim)
+    except (InterlockError, OSError, ValueError) as fault:
+        log.warning("task_not_carried_out", task=claim.task, error=str(fault))
+        return report.failure(f"{type(fault).__name__}: {fault}")
+
+
+def _command(runtime: Runtime, claim: Claim) -> Report:
+    if (row := claim.command) is None:
+        return report.failure(NO_COMMAND)
+    with transaction(runtime.database) as connection:
+        place = workspace.of_workstream(connection, claim.workstream_id, runtime.settings)
+    directory = place.to_work_in()
+    if isinstance(directory, Refusal):
+        return report.failure(str(directory))
+    view = workspace.view_of(directory, place, row.sandbox)
+    command = command_of(row, directory, runtime.settings, view)
+    with place.watched(f"task {claim.task}"):
+        return _guarded(runtime, claim, row, row.tool, command) if row.tool else _ran(runtime, claim, row, command)
+
+
+def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command: Command) -> Report:
+    """Run a command through its tool's breaker. A revoked call does not count against the tool, unless it timed out."""
+    seconds = (command.timeout_seconds or TIMEOUT_SECONDS) + TRIAL_GRACE_SECONDS
+    with circuit_breakers.calling(runtime, claim.project, tool, by="crew", lease_seconds=seconds) as call:
+        ended = _ran(runtime, claim, row, command)
+        if ended.trigger == "execution_completed":
+            return ended
+        if ended.metadata["timeout_occurred"] or claims.is_current(runtime, claim.token):
+            call.failed(str(ended.metadata["error"]))
+        else:
+            call.void()
+        return ended
+
+
+def _ran(runtime: Runtime, claim: Claim, row: CommandRow, command: Command) -> Report:
+    ended = run(command, cancelled=_revoked(runtime, claim), tick_seconds=TICK_SECONDS)
+    return report.of_command(ended, row.expected_exit_codes)
+
+
+def _patch(runtime: Runtime, claim: Claim) -> Report:
+    patches.submit(runtime, {"task_id": claim.task_id})
+    return Report("execution_completed", {"exit_code": 0})
+
+
+def _revoked(runtime: Runtime, claim: Claim) -> Callable[[], bool]:
+    def revoked() -> bool:
+        try:
+            return not claims.is_current(runtime, claim.token)
+        except DBAPIError as error:
+            if not retryable(error):
+                raise
+            return False  # nobody can revoke the claim while PostgreSQL is unreachable
+
+    return revoked
+
+
+KINDS: Mapping[str, Callable[[Runtime, Claim], Report]] = {"command": _command, "shell": _command, "patch": _patch}

@@ -1,10 +1,24 @@
 """The destinations of the relay, as the settings choose them."""
 
-from interlock.workers.relay.counters import Counters
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, RowMapping
+
+from interlock.db.core import counters
 from interlock.workers.relay.journal import Journal
 from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import Destination
 from interlock.workers.runtime import Runtime
+
+
+class Counters(Destination):
+    """Counts the events of history: each exactly once, because they are written in the cursor's transaction."""
+
+    name = counters.CURSOR
+
+    def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
+        """Add a batch of events to the counters."""
+        counters.count(connection, [event["id"] for event in events])
 
 
 def destinations(runtime: Runtime) -> list[Destination]:
