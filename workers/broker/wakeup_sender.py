@@ -5,11 +5,10 @@ If the process dies, no trigger is lost: the triggers are rows, and the dispatch
 
 import atexit
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from threading import Event, Thread
 from time import monotonic, sleep
-from typing import TypeVar
 
 import structlog
 from sqlalchemy import RowMapping
@@ -18,25 +17,10 @@ from interlock.workers.broker.wakeups import COMMIT_SECONDS, Wakeup, Wakeups
 
 log = structlog.get_logger()
 
-T = TypeVar("T")
 
 CROWDED_SECONDS = 0.005  # triggers closer together than this are a crowd
 LINGER_SECONDS = 0.008  # how long a crowd's wake-ups gather: one round trip for a dozen, off the callers' path
 FLUSH_SECONDS = 2.0  # how long closing waits at most
-
-
-@dataclass(frozen=True, slots=True)
-class Early:
-    """A head-start wake-up, for a trigger that may not be committed yet."""
-
-    wakeup: Wakeup
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """Effects that are committed."""
-
-    rows: Sequence[RowMapping]
 
 
 class WakeupSender:
@@ -51,7 +35,7 @@ class WakeupSender:
         """
         self._wakeups = wakeups
         self._always_from_thread = always_from_thread
-        self._queue: SimpleQueue[list[Wakeup] | Early | Effects | Event] = SimpleQueue()
+        self._queue: SimpleQueue[list[Wakeup] | partial[None] | Event] = SimpleQueue()
         self._thread: Thread | None = None
         self._last = float("-inf")
 
@@ -65,22 +49,20 @@ class WakeupSender:
         """
         if ahead_since is None or monotonic() - ahead_since > COMMIT_SECONDS:
             if monotonic() - self._last > CROWDED_SECONDS and not self._always_from_thread:
-                self._safely(self._wakeups.partitions, wakeups)
+                self._safely(partial(self._wakeups.partitions, wakeups))
             else:
                 self._enqueue(wakeups)
         self._last = monotonic()  # set after sending, or a slow broker looks like low traffic
 
     def effects(self, rows: Sequence[RowMapping]) -> None:
         """Send wake-ups for committed effects; never raises."""
-        if self._always_from_thread:
-            self._enqueue(Effects(rows))
-        else:
-            self._safely(self._wakeups.effects, rows)
+        send = partial(self._wakeups.effects, rows)
+        (self._enqueue if self._always_from_thread else self._safely)(send)
 
     def ahead(self, wakeups: Iterable[Wakeup]) -> None:
         """Send head-start wake-ups for triggers being committed, one per partition. Never waits, never raises."""
         for wakeup in {wakeup["partition"]: wakeup for wakeup in wakeups if wakeup["status"] == "pending"}.values():
-            self._enqueue(Early(wakeup))
+            self._enqueue(partial(self._wakeups.ahead, wakeup))
 
     def head_start(self, wakeup: Wakeup) -> float | None:
         """Send a trigger's wake-up during its commit, unless triggers follow closely. Never waits, never raises.
@@ -92,7 +74,7 @@ class WakeupSender:
         if self._last == float("-inf") or (now := monotonic()) - self._last <= CROWDED_SECONDS:
             return None
         self._last = now
-        self._enqueue(Early(wakeup))
+        self._enqueue(partial(self._wakeups.ahead, wakeup))
         return now
 
     def flush(self) -> None:
@@ -102,7 +84,7 @@ class WakeupSender:
             self._queue.put(reached)
             reached.wait(FLUSH_SECONDS)
 
-    def _enqueue(self, wakeups: list[Wakeup] | Early | Effects) -> None:
+    def _enqueue(self, wakeups: list[Wakeup] | partial[None]) -> None:
         if self._thread is None or not self._thread.is_alive():  # dead in the child of a fork
             self._thread = Thread(target=self._carry, name="interlock-wakeup-sender", daemon=True)
             self._thread.start()
@@ -117,18 +99,16 @@ class WakeupSender:
             while not self._queue.empty():
                 found.append(self._queue.get())
             for part in found:
-                if isinstance(part, Early):
-                    self._safely(self._wakeups.ahead, part.wakeup)
-                elif isinstance(part, Effects):
-                    self._safely(self._wakeups.effects, part.rows)
+                if isinstance(part, partial):
+                    self._safely(part)
             if wakeups := [wakeup for part in found if isinstance(part, list) for wakeup in part]:
-                self._safely(self._wakeups.partitions, wakeups)
+                self._safely(partial(self._wakeups.partitions, wakeups))
             for part in found:
                 if isinstance(part, Event):
                     part.set()
 
-    def _safely(self, send: Callable[[T], None], what: T) -> None:
+    def _safely(self, send: Callable[[], None]) -> None:
         try:
-            send(what)
+            send()
         except Exception:  # whatever it is, the triggers are accepted, and later wake-ups must still be sent
             log.exception("wakeups_not_sent")
