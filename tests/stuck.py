@@ -6,10 +6,15 @@ from uuid import UUID
 
 import psycopg
 
-from interlock.workers.operations.stuck.detector import Stuck, look
+from interlock.workers.operations.stuck.detector import Stuck, survey
 from interlock.workers.runtime import Runtime
 from tests.cli.terminal import Answer, Terminal
 from tests.driving import drain_all
+
+
+def look(runtime: Runtime, **how: Any) -> list[Stuck]:
+    """The instances stuck now, longest first."""
+    return survey(runtime, **how)[1]
 
 
 def found(runtime: Runtime, ref: UUID | str, **how: Any) -> Stuck:

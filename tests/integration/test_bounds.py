@@ -18,12 +18,12 @@ from interlock.db.core.requests import PARTITIONS, partition_of
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.doctor import examine
-from interlock.workers.operations.stuck.detector import look
 from interlock.workflows.errors import Refused
 from interlock.workflows.input import limits
 from tests.doors import Scene, called, cells, found
 from tests.driving import drain_all, outcome, state
 from tests.hostile import JSON, alternating, arrays, objects, unbound
+from tests.stuck import look
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]

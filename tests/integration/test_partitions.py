@@ -16,11 +16,11 @@ from interlock.workers.client.client import Client
 from interlock.workers.engine.locked_instance import take
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.doctor import examine
-from interlock.workers.operations.stuck.detector import look
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.cli.terminal import FORKS
 from tests.driving import drain_all, outcome
+from tests.stuck import look
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.integration.killing",)

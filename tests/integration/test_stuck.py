@@ -8,14 +8,13 @@ import pytest
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor, metrics
-from interlock.workers.operations.stuck.detector import look
 from interlock.workers.pool import claims
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
 from tests.driving import applied, drain_all, make_due, state, swept
 from tests.legacy import rename
 from tests.running import Stage
-from tests.stuck import age, terminal
+from tests.stuck import age, look, terminal
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"

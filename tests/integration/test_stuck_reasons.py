@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from interlock.workers.client.client import Client
-from interlock.workers.operations.stuck.detector import look
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
 from tests.driving import applied, drain_all, drain_failing, outcome, state
 from tests.landscape import Landscape
 from tests.running import Stage
-from tests.stuck import found, paste, terminal
+from tests.stuck import found, look, paste, terminal
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"

@@ -8,14 +8,13 @@ import pytest
 
 from interlock.workers.circuit_breakers import BreakerOpen, calling
 from interlock.workers.client.client import Client
-from interlock.workers.operations.stuck.detector import look
 from interlock.workers.pool import claims, registration
 from interlock.workers.pool.registration import AGENT, EXECUTE
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, state
 from tests.running import Stage
-from tests.stuck import found, paste
+from tests.stuck import found, look, paste
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"

@@ -52,22 +52,15 @@ def thresholds(chosen: Settings) -> Thresholds:
     )
 
 
-def look(
+def survey(
     runtime: Runtime,
     *,
     type_: str | None = None,
     project: str | None = None,
     everything: bool = False,
     limit: int = LIMIT,
-) -> list[Stuck]:
-    """The instances stuck now, longest first: `survey` without their total number."""
-    return survey(runtime, type_=type_, project=project, everything=everything, limit=limit)[1]
-
-
-def survey(
-    runtime: Runtime, *, type_: str | None, project: str | None, everything: bool, limit: int
 ) -> tuple[int, list[Stuck]]:
-    """How many instances are stuck now, and those stuck for longest, with their reasons.
+    """How many instances are stuck now, and those stuck for longest, with their reasons, longest first.
 
     Args:
         runtime: the process's.

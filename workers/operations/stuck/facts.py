@@ -56,15 +56,6 @@ class Facts:
         """The instances linked to it under a role, except those in one of the states `done`."""
         return [each for each in self.links if each["role"] == role and each["current_state"] not in done]
 
-    def fire(self, trigger: str) -> str:
-        """The command that fires one of its triggers."""
-        return fire(self.id, trigger)
-
-    @property
-    def show(self) -> str:
-        """The command that shows it."""
-        return offered("show", self.id)
-
 
 def fire(ref: object, trigger: str) -> str:
     """The command that fires a trigger on an instance."""
@@ -77,7 +68,7 @@ def by_another(ref: object, trigger: str) -> str:
 
 
 def show(row: Row) -> str:
-    """The command that shows a linked instance, by its UUID, since other projects may use the same name."""
+    """The command that shows an instance, by its UUID, since other projects may use the same name."""
     return offered("show", row["id"])
 
 

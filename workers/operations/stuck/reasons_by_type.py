@@ -26,11 +26,11 @@ def workstream(facts: Facts) -> Reason | None:
     if not row:
         return None
     if facts.state == "paused":
-        return Reason("somebody paused it", facts.fire("resume"))
+        return Reason("somebody paused it", fire(facts.id, "resume"))
     if row["run_state"] == "pending":
         return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "start"))
     if row["run_state"] in ENDED["run"]:
-        return Reason(f"its run {row['run']} is {row['run_state']}", facts.fire("user_cancelled"))
+        return Reason(f"its run {row['run']} is {row['run_state']}", fire(facts.id, "user_cancelled"))
     return _own(facts)
 
 
@@ -39,7 +39,7 @@ def _own(facts: Facts) -> Reason | None:
     if facts.state in ("planned", "blocked") and (waits := facts.linked("depends_on", COMPLETED)):
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
     if facts.state == "planned" and (row["missing"] or 0) > 0:
-        return Reason(f"{row['missing']} of its tasks have not been created", facts.fire("user_cancelled"))
+        return Reason(f"{row['missing']} of its tasks have not been created", fire(facts.id, "user_cancelled"))
     if facts.state == "validating" and (waits := facts.linked("gates", PASSED)):
         return Reason(f"it waits for {named(waits)}", show(waits[0]))
     return _members(facts)
@@ -48,7 +48,7 @@ def _own(facts: Facts) -> Reason | None:
 def run(facts: Facts) -> Reason | None:
     """A run: nobody started it, or its workstreams have not ended."""
     if facts.state == "pending":
-        return Reason("nobody has started it", facts.fire("start"))
+        return Reason("nobody has started it", fire(facts.id, "start"))
     return _members(facts) if facts.details else None
 
 
@@ -82,7 +82,7 @@ def worker(facts: Facts) -> Reason | None:
     if facts.state == "suspended":
         return Reason("somebody suspended it", offered("worker", "resume", facts.id, by=ME))
     if facts.state == "initializing":
-        return Reason("it never reported that it is ready", facts.fire("registration_complete"))
+        return Reason("it never reported that it is ready", fire(facts.id, "registration_complete"))
     message = f"no heartbeat for {span(facts.details['seconds'])}" if facts.details else "no heartbeat"
     return Reason(message, offered("worker", "shutdown", facts.id, now=True))
 

@@ -1,7 +1,18 @@
 """Reasons that apply to instances of any type: their requests and their effects."""
 
 from interlock.db.core.requests import QUARANTINED, UNREADABLE
-from interlock.workers.operations.stuck.facts import WHY, Facts, Reason, Row, at, by_another, first_line, span
+from interlock.workers.operations.stuck.facts import (
+    WHY,
+    Facts,
+    Reason,
+    Row,
+    at,
+    by_another,
+    fire,
+    first_line,
+    show,
+    span,
+)
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.suggestions import offered
 
@@ -37,7 +48,7 @@ def retrying(facts: Facts) -> Reason | None:
     for request in facts.requests:
         if request["status"] == "scheduled" and request["attempts"] and request["due_seconds"] <= LATE_SECONDS:
             message = f"{request['trigger']} failed {request['attempts']} times ({first_line(request['error'])}); "
-            return Reason(message + f"it is tried again at {at(request['not_before'])}", facts.show)
+            return Reason(message + f"it is tried again at {at(request['not_before'])}", show(facts.instance))
     return None
 
 
@@ -89,10 +100,11 @@ def _pending(effect: Row, facts: Facts) -> Reason:
     name = f"the effect {effect['name']}"
     if effect["later"]:
         message = f"{name} failed {effect['attempts']} times ({first_line(effect['error'])}); "
-        return Reason(message + f"it is tried again at {at(effect['not_before'])}", facts.show)
+        return Reason(message + f"it is tried again at {at(effect['not_before'])}", show(facts.instance))
     if effect["behind"]:
         return Reason(
-            f"{name} waits for an effect of {effect['behind']} to end, since the two never run at once", facts.show
+            f"{name} waits for an effect of {effect['behind']} to end, since the two never run at once",
+            show(facts.instance),
         )
     return Reason(
         f"{name} has been due for {span(effect['due_seconds'])}, but no node has started it", "interlock doctor"
@@ -108,7 +120,9 @@ def refused(facts: Facts) -> Reason | None:
     around = "; ".join(
         f"{each['workflow_type']} {each['entity_id']} is {each['current_state']}" for each in lacking[:3]
     )
-    return Reason(f"{request['trigger']} was refused: {message}" + (f" ({around})" if around else ""), facts.show)
+    return Reason(
+        f"{request['trigger']} was refused: {message}" + (f" ({around})" if around else ""), show(facts.instance)
+    )
 
 
 def timer(facts: Facts) -> Reason | None:
@@ -129,7 +143,7 @@ def nobody(facts: Facts) -> Reason:
 
 
 def _next(facts: Facts) -> str:
-    return facts.fire(facts.definition.legal(facts.state)[0])
+    return fire(facts.id, facts.definition.legal(facts.state)[0])
 
 
 def _offered(request_id: str, *words: str, **options: str) -> str:

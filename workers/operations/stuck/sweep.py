@@ -5,14 +5,15 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import RowMapping
-from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects
 from interlock.db.operations import stuck
-from interlock.workers.operations.stuck.detector import Stuck, look
+from interlock.workers.engine.creation import intent
+from interlock.workers.operations.stuck.detector import Stuck, survey
 from interlock.workers.operations.stuck.facts import span
 from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import Effect
 from interlock.workflows.output.escaping import shown
 
 NAMED = 20  # at most so many are named in a notice
@@ -24,7 +25,7 @@ def report(runtime: Runtime) -> tuple[int, Sequence[RowMapping]]:
     Returns:
         How many are stuck, and the effects that can run after this call: one notice, or none.
     """
-    found = look(runtime)
+    _, found = survey(runtime)
     with transaction(runtime.database) as connection:
         fresh = stuck.replace_findings(connection, [asdict(each) for each in found])
         news = [each for each in found if each.workflow_id in fresh]
@@ -36,21 +37,13 @@ def _notice(news: Sequence[Stuck]) -> dict[str, Any]:
     first, lines = news[0], [_line(each) for each in news[:NAMED]]
     if len(news) > NAMED:
         lines.append(f"and {len(news) - NAMED} more: interlock stuck")
-    return {
-        "id": uuid7(),
-        "workflow_id": first.workflow_id,
-        "version": first.version,
-        "name": "notice",
-        "payload": {
-            "type": first.workflow_type,
-            "entity_id": first.entity_id,
-            "state": f"stuck in {first.state}" + (f", and {len(news) - 1} more" if len(news) > 1 else ""),
-            "message": "\n".join(lines),
-        },
-        "done_trigger": None,
-        "failed_trigger": None,
-        "exclusive": None,
+    payload = {
+        "type": first.workflow_type,
+        "entity_id": first.entity_id,
+        "state": f"stuck in {first.state}" + (f", and {len(news) - 1} more" if len(news) > 1 else ""),
+        "message": "\n".join(lines),
     }
+    return intent(Effect("notice"), workflow_id=first.workflow_id, version=first.version, metadata=payload)
 
 
 def _line(each: Stuck) -> str:

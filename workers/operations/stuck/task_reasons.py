@@ -85,7 +85,7 @@ def _running(facts: Facts) -> Reason:
     seen = f"last heartbeat {span(row['heartbeat_seconds'])} ago"
     message = f"worker {row['worker']} ({row['worker_state']}, {seen}) runs it"
     ends = f"; it times out at {at(due['not_before'])}" if due else ""
-    return Reason(message + ends, facts.fire("timeout_exceeded"))
+    return Reason(message + ends, fire(facts.id, "timeout_exceeded"))
 
 
 def _retrying(facts: Facts) -> Reason | None:
@@ -98,7 +98,7 @@ def _retrying(facts: Facts) -> Reason | None:
         return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
     when = f"the next is at {at(due['not_before'])}" if due else "no retry is scheduled"
     message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])}); {when}"
-    return Reason(message, facts.fire("retry_delay_elapsed"))
+    return Reason(message, fire(facts.id, "retry_delay_elapsed"))
 
 
 def _validating(facts: Facts) -> Reason | None:
