@@ -15,6 +15,7 @@ from interlock.workers.effects import workspace
 from interlock.workers.effects.lease import renewed_lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
+from interlock.workers.engine import creation
 from interlock.workers.git import branches, state_files, tampering, worktree
 from interlock.workers.git.archive import REASON, Archived, archive
 from interlock.workers.git.merge import Merged, merge
@@ -22,6 +23,7 @@ from interlock.workers.git.policy import Checked
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.worktree import Worktree
 from interlock.workers.runtime import Runtime
+from interlock.workflows.definition import Effect
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.suggestions import offered
 
@@ -45,14 +47,9 @@ def intent(connection: Connection, workstream_id: UUID, version: int) -> dict[st
     """
     row = workspaces.of_workstream(connection, workstream_id)
     repository = row["repository"]
-    return {
+    land = Effect("land_workstream", failed="validation_failed")
+    return creation.intent(land, workflow_id=workstream_id, version=version, metadata={}) | {
         "id": uuid5(workstream_id, f"land_workstream:{version}"),
-        "workflow_id": workstream_id,
-        "version": version,
-        "name": "land_workstream",
-        "payload": {},
-        "done_trigger": None,
-        "failed_trigger": "validation_failed",
         "exclusive": repository and f"repository {Path(row['directory'], repository['path'])}",
     }
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,8 @@ class _Mark:
         return found if found and found["head"] == self.head else None  # otherwise it has been committed since
 
     def write(self, staged: Staged) -> None:
-        state_files.write(
-            self.path,
-            {
-                "ledger_id": self.ledger_id,
-                "head": self.head,
-                "digest": self.digest,
-                "tree": staged.tree,
-                "way": staged.way,
-                "paths": staged.paths,
-            },
-        )
+        record = {"ledger_id": self.ledger_id, "head": self.head, "digest": self.digest}
+        state_files.write(self.path, record | asdict(staged))
 
     @property
     def digest(self) -> str:
