@@ -94,10 +94,6 @@ def _leases(runtime: Runtime) -> int:
     return len(again)
 
 
-def _relay(runtime: Runtime) -> int:
-    return relay(runtime.database, destinations(runtime))
-
-
 def _metrics(runtime: Runtime) -> int:
     folded = 0
     while True:
@@ -120,10 +116,6 @@ def _stuck(runtime: Runtime) -> int:
     found, effects_due = report(runtime)
     runtime.wakeups.effects(effects_due)
     return found
-
-
-def _anchor(runtime: Runtime) -> int:
-    return anchors.anchor(runtime) if anchors.due(runtime) else 0
 
 
 def _export(runtime: Runtime) -> int:
@@ -160,11 +152,11 @@ SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "partitions": _partitions,
     "heartbeats": _heartbeats,
     "leases": _leases,
-    "relay": _relay,
+    "relay": lambda runtime: relay(runtime.database, destinations(runtime)),
     "metrics": _metrics,
     "jobs": _jobs,
     "stuck": _stuck,
-    "anchor": _anchor,
+    "anchor": lambda runtime: anchors.anchor(runtime) if anchors.due(runtime) else 0,
     "export": _export,
     "archive": _archive,
     "prune": _prune,

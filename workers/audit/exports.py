@@ -107,12 +107,13 @@ def _write(reading: Connection, runtime: Runtime, coming: Next, progress: Callab
         return None
     last_anchor = anchors.last(reading)
     signer = signing_keys.signer(runtime.settings.signing_directory, may_make=last_anchor is None)
+    size, digest = (draft / EVENTS).stat().st_size, write_once.sha256_of(draft / EVENTS)
     manifest = {
         "number": coming.number,
         "made_at": timestamp(now),
         "behind": {"xid": coming.after[0], "position": coming.after[1]},
         **written,
-        "files": [_described(draft / EVENTS, written["events"])],
+        "files": [{"name": EVENTS, "bytes": size, "sha256": digest, "events": written["events"]}],
         "previous": coming.previous,
         "anchor": last_anchor,
         "key": signer.name,
@@ -146,10 +147,6 @@ def _events(reading: Connection, path: Path, after: Place, progress: Callable[[i
         "first": timestamp(first),
         "last": timestamp(last["created_at"]),
     }
-
-
-def _described(path: Path, events: int) -> dict[str, Any]:
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": write_once.sha256_of(path), "events": events}
 
 
 def _enter(runtime: Runtime, found: Path, coming: Next) -> Exported:

@@ -1,9 +1,8 @@
 """Checks history against the journal, which also has the events committed between two anchors."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Engine
 
@@ -31,20 +30,12 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
     Raises:
         OSError: a file cannot be read.
     """
-    since = None if every_line else _newest_anchor(database)
-    for path in journal.files(directory):
-        if path.name == journal.ACTIVE or since is None or _written(path) >= since - MARGIN:
-            chain_heads.compare(database, verdict, _heads(verdict, path), f"the journal {path.name}")
-
-
-def _newest_anchor(database: Engine) -> datetime | None:
     with transaction(database) as connection:
-        row = anchors.newest(connection)
-    return row["made_at"] if row else None
-
-
-def _written(path: Path) -> datetime:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        anchor = None if every_line else anchors.newest(connection)
+    since = (anchor["made_at"] - MARGIN).timestamp() if anchor else 0.0
+    for path in journal.files(directory):
+        if path.name == journal.ACTIVE or path.stat().st_mtime >= since:
+            chain_heads.compare(database, verdict, _heads(verdict, path), f"the journal {path.name}")
 
 
 def _heads(verdict: Verdict, path: Path) -> Iterator[Head]:
@@ -54,14 +45,10 @@ def _heads(verdict: Verdict, path: Path) -> Iterator[Head]:
                 return  # it is being written, or its writer was killed
             try:
                 event = read(line)
-                yield _head(event)
+                context = event["context"]
+                yield chain_heads.seen(context["workflow_id"], context["seq"], event["hash"])
                 message = None if chained(event) == event["hash"] else "changed: its hash is not that of its content"
             except (ValueError, KeyError, TypeError):
                 message = "no event"
             if message:
                 verdict.note(f"{path}:{number}", None, f"{message}; `interlock audit validate` says more")
-
-
-def _head(event: dict[str, Any]) -> Head:
-    context = event["context"]
-    return chain_heads.seen(context["workflow_id"], context["seq"], event["hash"])

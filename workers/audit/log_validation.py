@@ -33,12 +33,6 @@ class Finding(NamedTuple):
     message: str
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The logs to read: the given files, and the event file of each directory, which is an export."""
-    for path in paths:
-        yield path / EVENTS if path.is_dir() else path
-
-
 def seals(paths: Iterable[Path], keys: Mapping[str, Ed25519PublicKey]) -> Iterator[Finding]:
     """Check exports' directories: their manifests' signatures, their files' checksums, and that each follows the last.
 
@@ -147,7 +141,7 @@ def validate(
         OSError: a file cannot be read.
     """
     check = Check.against(definitions)
-    for path in _files(paths):
+    for path in (each / EVENTS if each.is_dir() else each for each in paths):  # a directory is an export
         line = 0
         with opened(path) as lines:
             try:

@@ -160,7 +160,11 @@ class _Crossing:
         try:
             with transaction(database) as connection:
                 row = instance_migration.lock(connection, instance_id)
-                if row is None or row["definition_version"] != self.order.old or self._ended(row):
+                if (
+                    row is None
+                    or row["definition_version"] != self.order.old
+                    or self.old["states"][row["current_state"]]["terminal"]
+                ):
                     return False
                 subject = self._subject(connection, row)
                 if why := obstacles(self.old, self.new, subject, self.order.renamed):
@@ -185,9 +189,6 @@ class _Crossing:
             return f"PostgreSQL refuses it: {str(error.orig or error).strip().splitlines()[0]}"
         log.exception("not_migrated", instance=str(row["id"]))
         return f"it cannot be judged: {type(error).__name__}: {error}"
-
-    def _ended(self, row: RowMapping) -> bool:
-        return bool(self.old["states"][row["current_state"]]["terminal"])
 
     def _subject(self, connection: Connection, row: RowMapping) -> Subject:
         kind = "lineage" if self.new.version.startswith("0.") else self.new.type

@@ -13,7 +13,6 @@ from interlock.workers.effects.gate_command import NO_COMMAND, command_of, outco
 from interlock.workers.effects.lease import Lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
-from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import SecretNotHad
@@ -51,7 +50,8 @@ def run_gate(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     except (BadInput, SecretNotHad) as unfit:
         return _never_ran(f"its command cannot be run: {unfit}")
     with place.judged_by_base(), place.watched(f"gate {claimed['workflow_id']}"):
-        return _judged(row, _run(runtime, claimed, workstream, command))
+        cancelled = (lambda: _is_over(runtime, workstream)) if workstream else None
+        return _judged(row, run(command, on_tick=Lease(runtime, claimed).tick, cancelled=cancelled))
 
 
 def _looked_up(runtime: Runtime, gate_id: UUID) -> tuple[CommandRow | None, UUID | None, Workplace | None]:
@@ -60,14 +60,6 @@ def _looked_up(runtime: Runtime, gate_id: UUID) -> tuple[CommandRow | None, UUID
         if row is None or workstream is None:
             return row, workstream, None
         return row, workstream, workspace.of_workstream(connection, workstream, runtime.settings)
-
-
-def _run(runtime: Runtime, claimed: RowMapping, workstream: UUID | None, command: Command) -> Finished:
-    return run(
-        command,
-        on_tick=Lease(runtime, claimed).tick,
-        cancelled=(lambda: _is_over(runtime, workstream)) if workstream else None,
-    )
 
 
 def _is_over(runtime: Runtime, workstream: UUID) -> bool:

@@ -34,7 +34,8 @@ def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
     """
     targets = runtime.settings.notify_urls
     payload = effect["payload"]
-    deliver([_with_token(url, effect) for url in targets], title=_title(payload), body=_body(effect, payload))
+    title = f"{payload['type']} {payload['entity_id']}: {payload['state']}"
+    deliver([_with_token(url, effect) for url in targets], title=title, body=_body(effect, payload))
     return {"sent": len(targets)}
 
 
@@ -60,10 +61,6 @@ def _with_token(url: str, effect: RowMapping) -> str:
         return url
     joint = "&" if "?" in url else "?"
     return f"{url}{joint}+Interlock-Effect={effect['id']}&+Interlock-Token={effect['token']}"
-
-
-def _title(payload: dict[str, Any]) -> str:
-    return f"{payload['type']} {payload['entity_id']}: {payload['state']}"
 
 
 def _body(effect: RowMapping, payload: dict[str, Any]) -> str:

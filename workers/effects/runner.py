@@ -58,9 +58,8 @@ def run(runtime: Runtime, effect_id: UUID) -> None:
         DBAPIError: the database became unreachable; the lease expires and the effect is run again.
     """
     with transaction(runtime.database) as connection:
-        claimed = effects.claim(
-            connection, effect_id, holder=_holder(), lease_seconds=runtime.settings.effect_lease_seconds
-        )
+        holder, seconds = f"{socket.gethostname()}:{os.getpid()}:{uuid7()}", runtime.settings.effect_lease_seconds
+        claimed = effects.claim(connection, effect_id, holder=holder, lease_seconds=seconds)
     if claimed is None:
         return
     spans = tracing()
@@ -160,7 +159,3 @@ def _report(
 
 def _log_stale(claimed: RowMapping, stale: StaleLease) -> None:
     log.warning("stale_lease", token=claimed["token"], error=str(stale))
-
-
-def _holder() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid7()}"

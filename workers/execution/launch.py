@@ -134,22 +134,18 @@ def _execute(order: Order, shim: int, status: int, release: int) -> tuple[int, s
     except OSError as refused:
         missing = refused.errno in {errno.ENOENT, errno.ENOTDIR}
         code = NOT_FOUND if missing else CANNOT_RUN
-        return code, f"{_shown(order.argv[0])}: {refused.strerror}{_wakeup(order, missing)}"
+        there = missing and b"/" in order.argv[0] and os.path.exists(order.argv[0])
+        more = " (the program that its first line names)" if there else ""
+        return code, f"{_shown(order.argv[0])}: {refused.strerror}{more}"
 
 
 def _be(order: Order, shim: int) -> None:
     """Become the command's user, then ask to die with the shim: a change of user would cancel that request."""
     if order.account:
         confine.drop(order.account)
-    process_tree.die_with_parent()
+    process_tree.control(process_tree.PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != shim:  # the shim died before the request
         os._exit(CANNOT_RUN)
-
-
-def _wakeup(order: Order, missing: bool) -> str:
-    if missing and b"/" in order.argv[0] and os.path.exists(order.argv[0]):
-        return " (the program that its first line names)"
-    return ""
 
 
 def _shown(name: bytes) -> str:

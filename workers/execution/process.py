@@ -179,7 +179,9 @@ def running(command: Command, keep: tuple[int, ...] = ()) -> Iterator[Running]:
         captures = {end.fileno(): Capture(limit, command.secrets) for end in (shim.stdout, shim.stderr) if end}
         process = Running(parent_end, captures, mark)
         closing.callback(process.close)  # entered last, so that the shim is told to end before we wait for it
-        _instruct(shim, packed_order)
+        assert shim.stdin
+        with suppress(BrokenPipeError), shim.stdin:  # if the shim is dead already, its missing report shows that
+            shim.stdin.write(packed_order)
         yield process
 
 
@@ -195,9 +197,3 @@ def _spawn(control: int, keep: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         pass_fds=(control, *keep),
         start_new_session=True,
     )
-
-
-def _instruct(shim: "subprocess.Popen[bytes]", packed_order: bytes) -> None:
-    assert shim.stdin
-    with suppress(BrokenPipeError), shim.stdin:  # if the shim is dead already, its missing report shows that
-        shim.stdin.write(packed_order)

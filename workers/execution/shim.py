@@ -166,7 +166,7 @@ def main(descriptors: list[str]) -> None:
         os.set_inheritable(each, False)
     order = Order(**unpacked(BytesIO(sys.stdin.buffer.read())))
     events = EventSource(control, order.asking)
-    process_tree.adopt_orphans()
+    process_tree.control(process_tree.PR_SET_CHILD_SUBREAPER, 1)  # adopts every descendant whose own parent ends
     shim = Shim(order, events)
     started = shim.start()
     _send(control, started)

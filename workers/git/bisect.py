@@ -1,6 +1,6 @@
 """Finds the commit that broke something, by bisection in a temporary worktree (PATCH-14)."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import log2
 from pathlib import Path
@@ -100,7 +100,7 @@ class _Search:
                 f"the gate does not pass at {good[:12]}", "It failed before the first of these patches already"
             )
         self.goods.append(good)
-        while (middle := next(self._middles(bad), None)) is not None:
+        while (middle := self._middle(bad)) is not None:
             match self._looks(middle, total):
                 case True:
                     self.goods.append(middle)
@@ -124,9 +124,9 @@ class _Search:
         self.tried += 1
         return self.trial(self.checkout.path)
 
-    def _middles(self, bad: str) -> Iterator[str]:
-        """Commits to try next, the one that halves the rest first."""
-        return (each for each in self._left(bad) if each != bad and each not in self.skipped)
+    def _middle(self, bad: str) -> str | None:
+        """The commit to try next, which halves the rest."""
+        return next((each for each in self._left(bad) if each != bad and each not in self.skipped), None)
 
     def _left(self, bad: str) -> list[str]:
         result = self.git.run("rev-list", "--bisect-all", bad, *(f"^{each}" for each in self.goods))

@@ -189,7 +189,7 @@ class Git:
                 stdout=out,
                 stderr=err,
                 pass_fds=self.keep,
-                umask=self._umask(),
+                umask=~self.directory.stat().st_mode & 0o077,  # its files are as open to others as its directory
                 process_group=0,  # so that a time limit ends git's own children too
                 **dropped,
             )
@@ -206,10 +206,6 @@ class Git:
             if isinstance(interrupted, subprocess.TimeoutExpired):
                 raise self._too_slow(command) from None
             raise
-
-    def _umask(self) -> int:
-        """A umask that makes git's files as open to others as the directory it works in, whatever our own umask."""
-        return ~self.directory.stat().st_mode & 0o077
 
     def _environment(self) -> dict[str, str]:
         # Only PATH is the caller's: GIT_DIR, a pager or a credential helper would change answers.

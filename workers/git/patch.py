@@ -55,7 +55,7 @@ def _read(patch_text: str, patch: bytes) -> tuple[FileChange, ...] | Reason:
 
 
 def _agreed(files: PatchSet, forward: GitResult, backward: GitResult) -> tuple[FileChange, ...] | Reason:
-    table, _, summary = _parted(forward.out)
+    table, _, summary = forward.out.rpartition(b"\0")  # counts end with a NUL; the summary after them has lines
     after, before = _counted(table), _counted(backward.out)[::-1]
     counts = [("-", "-") if each.is_binary_file else (str(each.added), str(each.removed)) for each in files]
     if not counts == [each[:2] for each in after] == [(each[1], each[0]) for each in before]:
@@ -65,11 +65,6 @@ def _agreed(files: PatchSet, forward: GitResult, backward: GitResult) -> tuple[F
     if not {int(mode, 8) for modes in MODES.findall(summary) for mode in modes if mode} <= known:
         return Reason("", "diff", "Git and a strict parser read different file modes from it")
     return found
-
-
-def _parted(answer: bytes) -> tuple[bytes, bytes, bytes]:
-    """The table of counts, which ends with a NUL, and the summary after it, which has lines."""
-    return answer.rpartition(b"\0")
 
 
 def _counted(table: bytes) -> list[tuple[str, str, str]]:

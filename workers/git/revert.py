@@ -39,16 +39,12 @@ def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Verdict:
         return Verdict(False, f"{commit_sha} is not a commit of this branch")
     if len(git.line("rev-list", "--parents", "-n", "1", full).split(" ")) == 1:
         return Verdict(False, f"{commit_sha} is the first commit; reverting it would leave nothing")
-    tree = _without(git, head, full)
+    # The tree without the commit: the change from it back to its parent, merged with all later changes.
+    common = _bare_commit(git, full)
+    tree = merge_tree(git, _bare_commit(git, head, common), _bare_commit(git, f"{full}^1", common))
     if isinstance(tree, Conflict):
         return Verdict(False, f"conflict in {', '.join(tree.files)}" if tree.files else tree.message)
     return Verdict(True, _commit(git, head, tree, full, ledger_id))
-
-
-def _without(git: Git, head: str, full: str) -> str | Conflict:
-    """The tree without a commit: the change from it back to its parent, merged with all later changes."""
-    common = _bare_commit(git, full)
-    return merge_tree(git, _bare_commit(git, head, common), _bare_commit(git, f"{full}^1", common))
 
 
 def _bare_commit(git: Git, revision: str, *parents: str) -> str:

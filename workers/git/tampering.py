@@ -41,7 +41,8 @@ class BranchTips:
 def repository_state(repository: Repository) -> RepositoryState:
     """What is compared, by name: settings (with included ones), hooks, replaced objects, files that redirect git."""
     directory = repository.directory
-    return {**_settings(repository), **_hooks(directory), **_files(directory), **_replaced(repository)}
+    files = {f"file {name}": _print(directory, name) for name in FILES if inside.kind(directory, name) is not None}
+    return {**_settings(repository), **_hooks(directory), **files, **_replaced(repository)}
 
 
 def branch_tips(tree: Worktree) -> BranchTips:
@@ -101,10 +102,6 @@ def _hooks(directory: Path) -> RepositoryState:
     except OSError:
         return {}
     return {f"hook {name}": _print(directory, f"hooks/{name}") for name in names}
-
-
-def _files(directory: Path) -> RepositoryState:
-    return {f"file {name}": _print(directory, name) for name in FILES if inside.kind(directory, name) is not None}
 
 
 def _print(directory: Path, name: str) -> str:

@@ -220,13 +220,9 @@ def close(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> None:
         with place.hold(worktree.repository, timeout_seconds=lock_seconds) as git:
             if is_disposable(git, worktree):
                 discard(git, worktree.path)
-            _forget_merged(git, worktree)
-
-
-def _forget_merged(git: Git, worktree: Worktree) -> None:
-    tip, base = branches.tip(git, worktree.branch), branches.tip(git, worktree.base_branch)
-    if tip and base and branches.contains(git, base, tip):
-        git.run("update-ref", "-d", f"refs/heads/{worktree.branch}", tip)
+            tip, base = _tip(git, worktree), branches.tip(git, worktree.base_branch)
+            if tip and base and branches.contains(git, base, tip):
+                git.run("update-ref", "-d", f"refs/heads/{worktree.branch}", tip)
 
 
 @contextlib.contextmanager

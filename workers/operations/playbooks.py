@@ -72,7 +72,8 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
     tasks = _tasks(runtime, workstream)
     status = f"{workstream['entity_id']} is {workstream['current_state']}"
     yield Look(f"{status}; its tasks", [_line(each) for each in tasks])
-    late = [each for each in tasks if each["state"] == "running" and each["seconds"] > _threshold(runtime)]
+    longest = runtime.settings.stuck_task_seconds or float("inf")
+    late = [each for each in tasks if each["state"] == "running" and each["seconds"] > longest]
     if late and workstream["current_state"] == "executing":
         yield _fire(runtime, workstream, "pause", "pause it: with its last task it would fail at once", order)
     for task in late:
@@ -152,10 +153,6 @@ def _find(runtime: Runtime, ref: str, type_: str) -> Mapping[Any, Any]:
 def _tasks(runtime: Runtime, workstream: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
     with transaction(runtime.database) as connection:
         return stuck.tasks_of(connection, workstream["id"])
-
-
-def _threshold(runtime: Runtime) -> float:
-    return runtime.settings.stuck_task_seconds or float("inf")
 
 
 def _line(task: Mapping[Any, Any]) -> str:

@@ -57,7 +57,8 @@ class Contexts:
 
     def workstream(self, workstream: Workstream) -> Context:
         """A workstream's context. Its `gates` are those that judge it as a whole."""
-        final = [name for name in self._gates_of(workstream) if self.moments.of[name] == "final"]
+        gates = (f"{workstream.id}/{gate.id}" for gate in workstream.gates)
+        final = [name for name in gates if self.moments.of[name] == "final"]
         context = self._of(workstream.id, workstream.title) | {
             "run": self.ids.name,
             "is_critical": workstream.critical,
@@ -118,9 +119,6 @@ class Contexts:
         context = {"run_id": str(self.ids.run), "phase_id": self.plan.phase_id, "name": name}
         before = self.before.get(name)
         return context | _without_none(title=title, retry_of=str(before) if before else None)
-
-    def _gates_of(self, workstream: Workstream) -> Iterable[str]:
-        return (f"{workstream.id}/{gate.id}" for gate in workstream.gates)
 
 
 def _terms(process: Task | Gate) -> Context:

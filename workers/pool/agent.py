@@ -45,8 +45,11 @@ def heartbeat(name: str, runtime: Runtime | None = None) -> str:
         ShutDown: it is shut down or TERMINATED.
     """
     chosen = runtime or process_runtime()
-    worker_id = registration.find_any(chosen, name)
-    alive = registration.heartbeat(chosen, [worker_id])
+    return _beat(chosen, registration.find_any(chosen, name), name)
+
+
+def _beat(runtime: Runtime, worker_id: UUID, name: str) -> str:
+    alive = registration.heartbeat(runtime, [worker_id])
     if not alive:
         raise ShutDown(f"worker {name!r} is shut down; register again")
     return str(alive[worker_id]["state"])
@@ -146,10 +149,7 @@ class Agent:
         Raises:
             ShutDown: this worker is shut down.
         """
-        alive = registration.heartbeat(self._runtime, [self._known])
-        if not alive:
-            raise ShutDown(f"worker {self.name!r} is shut down; register again")
-        return str(alive[self._known]["state"])
+        return _beat(self._runtime, self._known, self.name)
 
     @door
     def holds(self, token: int) -> bool:

@@ -37,12 +37,7 @@ class Node:
 
     name: str
     sign: str
-    closing: mmap.mmap  # one byte, shared by the processes
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether to take no more tasks."""
-        return self.closing[0] != 0
+    closing: mmap.mmap  # one byte, shared by the processes; not 0: take no more tasks
 
 
 @dataclass(slots=True)
@@ -73,7 +68,7 @@ def work() -> int:
 
 
 def _is_closing() -> bool:
-    return here.node is None or here.node.is_closing
+    return here.node is None or here.node.closing[0] != 0
 
 
 def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:

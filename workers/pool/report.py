@@ -56,9 +56,12 @@ def of_agent(
         output: its results: texts, such as `stdout`, are cut to their ends; other values are kept.
     """
     code = 0 if exit_code is None and error is None else exit_code
-    shown = {name: _tail(value) if isinstance(value, str) else value for name, value in (output or {}).items()}
+    shown = {
+        name: tail(UNKEPT.sub("�", value)) if isinstance(value, str) else value
+        for name, value in (output or {}).items()
+    }
     message = shown | {"exit_code": code}
-    if error is None and code in _expected(context):
+    if error is None and code in context.get("expected_exit_codes", EXPECTED_EXIT_CODES):
         return Report("execution_completed", message)
     return Report("execution_failed", message | {"error": UNKEPT.sub("�", error or f"exit code {code}")[:ERROR_LIMIT]})
 
@@ -66,11 +69,3 @@ def of_agent(
 def failure(error: str) -> Report:
     """The report of a task that could not be carried out at all."""
     return Report("execution_failed", {"exit_code": None, "error": UNKEPT.sub("�", error)[:ERROR_LIMIT]})
-
-
-def _tail(text: str) -> str:
-    return tail(UNKEPT.sub("�", text))
-
-
-def _expected(context: Mapping[str, Any]) -> list[int]:
-    return list(context.get("expected_exit_codes", EXPECTED_EXIT_CODES))

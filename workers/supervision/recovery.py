@@ -176,8 +176,10 @@ def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Ord
     """Replace a crashed worker. Each step may be repeated, so a supervisor may die between two steps."""
     client, job = jobs.client, jobs.show(ref)
     lost = next((each for each in job["workers"] if str(crashed) in (str(each["id"]), each["entity_id"])), None)
-    if lost and job["status"] != "RUNNING" and (replacement := _replaced(job, lost)):
-        return Recovery("respawn", job, replacement=replacement)  # reported before, and the job has ended since
+    if lost and job["status"] != "RUNNING":
+        name = _name_in_place_of(job, lost)
+        if replacement := next((each for each in job["workers"] if each["entity_id"] == name), None):
+            return Recovery("respawn", job, replacement=replacement)  # reported before, and the job has ended since
     _require_state(client, job, JOB, "RUNNING")
     if lost is None:
         raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}; name the one of its own that crashed")
@@ -190,11 +192,6 @@ def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Ord
     again = Order(order.by, f"in place of {lost['entity_id']}", f"{replacement_id}:start")
     started = supervisor.start(replacement_id, again)
     return Recovery("respawn", jobs.show(job["id"]), replacement=dict(started.subject))
-
-
-def _replaced(job: dict[str, Any], lost: dict[str, Any]) -> dict[str, Any] | None:
-    name = _name_in_place_of(job, lost)
-    return next((each for each in job["workers"] if each["entity_id"] == name), None)
 
 
 def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:

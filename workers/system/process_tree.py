@@ -7,22 +7,11 @@ session of its own escapes.
 
 import ctypes
 import os
-import signal
 import sys
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38  # prctl(2)
 LIBC = ctypes.CDLL(None, use_errno=True)  # loaded here: after a fork is too late
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends."""
-    control(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill us when our parent ends."""
-    control(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def set_dumpable(yes: bool) -> None:
@@ -43,7 +32,8 @@ def signal_all(leader: int, *numbers: int, spare_leader: bool = False) -> int:
     never reaches beyond the tree, because the command began as a session of its own. A sandbox's leader is bubblewrap,
     whose end also ends the command at once: it is spared during a grace period.
     """
-    groups = (_groups() if LINUX else {leader}) - ({leader} if spare_leader else set())
+    groups = {group for _, group, alive in descendants() if alive} if LINUX else {leader}
+    groups -= {leader} if spare_leader else set()
     return sum(_signalled(group, numbers) for group in groups)
 
 
@@ -63,16 +53,13 @@ def outlives(leader: int) -> bool:
     return not LINUX and _signalled(leader, (0,))
 
 
-def _groups() -> set[int]:
-    """The process groups of all our descendants, except zombies."""
-    return {group for _, group, alive in descendants() if alive}
-
-
 def descendants() -> list[tuple[int, int, bool]]:
     """Pid, group and whether alive, of every process below this one."""
     children: dict[int, list[tuple[int, int, bool]]] = {}
-    for pid, parent, group, alive in _processes():
-        children.setdefault(parent, []).append((pid, group, alive))
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (process := _process(entry)):
+            pid, parent, group, alive = process
+            children.setdefault(parent, []).append((pid, group, alive))
     found, pending = list[tuple[int, int, bool]](), [os.getpid()]
     while pending:
         below = children.get(pending.pop(), ())
@@ -81,12 +68,8 @@ def descendants() -> list[tuple[int, int, bool]]:
     return found
 
 
-def _processes() -> list[tuple[int, int, int, bool]]:
-    """Pid, parent, group and whether alive, of every process of this machine, from proc(5)."""
-    return [found for entry in os.listdir("/proc") if entry.isdigit() and (found := _process(entry))]
-
-
 def _process(pid: str) -> tuple[int, int, int, bool] | None:
+    """Pid, parent, group and whether alive, from proc(5); None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             state, parent, group = stat.read().rpartition(b")")[2].split()[:3]  # a name may contain blanks and brackets
