@@ -24,121 +24,104 @@ from interlock.workers.relay.redis_stream import STREAM
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import Catalogue
 
-Kind = Literal["counter", "gauge", "histogram"]
-
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric: its name and labels in Prometheus, and its help text for operators."""
+    """One metric: its name, labels and kind in Prometheus, and its help text for operators."""
 
     name: str
-    kind: Kind
     labels: tuple[str, ...]
     help: str
+    kind: Literal["counter", "gauge", "histogram"] = "gauge"
 
 
 METRICS = (
     MetricSpec(
         "state_transitions_total",
-        "counter",
         ("entity_type", "from_state", "to_state"),
         "moves, counted from history; every move of a definition begins at 0",
+        "counter",
     ),
-    MetricSpec("entity_state", "gauge", ("entity_type", "state"), "instances in a state, without archived ones"),
+    MetricSpec("entity_state", ("entity_type", "state"), "instances in a state, without archived ones"),
     MetricSpec(
         "state_transition_duration_seconds",
-        "histogram",
         ("entity_type", "state"),
         "time spent in a state, from entering to leaving it",
+        "histogram",
     ),
     MetricSpec(
         "manual_state_overrides_total",
-        "counter",
         ("entity_type", "operator"),
         "overrides, by operator; each counts once, however many moves it takes",
+        "counter",
     ),
     MetricSpec(
         counters.FAILED_TRANSITIONS,
-        "counter",
         ("entity_type", "reason"),
         "triggers that did not move their instance: refused (`no_such_transition`, `guard`, `approval`, …) or dead",
+        "counter",
     ),
     MetricSpec(
-        counters.RETRIES, "counter", ("kind", "name"), "attempts that failed and will be made again: requests, effects"
+        counters.RETRIES, ("kind", "name"), "attempts that failed and will be made again: requests, effects", "counter"
     ),
     MetricSpec(
-        counters.IDEMPOTENCY_HITS, "counter", (), "triggers answered from the record because their request_id was known"
+        counters.IDEMPOTENCY_HITS, (), "triggers answered from the record because their request_id was known", "counter"
     ),
-    MetricSpec(counters.LEASE_EXPIRIES, "counter", ("effect",), "leases that ran out because their worker went silent"),
+    MetricSpec(counters.LEASE_EXPIRIES, ("effect",), "leases that ran out because their worker went silent", "counter"),
     MetricSpec(
         "interlock_requests",
-        "gauge",
         ("status",),
         "triggers: pending, scheduled, retrying (of the scheduled), waiting (held) and dead",
     ),
-    MetricSpec("interlock_pending_requests", "gauge", ("partition",), "due triggers, by partition"),
+    MetricSpec("interlock_pending_requests", ("partition",), "due triggers, by partition"),
     MetricSpec(
         "interlock_partition_stuck_seconds",
-        "gauge",
         ("partition",),
         "how long a partition has been stalled at its oldest trigger; 0 if it is not stalled",
     ),
     MetricSpec(
         "interlock_queue_age_seconds",
-        "gauge",
         ("status",),
         "age of the oldest: pending, overdue (its scheduled time has passed), retrying or waiting trigger; due effect",
     ),
     MetricSpec(
-        "interlock_oldest_pending_request_seconds",
-        "gauge",
-        (),
-        "how long the oldest due trigger has waited to be applied",
+        "interlock_oldest_pending_request_seconds", (), "how long the oldest due trigger has waited to be applied"
     ),
-    MetricSpec("interlock_effects", "gauge", ("status",), "effects: due, leased (running), dead"),
-    MetricSpec("interlock_expired_leases", "gauge", (), "leases that ran out and were not taken back yet"),
+    MetricSpec("interlock_effects", ("status",), "effects: due, leased (running), dead"),
+    MetricSpec("interlock_expired_leases", (), "leases that ran out and were not taken back yet"),
     MetricSpec(
         "interlock_relay_lag_seconds",
-        "gauge",
         ("destination",),
         "age of the oldest event that a destination of the relay has not received",
     ),
-    MetricSpec("interlock_audit_export_lag_seconds", "gauge", (), "age of the oldest event that is in no audit export"),
+    MetricSpec("interlock_audit_export_lag_seconds", (), "age of the oldest event that is in no audit export"),
     MetricSpec(
-        "interlock_sweep_lag_seconds",
-        "gauge",
-        ("sweep",),
-        "how late a sweep is: time since its last run, less its period",
+        "interlock_sweep_lag_seconds", ("sweep",), "how late a sweep is: time since its last run, less its period"
     ),
-    MetricSpec("interlock_sweep_run_seconds", "gauge", ("sweep",), "how long a sweep's last run took"),
-    MetricSpec("interlock_beat_alive", "gauge", (), "1 while every sweep runs, 0 when one is overdue"),
-    MetricSpec("interlock_breakers_open", "gauge", ("tool",), "open circuit breakers of a tool, over all projects"),
+    MetricSpec("interlock_sweep_run_seconds", ("sweep",), "how long a sweep's last run took"),
+    MetricSpec("interlock_beat_alive", (), "1 while every sweep runs, 0 when one is overdue"),
+    MetricSpec("interlock_breakers_open", ("tool",), "open circuit breakers of a tool, over all projects"),
     MetricSpec(
         "interlock_stuck_entities",
-        "gauge",
         ("entity_type", "state"),
         "instances that `interlock stuck` shows, as of the last sweep",
     ),
     MetricSpec(
         "interlock_stuck_overrun",
-        "gauge",
         ("entity_type", "state"),
         "time of the longest-stuck instance in the state, as a multiple of the expected time",
     ),
     MetricSpec(
         "interlock_deprecated_uses_total",
-        "counter",
         ("entity_type", "version", "kind", "name"),
         "moves that used a deprecated version, state or trigger",
+        "counter",
     ),
-    MetricSpec("interlock_workers", "gauge", ("state",), "workers by state, without those shut down"),
+    MetricSpec("interlock_workers", ("state",), "workers by state, without those shut down"),
     MetricSpec(
-        "interlock_build_info",
-        "gauge",
-        ("version", "schema", "postgresql"),
-        "always 1; the running versions, as labels",
+        "interlock_build_info", ("version", "schema", "postgresql"), "always 1; the running versions, as labels"
     ),
-    MetricSpec("interlock_scrape_seconds", "gauge", (), "how long the scrape took"),
+    MetricSpec("interlock_scrape_seconds", (), "how long the scrape took"),
 )
 
 Samples = Mapping[counters.Series, float]
