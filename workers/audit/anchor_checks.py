@@ -3,9 +3,8 @@
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, Engine, RowMapping
 
 from interlock.db.audit import anchors
-from interlock.db.audit.anchors import Head
 from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
 from interlock.db.connection import transaction
 from interlock.workers.audit import chain_heads, signing_keys
-from interlock.workers.audit.anchors import FIRST, filed, hash_of
+from interlock.workers.audit.anchors import FIRST, digest_of, filed, hash_of
 from interlock.workflows.input.json_text import read
 
 TrustedKeys = Mapping[str, Ed25519PublicKey]
@@ -69,7 +67,7 @@ def _wrong(
     elif body.get("previous") != walk.before:
         yield "does not follow the anchor before it"
     yield from _signature(keys, row["body"], bytes(row["signature"]))
-    if _digest(anchors.heads(connection, row["number"])) == (body.get("heads_sha256"), body.get("heads")):
+    if digest_of(anchors.heads(connection, row["number"])) == (body.get("heads_sha256"), body.get("heads")):
         walk.sound[row["number"]] = row["body"]
     else:
         yield "changed: its heads are not those that were signed"
@@ -114,14 +112,6 @@ def _signature(keys: TrustedKeys, body: str, signature: bytes) -> Iterator[str]:
         yield f"signed by the key {name}, which is not trusted: if it is yours, put its public key beside the others"
     elif not signed:
         yield "changed: its signature is not that of its content"
-
-
-def _digest(seen: Iterable[Head]) -> tuple[str, int]:
-    digest, count = sha256(), 0
-    for head in seen:
-        digest.update(head.line())
-        count += 1
-    return digest.hexdigest(), count
 
 
 def _unpacked_sha256(packed: Path) -> str:

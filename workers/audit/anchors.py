@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from interlock.db.audit import anchors
+from interlock.db.audit.anchors import Head
 from interlock.db.connection import transaction
 from interlock.workers.audit import signing_keys
 from interlock.workers.runtime import Runtime
@@ -52,9 +54,7 @@ def _sign(connection: Connection, directory: Path) -> int:
     if count == 0:
         return 0
     signer = signing_keys.signer(directory, may_make=last is None)
-    digest = sha256()
-    for head in anchors.heads(connection, number):
-        digest.update(head.line())
+    digest, _ = digest_of(anchors.heads(connection, number))
     instances, transitions = anchors.totals(connection)
     made_at = connection.exec_driver_sql("SELECT now()").scalar_one()
     body = json.dumps(
@@ -62,7 +62,7 @@ def _sign(connection: Connection, directory: Path) -> int:
             "number": number,
             "made_at": timestamp(made_at),
             "heads": count,
-            "heads_sha256": digest.hexdigest(),
+            "heads_sha256": digest,
             "instances": instances,
             "transitions": transitions,
             "previous": hash_of(last) if last else FIRST,
@@ -78,6 +78,15 @@ def last(connection: Connection) -> dict[str, Any] | None:
     """The newest anchor, in the form of an export's manifest."""
     row = anchors.newest(connection)
     return {"body": row["body"], "signature": bytes(row["signature"]).hex()} if row else None
+
+
+def digest_of(heads: Iterable[Head]) -> tuple[str, int]:
+    """The SHA-256 (hex) of an anchor's heads, and their number."""
+    digest, count = sha256(), 0
+    for head in heads:
+        digest.update(head.line())
+        count += 1
+    return digest.hexdigest(), count
 
 
 def hash_of(row: Any) -> str:
