@@ -10,8 +10,8 @@ from pathlib import Path
 
 from interlock.supervisor import home_marker
 from interlock.workers.settings import SERVERS_FILE, Settings
-from interlock.workers.system.safe_open import DIRECTORY
 from interlock.workers.system.safe_remove import remove
+from interlock.workers.system.safe_walk import DIRECTORY
 from interlock.workflows.errors import InterlockError
 
 # What Interlock creates there besides the marker, as glob patterns: `interlock down --purge` deletes only these.

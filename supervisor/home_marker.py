@@ -6,7 +6,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from interlock.workers.system.safe_open import DIRECTORY
+from interlock.workers.system.safe_walk import DIRECTORY
 from interlock.workflows.errors import OthersHome, Refused
 
 NAME = ".interlock-home"

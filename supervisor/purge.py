@@ -7,8 +7,8 @@ from pathlib import Path
 from interlock.supervisor import home_marker
 from interlock.supervisor.home import OWN_ENTRIES, Home
 from interlock.supervisor.servers import data_dirs
-from interlock.workers.system.safe_open import DIRECTORY
 from interlock.workers.system.safe_remove import remove
+from interlock.workers.system.safe_walk import DIRECTORY
 
 
 def require_own(home: Home) -> None:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import TypeAdapter
 
 from interlock.workers.audit.signing_keys import Signer, signed
-from interlock.workers.system.safe_open import plain_file
+from interlock.workers.system.safe_walk import plain_file
 from interlock.workflows.errors import Refused
 
 NAME = "manifest.json"

@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from interlock.workers.system.safe_open import plain_file
 from interlock.workers.system.safe_remove import remove
+from interlock.workers.system.safe_walk import plain_file
 from interlock.workers.system.users import Account, spawn_options
 from interlock.workflows.errors import InterlockError
 

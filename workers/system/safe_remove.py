@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from interlock.workers.system.safe_open import DIRECTORY
+from interlock.workers.system.safe_walk import DIRECTORY
 
 
 def remove(path: Path | str, within: int | None = None) -> None:

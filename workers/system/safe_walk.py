@@ -1,17 +1,18 @@
-"""Walks a tree that others may have made: no link is followed, and no tree is too deep.
+"""Opens files and walks trees that others may have made: follows no link, blocks on no pipe, and no tree is too deep.
 
 `os.walk` and `os.fwalk` recurse on Python 3.11, and `os.fwalk` keeps a descriptor open for each level.
 """
 
+import errno
 import os
 import stat
-
-from interlock.workers.system.safe_open import DIRECTORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 Known = tuple[int, int]  # device and inode
 
 
@@ -91,3 +92,20 @@ def remove_pipes(top: int) -> None:
                     os.unlink(name, dir_fd=here)
             except OSError:
                 continue
+
+
+def plain_file(path: "os.PathLike[str] | str", within: int | None = None) -> int:
+    """A descriptor of a regular file, to read.
+
+    Args:
+        path: the file.
+        within: the descriptor of the directory that `path` is relative to.
+
+    Raises:
+        OSError: there is none, or it is not a regular file: `EINVAL` for a directory, a pipe or a device.
+    """
+    file = os.open(path, FILE, dir_fd=within)
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise OSError(errno.EINVAL, "not a plain file", str(path))
