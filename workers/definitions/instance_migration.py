@@ -255,11 +255,6 @@ def _unmigrated(row: RowMapping, *why: str) -> Unmigrated:
 
 
 def _open(row: RowMapping) -> Open:
-    return Open(
-        row["request_id"],
-        row["trigger"],
-        row["status"],
-        row["origin"],
-        row["bound_version"],
-        row["held_by"] is not None,
-    )
+    columns = ("request_id", "trigger", "status", "origin", "bound_version")
+    values = [*(row[each] for each in columns), row["held_by"] is not None]
+    return Open(*values)

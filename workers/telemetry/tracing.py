@@ -21,11 +21,9 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 def wanted(environment: Mapping[str, str]) -> bool:
     """Whether these variables ask for traces."""
-    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    if environment.get("OTEL_TRACES_EXPORTER", "otlp").lower() == "none":
-        return False
-    return any(environment.get(name) for name in ENDPOINTS)
+    off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    none = environment.get("OTEL_TRACES_EXPORTER", "otlp").lower() == "none"
+    return not (off or none) and any(environment.get(name) for name in ENDPOINTS)
 
 
 @cache

@@ -116,18 +116,9 @@ RULES = (
 
 def _stuck(row: RowMapping, facts: Facts | None) -> Stuck:
     reason = why(facts) if facts else Reason("this process does not know its definition", "interlock doctor")
-    return Stuck(
-        workflow_id=row["id"],
-        version=row["version"],
-        workflow_type=row["workflow_type"],
-        entity_id=row["entity_id"],
-        project=row["project"],
-        state=row["current_state"],
-        since=row["since"],
-        seconds=row["seconds"],
-        reason=reason.text,
-        command=reason.command,
-    )
+    columns = ("id", "version", "workflow_type", "entity_id", "project", "current_state", "since", "seconds")
+    values = [*(row[each] for each in columns), *reason]
+    return Stuck(*values)
 
 
 def _facts(
