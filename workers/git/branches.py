@@ -16,10 +16,7 @@ class Checkout:
 
     path: Path
     ref: str | None
-    locked: str | None
     prunable: bool
-    linked: bool
-    """Made by `git worktree add`; the user's own checkout is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +41,8 @@ def checkouts(git: Git) -> list[Checkout]:
     """Every working tree of the repository, the user's own first."""
     output = git.at(git.directory).run("worktree", "list", "--porcelain", "-z").out
     blocks = output.decode(errors="surrogateescape").split("\0\0")
-    return [_checkout(block, linked=place > 0) for place, block in enumerate(blocks) if block.strip("\0")]
-
-
-def _checkout(block: str, *, linked: bool) -> Checkout:
-    found = dict(line.partition(" ")[::2] for line in block.split("\0"))
-    return Checkout(Path(found["worktree"]), found.get("branch"), found.get("locked"), "prunable" in found, linked)
+    found = [dict(line.partition(" ")[::2] for line in block.split("\0")) for block in blocks if block.strip("\0")]
+    return [Checkout(Path(each["worktree"]), each.get("branch"), "prunable" in each) for each in found]
 
 
 def move(git: Git, branch: str, new: str, old: str) -> Moved | Refusal | None:

@@ -50,7 +50,7 @@ def branch_of(tree: Path, branch: str) -> str | None:
 
 
 def known(git: Git, commit: str, tip: str) -> bool:
-    """Whether a commit is the tip or one of its ancestors."""
+    """Whether a commit is the tip or one of its ancestors; False if one of them does not exist."""
     return git.run("merge-base", "--is-ancestor", commit, tip, accept=None).status == 0
 
 
@@ -96,7 +96,7 @@ def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, h
 
 
 def _require_built_on(git: Git, want: str, have: str) -> None:
-    if git.run("merge-base", "--is-ancestor", have, want, accept=None).status:
+    if not known(git, have, want):
         raise Unfit(f"its commit {want[:12]} does not build on {have[:12]}: commits of its branch were rewritten")
 
 

@@ -53,12 +53,8 @@ class PatchPolicy(BaseModel):
     def for_patches(self, patches: int) -> "PatchPolicy":
         """The policy for a branch that holds several patches: as many files and lines as the patches, and one more
         change (commits made by commands), may have together."""
-        return self.model_copy(
-            update={
-                "max_files": self.max_files * (patches + 1),
-                "max_changed_lines": self.max_changed_lines * (patches + 1),
-            }
-        )
+        limits = ("max_files", "max_changed_lines")
+        return self.model_copy(update={name: getattr(self, name) * (patches + 1) for name in limits})
 
     @field_validator("allowed_paths", "forbidden_paths", "protected_paths")
     @classmethod

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from interlock.workers.git import branches, inside, trailers
 from interlock.workers.git.command import Git
+from interlock.workers.git.fetch_commits import known
 from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.merge import merge_tree
 from interlock.workers.git.results import Conflict
@@ -82,7 +83,7 @@ def _reverts(git: Git, sha: str, ledger_id: str, tip: str) -> str | None:
 
 def takes_back(git: Git, action: GitRevert, commit_sha: str) -> bool:
     """Whether a revert undoes this commit: it is the reverted commit, or came with the reverted merge."""
-    return _reached(git, action.commit_sha, commit_sha) and not _reached(git, f"{action.commit_sha}^1", commit_sha)
+    return known(git, commit_sha, action.commit_sha) and not known(git, commit_sha, f"{action.commit_sha}^1")
 
 
 def mends(git: Git, mended: str, commit_sha: str, tip: str) -> bool:
@@ -94,17 +95,12 @@ def mends(git: Git, mended: str, commit_sha: str, tip: str) -> bool:
         commit_sha: the commit to be undone.
         tip: of the branch that has both.
     """
-    later = _reached(git, tip, mended) and _reached(git, f"{mended}^1", commit_sha)
+    later = known(git, mended, tip) and known(git, commit_sha, f"{mended}^1")
     return later and not _changed(git, mended).isdisjoint(_changed(git, commit_sha))
 
 
 def _changed(git: Git, commit_sha: str) -> set[str]:
     return set(git.records("diff", "--name-only", "--no-renames", "-z", f"{commit_sha}^1", commit_sha))
-
-
-def _reached(git: Git, revision: str, commit_sha: str) -> bool:
-    """Whether a commit is an ancestor of a revision; False if one of them does not exist."""
-    return git.run("merge-base", "--is-ancestor", commit_sha, revision, accept=(0, 1, 128)).status == 0
 
 
 def clean(locked: LockedWorktree) -> Verdict:
