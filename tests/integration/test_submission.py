@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from interlock.workers.client.client import Client
+from interlock.workers.orchestration.contexts import LONGEST_ENTITY
 from interlock.workers.orchestration.resume import NothingToResume, resume
-from interlock.workers.orchestration.run_naming import LONGEST_ENTITY
 from interlock.workers.orchestration.submission import Run, submit
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput, UnknownInstance

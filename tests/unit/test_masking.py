@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.workers.execution.masking import LEAST_PIECE, Masking
-from interlock.workers.execution.output import Capture
+from interlock.workers.execution.output import LEAST_PIECE, Capture, Masking
 
 SECRETS = st.text(st.characters(codec="utf-8", exclude_characters="*\0"), min_size=4, max_size=40).filter(
     lambda text: len(text.encode()) >= 4

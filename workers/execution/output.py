@@ -1,9 +1,84 @@
 """Keeps a command's output within a limit: its beginning, its end, and the number of bytes between them.
 
-Known secrets are masked before anything is cut off, so that no part of one is left at a cut.
+Known values are masked with `***` before anything is cut off, so that no part of one is left at a cut, however the
+output is split into chunks. Each value is found as it is, and as programs commonly write it: in base64 (at each of its
+three alignments, both alphabets), percent-encoded, in hexadecimal, inside a JSON string, and, for values of several
+lines, each line alone. A program that writes a value in another form, such as backwards, reveals it.
 """
 
-from interlock.workers.execution.masking import Masking
+import base64
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from urllib.parse import quote, quote_plus
+
+MASK = b"***"
+LEAST_CHARACTERS = 4  # of a secret: masking a shorter one would mask half of all output
+LEAST_PIECE = 8  # of a line of it, or of the part that only its own bytes decide within longer base64
+RUNS = re.compile(rb"\x01+|\x00+")
+
+
+class Masking:
+    """Takes output in pieces and returns it masked. It holds back one byte less than the longest value."""
+
+    def __init__(self, values: tuple[str, ...] = ()) -> None:
+        self._forms = sorted({form for value in values for form in forms(value.encode(errors="surrogateescape"))})
+        self._late = max(map(len, self._forms), default=1) - 1
+        self._held = bytearray()
+        self._marks = bytearray()  # for each byte held, whether it belongs to a value
+        self._within = False
+
+    def take(self, piece: bytes) -> bytes:
+        """Take the next bytes; return what can be shown by now."""
+        if not self._forms:
+            return piece
+        old = len(self._held)
+        self._held += piece
+        self._marks += bytes(len(piece))
+        for form in self._forms:
+            self._mark(form, max(0, old - len(form) + 1))
+        return self._give(max(0, len(self._held) - self._late))
+
+    def rest(self) -> bytes:
+        """Return the bytes held back, at the end of the output."""
+        return self._give(len(self._held))
+
+    def _mark(self, form: bytes, start: int) -> None:
+        while (start := self._held.find(form, start)) >= 0:  # overlapping occurrences, too
+            self._marks[start : start + len(form)] = b"\x01" * len(form)
+            start += 1
+
+    def _give(self, count: int) -> bytes:
+        output = bytearray()
+        for run in RUNS.finditer(self._marks, 0, count):
+            marked = self._marks[run.start()] == 1
+            if not marked:
+                output += self._held[run.start() : run.end()]
+            elif not self._within:
+                output += MASK
+            self._within = marked
+        del self._held[:count], self._marks[:count]
+        return bytes(output)
+
+
+def forms(value: bytes) -> Iterator[bytes]:
+    """The forms in which programs write a value."""
+    yield value
+    yield from (line for line in value.splitlines() if len(line) >= LEAST_PIECE)
+    yield from (value.hex().encode(), value.hex().upper().encode())
+    for written in (quote(value, safe=""), quote(value), quote_plus(value)):
+        yield from (written.encode(), re.sub("%..", lambda escape: escape[0].lower(), written).encode())
+    with suppress(UnicodeDecodeError):
+        text = value.decode()
+        yield from (json.dumps(text)[1:-1].encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode())
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield from (encode(value), encode(value).rstrip(b"="))
+        for before in range(3):  # inside longer base64: the characters that only the value's own bytes decide
+            whole = encode(bytes(before) + value)
+            own = whole[-(-before * 8 // 6) : (before + len(value)) * 8 // 6]
+            if len(own) >= LEAST_PIECE:
+                yield own
 
 
 class Capture:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGKILL
 
-from interlock.workers.execution.masking import LEAST_CHARACTERS
+from interlock.workers.execution.output import LEAST_CHARACTERS
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import InterlockError
 

@@ -1,20 +1,63 @@
-"""Builds the contexts of a run's instances: the plan's words under the names that definitions, tables and workers
-read. Builds their commands, too, which are stored separately. Instances are named by their UUIDs."""
+"""Names a run's instances before any of them exists, and builds their contexts and commands.
+
+A context has the plan's words under the names that definitions, tables and workers read. Commands are stored
+separately. Instances are named by their UUIDs.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from uuid_utils.compat import uuid7
+
 from interlock.db.orchestration.commands import CommandRow
-from interlock.workers.orchestration.run_naming import RunIds
 from interlock.workflows.plan.gate_timing import Moments, moments
 from interlock.workflows.plan.plan import Plan, Workstream
 from interlock.workflows.plan.tasks import Gate, Task
 
 EXECUTE, AGENT = "interlock:execute", "interlock:agent"  # of workers that run commands, and of agents
+LONGEST_ENTITY = 88  # of 100 characters: the number of the attempt is appended to the name of a gate that is run again
+HEAD = 40
+SHORT = 6
+
 Context = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunIds:
+    """The ids of a run and all its parts, by their full names in the plan."""
+
+    run: UUID
+    name: str
+    workstreams: dict[str, UUID]
+    tasks: dict[str, UUID]
+    gates: dict[str, UUID]
+
+    def entity_id(self, name: str) -> str:
+        """The entity id, in its project, of a workstream, task or gate of the run: `RUN/workstream/task`."""
+        return shortened(f"{self.name}/{name}")
+
+
+def assign_ids(plan: Plan, name: str | None = None) -> RunIds:
+    """Assign the ids for a run of a plan, with the given name, or the plan's name with a unique suffix."""
+    run = uuid7()
+    workstreams = _new_ids(each.id for each in plan.workstreams)
+    tasks, gates = _new_ids(plan.tasks()), _new_ids(plan.gates())
+    return RunIds(run, name or f"{plan.name}-{run.hex[-SHORT:]}", workstreams, tasks, gates)
+
+
+def shortened(path: str) -> str:
+    """A unique name from a path: unchanged or, if it is long, its two ends with its hash between them.
+
+    Names in plans cannot contain `+`, so no other name looks like a shortened one.
+    """
+    if len(path) <= LONGEST_ENTITY:
+        return path
+    sign = sha256(path.encode()).hexdigest()[:10]
+    return f"{path[:HEAD]}+{sign}+{path[HEAD + len(sign) + 2 - LONGEST_ENTITY :]}"
 
 
 @dataclass(frozen=True)
@@ -149,3 +192,7 @@ def _without_none(**fields: object) -> Context:
 
 def _ids(known: Mapping[str, UUID], names: Iterable[str]) -> list[str]:
     return [str(known[name]) for name in names]
+
+
+def _new_ids(names: Iterable[str]) -> dict[str, UUID]:
+    return {name: uuid7() for name in names}

@@ -95,7 +95,9 @@ class Pass:
         facts = scheduling.run_facts(self.connection, self.run_id)
         if facts and (due := next_trigger.run(facts)):
             rows.append(_request("run", facts, due, moved.last))
-        self._fire(rows)
+        accepted = requests.accept(self.connection, rows)
+        known = (row for row in rows if row["request_id"] in accepted)
+        self.fired = [dict(accepted[row["request_id"]]) | row["wakeup"] for row in known]
         log.info("scheduled", run=str(self.run_id), signals=self.signals, fired=len(rows))
 
     def _settle_gates(self, moved: Moved) -> None:
@@ -149,12 +151,6 @@ class Pass:
         if creation.deliver(self.connection, [again]).new:
             commands.copy(self.connection, old["id"], again.id)
             scheduling.relink_gate(self.connection, old["id"], again.id)
-
-    def _fire(self, rows: list[dict[str, Any]]) -> None:
-        accepted = requests.accept(self.connection, [{key: row[key] for key in row if key != "wakeup"} for row in rows])
-        self.fired = [
-            dict(accepted[row["request_id"]]) | row["wakeup"] for row in rows if row["request_id"] in accepted
-        ]
 
 
 def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from interlock.workers.effects.plan_files import Patches
 from interlock.workers.engine import creation, trigger_request
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.orchestration import run_instances
-from interlock.workers.orchestration.contexts import Contexts
-from interlock.workers.orchestration.run_naming import assign_ids
+from interlock.workers.orchestration.contexts import Contexts, assign_ids
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput
 from interlock.workflows.input import names

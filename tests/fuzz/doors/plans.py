@@ -7,9 +7,8 @@ import yaml
 from hypothesis import strategies as st
 
 from interlock.workers.effects import plan_files
-from interlock.workers.orchestration.contexts import Contexts
+from interlock.workers.orchestration.contexts import Contexts, assign_ids
 from interlock.workers.orchestration.run_instances import breakers, members
-from interlock.workers.orchestration.run_naming import assign_ids
 from interlock.workflows.plan.defaults import settle
 from interlock.workflows.plan.read import read_plan
 from interlock.workflows.plan.remaining import rest
