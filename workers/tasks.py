@@ -25,10 +25,8 @@ GATE = {"acks_late": False}  # each gate has a time limit of its own
 WORK = {"acks_late": False}  # tasks have time limits of their own; a claim, not this message, says which worker has one
 OWN: Mapping[str, Mapping[str, Any]] = {"effect": EFFECT, "gate": GATE, "work": WORK}
 RETRIES = 6  # after that the dispatch sweep takes over: the rows are still there
-RETRY_BASE_SECONDS, RETRY_CAP_SECONDS = (
-    0.25,
-    20.0,
-)  # always less than a minute: longer delays are rows, not messages
+# Always less than a minute: longer delays are rows, not messages.
+RETRY_BASE_SECONDS, RETRY_CAP_SECONDS = 0.25, 20.0
 
 
 def apply(self: Task, partition: int, request_id: str, early: bool = False) -> None:

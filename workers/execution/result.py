@@ -13,6 +13,8 @@ from interlock.workers.execution.output import Capture, readable
 CANNOT_RUN, NOT_FOUND = 126, 127  # as POSIX shells define them (sh, 2.8.2)
 NO_DIRECTORY = "Can't chdir to "  # bubblewrap's message
 ELSEWHERE = " in its sandbox, which has /usr and the directories that INTERLOCK_SANDBOX_READS names"
+# Fields that the shim reports as they are.
+REPORTED = ("timed_out", "cancelled", "duration_seconds", "cpu_seconds", "left_behind", "survivors", "limit")
 SIGNALLED = 128  # POSIX shells add this to the signal's number (sh, 2.8.2)
 
 
@@ -92,20 +94,14 @@ def finished(refusal: tuple[int, str] | None, report: dict[str, Any], stdout: Ca
         exit_code=code,
         signal=ended_by,
         started=refusal is None,
-        timed_out=report["timed_out"],
-        cancelled=report["cancelled"],
         started_at=began,
-        ended_at=began + timedelta(seconds=report["seconds"]),
-        duration_seconds=report["seconds"],
-        cpu_seconds=report["cpu_seconds"],
+        ended_at=began + timedelta(seconds=report["duration_seconds"]),
         max_rss_bytes=None if refusal else report["max_rss_bytes"],
         stdout=stdout.text(),
         stderr=readable(refusal[1].encode("utf-8", "replace")) if refusal else stderr.text(),
         stdout_truncated_bytes=stdout.left_out_bytes,
         stderr_truncated_bytes=stderr.left_out_bytes,
-        left_behind=report["left_behind"],
-        survivors=report["survivors"],
-        limit=report["limit"],
+        **{name: report[name] for name in REPORTED},
     )
 
 

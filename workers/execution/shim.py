@@ -131,7 +131,7 @@ class Shim:
             "left_behind": self._left_behind,
             "survivors": self._survivors,
             "started_at": self._started_at,
-            "seconds": time.monotonic() - self._began,
+            "duration_seconds": time.monotonic() - self._began,
             "cpu_seconds": used.ru_utime + used.ru_stime,
             "max_rss_bytes": used.ru_maxrss
             * (1024 if process_tree.LINUX else 1),  # getrusage(2): kilobytes; macOS: bytes
