@@ -66,16 +66,11 @@ def _database(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
         server = health.server(connection)
         old = server["number"] < OLDEST_SUPPORTED_POSTGRES
-        yield Finding(
-            "database", "fail" if old else "ok", f"PostgreSQL {server['version']}", "use 15 or newer" if old else ""
-        )
+        cure = "use 15 or newer" if old else ""
+        yield Finding("database", "fail" if old else "ok", f"PostgreSQL {server['version']}", cure)
         if server["fsync"] != "on" or server["synchronous_commit"] == "off":
-            yield Finding(
-                "durability",
-                "warn",
-                "commits are not flushed to disk",
-                "set fsync = on and synchronous_commit = on in postgresql.conf",
-            )
+            cure = "set fsync = on and synchronous_commit = on in postgresql.conf"
+            yield Finding("durability", "warn", "commits are not flushed to disk", cure)
         yield _login(connection)
         yield _schema(connection)
         yield _recorded(connection, runtime)
@@ -124,12 +119,8 @@ def _schema(connection: Connection) -> Finding:
 
 def _recorded(connection: Connection, runtime: Runtime) -> Finding:
     if differing := definitions.unrecorded(connection, runtime.catalogue):
-        return Finding(
-            "definitions",
-            "fail",
-            f"the database lacks these definitions, or has other content: {', '.join(differing)}",
-            "interlock migrate",
-        )
+        message = f"the database lacks these definitions, or has other content: {', '.join(differing)}"
+        return Finding("definitions", "fail", message, "interlock migrate")
     return Finding("definitions", "ok", f"{len(definitions.listed(connection))} recorded")
 
 
@@ -143,9 +134,8 @@ def _changes(runtime: Runtime) -> Iterator[Finding]:
         ]
     if lost:
         message = f"instances use definition versions that this process does not have: {', '.join(lost)}"
-        yield Finding(
-            "changes", "fail", message, "add their module to INTERLOCK_DEFINITIONS, or interlock definitions migrate"
-        )
+        cure = "add their module to INTERLOCK_DEFINITIONS, or interlock definitions migrate"
+        yield Finding("changes", "fail", message, cure)
     used = [row for row in announced if row["live"] and not row["removed_at"]]
     for row in used[:STARVING]:
         use = f"{row['live']} live instances use it, {row['uses']} uses since it was announced"
@@ -162,29 +152,21 @@ def _backlog(runtime: Runtime) -> Iterator[Finding]:
     message = (
         f"{waits['pending']} pending, oldest {oldest:.1f} s; {waits['waiting']} held; {waits['retrying']} retrying"
     )
-    late = oldest > LATE_SECONDS
-    yield Finding(
-        "backlog", "fail" if late else "ok", message, "interlock status: are workers and beat running?" if late else ""
-    )
+    if oldest > LATE_SECONDS:
+        yield Finding("backlog", "fail", message, "interlock status: are workers and beat running?")
+    else:
+        yield Finding("backlog", "ok", message)
     if waits["dead"]:
         yield _dead(waits["dead"], {why: len(ids) for why, ids in left.items()})
     if waits["dead_effects"]:
-        yield Finding(
-            "effects",
-            "warn",
-            f"{waits['dead_effects']} effects used up their attempts",
-            "interlock dead; interlock redrive --all",
-        )
+        message = f"{waits['dead_effects']} effects used up their attempts"
+        yield Finding("effects", "warn", message, "interlock dead; interlock redrive --all")
     if (untaken := waits["oldest_untaken_effect_seconds"] or 0.0) > LATE_SECONDS:
         message = f"an effect has been due for {untaken:.0f} s, and no node is running any of its kind"
         yield Finding("effects", "fail", message, "interlock status: are the nodes `effects` and `gates` running?")
     if waits["expired_leases"]:
-        yield Finding(
-            "leases",
-            "warn",
-            f"{waits['expired_leases']} effects' leases expired and were not released",
-            "interlock status: is beat running?",
-        )
+        message = f"{waits['expired_leases']} effects' leases expired and were not released"
+        yield Finding("leases", "warn", message, "interlock status: is beat running?")
 
 
 def _dead(dead: int, left: Mapping[str, int]) -> Finding:
@@ -196,12 +178,8 @@ def _dead(dead: int, left: Mapping[str, int]) -> Finding:
         (unreadable, f"{unreadable} cannot be read", "interlock quarantine request ID --reason WHY"),
     ]
     reported = [(message, cure) for count, message, cure in counts if count]
-    return Finding(
-        "dead",
-        "warn",
-        ", ".join(message for message, _ in reported),
-        "; ".join(["interlock dead", *(cure for _, cure in reported)]),
-    )
+    cure = "; ".join(["interlock dead", *(cure for _, cure in reported)])
+    return Finding("dead", "warn", ", ".join(message for message, _ in reported), cure)
 
 
 def _partitions(runtime: Runtime) -> Iterator[Finding]:
@@ -260,16 +238,14 @@ def _beat(runtime: Runtime) -> Iterator[Finding]:
         message = f"no node consumes the queue `{SWEEPS}`, where beat's messages wait ({untaken}); {message}"
         yield Finding("beat", "fail", message, "interlock playbook show worker-takes-nothing")
     else:
-        yield Finding(
-            "beat", "fail", message, "interlock status: is beat running? interlock playbook show beat-is-dead"
-        )
+        cure = "interlock status: is beat running? interlock playbook show beat-is-dead"
+        yield Finding("beat", "fail", message, cure)
 
 
 def _redis(runtime: Runtime) -> Iterator[Finding]:
     if runtime.redis is None:
-        yield Finding(
-            "redis", "warn", "no Redis is set: there is no event bus and no event stream", "set INTERLOCK_REDIS_URL"
-        )
+        message = "no Redis is set: there is no event bus and no event stream"
+        yield Finding("redis", "warn", message, "set INTERLOCK_REDIS_URL")
         return
     info = runtime.redis.info()
     version = str(info.get("valkey_version") or info["redis_version"])
