@@ -67,9 +67,7 @@ def signer(directory: Path, *, may_make: bool) -> Signer:
         raise KeyFault(f"the signing key {path} cannot be read: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFault(f"the signing key {path} is not an Ed25519 key; `openssl genpkey -algorithm ed25519` makes one")
-    name = fingerprint(key.public_key())
-    _publish(directory, key.public_key(), name)
-    return Signer(key, name)
+    return Signer(key, _published(directory, key.public_key()))
 
 
 def make(directory: Path) -> str:
@@ -87,18 +85,18 @@ def make(directory: Path) -> str:
         ) from None
     finally:
         draft.unlink(missing_ok=True)
-    name = fingerprint(key.public_key())
-    _publish(directory, key.public_key(), name)
-    return name
+    return _published(directory, key.public_key())
 
 
-def _publish(directory: Path, key: Ed25519PublicKey, name: str) -> None:
+def _published(directory: Path, key: Ed25519PublicKey) -> str:
+    name = fingerprint(key)
     path = directory / f"{name}.pub"
     if not path.exists():
         draft = directory / f".{path.name}.{os.getpid()}"
         draft.unlink(missing_ok=True)
         _write(draft, 0o644, key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
         draft.rename(path)
+    return name
 
 
 def _write(path: Path, mode: int, content: bytes) -> None:

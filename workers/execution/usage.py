@@ -31,12 +31,9 @@ class Watch:
         if not process_tree.LINUX:
             return None
         pids = [pid for pid, _, alive in process_tree.descendants() if alive]
-        self._count(pids)
-        return self._memory(pids) or self._disk(pids)
-
-    def _count(self, pids: list[int]) -> None:
         if (limit := self._order.processes) is not None and sum(map(process_tree.threads, pids)) >= limit:
             self.reached_processes = True
+        return self._memory(pids) or self._disk(pids)
 
     def _memory(self, pids: list[int]) -> str | None:
         limit = self._order.tree_bytes

@@ -96,7 +96,11 @@ def _forward(git: Git, path: Path, branch: str, new: str, old: str) -> Moved | R
             _take_back(there, str(pending["new"]), old)
         intent.unlink()
     if changed := _changed(there):
-        return _dirty(branch, path, changed)
+        some = ", ".join(sorted(changed)[:5]) + (", …" if len(changed) > 5 else "")
+        return Refusal(
+            f"branch {branch} is checked out in {path}, with uncommitted changes ({some})",
+            "Commit or stash them there, or switch it to another branch; nothing was merged",
+        )
     state_files.write(intent, {"path": str(path), "branch": branch, "old": old, "new": new})
     result = there.run("merge", "--ff-only", "--no-autostash", "--no-stat", "--quiet", new, accept=None)
     now = tip(git, branch)
@@ -110,14 +114,6 @@ def _changed(git: Git) -> dict[str, str]:
     """Tracked files with changes, staged or not. Untracked files are in the way only if a merge adds them."""
     found = git.records("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
     return {entry[3:]: entry[:2] for entry in found}
-
-
-def _dirty(branch: str, path: Path, changed: dict[str, str]) -> Refusal:
-    some = ", ".join(sorted(changed)[:5]) + (", …" if len(changed) > 5 else "")
-    return Refusal(
-        f"branch {branch} is checked out in {path}, with uncommitted changes ({some})",
-        "Commit or stash them there, or switch it to another branch; nothing was merged",
-    )
 
 
 def _take_back(there: Git, new: str, old: str) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from interlock.workers.git import inside
 from interlock.workers.git.command import Git
-from interlock.workers.git.results import Refusal
 
 OBJECTS_BYTES = 512 * 1024 * 1024
 OBJECTS_FILES = 100_000
@@ -82,11 +81,8 @@ def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, h
         if commit:
             _require_built_on(quarantine, want, have)
         revisions = f"{want}\n^{have}\n".encode()
-        name = (
-            _run_checked(quarantine, "pack-objects", "--revs", "-q", str(scratch / "taken"), stdin=revisions)
-            .decode()
-            .strip()
-        )
+        taken = _run_checked(quarantine, "pack-objects", "--revs", "-q", str(scratch / "taken"), stdin=revisions)
+        name = taken.decode().strip()
         _store(git, scratch / f"taken-{name}.pack", strict=strict)
         _run_checked(git, "rev-list", "--objects", "--quiet", want, f"^{have}")  # fails if any object is missing
         if commit:
@@ -156,8 +152,3 @@ def _copy(source: Source, name: str, scratch: Path, limit: int) -> int:
             while done < limit and (chunk := os.read(file, CHUNK_BYTES)):
                 done += copy.write(chunk)
     return done
-
-
-def refused(unfit: Unfit) -> Refusal:
-    """The outcome for a caller."""
-    return Refusal(str(unfit), REMEDY)

@@ -203,7 +203,7 @@ class LockedWorktree:
                 have=self.tip,
             )
         except fetch_commits.Unfit as unfit:
-            return fetch_commits.refused(unfit)
+            return Refusal(str(unfit), fetch_commits.REMEDY)
         words = "interlock: committed in its worktree"
         self.user_git.run("update-ref", "-m", words, f"refs/heads/{self.branch}", sha, self.tip)
         self.share_objects(sha)

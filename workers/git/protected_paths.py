@@ -91,7 +91,8 @@ def _set_aside(
         if int(mode, 8) == LINK:
             inside.link(locked.path, path, content)
         else:
-            inside.write(locked.path, path, content, mode=_mode(mode), owner=locked.account)
+            bits = 0o755 if mode == EXECUTABLE else 0o644
+            inside.write(locked.path, path, content, mode=bits, owner=locked.account)
     return tuple(sorted({*gone, *coming}))
 
 
@@ -125,7 +126,3 @@ def _in_the_way(top: Path, path: str) -> str | None:
 def _tops(paths: set[str]) -> list[str]:
     """The paths that no other one of them contains."""
     return sorted(path for path in paths if not any(path.startswith(f"{each}/") for each in paths))
-
-
-def _mode(mode: str) -> int:
-    return 0o755 if mode == EXECUTABLE else 0o644

@@ -19,8 +19,7 @@ from interlock.db.core import counters
 from interlock.db.operations.metrics import snapshot
 from interlock.workers.audit import exports
 from interlock.workers.operations.stuck.detector import thresholds
-from interlock.workers.relay.journal import Journal
-from interlock.workers.relay.redis_stream import STREAM
+from interlock.workers.relay.destinations import destinations
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import Catalogue
 
@@ -142,7 +141,7 @@ def read(runtime: Runtime) -> dict[counters.Series, float]:
             overdue_periods=OVERDUE_PERIODS,
             overdue_seconds=OVERDUE_SECONDS,
             stuck=thresholds(runtime.settings),
-            destinations=_destinations(runtime),
+            destinations=[each.name for each in destinations(runtime)],
             export=exports.CURSOR,
         )
     return (
@@ -150,11 +149,6 @@ def read(runtime: Runtime) -> dict[counters.Series, float]:
         | found
         | {("interlock_scrape_seconds", ()): perf_counter() - began}
     )
-
-
-def _destinations(runtime: Runtime) -> list[str]:
-    stream = [STREAM] if runtime.redis is not None else []
-    return [counters.CURSOR, *stream, *([Journal.name] if runtime.settings.journal else [])]
 
 
 def _zeros(catalogue: Catalogue) -> Iterator[counters.Series]:

@@ -67,10 +67,6 @@ def _visible(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, 
     }
 
 
-def _dumps(value: object, default: Any = None, **_: Any) -> str:
-    return json_text(value, default=default)
-
-
 def configure(level: int = logging.INFO) -> None:
     """Send structlog and the standard library's loggers to standard error, in one format."""
     shared: list[Any] = [
@@ -80,7 +76,8 @@ def configure(level: int = logging.INFO) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     terminal = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(_dumps)
+    as_json = structlog.processors.JSONRenderer(lambda value, default=None, **_: json_text(value, default=default))
+    renderer = structlog.dev.ConsoleRenderer() if terminal else as_json
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
