@@ -4,32 +4,30 @@ from pathlib import Path
 from typing import Any
 
 from interlock.db.orchestration.commands import CommandRow
+from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import resolve
 from interlock.workers.isolation.boundary import isolated
-from interlock.workers.sandbox.sandbox import View
-from interlock.workers.settings import Settings
 
 TAIL_BYTES = 16 * 1024
 TIMEOUT_SECONDS = 1800.0  # TASK-8
 NO_COMMAND = "no command: it was made neither by a plan nor by an operator, so nothing is run for it"
 
 
-def command_of(row: CommandRow, directory: Path, settings: Settings, view: View) -> Command:
+def command_of(row: CommandRow, directory: Path, place: Workplace) -> Command:
     """The command that a row describes.
 
     Args:
         row: as a plan or an operator made it; not of kind `patch`.
-        directory: the base of its relative `cwd`.
-        settings: this worker's: which secrets the command may name, its limits, and the account it runs as.
-        view: what the command sees in its sandbox.
+        directory: the base of its relative `cwd`: a worktree of the place's repository, or else the plan's folder.
+        place: its workstream's: what it sees, which secrets it may name, its limits, and the account it runs as.
 
     Raises:
         BadInput: the row contradicts itself, or may not be run here as it asks; the message says what to do.
         SecretNotHad: a secret that it names is not available on this node.
     """
-    secrets = resolve(settings, row.env_from)
+    secrets = resolve(place.settings, row.env_from)
     command = Command(
         argv=row.argv,
         cwd=directory / (row.cwd or ""),
@@ -46,7 +44,7 @@ def command_of(row: CommandRow, directory: Path, settings: Settings, view: View)
         disk_bytes=row.limits.get("disk"),
         secrets=tuple(secrets.values()),
     )
-    return isolated(command, view, settings)
+    return isolated(command, place.view(directory, row.sandbox), place.settings)
 
 
 def outcome_metadata(ended: Finished) -> dict[str, Any]:

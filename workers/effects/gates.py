@@ -46,7 +46,7 @@ def run_gate(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     if isinstance(where, Refusal):
         return _never_ran(str(where))
     try:
-        command = command_of(row, where, runtime.settings, workspace.view_of(where, place, row.sandbox))
+        command = command_of(row, where, place)
     except (BadInput, SecretNotHad) as unfit:
         return _never_ran(f"its command cannot be run: {unfit}")
     with place.judged_by_base(), place.watched(f"gate {claimed['workflow_id']}"):

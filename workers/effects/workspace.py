@@ -159,28 +159,25 @@ class Workplace:
             return ()
         return tuple(stores(store_of(found, self.path, self.account)))
 
+    def view(self, directory: Path, options: Mapping[str, Any]) -> View:
+        """What commands that run in `directory` see.
+
+        Args:
+            directory: a worktree of its repository; else the plan's folder.
+            options: the sandbox options of the plan: `mode`, `reads`, `network`.
+        """
+        reads = tuple(self.directory / each for each in options.get("reads", ()))
+        view = View(plan_reads=reads, network=bool(options.get("network")), mode=options.get("mode", "off"))
+        if self.repository is None:
+            return replace(view, folder=self.directory)
+        return replace(view, places=(directory,), stores=self.reads)
+
     def to_work_in(self) -> Path | Refusal:
         """The directory for its commands. Raises as `opened`."""
         if self.repository is None:
             return self.directory
         opened = self.opened()
         return opened if isinstance(opened, Refusal) else opened.path
-
-
-def view_of(directory: Path, place: "Workplace | None", options: Mapping[str, Any]) -> View:
-    """What commands that run in `directory` see.
-
-    Args:
-        directory: a worktree of the place's repository; else the plan's folder.
-        place: the workstream's; None if there is no workstream.
-        options: the sandbox options of the plan: `mode`, `reads`, `network`.
-    """
-    base = place.directory if place else directory
-    reads = tuple(base / each for each in options.get("reads", ()))
-    view = View(plan_reads=reads, network=bool(options.get("network")), mode=options.get("mode", "off"))
-    if place is None or place.repository is None:
-        return replace(view, folder=base)
-    return replace(view, places=(directory,), stores=place.reads)
 
 
 def of_workstream(connection: Connection, workstream_id: UUID, settings: Settings) -> Workplace:

@@ -76,7 +76,7 @@ def find_regression(
     wanted = CommandRow("shell", (gate,), timeout_sec=timeout_seconds)
 
     def passes(tree: Path) -> bool | None:
-        command = command_of(wanted, tree, runtime.settings, workspace.view_of(tree, where, {}))
+        command = command_of(wanted, tree, where)
         with where.compared() as changed:
             ends[:] = [ended := run(command)]
         if changed:

@@ -91,7 +91,7 @@ def roll_back(
         where.checkout,
         plan,
         str(entry["ledger_id"]),
-        callbacks_of(runtime, entry),
+        callbacks_of(runtime, entry, where),
         branch=_branch(plan, entry, where),
         scratch=workspace.worktrees(runtime.settings, where.account),
         isolation=where.isolation,

@@ -9,7 +9,7 @@ from sqlalchemy import RowMapping
 from interlock.db.connection import transaction
 from interlock.db.orchestration import commands, patches
 from interlock.db.orchestration.commands import CommandRow
-from interlock.workers.effects import notification, workspace
+from interlock.workers.effects import notification
 from interlock.workers.effects.gate_command import NO_COMMAND, command_of
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.process import run
@@ -25,23 +25,22 @@ EVERYBODY = "all"
 SCHEMES = {"email": ("mailto", "mailtos"), "webhook": ("json", "jsons", "form", "forms", "xml", "xmls")}
 
 
-def callbacks_of(runtime: Runtime, entry: RowMapping) -> Callbacks:
+def callbacks_of(runtime: Runtime, entry: RowMapping, place: Workplace) -> Callbacks:
     """The means to roll back one ledger entry: the gates of its workstream or, for types it lacks, of its run."""
     with transaction(runtime.database) as connection:
         gates = patches.gates_of_run(connection, entry["run_id"])
         known = commands.of_many(connection, [each["id"] for each in gates])
-        place = workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)
     own = [each for each in gates if each["workstream_id"] == entry["workstream_id"]]
 
     def run_gate(tree: Path, gate_type: str) -> Verdict:
         found = _of_type(own, gate_type) or _of_type(gates, gate_type)
         if not found:
             return Verdict(False, f"the run has no gate of type {gate_type}")
-        return _all(runtime, found, known, place, tree)
+        return _all(found, known, place, tree)
 
     def run_tests(tree: Path, suite: str) -> Verdict:
         found = [each for each in gates if suite in (each["name"], each["name"].rpartition("/")[2])]
-        return _all(runtime, found, known, place, tree) if found else run_gate(tree, suite)
+        return _all(found, known, place, tree) if found else run_gate(tree, suite)
 
     return Callbacks(run_tests=run_tests, run_gate=run_gate, notify=_notify(runtime, entry))
 
@@ -50,21 +49,19 @@ def _of_type(gates: Sequence[RowMapping], gate_type: str) -> list[RowMapping]:
     return [each for each in gates if each["gate_type"] == gate_type]
 
 
-def _all(
-    runtime: Runtime, gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path
-) -> Verdict:
+def _all(gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path) -> Verdict:
     """Run gates' commands in a tree, up to the first that fails."""
     for each in gates:
-        if not (verdict := _one(runtime, each, known.get(each["id"]), place, tree)).success:
+        if not (verdict := _one(each, known.get(each["id"]), place, tree)).success:
             return verdict
     return Verdict(True, f"passed: {', '.join(each['name'] for each in gates)}")
 
 
-def _one(runtime: Runtime, gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path) -> Verdict:
+def _one(gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path) -> Verdict:
     if row is None:
         return Verdict(False, f"{gate['name']}: {NO_COMMAND}")
     try:
-        command = command_of(row, tree, runtime.settings, workspace.view_of(tree, place, row.sandbox))
+        command = command_of(row, tree, place)
     except (BadInput, SecretNotHad) as unfit:
         return Verdict(False, f"{gate['name']} cannot be run: {unfit}")
     with place.compared() as changed:

@@ -89,8 +89,7 @@ def _command(runtime: Runtime, claim: Claim) -> Report:
     directory = place.to_work_in()
     if isinstance(directory, Refusal):
         return report.failure(str(directory))
-    view = workspace.view_of(directory, place, row.sandbox)
-    command = command_of(row, directory, runtime.settings, view)
+    command = command_of(row, directory, place)
     with place.watched(f"task {claim.task}"):
         return _guarded(runtime, claim, row, row.tool, command) if row.tool else _ran(runtime, claim, row, command)
 
@@ -110,16 +109,6 @@ def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command
 
 
 def _ran(runtime: Runtime, claim: Claim, row: CommandRow, command: Command) -> Report:
-    ended = run(command, cancelled=_revoked(runtime, claim), tick_seconds=TICK_SECONDS)
-    return report.of_command(ended, row.expected_exit_codes)
-
-
-def _patch(runtime: Runtime, claim: Claim) -> Report:
-    patches.submit(runtime, {"task_id": claim.task_id})
-    return Report("execution_completed", {"exit_code": 0})
-
-
-def _revoked(runtime: Runtime, claim: Claim) -> Callable[[], bool]:
     def revoked() -> bool:
         try:
             return not claims.is_current(runtime, claim.token)
@@ -128,7 +117,13 @@ def _revoked(runtime: Runtime, claim: Claim) -> Callable[[], bool]:
                 raise
             return False  # nobody can revoke the claim while PostgreSQL is unreachable
 
-    return revoked
+    ended = run(command, cancelled=revoked, tick_seconds=TICK_SECONDS)
+    return report.of_command(ended, row.expected_exit_codes)
+
+
+def _patch(runtime: Runtime, claim: Claim) -> Report:
+    patches.submit(runtime, {"task_id": claim.task_id})
+    return Report("execution_completed", {"exit_code": 0})
 
 
 KINDS: Mapping[str, Callable[[Runtime, Claim], Report]] = {"command": _command, "shell": _command, "patch": _patch}
