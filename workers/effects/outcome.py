@@ -1,13 +1,11 @@
 """The outcome of an effect that chooses itself which trigger to fire."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class EffectOutcome:
+class EffectOutcome(NamedTuple):
     """Fire `trigger` on the instance, with this metadata."""
 
     trigger: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any]

@@ -31,11 +31,8 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
         if cursor == START:
             yield "ok", f"{directory} will be created with the first event", ""
         else:
-            yield (
-                "fail",
-                f"{directory} is gone; new events are kept in PostgreSQL until it is back",
-                f"mount it, or mkdir {directory}",
-            )
+            message = f"{directory} is gone; new events are kept in PostgreSQL until it is back"
+            yield "fail", message, f"mount it, or mkdir {directory}"
         return
     if not os.access(directory, os.W_OK | os.X_OK):
         yield "fail", f"{directory} cannot be written", f"chown or chmod it; {ROOM}"
@@ -49,11 +46,8 @@ def inspect(connection: Connection, directory: Path) -> Iterator[Trouble]:
     if message:
         yield "fail", message, cure
     elif lag > LATE_SECONDS:
-        yield (
-            "warn",
-            f"{lag:.1f} s behind history",
-            "is beat running? `relay_failed` in the log of the `triggers` node gives the reason",
-        )
+        cure = "is beat running? `relay_failed` in the log of the `triggers` node gives the reason"
+        yield "warn", f"{lag:.1f} s behind history", cure
     else:
         yield "ok", f"{directory / ACTIVE}, {lag:.1f} s behind history", ""
 

@@ -124,11 +124,9 @@ def recover_job(
     match error_kind:
         case JobError.WORKER_CRASH:
             return _respawn(jobs, ref, worker, order, error)
-        case JobError.VALIDATION if _has_not_run(jobs, ref, order):
-            return Recovery("cancel", dict(jobs.cancel(ref, order, error=error).subject))
-        case JobError.VALIDATION:
+        case JobError.VALIDATION if not _has_not_run(jobs, ref, order):
             return Recovery("fail", dict(jobs.fail(ref, order, error=error).subject))
-        case JobError.TIMEOUT:
+        case JobError.VALIDATION | JobError.TIMEOUT:
             return Recovery("cancel", dict(jobs.cancel(ref, order, error=error).subject))
         case JobError.RESOURCE_UNAVAILABLE:
             return Recovery("wait", _require_state(client, jobs.show(ref), JOB, "PENDING"))
