@@ -12,8 +12,8 @@ from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
 from interlock.workers.pool import claims, registration, work_loop
+from interlock.workers.pool.celery_pool import HeartbeatSender
 from interlock.workers.pool.claims import StaleClaim
-from interlock.workers.pool.heartbeat import HeartbeatSender
 from interlock.workers.pool.registration import WorkerDescription, heartbeat, register
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
