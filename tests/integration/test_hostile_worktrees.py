@@ -306,7 +306,7 @@ def test_git_goes_through_no_link_out_of_its_worktree(checkout: Path, confined: 
         found = given(checkout, f"w{seen}", each)
         with worktree.hold(found) as held:
             as_command(found, f"rm -r docs; ln -s {outside.parent} docs")
-            said = held.worktree_git.run("hash-object", "--no-filters", "docs/read me.txt", accept=(0, 128))
+            said = held.worktree_git().run("hash-object", "--no-filters", "docs/read me.txt", accept=(0, 128))
         assert (said.status == 0) is seen, said
 
 

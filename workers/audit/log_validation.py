@@ -111,11 +111,8 @@ def _is_plain(target: Path) -> bool:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """A log file, unpacked if it is packed."""
     with path.open("rb") as file:
-        if file.peek(2)[:2] == GZIP:  # peek, because data from a pipe cannot be read twice
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield cast(BinaryIO, unpacked)
-        else:
-            yield file
+        packed = file.peek(2)[:2] == GZIP  # peek, because data from a pipe cannot be read twice
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
 
 
 def _lines(log: BinaryIO) -> Iterator[tuple[int, bytes | None]]:

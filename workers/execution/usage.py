@@ -61,13 +61,10 @@ class Watch:
 
 
 def _memory_device() -> int:
-    made = os.memfd_create("interlock", 0) if process_tree.LINUX else None
-    if made is None:
+    if not process_tree.LINUX:
         return -1
-    try:
-        return os.fstat(made).st_dev
-    finally:
-        os.close(made)
+    with open(os.memfd_create("interlock", 0), "rb") as made:
+        return os.fstat(made.fileno()).st_dev
 
 
 def _free_bytes(place: int) -> int:

@@ -103,7 +103,7 @@ def _tree(locked: LockedWorktree) -> tuple[str, str]:
         each.mkdir(exist_ok=True)
         if locked.account:
             os.chown(each, locked.account.uid, locked.account.gid)
-    private = locked.worktree_git_with(left.resolve()).with_environment(
+    private = locked.worktree_git(left.resolve()).with_environment(
         GIT_INDEX_FILE=str(left.resolve() / "index"),
         GIT_OBJECT_DIRECTORY=str(left.resolve() / "objects"),
         GIT_ALTERNATE_OBJECT_DIRECTORIES=str(locked.store),

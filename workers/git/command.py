@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
 from interlock.workers.execution.process import ShimLost
@@ -87,7 +86,7 @@ class Git:
 
     directory: Path
     keep: tuple[int, ...] = ()
-    extra: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    extra: Mapping[str, str] = field(default_factory=dict)
     timeout_seconds: float = TIMEOUT_SECONDS
     isolation: Isolation = OURSELVES
 
@@ -129,7 +128,7 @@ class Git:
 
     def with_environment(self, **environment: str) -> "Git":
         """The same git, with more environment variables."""
-        return replace(self, extra=MappingProxyType(dict(self.extra) | environment))
+        return replace(self, extra={**self.extra, **environment})
 
     def _once(self, arguments: tuple[str, ...], stdin: bytes | Path) -> GitResult:
         if self.isolation.bubblewrap:

@@ -71,13 +71,12 @@ class LockedWorktree:
         """The objects that commands here may read: the user's, or a copy if their account cannot reach those."""
         return store_of(self.repository, self.path, self.account)
 
-    @property
-    def worktree_git(self) -> Git:
-        """Git in the working tree, to read and write files: with our git directory, isolated as commands are."""
-        return self.worktree_git_with()
+    def worktree_git(self, *places: Path) -> Git:
+        """Git in the working tree, to read and write files: with our git directory, isolated as commands are.
 
-    def worktree_git_with(self, *places: Path) -> Git:
-        """The same, which may also change other directories of ours."""
+        Args:
+            places: other directories of ours that it may change.
+        """
         path, own = self.path.resolve(), self.git_directory.resolve()
         extra = {
             "GIT_DIR": str(own),
@@ -92,7 +91,7 @@ class LockedWorktree:
     def run_in_worktree(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """Run git in the working tree. Removes named pipes first: git would block on one named `.gitignore`."""
         inside.remove_pipes(self.path)
-        return self.worktree_git.run(*arguments, accept=accept)
+        return self.worktree_git().run(*arguments, accept=accept)
 
     def run_and_copy_index(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """The same for commands that change the index, of which the commands' repository then gets a copy.
@@ -119,7 +118,7 @@ class LockedWorktree:
             if self.account:
                 os.chown(work, self.account.uid, self.account.gid)
         if inside.kind(self.git_directory, FILES_INDEX) is None:
-            self.worktree_git.run("read-tree", (self.git_directory / DETACHED).read_text().strip())
+            self.worktree_git().run("read-tree", (self.git_directory / DETACHED).read_text().strip())
 
     @property
     def private(self) -> Git:
@@ -261,7 +260,7 @@ def finish(locked: LockedWorktree, base: tuple[str, str] | None) -> LockedWorktr
     locked.share_objects(locked.tip)
     locked.create_commands_repository(base)
     locked.provide_index()
-    replace(locked.worktree_git, timeout_seconds=TIMEOUT_SECONDS).run("read-tree", "--reset", "-u", locked.tip)
+    replace(locked.worktree_git(), timeout_seconds=TIMEOUT_SECONDS).run("read-tree", "--reset", "-u", locked.tip)
     locked.show_index()
     record = {"repository": str(locked.repository.directory), "branch": locked.branch, "whole": True}
     state_files.write(locked.git_directory / RECORD, record)

@@ -60,22 +60,15 @@ def put_back(top: Path, own: Path, owner: Account | None) -> None:
     if not (own / RECORD).exists():
         return
     with needed(own) as alone:
-        if alone():
-            _put_back(top, own, owner)
-
-
-def _put_back(top: Path, own: Path, owner: Account | None) -> None:
-    if (record := state_files.read(own / RECORD)) is None:
-        return
-    for path in record["put"]:
-        inside.remove(top, path)
-    for path, number in record["aside"].items():
-        if os.path.lexists(own / ASIDE / number):  # otherwise it was not moved yet, or is back
+        if not alone() or (record := state_files.read(own / RECORD)) is None:
+            return
+        for path in record["put"]:
             inside.remove(top, path)
-            at = PurePosixPath(path)
-            with (
-                inside.folder(own, ASIDE) as kept,
-                inside.folder(top, str(at.parent), make=True, owner=owner) as where,
-            ):
-                os.rename(number, at.name, src_dir_fd=kept, dst_dir_fd=where)
-    (own / RECORD).unlink()
+        for path, number in record["aside"].items():
+            if os.path.lexists(own / ASIDE / number):  # otherwise it was not moved yet, or is back
+                inside.remove(top, path)
+                at = PurePosixPath(path)
+                place = inside.folder(top, str(at.parent), make=True, owner=owner)
+                with inside.folder(own, ASIDE) as kept, place as where:
+                    os.rename(number, at.name, src_dir_fd=kept, dst_dir_fd=where)
+        (own / RECORD).unlink()

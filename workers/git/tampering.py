@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from interlock.workers.git import branches, fetch_commits, inside, state_files
-from interlock.workers.git.command import Git, split
+from interlock.workers.git.command import split
 from interlock.workers.git.git_directories import own_directory
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.worktree import Worktree
@@ -67,13 +67,10 @@ def moves(tree: Worktree, before: BranchTips, after: BranchTips) -> tuple[str, .
             found.append(f"branch {tree.base_branch} lost commits")
         else:
             tips = {before.own, before.made, after.own, after.made} - {None}
-            landed = [tip for tip in tips if tip and _is_new(git, tip, before.base, after.base)]
+            known = fetch_commits.known
+            landed = [tip for tip in tips if tip and known(git, tip, after.base) and not known(git, tip, before.base)]
             found += [f"branch {tree.base_branch} got commits of {tree.branch}"] if landed else []
     return tuple(found)
-
-
-def _is_new(git: Git, tip: str, old: str, new: str) -> bool:
-    return fetch_commits.known(git, tip, new) and not fetch_commits.known(git, tip, old)
 
 
 def _replaced(repository: Repository) -> RepositoryState:

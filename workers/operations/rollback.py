@@ -19,7 +19,7 @@ from interlock.workers.effects.workspace import Workplace
 from interlock.workers.git import branches, repository, revert
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
-from interlock.workers.git.rollback import Compensation, compensate
+from interlock.workers.git.rollback import compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import follow
 from interlock.workers.operations.rollback_checks import callbacks_of
@@ -102,9 +102,9 @@ def roll_back(
         raise CompensationFailed(f"{entry['entity_id']}: {done.error}")
     if not isinstance(tree := where.worktree(), Refusal):
         follow(tree)
-    metadata = {"plan": plan.model_dump(mode="json"), **_compensation_metadata(done)} | (
-        {"sha": plan.commit_sha} if plan.commit_sha else {}
-    )
+    actions = [{"action": each.action, "required": each.required, **asdict(each.verdict)} for each in done.actions]
+    outcome = {"actions": actions, "sha": plan.commit_sha or done.sha, "already": done.already}
+    metadata = {"plan": plan.model_dump(mode="json"), **outcome}
     fired = _fire(runtime, entry, metadata, order)
     return RolledBack(entry["ledger_id"], entry["entity_id"], metadata, tuple(fired.moves))
 
@@ -227,11 +227,6 @@ def _repository(where: Workplace) -> Repository:
     if isinstance(found, Refusal):
         raise CannotRollBack(str(found))
     return found
-
-
-def _compensation_metadata(done: Compensation) -> dict[str, Any]:
-    actions = [{"action": each.action, "required": each.required, **asdict(each.verdict)} for each in done.actions]
-    return {"actions": actions, "sha": done.sha, "already": done.already}
 
 
 def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: Order) -> Done:

@@ -1,7 +1,6 @@
 """The target state of each override, by type and lineage (RECOVER-7)."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from sqlalchemy import RowMapping
 
@@ -9,20 +8,18 @@ from interlock.workers.overrides.transaction import CannotOverride, name_of
 
 OLDEST = "0.1."  # the oldest machines (LEGACY-1) have other names for their states
 
-TARGET_STATES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "complete-task": {"task": "completed", "step": "S_SUCCESS"},
-        "fail-task": {"task": "failed", "step": "S_FAILED"},
-        "reset-task": {"task": "pending", "step": "S_RETRYING"},
-        "unblock-task": {"task": "pending"},
-        "skip-step": {"task": "cancelled", "step": "S_SUCCESS"},
-        "fail-workstream": {"workstream": "failed", "workstream 0.1": "S_FAILED"},
-        "validate-workstream": {"workstream": "validating", "workstream 0.1": "S_SUCCESS"},
-        "drop-patch": {"patch_ledger": "dropped"},
-        "rollback-patch": {"patch_ledger": "rolled_back"},
-        "reset-breaker": {"circuit_breaker": "CLOSED"},
-    }
-)
+TARGET_STATES: Mapping[str, Mapping[str, str]] = {
+    "complete-task": {"task": "completed", "step": "S_SUCCESS"},
+    "fail-task": {"task": "failed", "step": "S_FAILED"},
+    "reset-task": {"task": "pending", "step": "S_RETRYING"},
+    "unblock-task": {"task": "pending"},
+    "skip-step": {"task": "cancelled", "step": "S_SUCCESS"},
+    "fail-workstream": {"workstream": "failed", "workstream 0.1": "S_FAILED"},
+    "validate-workstream": {"workstream": "validating", "workstream 0.1": "S_SUCCESS"},
+    "drop-patch": {"patch_ledger": "dropped"},
+    "rollback-patch": {"patch_ledger": "rolled_back"},
+    "reset-breaker": {"circuit_breaker": "CLOSED"},
+}
 
 
 def target_state(command: str, instance: RowMapping) -> str:

@@ -42,7 +42,8 @@ class Stream(Destination):
                 place = f"{named(event['xid'], restored)}-{event['position']}"
                 pipe.xadd(STREAM, _fields(event), id=place, maxlen=self._maxlen, approximate=True)
             for answer in pipe.execute(raise_on_error=False):
-                if isinstance(answer, Exception) and not _already_there(answer):
+                there = isinstance(answer, ResponseError) and ALREADY_THERE in str(answer)
+                if isinstance(answer, Exception) and not there:
                     raise answer
 
 
@@ -56,10 +57,6 @@ def named(xid: int, restored: Sequence[int]) -> int:
         restored: the first transaction id after each restore.
     """
     return xid + EPOCH * sum(first <= xid for first in restored)
-
-
-def _already_there(answer: Exception) -> bool:
-    return isinstance(answer, ResponseError) and ALREADY_THERE in str(answer)
 
 
 def _fields(event: RowMapping) -> dict[Any, Any]:
