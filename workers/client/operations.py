@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import archive, counters, effects, history, instances, requests
@@ -20,13 +19,7 @@ from interlock.workers.engine.creation import Birth, with_terms
 from interlock.workers.engine.trigger_request import Firing, checked, row
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry.tracing import tracing
-from interlock.workflows.errors import (
-    AlreadyExists,
-    BadInput,
-    RequestConflict,
-    UnknownInstance,
-    UnknownTrigger,
-)
+from interlock.workflows.errors import AlreadyExists, BadInput, RequestConflict, UnknownInstance, UnknownTrigger
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeObject, door
 from interlock.workflows.machines.orchestration.reserved_fields import reserved_fields_error
@@ -220,7 +213,7 @@ class Operations(Generic[Caller]):
         ids = list(request_ids)
         until, pause = time.monotonic() + timeout_seconds, 0.005
         while True:
-            with self._reading() as connection:
+            with transaction(self.runtime.database) as connection:
                 found = requests.by_ids(connection, ids)
             settled = [receipt(found[each]) for each in ids if each in found and found[each]["status"] in SETTLED]
             if len(settled) == len(ids):
@@ -246,7 +239,7 @@ class Operations(Generic[Caller]):
         Raises:
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
         """
-        with self._reading() as connection:
+        with transaction(self.runtime.database) as connection:
             found = instances.find_with_archived(connection, ref, self.project)
             definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
             archived = found["archived_at"] is not None
@@ -275,7 +268,7 @@ class Operations(Generic[Caller]):
         Raises:
             UnknownInstance, AmbiguousInstance: see `show`.
         """
-        with self._reading() as connection:
+        with transaction(self.runtime.database) as connection:
             found = instances.find_with_archived(connection, ref, self.project)
             of_instance = history.of_instance if found["archived_at"] is None else archive.history
             return of_instance(connection, found["id"], after_seq=after_seq)
@@ -356,9 +349,6 @@ class Operations(Generic[Caller]):
                 self._known.update((ref, each) for ref, each in fresh.items() if isinstance(ref, UUID))
             known |= fresh
         return known
-
-    def _reading(self) -> AbstractContextManager[Connection]:
-        return transaction(self.runtime.database)
 
 
 def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.workers.git import (
-    branches,
-    fetch_commits,
-    inside,
-    ref_names,
-    repository,
-    state_files,
-    trailers,
-    worktree,
-)
+from interlock.workers.git import branches, fetch_commits, inside, repository, state_files, trailers, worktree
 from interlock.workers.git.command import Git, GitFault
 from interlock.workers.git.git_directories import INCOMING, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS, RepositoryBusy
@@ -75,9 +66,8 @@ def archive(
         git = work.enter_context(repository.hold(failed.repository, timeout_seconds=lock_seconds))
         if branches.tip(git, failed.branch) != taken.tip:
             raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived")
-        archived = Archived(
-            f"{ref_names.archive_prefix(failed.branch)}/{sha[:12]}", sha, directory / BUNDLE, directory / REASON
-        )
+        ref = f"refs/interlock/archive/{failed.branch.removeprefix('interlock/')}/{sha[:12]}"
+        archived = Archived(ref, sha, directory / BUNDLE, directory / REASON)
         _store(git, failed, archived, reason)
         _remove(git, failed)
         return archived

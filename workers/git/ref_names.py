@@ -12,11 +12,6 @@ def branch_name(run: str, workstream: str) -> str:
     return f"interlock/{safe(run)}/{safe(workstream)}"
 
 
-def archive_prefix(branch: str) -> str:
-    """The ref under which a workstream's branch is archived."""
-    return f"refs/interlock/archive/{branch.removeprefix('interlock/')}"
-
-
 def safe(name: str) -> str:
     """The name itself if git, a shell and every file system accept it; else a similar name with part of its hash.
 

@@ -64,24 +64,14 @@ def boundary(settings: Settings) -> Boundary:
 def _tried(account: Account | None) -> Boundary:
     """The isolation by the first bubblewrap that can run a command in a sandbox."""
     reasons = []
+    trial = Command(("/bin/sh", "-c", ":"), Path("/"), timeout_seconds=TRIAL_SECONDS, processes=16, account=account)
     for each in candidates():
-        ended = run(_trial(account, each))
+        ended = run(replace(trial, sandbox=Sandbox(each)))
         if ended.succeeded():
             return Boundary(account, each)
         reasons.append(f"{each}: {' '.join(ended.reason.split())} {ended.stderr.strip()}".strip())
     why = "; ".join(reasons) or ("bubblewrap is not installed" if sys.platform == "linux" else "this is not Linux")
     return Boundary(account, None, why)
-
-
-def _trial(account: Account | None, bubblewrap: Bubblewrap) -> Command:
-    return Command(
-        argv=("/bin/sh", "-c", ":"),
-        cwd=Path("/"),
-        timeout_seconds=TRIAL_SECONDS,
-        processes=16,
-        account=account,
-        sandbox=Sandbox(bubblewrap),
-    )
 
 
 def isolated(command: Command, view: View, settings: Settings) -> Command:

@@ -1,6 +1,7 @@
 """Runs a compensation plan's tests and gates with the run's gates, and sends its notices to INTERLOCK_NOTIFY_URLS."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -42,7 +43,7 @@ def callbacks_of(runtime: Runtime, entry: RowMapping, place: Workplace) -> Callb
         found = [each for each in gates if suite in (each["name"], each["name"].rpartition("/")[2])]
         return _all(found, known, place, tree) if found else run_gate(tree, suite)
 
-    return Callbacks(run_tests=run_tests, run_gate=run_gate, notify=_notify(runtime, entry))
+    return Callbacks(run_tests=run_tests, run_gate=run_gate, notify=partial(_notify, runtime, entry))
 
 
 def _of_type(gates: Sequence[RowMapping], gate_type: str) -> list[RowMapping]:
@@ -73,21 +74,17 @@ def _one(gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path)
     return Verdict(False, f"{gate['name']}: {ended.reason}: {(ended.stdout + ended.stderr)[-WORDS:]}")
 
 
-def _notify(runtime: Runtime, entry: RowMapping) -> Callable[[Notify], Verdict]:
-    def notify(wanted: Notify) -> Verdict:
-        urls = [url for url in runtime.settings.notify_urls if any(_serves(url, each) for each in wanted.channels)]
-        if not urls:
-            return Verdict(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")
-        to = f" (for {', '.join(wanted.recipients)})" if wanted.recipients else ""
-        try:
-            notification.deliver(
-                urls, title=f"patch {entry['entity_id']} rolled back", body=f"commit {entry['commit_sha']}{to}"
-            )
-        except notification.NoticeNotSent as unheard:
-            return Verdict(False, str(unheard))
-        return Verdict(True, f"notified {len(urls)} targets")
-
-    return notify
+def _notify(runtime: Runtime, entry: RowMapping, wanted: Notify) -> Verdict:
+    urls = [url for url in runtime.settings.notify_urls if any(_serves(url, each) for each in wanted.channels)]
+    if not urls:
+        return Verdict(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")
+    to = f" (for {', '.join(wanted.recipients)})" if wanted.recipients else ""
+    title, body = f"patch {entry['entity_id']} rolled back", f"commit {entry['commit_sha']}{to}"
+    try:
+        notification.deliver(urls, title=title, body=body)
+    except notification.NoticeNotSent as unheard:
+        return Verdict(False, str(unheard))
+    return Verdict(True, f"notified {len(urls)} targets")
 
 
 def _serves(url: str, channel: str) -> bool:

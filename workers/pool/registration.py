@@ -124,11 +124,8 @@ def leave(runtime: Runtime, worker_id: UUID, message: str) -> None:
     with transaction(runtime.database) as connection:
         workers.drain(connection, worker_id)
         found = workers.get(connection, [worker_id])[worker_id]
-        rows = [
-            *_freed(connection, found, message),
-            *(_parting(found, each) for each in PARTING.get(found["state"], ())),
-        ]
-        fired = wakeups_of(requests.accept(connection, rows))
+        parting = (_parting(found, each) for each in PARTING.get(found["state"], ()))
+        fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, message), *parting]))
     runtime.wakeups.partitions(fired)
 
 

@@ -36,11 +36,6 @@ class Bubblewrap:
     directory: Path
     below: Path
 
-    @property
-    def place(self) -> tuple[bytes, bytes]:
-        """Both as bytes, for the kernel."""
-        return os.fsencode(self.directory), os.fsencode(self.below)
-
     def __str__(self) -> str:
         return str(self.directory / self.below)
 
@@ -99,7 +94,8 @@ def confinement(sandbox: Sandbox, cwd: Path, user: tuple[str, int, int]) -> Conf
     for part in (_system(), _etc(sandbox.view.network, user), _own(sandbox), _visible(sandbox)):
         words += part
     words += _texts("--remount-ro", "/dev", "--remount-ro", "/", "--chdir")
-    return (*sandbox.bubblewrap.place, [*words, os.fsencode(cwd)])
+    found = sandbox.bubblewrap
+    return os.fsencode(found.directory), os.fsencode(found.below), [*words, os.fsencode(cwd)]
 
 
 def _system() -> Iterator[Word]:

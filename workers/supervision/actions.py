@@ -114,9 +114,8 @@ def born(
 
 def entity_id(prefix: str, project: str, request_id: str) -> str:
     """`w_…`, `j_…` (SUPERVISED-4): always the same for a project's request_id; new each time without one."""
-    if not request_id:
-        return f"{prefix}_{token_hex(6)}"
-    return f"{prefix}_{sha256(f'{project}:{request_id}'.encode()).hexdigest()[:24]}"
+    own = sha256(f"{project}:{request_id}".encode()).hexdigest()[:24] if request_id else token_hex(6)
+    return f"{prefix}_{own}"
 
 
 def identified(client: Client, type_: str, ref: str | UUID) -> UUID:

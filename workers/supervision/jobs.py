@@ -56,7 +56,10 @@ class Jobs:
             RequestConflict: the request_id submitted another job.
         """
         above = self.show(parent) if parent else None
-        project = _project(names.project_or(project, self.client.project), above)
+        project = names.project_or(project, self.client.project)
+        if above and above["project"] != project:
+            its = above["project"]
+            raise BadInput(f"its parent belongs to project {its}, not {project}; give --project {its}")
         context: dict[str, Any] = {
             "task_description": names.words("description", description),
             "depth": _depth(depth, above),
@@ -147,14 +150,6 @@ class Jobs:
         with transaction(self.client.runtime.database) as connection:
             held = jobs.workers(connection, job_id=job_id)
             return dict(jobs.job(connection, job_id)) | {"workers": [dict(each) for each in held]}
-
-
-def _project(project: str, above: Mapping[str, Any] | None) -> str:
-    if above and above["project"] != project:
-        raise BadInput(
-            f"its parent belongs to project {above['project']}, not {project}; give --project {above['project']}"
-        )
-    return project
 
 
 def _depth(requested: int | None, above: Mapping[str, Any] | None) -> int:
