@@ -126,7 +126,7 @@ def links(birth: Birth) -> list[dict[str, Any]]:
             "project": birth.project,
             "type": link.type,
             "target": target,
-            "target_id": _as_uuid(target),
+            "target_id": instances.as_uuid(str(target)),
         }
         for link in birth.definition.links
         for target in _targets(birth.context.get(link.context_key))
@@ -154,13 +154,6 @@ def _creation_metadata(birth: Birth) -> dict[str, Any]:
         "by": birth.created_by,
         "context": birth.context,
     }
-
-
-def _as_uuid(text: object) -> UUID | None:
-    try:
-        return UUID(str(text))
-    except ValueError:
-        return None
 
 
 def with_terms(settings: Settings, definition: Definition, context: Mapping[str, Any]) -> Mapping[str, Any]:
