@@ -212,17 +212,19 @@ class Definition:
     initial: str
     terminal: frozenset[str]
     transitions: tuple[Transition, ...]
-    deadlines: Mapping[str, Deadline] = field(default_factory=lambda: MappingProxyType({}))
+    deadlines: Mapping[str, Deadline] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
     fields: tuple[Field, ...] = ()
     birth_effects: tuple[Effect, ...] = ()
     required_metadata: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
-    deprecated: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    deprecated: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.states:
             object.__setattr__(self, "states", tuple(state for level in self.order for state in level))
+        for name in ("deadlines", "deprecated"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @cached_property
     def triggers(self) -> tuple[str, ...]:

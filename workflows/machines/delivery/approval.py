@@ -3,8 +3,6 @@
 pending → approved | rejected | expired
 """
 
-from types import MappingProxyType
-
 from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, T
 from interlock.workflows.fields import AUTHOR, names
 from interlock.workflows.guards import may_decide, not_the_author, not_voted_yet, quorum_reached
@@ -27,7 +25,7 @@ APPROVAL = Definition(
         T("reject", "pending", "rejected", when=(may_decide,), settles="refused", severity="warning"),
         T("expire", "pending", "expired", settles="refused", severity="warning"),
     ),
-    deadlines=MappingProxyType({"pending": Deadline(72 * HOUR_SECONDS, "expire")}),
+    deadlines={"pending": Deadline(72 * HOUR_SECONDS, "expire")},
     birth_effects=(Effect("notice"),),
     fields=(
         Field("quorum", lambda value: type(value) is int and value >= 1, "a whole number, at least 1"),

@@ -7,8 +7,6 @@ Only success is final. A failed step waits for a retry; until then it blocks the
 steps that depend on it.
 """
 
-from types import MappingProxyType
-
 from interlock.workflows.definition import Deadline, Definition, Field, Link, T
 from interlock.workflows.fields import name
 from interlock.workflows.machines.legacy.guards import steps_before_succeeded
@@ -32,7 +30,7 @@ STEP_0_1 = Definition(
         T("retry_eligible", "S_FAILED", "S_RETRYING", when=(retries_left,), severity="warning", back="retry"),
         T("retry_attempt", "S_RETRYING", "S_RUNNING"),
     ),
-    deadlines=MappingProxyType({"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)}),
+    deadlines={"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)},
     links=(
         Link("workstream", type="workstream", context_key="workstream_id", inverse="steps"),
         Link("depends_on", type="step", context_key="depends_on", inverse="dependents"),

@@ -5,8 +5,6 @@ pending → queued → running → validating → completed
           running, validating → failed      running → cancelled
 """
 
-from types import MappingProxyType
-
 from interlock.workflows.definition import Deadline, Definition, Field, Link, T
 from interlock.workflows.fields import name, names
 from interlock.workflows.machines.orchestration.fields import CAPABILITIES_SAY, IS_CRITICAL, MAX_RETRIES, NAMED_BEFORE
@@ -33,7 +31,7 @@ TASK_0_2 = Definition(
         T("validation_passed", "validating", "completed"),
         T("validation_failed", "validating", "failed", severity="error"),
     ),
-    deadlines=MappingProxyType({"retrying": Deadline(BACKOFF_SECONDS, "retry_delay_elapsed", growth=BACKOFF)}),
+    deadlines={"retrying": Deadline(BACKOFF_SECONDS, "retry_delay_elapsed", growth=BACKOFF)},
     links=(
         Link("workstream", type="workstream", context_key="workstream_id", inverse="tasks"),
         Link("depends_on", type="task", context_key="depends_on", inverse="dependents"),

@@ -6,8 +6,6 @@ S_FAILED → S_RETRYING → S_RUNNING      S_FAILED → S_ABANDONED
 When its retries are used up, `max_retries_exceeded` ends it.
 """
 
-from types import MappingProxyType
-
 from interlock.workflows.definition import Deadline, Definition, T
 from interlock.workflows.machines.legacy.guards import step_failed, steps_succeeded
 from interlock.workflows.machines.orchestration.fields import MAX_RETRIES
@@ -31,6 +29,6 @@ WORKSTREAM_0_1 = Definition(
         T("max_retries_exceeded", "S_FAILED", "S_ABANDONED", when=(retries_used_up,), severity="error"),
         T("retry_attempt", "S_RETRYING", "S_RUNNING"),
     ),
-    deadlines=MappingProxyType({"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)}),
+    deadlines={"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)},
     fields=(MAX_RETRIES,),
 )

@@ -6,8 +6,6 @@ The callers of the tool count failures and successes, and fire `failure_threshol
 threshold. The deadline of OPEN fires `cooldown_expires`; an operator who resets the breaker fires it earlier.
 """
 
-from types import MappingProxyType
-
 from interlock.workflows.definition import Deadline, Definition, Field, T
 from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.fields import at_least, positive
@@ -27,9 +25,7 @@ CIRCUIT_BREAKER = Definition(
         T("success", "HALF_OPEN", "CLOSED", severity="warning"),
         T("failure", "HALF_OPEN", "OPEN", severity="error"),
     ),
-    deadlines=MappingProxyType(
-        {"OPEN": Deadline(COOLDOWN_SECONDS, "cooldown_expires", context_key="cooldown_seconds")}
-    ),
+    deadlines={"OPEN": Deadline(COOLDOWN_SECONDS, "cooldown_expires", context_key="cooldown_seconds")},
     fields=(
         Field("tool_id", name, "the name of a tool", required=True),
         Field("failure_threshold", lambda value: at_least(1, value), "a whole number, at least 1"),

@@ -12,7 +12,6 @@ workstream has ended.
 """
 
 from dataclasses import replace
-from types import MappingProxyType
 
 from interlock.workflows.backoff import Growth
 from interlock.workflows.definition import Deadline, Definition, Field, Link, T
@@ -89,17 +88,15 @@ TASK_1_0 = Definition(
         T("validation_passed", "validating", "completed", when=(gates_passed, patches_verified)),
         T("validation_failed", "validating", "failed", severity="error"),
     ),
-    deadlines=MappingProxyType(
-        {
-            "running": Deadline(TIMEOUT_SECONDS, "timeout_exceeded", context_key="timeout_sec"),
-            "retrying": Deadline(
-                BACKOFF_SECONDS,
-                "retry_delay_elapsed",
-                context_key="backoff",
-                growth=BACKOFF,
-            ),
-        }
-    ),
+    deadlines={
+        "running": Deadline(TIMEOUT_SECONDS, "timeout_exceeded", context_key="timeout_sec"),
+        "retrying": Deadline(
+            BACKOFF_SECONDS,
+            "retry_delay_elapsed",
+            context_key="backoff",
+            growth=BACKOFF,
+        ),
+    },
     links=(
         Link("depends_on", type="task", context_key="depends_on", inverse="dependents"),
         Link("gates", type="test_gate", context_key="gates", inverse="judges"),
