@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.exc import DBAPIError
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import when
 from interlock.db.connection import transaction
 from interlock.db.core import deprecations
 from interlock.workers.client.client import Client
 from interlock.workers.engine.deprecations import deprecation_warning
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.overrides.transaction import require_operator
 from interlock.workflows.errors import BadInput, NotRunning, Refused, UnknownWorkflow
 from interlock.workflows.input import names
@@ -23,7 +23,7 @@ COLUMNS = ("type", "version", "what", "uses", "live", "last_used_at", "remove_af
 
 Type = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type.")]
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Its version.")]
-By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
+By = Annotated[str, person("The operator.")]
 
 
 def known() -> Sequence[Mapping[str, Any]] | None:

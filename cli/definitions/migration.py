@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_table, say
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migrated, Order, Unmigrated, migrate
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.suggestions import offered
@@ -34,7 +34,7 @@ NAMED = 1_000  # rows of the table of instances that stay
 FEW = 10  # up to this many rows need no summary of their reasons
 PARTICULAR = re.compile(r" \S{36} ")  # an id of a request or an instance
 
-By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
+By = Annotated[str, person("The operator.")]
 
 
 def migrate_(

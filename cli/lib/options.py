@@ -4,7 +4,16 @@ from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
+import typer
+
+from interlock.workers.overrides.operators import os_user
+
 Chosen = TypeVar("Chosen")
+
+
+def person(message: str, *names: str) -> Any:
+    """An option that names a person; by default the operating system's user."""
+    return typer.Option(*names, help=message, default_factory=os_user, show_default="the OS user")
 
 
 def sharing(

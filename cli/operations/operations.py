@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.lib import projects
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import as_uuids
 from interlock.cli.lib.projects import OnlyProject, print_list
@@ -13,7 +14,6 @@ from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
-from interlock.workers.overrides import operators
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 
@@ -63,9 +63,7 @@ def dead(
 
 
 def redrive(
-    by: Annotated[
-        str, typer.Option(help="Who redrives; stored.", default_factory=operators.os_user, show_default="the OS user")
-    ],
+    by: Annotated[str, person("Who redrives; stored.")],
     ids: Annotated[list[str] | None, typer.Argument(help="Ids, as `interlock dead` shows them.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Redrive all of them.")] = False,
     as_json: AsJson = False,

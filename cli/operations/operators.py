@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import when
 from interlock.db.connection import transaction
 from interlock.db.operations import operators
 from interlock.workers.client.client import Client
-from interlock.workers.overrides.operators import grant, os_user, revoke
+from interlock.workers.overrides.operators import grant, revoke
 
 HELP = """Operators may override (`interlock override --help`). The user who migrates a new database is the first
 operator; INTERLOCK_OPERATORS names others. Ended grants are kept as a record. If no operator is left, anybody may
@@ -18,12 +19,8 @@ grant the right; `interlock doctor` warns about that, and beforehand when every 
 
 app = typer.Typer(no_args_is_help=True, help=HELP)
 
-By = Annotated[
-    str, typer.Option(help="Who grants it, an operator.", default_factory=os_user, show_default="the OS user")
-]
-EndedBy = Annotated[
-    str, typer.Option("--by", help="Who revokes it, an operator.", default_factory=os_user, show_default="the OS user")
-]
+By = Annotated[str, person("Who grants it, an operator.")]
+EndedBy = Annotated[str, person("Who revokes it, an operator.", "--by")]
 
 
 @app.command("list")

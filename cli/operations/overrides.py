@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.options import sharing
+from interlock.cli.lib.options import person, sharing
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.operations import override_list
@@ -16,7 +16,6 @@ from interlock.cli.patches.compensation import Mended, PlanFile, read_plan_file
 from interlock.workers.client.client import Client
 from interlock.workers.operations.rollback import override_roll_back
 from interlock.workers.overrides.circuit_breakers import reset_breaker
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
 from interlock.workers.overrides.transaction import Done, Order
@@ -41,7 +40,7 @@ app = typer.Typer(no_args_is_help=True, help=HELP)
 
 Ref = Annotated[str, typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.")]
 Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
-By = Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")]
+By = Annotated[str, person("The operator.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 

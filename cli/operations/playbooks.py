@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.markdown import Markdown
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, block, picture, print_json, print_table, say
 from interlock.workers.client.client import Client
 from interlock.workers.operations.playbooks import PLAYBOOKS, Look
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.overrides.transaction import Order
 from interlock.workflows.errors import BadInput
 
@@ -104,7 +104,7 @@ def _command(name: str) -> Callable[..., None]:
     def command(
         ref: Annotated[str, typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.")],
         reason: Annotated[str, typer.Option(help="Why; stored in history.")],
-        by: Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")],
+        by: Annotated[str, person("The operator.")],
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
         as_json: AsJson = False,

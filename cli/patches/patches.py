@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.signals import ending_well
@@ -20,7 +21,6 @@ from interlock.workers.client.client import Client
 from interlock.workers.effects.patches import create
 from interlock.workers.effects.plan_files import PATCH_BYTES
 from interlock.workers.operations.rollback import roll_back
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.overrides.transaction import Order
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
 from interlock.workflows.errors import BadInput
@@ -28,7 +28,7 @@ from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER
 from interlock.workflows.output.escaping import shown
 
 Ref = Annotated[str, typer.Argument(help="Ledger entry: NAME, patch_ledger/NAME or UUID.")]
-By = Annotated[str, typer.Option(help="The responsible operator.", default_factory=os_user, show_default="the OS user")]
+By = Annotated[str, person("The responsible operator.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
 
 COLUMNS = ("entity_id", "state", "commit_sha", "apply_retries", "updated_at")
@@ -88,7 +88,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 @app.command("create")
 def create_(
     based_on: Annotated[str, typer.Option(metavar="ENTRY", help="The ledger entry that was set aside.")],
-    by: Annotated[str, typer.Option(help="The author.", default_factory=os_user, show_default="the OS user")],
+    by: Annotated[str, person("The author.")],
     file: Annotated[
         Path | None, typer.Option(help="The corrected diff; `-`: standard input; default: unchanged.")
     ] = None,

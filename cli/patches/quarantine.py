@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.patches.entries import newest
@@ -11,7 +12,6 @@ from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
-from interlock.workers.overrides import operators
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
@@ -79,10 +79,7 @@ def show(
 def request(
     ids: Annotated[list[str], typer.Argument(metavar="REQUEST_ID…", help="As `interlock show REF` lists them.")],
     reason: Annotated[str, typer.Option(help="Why; stored.")],
-    by: Annotated[
-        str,
-        typer.Option(help="Who quarantines; stored.", default_factory=operators.os_user, show_default="the OS user"),
-    ],
+    by: Annotated[str, person("Who quarantines; stored.")],
     as_json: AsJson = False,
 ) -> None:
     """Quarantine requests that are not applied yet: they become dead, and who did it and why is stored.

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
@@ -12,7 +13,6 @@ from interlock.db.orchestration import breakers
 from interlock.workers.circuit_breakers import configure, known
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset as reset_breaker
-from interlock.workers.overrides.operators import os_user
 
 app = typer.Typer(
     no_args_is_help=True, help="Circuit breakers: calls to a tool that failed too often are refused for a while."
@@ -69,7 +69,7 @@ def show(tool: Tool, as_json: AsJson = False) -> None:
 @app.command()
 def reset(
     tool: Tool,
-    by: Annotated[str, typer.Option(help="The operator.", default_factory=os_user, show_default="the OS user")],
+    by: Annotated[str, person("The operator.")],
     reason: Annotated[str, typer.Option(help="Why: the cause that has been fixed.")],
     as_json: AsJson = False,
 ) -> None:
