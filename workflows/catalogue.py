@@ -1,4 +1,4 @@
-"""All definitions: the shipped ones, listed here, and those that a user's modules add."""
+"""All definitions: the shipped ones, one line each here, and those that a user's modules add."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
@@ -28,10 +28,30 @@ from interlock.workflows.machines.supervision.supervised_worker import SUPERVISE
 from interlock.workflows.versioning.validate import check
 
 SHIPPED = (
-    *(STORY, SPRINT, PR_REVIEW, APPROVAL, RUN_1_0, RUN_1_1),
-    *(WORKSTREAM_0_1, WORKSTREAM_0_2, WORKSTREAM_1_0, WORKSTREAM_1_1, TASK_0_2, TASK_1_0, TASK_1_1, STEP_0_1),
-    *(WORKER_1_0, WORKER_1_1, UET_WORKER, PATCH_LEDGER_1_0, PATCH_LEDGER_1_1, TEST_GATE_1_0, TEST_GATE_1_1),
-    *(CIRCUIT_BREAKER, SUPERVISED_WORKER, JOB),
+    STORY,
+    SPRINT,
+    PR_REVIEW,
+    APPROVAL,
+    RUN_1_0,
+    RUN_1_1,
+    WORKSTREAM_0_1,
+    WORKSTREAM_0_2,
+    WORKSTREAM_1_0,
+    WORKSTREAM_1_1,
+    TASK_0_2,
+    TASK_1_0,
+    TASK_1_1,
+    STEP_0_1,
+    WORKER_1_0,
+    WORKER_1_1,
+    UET_WORKER,
+    PATCH_LEDGER_1_0,
+    PATCH_LEDGER_1_1,
+    TEST_GATE_1_0,
+    TEST_GATE_1_1,
+    CIRCUIT_BREAKER,
+    SUPERVISED_WORKER,
+    JOB,
 )
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
     {(each.type, each.version): each for each in SHIPPED}

@@ -20,7 +20,7 @@ class Refused(InterlockError):
 
 
 class InvalidDefinition(InterlockError):
-    """A workflow definition contradicts itself. Correct the file it names; nothing starts until then."""
+    """A workflow definition contradicts itself. Correct the one that the message names; nothing starts until then."""
 
 
 class DefinitionChanged(InterlockError):

@@ -1,4 +1,4 @@
-"""Ledger entries that a list of patches shows."""
+"""The query of `patch list` and `quarantine list`: the newest entries of the patch ledger."""
 
 from typing import Any
 
@@ -8,8 +8,15 @@ from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
 
 
-def newest(run: str, project: str | None, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
-    """The newest entries: of a run (a name or UUID; empty: of all), of a project, and in these states, if given."""
+def newest_entries(run: str, project: str | None, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
+    """The newest `limit` entries.
+
+    Args:
+        run: a run's name or UUID; empty: entries of all runs.
+        project: None: entries of all projects, and a run's name is looked up in the client's own.
+        states: empty: entries in any state.
+        limit: how many at most.
+    """
     with Client() as client, transaction(client.runtime.database) as connection:
         run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
         return [dict(row) for row in patches.page(connection, project=project, run=run_id, states=states, limit=limit)]

@@ -12,7 +12,7 @@ from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, pri
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
-from interlock.cli.patches.entries import newest
+from interlock.cli.patches.entries import newest_entries
 from interlock.cli.patches.quarantine import LIST_HELP
 from interlock.cli.patches.quarantine import list_ as quarantined
 from interlock.db.connection import transaction
@@ -53,7 +53,7 @@ def list_(
     """
     if state and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
-    found = newest(run, project, (state,) if state else (), limit)
+    found = newest_entries(run, project, (state,) if state else (), limit)
     if not print_json(found, as_json):
         print_list(f"{len(found)} patches", found, COLUMNS, project)
 

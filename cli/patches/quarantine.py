@@ -7,7 +7,7 @@ import typer
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
-from interlock.cli.patches.entries import newest
+from interlock.cli.patches.entries import newest_entries
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import patches
@@ -36,7 +36,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List quarantined patches."""
-    found = newest(run, project, ("quarantined",), limit)
+    found = newest_entries(run, project, ("quarantined",), limit)
     if not print_json(found, as_json):
         columns = ("entity_id", "updated_at", "quarantine_reason")
         print_list(f"{len(found)} quarantined patches", found, columns, project)

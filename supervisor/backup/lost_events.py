@@ -42,7 +42,7 @@ def of_journal(place: Path, since: datetime) -> Iterator[PublishedEvent]:
     """
     files = sorted(place.glob("transitions*.jsonl")) if place.is_dir() else [place]
     if not files or not files[0].exists():
-        raise BadInput(f"{place} has no journal (transitions.jsonl)")
+        raise BadInput(f"no journal at {place}; give the directory of transitions.jsonl, or that file")
     for file in files:
         with file.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):

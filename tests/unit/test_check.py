@@ -138,7 +138,7 @@ def test_a_definition_that_contradicts_itself_is_refused_with_its_reason(bad: st
 
 
 def test_everything_wrong_is_named_at_once() -> None:
-    with pytest.raises(InvalidDefinition, match=r"lamp 1\.0: .*MAJOR.*; .*'dim' is not among"):
+    with pytest.raises(InvalidDefinition, match=r"lamp 1\.0 is invalid: .*MAJOR.*; .*'dim' is not among"):
         check(replace(SOUND, version="1.0", initial="dim"))
 
 

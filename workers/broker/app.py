@@ -10,7 +10,7 @@ def make_app(settings: Settings) -> Celery:
     """A Celery app for these settings. It can only send messages; `workers.main` adds the tasks.
 
     Raises:
-        NotRunning: the settings name no broker, and none is running.
+        NotRunning: the settings name no broker, and `interlock up` has recorded none.
     """
     app = Celery("interlock", set_as_current=False)
     app.conf.update(celery_settings(settings.resolved_broker_url()))

@@ -157,7 +157,7 @@ def _several(judge: Judge | None, kind: type, what: str, value: Any) -> Any:
         raise BadInput(f"{what} must be a list, not {type(value).__name__}")
     found = list(islice(value, MOST + 1))
     if len(found) > MOST:
-        raise BadInput(f"{what} must be at most {MOST:,} at once")
+        raise BadInput(f"{what} has more than {MOST:,} elements; send fewer at once")
     return kind(judge(f"{what}[{place}]", each) for place, each in enumerate(found)) if judge else kind(found)
 
 

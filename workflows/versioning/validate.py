@@ -19,14 +19,16 @@ def check(definition: Definition) -> list[str]:
     """
     parts = (_names, _shape, _reach, _bindings, levels.faults)
     if wrong := [message for part in parts for message in part(definition)]:
-        raise InvalidDefinition(f"{definition.type} {definition.version}: " + "; ".join(wrong))
+        raise InvalidDefinition(
+            f"the definition {definition.type} {definition.version} is invalid: " + "; ".join(wrong)
+        )
     return list(_doubts(definition))
 
 
 def _names(definition: Definition) -> Iterator[str]:
     for name in (definition.type, *definition.states, *definition.triggers):
         if not NAME.fullmatch(name):
-            yield f"{name!r} is not a name (letters, digits and _, at most 100)"
+            yield f"{name!r} is not a name (letters, digits and _, at most 100, the first a letter)"
     if not VERSION.fullmatch(definition.version):
         yield f"version {definition.version!r} is not MAJOR.MINOR.PATCH"
     if len(set(definition.states)) < len(definition.states):

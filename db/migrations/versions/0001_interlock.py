@@ -1,4 +1,4 @@
-"""Creates everything: tables, protecting triggers and constraints, views of history."""
+"""Creates the whole schema: tables, constraints, functions, database triggers and views, from `db/migrations/sql/`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ revision = "0001"
 down_revision = None
 
 ORCHESTRATION = ("shared", "run", "workstream", "worker", "task", "patch", "gate", "breaker", "supervision", "command")
-PARTS = (  # each refers to those before it
+SCRIPTS = (  # each refers to those before it
     "rules",
     "core",
     *(f"orchestration/{part}" for part in ORCHESTRATION),
@@ -24,8 +24,8 @@ PARTS = (  # each refers to those before it
 
 
 def upgrade() -> None:
-    """Create everything. There is no downgrade: history is never dropped."""
+    """Create everything. There is no downgrade, because it would drop history."""
     scripts = Path(__file__).parents[1] / "sql"
-    for part in PARTS:
-        script = in_schema((scripts / f"{part}.sql").read_text())
+    for name in SCRIPTS:
+        script = in_schema((scripts / f"{name}.sql").read_text())
         op.get_bind().exec_driver_sql(script, execution_options={"no_parameters": True})
