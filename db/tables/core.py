@@ -204,6 +204,7 @@ sweeps = Table(
     "sweeps",
     metadata,
     Column("name", String(50), primary_key=True),
+    stamped("period_at"),
     stamped("started_at"),
     instant("finished_at"),
     Column("found", Integer),
