@@ -35,7 +35,10 @@ REGISTER_SECONDS = 10.0  # if registering takes longer, the process leaves the t
 
 
 class HeartbeatSender:
-    """Registers a worker and sends its heartbeats. A worker declared dead registers again, unless it was drained."""
+    """Registers a worker and sends its heartbeats, from a thread: they go on while the process works, and end with it.
+
+    A worker declared dead registers again, unless it was drained.
+    """
 
     def __init__(
         self, runtime: Runtime, description: WorkerDescription, before: Callable[[], None] = lambda: None
