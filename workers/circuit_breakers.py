@@ -192,16 +192,13 @@ def _report(runtime: Runtime, call: Call, by: str) -> None:
     if call.token is None and call.error is None:
         breakers.succeeded(runtime.statements, call.breaker.breaker_id)
         return
-    breaker = call.breaker
     with transaction(runtime.database) as connection:
         counted, trigger = _count(connection, call)
         if counted is None or not counted.reached:
             return
-        metadata = {"failure_count": counted.failure_count, "error": call.error, "tool_id": breaker.tool_id}
-        # Bound to the breaker's version as read: of two equal triggers only one is accepted.
-        bound = internal(_request_id(breaker, trigger), breaker.breaker_id, trigger, by=by, version=breaker.version)
-        requests.accept(connection, [bound | {"origin": "agent", "metadata": metadata}])
-    _apply(runtime, breaker)
+        metadata = {"failure_count": counted.failure_count, "error": call.error, "tool_id": call.breaker.tool_id}
+        requests.accept(connection, [_request(call.breaker, trigger, by, metadata)])
+    _apply(runtime, call.breaker)
 
 
 def _count(connection: Connection, call: Call) -> tuple[Count | None, str]:
@@ -217,6 +214,19 @@ def _give_up(runtime: Runtime, call: Call) -> None:
     if call.token:
         with transaction(runtime.database) as connection:
             breakers.give_back(connection, call.breaker.breaker_id, call.token)
+
+
+def _request(breaker: Breaker, trigger: str, by: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A trigger bound to the breaker's version as read: of two equal ones only one is accepted."""
+    return internal(
+        _request_id(breaker, trigger),
+        breaker.breaker_id,
+        trigger,
+        by=by,
+        origin="agent",
+        version=breaker.version,
+        metadata=metadata,
+    )
 
 
 def _request_id(breaker: Breaker, trigger: str) -> str:

@@ -1,21 +1,23 @@
 """Builds the command that a plan or an operator gave a task or a gate, and describes how it ended."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.db.orchestration.commands import CommandRow
-from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import resolve
 from interlock.workers.isolation.boundary import isolated
+
+if TYPE_CHECKING:  # the client alone, which has no git here, builds reports
+    from interlock.workers.effects.workspace import Workplace
 
 TAIL_BYTES = 16 * 1024
 TIMEOUT_SECONDS = 1800.0  # TASK-8
 NO_COMMAND = "no command: it was made neither by a plan nor by an operator, so nothing is run for it"
 
 
-def command_of(row: CommandRow, directory: Path, place: Workplace) -> Command:
+def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
     """The command that a row describes.
 
     Args:
