@@ -10,9 +10,6 @@ import os
 import re
 from zlib import crc32
 
-from sqlalchemy import func
-from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
-
 from interlock.workflows.errors import BadInput
 
 VARIABLE, DEFAULT = "INTERLOCK_SCHEMA", "interlock"
@@ -23,7 +20,7 @@ _NAMED = re.compile(rf"\b{DEFAULT}(?=\.[a-z_%']|'::regnamespace)")
 
 def _chosen() -> str:
     name = os.environ.get(VARIABLE) or DEFAULT
-    if not _PLAIN.fullmatch(name) or name in RESERVED_WORDS or name in _SHARED:
+    if not _PLAIN.fullmatch(name) or name in _SHARED or (name != DEFAULT and _is_reserved(name)):
         raise BadInput(
             f"{VARIABLE}: {name!r} is not a valid schema. Use lower-case letters, digits and _, at most 50, not a "
             "reserved word of SQL, and not public"
@@ -31,8 +28,14 @@ def _chosen() -> str:
     return name
 
 
+def _is_reserved(name: str) -> bool:
+    # The supervisor needs SQLAlchemy for nothing else, and most installations have the default.
+    from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS  # noqa: PLC0415
+
+    return name in RESERVED_WORDS
+
+
 SCHEMA = _chosen()
-functions = getattr(func, SCHEMA)  # `functions.bounded(…)`: a function of ours in an expression of SQLAlchemy's
 
 
 def in_schema(statement: str) -> str:

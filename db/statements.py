@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Connection, RowMapping, Select, any_, literal
+from sqlalchemy import ARRAY, Column, ColumnElement, Connection, RowMapping, Select, any_, func, literal
 
-from interlock.db.schema import in_schema
+from interlock.db.schema import SCHEMA, in_schema
 from interlock.workflows.errors import UnknownInstance
 
 Rows = Sequence[Mapping[str, Any]]
 Q = TypeVar("Q", bound=Select[Any])
+functions = getattr(func, SCHEMA)  # `functions.bounded(…)`: a function of ours in an expression of SQLAlchemy's
 
 
 def queries(module: str) -> Callable[[str], str]:

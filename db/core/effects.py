@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from interlock.db.core.instances import with_names
 from interlock.db.core.request_rows import internal
-from interlock.db.schema import functions, in_schema
-from interlock.db.statements import Rows, among, queries, returning
+from interlock.db.schema import in_schema
+from interlock.db.statements import Rows, among, functions, queries, returning
 from interlock.db.tables.core import effects
 from interlock.workflows.errors import StaleLease
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from interlock.db.core import counters
 from interlock.db.core.instances import with_names
 from interlock.db.fast_path import first_row
-from interlock.db.schema import functions, in_schema
-from interlock.db.statements import Rows, among, execute, queries, returning
+from interlock.db.schema import in_schema
+from interlock.db.statements import Rows, among, execute, functions, queries, returning
 from interlock.db.tables.core import instances, requests
 from interlock.workflows.errors import RequestConflict, UnknownInstance
 
