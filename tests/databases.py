@@ -43,11 +43,12 @@ def prepare(url: str) -> None:
 def copy_of(servers: Servers, template: str) -> Iterator[str]:
     """Copy a database for the duration of a block; yields its URL for the owner."""
     name = f"interlock_test_{token_hex(6)}"
-    _run(servers, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY OWNER {_owner(servers)}")
-    try:
-        yield beside(servers.database_url, name)
-    finally:
-        _run(servers, f"DROP DATABASE {name} WITH (FORCE)")
+    with psycopg.connect(servers.superuser_url, autocommit=True) as connection:  # another login would take 10 ms
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY OWNER {_owner(servers)}")  # type: ignore[call-overload]
+        try:
+            yield beside(servers.database_url, name)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
 
 
 def as_superuser(servers: Servers, url: str) -> str:
