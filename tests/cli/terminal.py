@@ -36,8 +36,14 @@ FORKS.set_forkserver_preload(
     [
         *(f"interlock.cli.{name}" for name in MODULES.values()),
         COMMAND,
+        "celery.apps.beat",
+        "celery.apps.worker",
+        "celery.bin.celery",
+        "celery.concurrency.prefork",
         "demo.__main__",
         "interlock.cli.lib.errors",
+        "interlock.workers.pool.celery_pool",
+        "interlock.workers.tasks",
         "pytest",
         __name__,
     ]
@@ -160,7 +166,7 @@ def forked(words: Sequence[str | bytes], env: Mapping[str, str], program: str = 
     """Run a command to its end with an environment, in a fork of a process that has imported all of them."""
     with tempfile.TemporaryDirectory() as directory:
         out, err = Path(directory) / "out", Path(directory) / "err"
-        process = FORKS.Process(target=_command, args=(program, words, env, out, err))
+        process = FORKS.Process(target=become, args=(program, words, env, out, err))
         process.start()
         process.join(ANSWER_SECONDS)
         code = process.exitcode
@@ -174,10 +180,10 @@ def forked(words: Sequence[str | bytes], env: Mapping[str, str], program: str = 
         return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
 
 
-def _command(program: str, words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:
-    """What `python -m PROGRAM WORDS` does once everything is imported."""
+def become(program: str, words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:
+    """In a fork: what `python -m PROGRAM WORDS` does once everything is imported. `out` and `err` may be one file."""
     for stream, file in ((1, out), (2, err)):
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(handle, stream)
         os.close(handle)
     os.environ.clear()

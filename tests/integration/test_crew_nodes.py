@@ -28,7 +28,7 @@ from interlock.workers.settings import Settings
 from tests.callers import FORKS
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state, trail
-from tests.nodes import Node, node
+from tests.nodes import CELERY, Node, node
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -73,9 +73,15 @@ def engine(client: Client) -> Iterator[None]:
     thread.join()
 
 
-def working(settings: Settings, directory: Path, processes: int = 1) -> Any:
-    """A node whose processes are workers."""
-    return node(settings, directory, "worker", "-Q", "work", "-c", str(processes), REMAP_SIGTERM="SIGQUIT")
+def working(settings: Settings, directory: Path) -> Any:
+    """A node whose process is a worker."""
+    return node(settings, directory, "worker", "-Q", "work", "-c", "1")
+
+
+def stoppable(settings: Settings, directory: Path, processes: int = 1) -> Any:
+    """A node whose processes are workers, with the SIGTERM of the supervisor's parts, which Celery reads once."""
+    words = ("worker", "-Q", "work", "-c", str(processes))
+    return node(settings, directory, *words, program=CELERY, REMAP_SIGTERM="SIGQUIT")
 
 
 def sweeping_until(found: Callable[[], T], runtime: Runtime, dba: "psycopg.Connection[Any]") -> T:
@@ -146,7 +152,7 @@ def test_pool_processes_enlist_work_and_leave(
     quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     site = Site(client, project)
-    with working(quick, tmp_path, 2) as started:
+    with stoppable(quick, tmp_path, 2) as started:
         crew = eventually(lambda: _idle(dba, 2), PATIENCE)
         tasks = site.submit(6, required_capabilities=["python"])
         _all_completed(client, tasks)
@@ -210,7 +216,7 @@ def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
 def test_a_stopped_node_gives_back_what_outlasts_its_patience(
     quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
-    with working(quick, tmp_path) as stopping:
+    with stoppable(quick, tmp_path) as stopping:
         (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
         (task,) = Site(client, project).submit(1, command=slow(tmp_path), backoff={"base": 600})
         (command,) = eventually(lambda: noted(tmp_path, "begun"), PATIENCE)
@@ -227,7 +233,7 @@ def test_a_stopped_node_finishes_what_it_can_and_takes_no_more(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     patient = settings.model_copy(update={"drain_seconds": 8.0})
-    with working(patient, tmp_path) as stopping:
+    with stoppable(patient, tmp_path) as stopping:
         eventually(lambda: _idle(dba, 1), PATIENCE)
         first, second = Site(client, project).submit(2, command=slow(tmp_path))
         eventually(lambda: noted(tmp_path, "begun"), PATIENCE)

@@ -79,7 +79,7 @@ def interrupted_while_working(
     make_runtime: Callable[..., Runtime],
     broker: Broker,
     tmp_path: Path,
-    program: tuple[str, ...] = ("-m", "celery"),
+    program: tuple[str, ...] = (),
 ) -> Iterator[tuple[Node, Client, str, str]]:
     """A worker whose broker was killed and restarted while a message of its was unacknowledged.
 
@@ -124,7 +124,7 @@ def test_a_worker_whose_redis_was_killed_while_it_worked_goes_on_consuming(
     with interrupted_while_working(make_runtime, broker, tmp_path) as (worker, client, before, after):
         settled = client.wait([before, after], timeout_seconds=20)
         assert [receipt.status for receipt in settled] == ["applied", "applied"]
-        assert worker.process.poll() is None
+        assert not worker.ended
         assert not FAULT.search(worker.log.read_text())
 
 

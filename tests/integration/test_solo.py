@@ -12,7 +12,7 @@ import pytest
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
-from tests.nodes import Node, node
+from tests.nodes import CELERY, Node, node
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -31,7 +31,8 @@ def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
 @pytest.fixture
 def solo(own: Client, tmp_path: Path) -> Solo:
     def start(app: str = IMPATIENT, **env: str) -> AbstractContextManager[Node]:
-        return node(own.runtime.settings, tmp_path, "worker", "-Q", "triggers", "--pool", "solo", app=app, **env)
+        words = ("worker", "-Q", "triggers", "--pool", "solo")
+        return node(own.runtime.settings, tmp_path, *words, program=CELERY, app=app, **env)
 
     return start
 
@@ -66,7 +67,7 @@ def test_a_guard_that_hangs_is_interrupted_and_its_request_tried_again_while_the
         story = own.create("story", "S-1", project=project)["id"]
         done = own.wait([own.fire(story, "design_complete", by="ann").request_id])
         assert done[0].status == "applied"
-        assert worker.process.poll() is None
+        assert not worker.ended
 
 
 @pytest.mark.parametrize(("how", "ended_by"), [("is deaf", signal.SIGKILL), ("loops in C", signal.SIGPROF)])
@@ -84,7 +85,7 @@ def test_a_node_that_has_grown_ends_after_its_task(own: Client, clock: UUID, sol
     with solo(MOST_KIB="1") as worker:
         receipt = own.wait([start(own, clock, "not at all")])[0]
         assert receipt.status == "applied"
-        eventually(lambda: worker.process.poll() is not None)
+        eventually(lambda: worker.ended)
         assert worker.process.returncode == 0
         assert "node_has_grown" in worker.log.read_text()
 
@@ -97,6 +98,6 @@ def test_sigterm_lets_the_task_at_work_come_to_its_end(own: Client, clock: UUID,
         worker.process.terminate()
         eventually(lambda: "Warm shutdown" in worker.log.read_text())
         other.rollback()
-        eventually(lambda: worker.process.poll() is not None)
+        eventually(lambda: worker.ended)
         assert worker.process.returncode == 0
     assert own.wait([fired])[0].status == "applied"
