@@ -11,25 +11,13 @@ from pathlib import Path
 import pytest
 
 from interlock.supervisor.embedded import CELERY_PARTS
+from tests.cli.terminal import forked
 from tests.homes import Place, place
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-# The three commands alone; migrations are another test's subject.
-PROGRAM = """
-import sys, typer
-from interlock.cli.server import up_down
-from interlock.workflows.errors import InterlockError
-up_down.PREPARE = (sys.executable, "-c", "print('prepared')")
-app = typer.Typer()
-for command in (up_down.up, up_down.down, up_down.status):
-    app.command()(command)
-try:
-    app()
-except InterlockError as fault:
-    sys.exit(f"{type(fault).__name__}: {fault}")
-"""
+PROGRAM = "tests.integration.up_and_down"
 WITHOUT = ("--without", ",".join(CELERY_PARTS))
 
 
@@ -39,11 +27,14 @@ def here(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
+def variables(here: Place) -> dict[str, str]:
+    return {**os.environ, "INTERLOCK_HOME": str(here.path), "COLUMNS": "200"}
+
+
 def start(here: Place, *words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "INTERLOCK_HOME": str(here.path), "COLUMNS": "200"}
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
-        env=environment,
+        [sys.executable, "-m", PROGRAM, *words],
+        env=variables(here),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -52,9 +43,8 @@ def start(here: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def interlock(here: Place, *words: str) -> tuple[int, str]:
-    with start(here, *words) as process:
-        output, _ = process.communicate(timeout=60)
-    return process.returncode, output
+    done = forked(words, variables(here), PROGRAM)
+    return done.code, done.said
 
 
 def test_up_detached_status_and_down(here: Place, tmp_path: Path) -> None:
