@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ MAX_BYTES = 4_000  # so that parts are set aside all the time
 
 
 def main(directory: Path) -> None:
+    with closing(Runtime(Settings())) as runtime, runtime.database.connect():
+        pass  # so that each child need not import what a connection takes
     for line in sys.stdin:
         how, number, *where = line.split()
         pid = os.fork()
