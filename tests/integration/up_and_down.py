@@ -12,7 +12,8 @@ def main() -> None:
     """Run the command of `sys.argv`."""
     up_down.PREPARE = (sys.executable, "-c", "print('prepared')")
     app = typer.Typer()
-    up_down.register(app)
+    for command in (up_down.up, up_down.down, up_down.status):
+        app.command()(command)
     try:
         app()
     except InterlockError as fault:
