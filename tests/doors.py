@@ -16,11 +16,11 @@ from uuid_utils.compat import uuid7
 import demo
 from interlock import workers
 from interlock.workers.client.client import Client
-from interlock.workers.definitions.instance_migration import Order as Migration
+from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workers.overrides.transaction import Order as Override
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
-from interlock.workers.supervision.actions import Order
+from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, WorkerError
 from interlock.workers.supervision.supervised_workers import Supervisor
@@ -84,10 +84,10 @@ class Scene:
     def given(self) -> Mapping[str, Callable[[], Given]]:
         """Door -> a function that makes new arguments of a valid call; parameters without data are left out."""
         runtime, project, story = self.client.runtime, self.project, self.story
-        order, supervisor, jobs = Order("ann", "why"), Supervisor(self.client), Jobs(self.client)
+        order, supervisor, jobs = ActionOrder("ann", "why"), Supervisor(self.client), Jobs(self.client)
         to_worker = {"self": supervisor, "order": order}
         to_job = {"self": jobs, "order": order}
-        to_task = {"runtime": runtime, "ref": "nobody", "order": Override("ann", "why")}
+        to_task = {"runtime": runtime, "ref": "nobody", "order": OverrideOrder("ann", "why")}
         birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
         breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
         moves = ("pause", "complete", "terminate")

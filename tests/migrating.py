@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from interlock.db.audit import verify
-from interlock.workers.definitions.instance_migration import Migrated, Order, migrate
+from interlock.workers.definitions.instance_migration import Migrated, Migration, migrate
 from interlock.workers.runtime import Runtime
 
 Dba = "psycopg.Connection[Any]"
@@ -13,7 +13,7 @@ Dba = "psycopg.Connection[Any]"
 
 def move(runtime: Runtime, old: str = "1.0.0", new: str = "1.1.0", type_: str = "parcel", **said: Any) -> Migrated:
     return migrate(
-        runtime.database, runtime.catalogue, Order(type_, old, new, **{"by": "ann", "reason": "as agreed"} | said)
+        runtime.database, runtime.catalogue, Migration(type_, old, new, **{"by": "ann", "reason": "as agreed"} | said)
     )
 
 

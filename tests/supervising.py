@@ -6,7 +6,7 @@ from uuid import UUID
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from interlock.workers.supervision.actions import Order
+from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.supervised_workers import Supervisor
 
@@ -14,7 +14,7 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 def acted(settings: Settings, action: str, worker: str, request_id: str) -> dict[str, Any]:
     """Act on a worker, with a request_id that other processes use too; returns the recorded response."""
     with Client(Runtime(settings)) as client:
-        return dict(getattr(Supervisor(client), action)(UUID(worker), Order(request_id=request_id)).response)
+        return dict(getattr(Supervisor(client), action)(UUID(worker), ActionOrder(request_id=request_id)).response)
 
 
 def allocated(settings: Settings, job: str) -> str:

@@ -14,7 +14,7 @@ from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
-from interlock.workers.definitions.instance_migration import Migrated, Order, Unmigrated, migrate
+from interlock.workers.definitions.instance_migration import Migrated, Migration, Unmigrated, migrate
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.suggestions import offered
@@ -56,13 +56,13 @@ def migrate_(
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             ids = [instances.find(connection, ref, client.project)["id"] for ref in only] if only else None
-        order = Order(type_, old, new, by, reason, _mapping(renamed or []), ids, dry_run)
+        order = Migration(type_, old, new, by, reason, _mapping(renamed or []), ids, dry_run)
         done = _watched(client.runtime, order, quiet=as_json)
     _print_result(order, done, as_json=as_json)
     raise typer.Exit(REFUSED if done.stays else 0)
 
 
-def _watched(runtime: Runtime, order: Order, *, quiet: bool) -> Migrated:
+def _watched(runtime: Runtime, order: Migration, *, quiet: bool) -> Migrated:
     columns = (TextColumn("migrating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
         bar = progress.add_task("migrate", total=None)
@@ -89,7 +89,7 @@ def _mapping(options: list[str]) -> dict[str, str]:
     return {old: new for old, _, new in pairs}
 
 
-def _print_result(order: Order, done: Migrated, *, as_json: bool) -> None:
+def _print_result(order: Migration, done: Migrated, *, as_json: bool) -> None:
     if print_json({"dry_run": order.dry_run, "found": done.found, "moved": done.moved, "stays": done.stays}, as_json):
         return
     verb = "would move" if order.dry_run else "moved"

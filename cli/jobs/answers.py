@@ -12,7 +12,7 @@ from interlock.cli.lib.options import sharing
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, errors, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.actions import SUPERVISOR, ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import RETRIES, Recovery
 from interlock.workers.supervision.supervised_workers import Supervisor
@@ -34,13 +34,13 @@ def _options(
     by: By = SUPERVISOR,
     request_id: RequestId = "",
     as_json: AsJson = False,
-) -> tuple[Order, bool]:
+) -> tuple[ActionOrder, bool]:
     """The options of every command that gives an order."""
-    return Order(by, reason or None, request_id), as_json
+    return ActionOrder(by, reason or None, request_id), as_json
 
 
 def ordering(show: Callable[[Callable[[Client], Came], bool], None]) -> Callable[[Orders[Came]], Callable[..., None]]:
-    """Turn a function into a command: it receives the `Order` built from the common options, and returns the action.
+    """Turn a function into a command: it receives the order built from the common options, and returns the action.
 
     Args:
         show: carries the action out and prints the outcome: `answer` or `recovered`.
@@ -49,9 +49,13 @@ def ordering(show: Callable[[Callable[[Client], Came], bool], None]) -> Callable
 
 
 def simple(
-    app: typer.Typer, words: str, summary: str, of: Callable[[Client], Own], act: Callable[[Own, str, Order], Answer]
+    app: typer.Typer,
+    words: str,
+    summary: str,
+    of: Callable[[Client], Own],
+    act: Callable[[Own, str, ActionOrder], Answer],
 ) -> None:
-    """Add a command that needs only an `Order`.
+    """Add a command that needs only an `ActionOrder`.
 
     Args:
         app: the group to add it to.
@@ -61,7 +65,7 @@ def simple(
         act: see `of`.
     """
 
-    def command(order: Order, ref: Ref) -> Callable[[Client], Answer]:
+    def command(order: ActionOrder, ref: Ref) -> Callable[[Client], Answer]:
         return lambda client: act(of(client), ref, order)
 
     example = f"\n\n\b\nExample:\n  interlock {words} REF --request-id ONCE"

@@ -23,7 +23,7 @@ from interlock.cli.jobs.answers import (
 from interlock.cli.lib.output import AsJson, line, picture, print_json
 from interlock.cli.lib.parsing import json_object
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.actions import SUPERVISOR, ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, Recovery, recover_job
 
@@ -48,7 +48,7 @@ def submit(
     Example:
       interlock job submit "build the report" --project billing --workers 2
     """
-    order = Order(by, None, request_id)
+    order = ActionOrder(by, None, request_id)
     answer(
         lambda c: Jobs(c).submit(description, parent=parent or None, depth=depth, worker_count=workers, order=order),
         as_json,
@@ -58,7 +58,7 @@ def submit(
 @app.command()
 @ordering(answer)
 def succeed(
-    order: Order,
+    order: ActionOrder,
     ref: Ref,
     result: Annotated[str, typer.Option(help="JSON object (or @FILE) stored in the event.")] = "",
 ) -> Callable[[Client], Answer]:
@@ -74,7 +74,7 @@ def succeed(
 
 @app.command("fail")
 @ordering(answer)
-def fail_job(order: Order, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
+def fail_job(order: ActionOrder, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
     """Report that a running job failed.
 
     \b
@@ -87,7 +87,7 @@ def fail_job(order: Order, ref: Ref, error: Error = "") -> Callable[[Client], An
 @app.command("recover")
 @ordering(recovered)
 def recover(
-    order: Order,
+    order: ActionOrder,
     ref: Ref,
     kind: Annotated[JobError, typer.Argument(help="What went wrong.")],
     worker: Annotated[str, typer.Option(help="Which of its workers crashed.")] = "",

@@ -19,7 +19,7 @@ from interlock.cli.jobs.answers import (
 )
 from interlock.cli.lib.output import AsJson
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import SUPERVISOR, Answer, Order
+from interlock.workers.supervision.actions import SUPERVISOR, ActionOrder, Answer
 from interlock.workers.supervision.recovery import Recovery, WorkerError, recover_worker
 from interlock.workers.supervision.supervised_workers import Supervisor
 
@@ -50,13 +50,13 @@ def create_worker(
     Example:
       interlock supervise worker create --project billing
     """
-    order = Order(by, None, request_id)
+    order = ActionOrder(by, None, request_id)
     answer(lambda c: Supervisor(c).create(workspace_id=workspace or None, order=order), as_json)
 
 
 @workers.command("start")
 @ordering(answer)
-def start_worker(order: Order, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
+def start_worker(order: ActionOrder, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
     """Start an idle worker.
 
     \b
@@ -68,7 +68,7 @@ def start_worker(order: Order, ref: Ref, resource: Resources = None) -> Callable
 
 @workers.command("resume")
 @ordering(answer)
-def resume_worker(order: Order, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
+def resume_worker(order: ActionOrder, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
     """Resume a paused worker.
 
     \b
@@ -80,7 +80,7 @@ def resume_worker(order: Order, ref: Ref, resource: Resources = None) -> Callabl
 
 @workers.command("fail")
 @ordering(answer)
-def fail_worker(order: Order, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
+def fail_worker(order: ActionOrder, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
     """Report that a running worker failed with an error that cannot be retried.
 
     \b
@@ -93,7 +93,10 @@ def fail_worker(order: Order, ref: Ref, error: Error = "") -> Callable[[Client],
 @workers.command("recover")
 @ordering(recovered)
 def recover(
-    order: Order, ref: Ref, kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")], error: Error = ""
+    order: ActionOrder,
+    ref: Ref,
+    kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")],
+    error: Error = "",
 ) -> Callable[[Client], Recovery]:
     """Handle a worker's error by the recovery table of docs/spec/supervision.md.
 

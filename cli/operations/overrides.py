@@ -18,7 +18,7 @@ from interlock.workers.operations.rollback import override_roll_back
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
-from interlock.workers.overrides.transaction import Done, Order
+from interlock.workers.overrides.transaction import Done, OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import (
     drop_patch,
     fail_workstream,
@@ -44,7 +44,7 @@ By = Annotated[str, person("The operator.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-Act = Callable[[Runtime, Order], Done]
+Act = Callable[[Runtime, OverrideOrder], Done]
 
 
 def _help(name: str, message: str, ref: str, reason: str, more: str = "") -> str:
@@ -137,9 +137,9 @@ def carry_out(act: Act, wanted: Wanted) -> None:
     """Carry out an override and print it; at a terminal, first show what would happen and ask for confirmation."""
     with Client() as client:
         if sys.stdin.isatty() and not (wanted.dry_run or wanted.yes or wanted.as_json):
-            _print_result(act(client.runtime, Order(wanted.by, wanted.reason, dry_run=True)))
+            _print_result(act(client.runtime, OverrideOrder(wanted.by, wanted.reason, dry_run=True)))
             typer.confirm("Do it?", abort=True)
-        done = act(client.runtime, Order(wanted.by, wanted.reason, dry_run=wanted.dry_run))
+        done = act(client.runtime, OverrideOrder(wanted.by, wanted.reason, dry_run=wanted.dry_run))
     if not print_json(asdict(done), wanted.as_json):
         _print_result(done)
 
@@ -169,7 +169,7 @@ def _run(act: Callable[..., Act], wanted: Wanted, arguments: dict[str, Any]) -> 
 overriding = sharing(Wanted, _run)
 
 
-def _simple(act: Callable[[Runtime, str, Order], Done]) -> Callable[..., None]:
+def _simple(act: Callable[[Runtime, str, OverrideOrder], Done]) -> Callable[..., None]:
     def command(ref: Ref) -> Act:
         return lambda runtime, order: act(runtime, ref, order)
 

@@ -12,7 +12,7 @@ from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, block, picture, print_json, print_table, say
 from interlock.workers.client.client import Client
 from interlock.workers.operations.playbooks import PLAYBOOKS, Look
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import BadInput
 
 INDEX = "README"
@@ -72,7 +72,7 @@ def show(
         picture(Markdown(text)) if sys.stdout.isatty() else block(text)
 
 
-def _walk(name: str, ref: str, order: Order, *, yes: bool, as_json: bool) -> None:
+def _walk(name: str, ref: str, order: OverrideOrder, *, yes: bool, as_json: bool) -> None:
     if not yes and not order.dry_run and not sys.stdin.isatty():
         raise BadInput("there is no terminal to ask at: give --yes, or --dry-run to see the steps first")
     steps: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ def _command(name: str) -> Callable[..., None]:
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
         as_json: AsJson = False,
     ) -> None:
-        _walk(name, ref, Order(by, reason, dry_run), yes=yes, as_json=as_json)
+        _walk(name, ref, OverrideOrder(by, reason, dry_run), yes=yes, as_json=as_json)
 
     return command
 

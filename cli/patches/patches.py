@@ -21,7 +21,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.effects.patches import create
 from interlock.workers.effects.plan_files import PATCH_BYTES
 from interlock.workers.operations.rollback import roll_back
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
@@ -152,7 +152,7 @@ def drop(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
       interlock patch drop demo-1/api/fix^1 --by ann --reason "superseded by a new patch"
     """
     with Client() as client:
-        done = drop_patch(client.runtime, ref, Order(by, reason))
+        done = drop_patch(client.runtime, ref, OverrideOrder(by, reason))
     if not print_json(asdict(done), as_json):
         say(("dropped", "green"), f" {ref}")
 

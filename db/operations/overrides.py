@@ -145,7 +145,7 @@ def free_name(connection: Connection, project: str, kind: str, base: str) -> str
 def recount(connection: Connection, run_id: UUID) -> None:
     """Recount a run from its states and links; the scheduler's next pass looks at all its unended instances."""
     parameters = {"run": run_id}
-    _lose_gates(connection, run_id)
+    _mark_gates_lost(connection, run_id)
     forget_owed(connection, run_id)
     for name in ("recount_tasks", "recount_workstreams", "look_again"):
         connection.exec_driver_sql(sql(name), parameters)
@@ -164,14 +164,14 @@ def newest(
     return connection.exec_driver_sql(sql("override_list"), parameters).mappings().all()
 
 
-def _lose_gates(connection: Connection, run_id: UUID) -> None:
+def _mark_gates_lost(connection: Connection, run_id: UUID) -> None:
     def ids(query: Any) -> list[UUID]:
         return list(connection.execute(query).scalars())
 
     gates = select(test_gates.c.gate_id).where(test_gates.c.run_id == run_id)
     connection.execute(update(test_gates).where(test_gates.c.run_id == run_id, test_gates.c.lost).values(lost=False))
     failed = scheduling.facts(connection, "test_gate", ids(gates.where(test_gates.c.state == "FAILED")))
-    scheduling.lose_gates(
+    scheduling.mark_gates_lost(
         connection,
         failed=[gate["id"] for gate in failed if next_trigger.gate(gate) is None],
         ended=ids(

@@ -86,11 +86,11 @@ def relink_born(connection: Connection, born: Iterable[UUID]) -> None:
         connection.exec_driver_sql(sql("relink_born"), {"born": instance_ids})
 
 
-def find_gates(connection: Connection, born: Iterable[UUID]) -> set[UUID]:
-    """Reopen gates that were lost for lack of a task and now have a new one; `lose_gates` may mark them again."""
+def reopen_gates(connection: Connection, born: Iterable[UUID]) -> set[UUID]:
+    """Reopen gates that were lost for lack of a task and now have a new one; `mark_gates_lost` may mark them again."""
     if not (instance_ids := list(born)):
         return set()
-    return {row.id for row in connection.exec_driver_sql(sql("find_gates"), {"born": instance_ids})}
+    return {row.id for row in connection.exec_driver_sql(sql("reopen_gates"), {"born": instance_ids})}
 
 
 def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:
@@ -105,7 +105,7 @@ def release_workstreams(connection: Connection, ended: Mapping[UUID, str]) -> se
     return {row["id"] for row in returning(connection, sql("release_workstreams"), rows)}
 
 
-def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
+def mark_gates_lost(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
     """Mark as lost the gates that can never pass, and the gates that depend on them; returns those newly marked.
 
     Args:
@@ -116,7 +116,7 @@ def lose_gates(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
     parameters = {name: list(ids) for name, ids in moves.items()}
     if not any(parameters.values()):
         return set()
-    return {row.id for row in connection.exec_driver_sql(sql("lose_gates"), parameters)}
+    return {row.id for row in connection.exec_driver_sql(sql("mark_gates_lost"), parameters)}
 
 
 def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:

@@ -15,7 +15,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import effects
 from interlock.workers.operations import metrics_server
 from interlock.workers.overrides.tasks import complete_task
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.destinations import Counters, destinations
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
@@ -123,7 +123,7 @@ def blocked(stage: Stage) -> None:
 def overrides(stage: Stage, many: int = 6) -> None:
     for name in run_of(stage, many):
         stage.begin(name)
-        assert len(complete_task(stage.runtime, str(stage.ids[name]), Order("ann", "seen to it")).moves) == 2
+        assert len(complete_task(stage.runtime, str(stage.ids[name]), OverrideOrder("ann", "seen to it")).moves) == 2
 
 
 def breaker(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.reset_task import reset_task
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import work_loop
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
@@ -63,7 +63,7 @@ def test_a_gate_that_nobody_gave_a_command_fails_and_says_so(land: Landscape) ->
         applied(land.client, gate, "gate_started")
         land.settle()
         assert (state(land.client, gate), land.said(gate)["exit_code"]) == ("FAILED", 126)
-        assert land.said(gate)["reason"].startswith("no command: it was made neither by a plan nor by an operator")
+        assert land.said(gate)["reason"].startswith("no command, because neither a plan nor an operator made")
 
 
 @pytest.mark.parametrize("kind", ["command", "shell", "patch"])
@@ -140,7 +140,7 @@ def test_where_a_plans_work_is_done_never_changes(land: Landscape) -> None:
 def test_what_is_made_anew_keeps_its_command_and_says_who_made_it(runtime: Runtime, client: Client, site: Site) -> None:
     (task,) = site.submit(1, command=["echo", "again"])
     drain_all(runtime)
-    done = reset_task(runtime, str(task), Order(commanding.OPERATOR, "once more"))
+    done = reset_task(runtime, str(task), OverrideOrder(commanding.OPERATOR, "once more"))
     (new,) = done.made.values()
     before, after = client.show(task)["command"], client.show(new)["command"]
     assert after["argv"] == before["argv"] == ["echo", "again"]

@@ -14,7 +14,7 @@ from interlock.db.core import effects as rows
 from interlock.db.orchestration import commands
 from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.effects import runner
-from interlock.workers.effects.gate_command import TAIL_BYTES, tail
+from interlock.workers.effects.stored_command import TAIL_BYTES, tail
 from interlock.workers.engine import creation
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings

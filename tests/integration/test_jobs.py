@@ -14,7 +14,7 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs as supervision
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
-from interlock.workers.supervision.actions import Answer, Order
+from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
@@ -56,7 +56,7 @@ def supervisor(client: Client) -> Supervisor:
 
 
 def act(jobs: Jobs, action: str, ref: str | UUID, **order: str) -> Answer:
-    answer: Answer = getattr(jobs, action)(ref, Order(**order))
+    answer: Answer = getattr(jobs, action)(ref, ActionOrder(**order))
     return answer
 
 
@@ -127,7 +127,7 @@ def test_a_job_without_enough_idle_workers_waits_holding_none_until_the_sweep_fi
     job = pending(jobs, project, 3)
     idle(supervisor, project, 2)
     idle(supervisor, uuid7(), 5)  # another project's are not its own
-    answer = jobs.allocate(job, Order(request_id="allocate-1"))
+    answer = jobs.allocate(job, ActionOrder(request_id="allocate-1"))
     assert answer.subject["status"] == "PENDING"
     assert "3 needed" in answer.response["message"]
     assert jobs.show(job)["workers"] == []
@@ -215,7 +215,7 @@ def test_a_repeated_request_gives_the_recorded_answer(jobs: Jobs, supervisor: Su
 
 
 def test_a_repeated_submission_makes_one_job(jobs: Jobs, project: str) -> None:
-    order = Order(request_id="submit-1")
+    order = ActionOrder(request_id="submit-1")
     first, again = (jobs.submit("build", project=project, order=order) for _ in range(2))
     assert (first.subject["id"], again.replayed) == (again.subject["id"], True)
     with pytest.raises(RequestConflict):

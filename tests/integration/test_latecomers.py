@@ -9,14 +9,14 @@ import pytest
 from interlock.workers.orchestration import scheduler
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.overrides.reset_task import reset_task, skip_step
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.driving import drain_all
 from tests.running import Stage
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
-BY_HAND = Order("ann", "seen to it myself")
+BY_HAND = OverrideOrder("ann", "seen to it myself")
 STEPS = ("ends", "other ends", "comes")
 # After which of the first two steps the scheduler looks, and how many signals it takes at a time; it looks at the end.
 LOOKS = [(False, False, 1), (False, False, 5_000), (True, False, 1), (False, True, 1), (True, True, 5_000)]

@@ -20,7 +20,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.metrics import read
 from interlock.workers.overrides.tasks import complete_task
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.destinations import Counters
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
@@ -141,7 +141,7 @@ def test_an_override_counts_once_though_its_moves_come_in_several_batches(
     stage.submit({"w": {}}, {"t": {"workstream": "w"}})
     stage.start()
     stage.begin("t")
-    assert len(complete_task(runtime, str(stage.ids["t"]), Order("ann", "seen to it")).moves) == 2
+    assert len(complete_task(runtime, str(stage.ids["t"]), OverrideOrder("ann", "seen to it")).moves) == 2
     assert value(stage.client, "manual_state_overrides_total", "task", "ann") == 1
 
 

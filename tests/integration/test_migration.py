@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.core.rounds import PARTITION_LOCK
 from interlock.workers.client.client import Client
-from interlock.workers.definitions.instance_migration import Migrated, Order, migrate
+from interlock.workers.definitions.instance_migration import Migrated, Migration, migrate
 from interlock.workers.overrides.transaction import NotAnOperator
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, UnknownWorkflow
@@ -172,7 +172,7 @@ def test_interrupted_and_run_again_it_goes_on(client: Client, runtime: Runtime, 
         if looked == 4:
             raise KeyboardInterrupt
 
-    order = Order("parcel", "1.0.0", "1.1.0", "ann", "as agreed")
+    order = Migration("parcel", "1.0.0", "1.1.0", "ann", "as agreed")
     with pytest.raises(KeyboardInterrupt):
         migrate(runtime.database, runtime.catalogue, order, interrupt)
     assert [client.show(each)["definition_version"] for each in made] == ["1.1.0"] * 4 + ["1.0.0"] * 2

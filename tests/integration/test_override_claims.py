@@ -13,7 +13,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.engine import creation
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task
-from interlock.workers.overrides.transaction import CannotOverride, Order, StillDeciding
+from interlock.workers.overrides.transaction import CannotOverride, OverrideOrder, StillDeciding
 from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
 from interlock.workers.pool import claims
 from interlock.workers.pool.claims import StaleClaim
@@ -24,8 +24,8 @@ from tests.driving import applied, drain_all, make_due, state, trail
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
-BY_HAND = Order("ann", "seen to it")
-TRIED = Order("ann", "would it?", dry_run=True)
+BY_HAND = OverrideOrder("ann", "seen to it")
+TRIED = OverrideOrder("ann", "would it?", dry_run=True)
 DONE = Report("execution_completed", {"exit_code": 0})
 
 

@@ -12,7 +12,7 @@ from interlock.workers.operations.rollback import override_roll_back
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
-from interlock.workers.overrides.transaction import CannotOverride, Order
+from interlock.workers.overrides.transaction import CannotOverride, OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import (
     drop_patch,
     fail_workstream,
@@ -26,7 +26,7 @@ from tests.running import Stage
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
-TRIED, BY_HAND = Order("ann", "would it?", dry_run=True), Order("ann", "seen to it")
+TRIED, BY_HAND = OverrideOrder("ann", "would it?", dry_run=True), OverrideOrder("ann", "seen to it")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from interlock.db.operations import operators
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
-from interlock.workers.overrides.transaction import CannotOverride, NotAnOperator, Operation, Order, operating
+from interlock.workers.overrides.transaction import CannotOverride, NotAnOperator, Operation, OverrideOrder, operating
 from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
@@ -22,8 +22,8 @@ from tests.running import Stage
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
-BY_HAND = Order("ann", "seen to it myself")
-TRIED = Order("ann", "would it?", dry_run=True)
+BY_HAND = OverrideOrder("ann", "seen to it myself")
+TRIED = OverrideOrder("ann", "would it?", dry_run=True)
 
 
 def last(stage: Stage, name: str) -> Any:
@@ -92,7 +92,7 @@ def test_who_is_no_operator_changes_nothing(stage: Stage, dba: Dba) -> None:
     stage.start()
     before = everything(dba)
     with pytest.raises(NotAnOperator, match="interlock operator grant eve"):
-        skip_step(stage.runtime, str(stage.ids["a"]), Order("eve", "because"))
+        skip_step(stage.runtime, str(stage.ids["a"]), OverrideOrder("eve", "because"))
     assert everything(dba) == before
 
 

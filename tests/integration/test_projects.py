@@ -27,7 +27,7 @@ from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch, fail_workstream, validate_workstream
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
@@ -39,7 +39,7 @@ from interlock.workflows.plan.read import read_plan
 
 Dba = psycopg.Connection[Any]
 PLAN = "name: night\nworkstreams:\n  - id: w\n    tasks:\n      - {id: t, command: ['true']}\n"
-ORDER = Order("ann", "a test")
+ORDER = OverrideOrder("ann", "a test")
 MINE, OTHERS = "mine", "others"
 
 # Every function that looks up a name, as (what is created in the other project, the function).

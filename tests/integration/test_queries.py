@@ -15,7 +15,7 @@ from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.operations import doctor
 from interlock.workers.overrides.tasks import complete_task
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import validate_workstream
 from interlock.workers.runtime import Runtime
 from tests.crewing import hand, silence
@@ -146,7 +146,7 @@ def test_overrides_of_the_last_day_with_who_and_why(stage: Stage, dba: Dba) -> N
     stage.begin("a")
     stage.work("c")
     assert ask(dba, "manual_overrides") == []
-    complete_task(stage.runtime, str(stage.ids["a"]), Order("ann", "seen to it"))
+    complete_task(stage.runtime, str(stage.ids["a"]), OverrideOrder("ann", "seen to it"))
     rows = ask(dba, "manual_overrides")
     assert {row[:2] + row[4:6] for row in rows} == {("task", "a", "ann", "seen to it")}
     assert rows[0][2:4] in {("validating", "completed"), ("running", "validating")}
@@ -273,7 +273,7 @@ def test_what_an_override_brought_about_is_excused(runtime: Runtime, dba: Dba) -
     stage.begin("b")
     stage.fire("w", "pause")
     stage.fire("b", "execution_failed", exit_code=1)
-    validate_workstream(runtime, str(stage.ids["w"]), Order("ann", "it was optional"))
+    validate_workstream(runtime, str(stage.ids["w"]), OverrideOrder("ann", "it was optional"))
     stage.settle()
     stage.land()
     assert (stage.state("b"), stage.state("w")) == ("failed", "completed")

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import Order
+from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, WorkerError, recover_job, recover_worker
 from interlock.workers.supervision.supervised_workers import Supervisor
@@ -61,14 +61,16 @@ def test_retries_are_counted_since_the_workers_last_move(client: Client, running
 
 
 def test_a_repeated_request_is_the_retry_it_was(client: Client, running: UUID) -> None:
-    orders = [Order(request_id=name) for name in ("a", "b", "a", "c", "b")]
+    orders = [ActionOrder(request_id=name) for name in ("a", "b", "a", "c", "b")]
     done = [recover_worker(client, running, WorkerError.TRANSIENT_NETWORK, order) for order in orders]
     assert [each.attempt for each in done] == [1, 2, 1, 3, 2]
 
 
 def test_a_repeated_request_is_answered_alike_when_the_worker_has_moved_on(client: Client, running: UUID) -> None:
     def told(name: str) -> tuple[str, int]:
-        done = recover_worker(client, running, WorkerError.TRANSIENT_NETWORK, Order(request_id=name), error="reset")
+        done = recover_worker(
+            client, running, WorkerError.TRANSIENT_NETWORK, ActionOrder(request_id=name), error="reset"
+        )
         return done.action, done.attempt
 
     first = [told("a")]
@@ -172,7 +174,7 @@ def test_a_validation_error_told_again_is_answered_alike(
     client: Client, jobs: Jobs, job: UUID, project: str, way: tuple[str, ...], became: str
 ) -> None:
     made = malformed(jobs, project, way)
-    order = Order(request_id="bad")
+    order = ActionOrder(request_id="bad")
     done = [recover_job(client, made, JobError.VALIDATION, order, error="no such branch") for _ in range(2)]
     assert done[0] == done[1]
     assert done[0].subject["status"] == became
@@ -180,7 +182,7 @@ def test_a_validation_error_told_again_is_answered_alike(
 
 def test_a_crash_told_again_after_the_job_has_ended_is_answered_alike(client: Client, jobs: Jobs, job: UUID) -> None:
     lost = jobs.allocate(job).subject["workers"][0]["id"]
-    order = Order(request_id="crash-1")
+    order = ActionOrder(request_id="crash-1")
     first = recover_job(client, job, JobError.WORKER_CRASH, order, worker=lost)
     jobs.succeed(job)
     again = recover_job(client, job, JobError.WORKER_CRASH, order, worker=lost)

@@ -20,7 +20,7 @@ from interlock.workers.operations.rollback import (
     override_roll_back,
     roll_back,
 )
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
 from interlock.workflows.errors import BadInput
@@ -224,7 +224,9 @@ def test_what_was_reverted_by_hand_is_proved_and_told_with_its_commit(land: Land
     entry = landed(land)
     made = by_hand(land, entry, {"app.py": FILES["app.py"] + "# mended\n"})
     before = everything(land.checkout)
-    tried = override_roll_back(land.runtime, str(entry), Order("ann", "by hand", dry_run=True), mended=made[:12])
+    tried = override_roll_back(
+        land.runtime, str(entry), OverrideOrder("ann", "by hand", dry_run=True), mended=made[:12]
+    )
     assert [move.to_state for move in tried.moves] == ["rolled_back"]
     assert state(land.client, entry) == "committed"
     done = roll_back(land.runtime, entry, by="ann", reason="by hand", mended=made)

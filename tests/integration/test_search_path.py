@@ -14,7 +14,7 @@ from interlock.workers import sweeps
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
 from interlock.workers.overrides.tasks import complete_task
-from interlock.workers.overrides.transaction import Order
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.redis_stream import STREAM
 from interlock.workers.runtime import Runtime
 from tests.driving import applied
@@ -54,7 +54,7 @@ def test_a_search_path_that_leads_to_other_tables_misleads_nothing(
     stage.start()
     stage.work("t")
     stage.begin("u")
-    complete_task(runtime, str(stage.ids["u"]), Order("ann", "seen to it"))
+    complete_task(runtime, str(stage.ids["u"]), OverrideOrder("ann", "seen to it"))
     for name in sweeps.SWEEPS:
         assert name in sweeps.run(runtime, name)
     assert valkey.xlen(STREAM) > 5

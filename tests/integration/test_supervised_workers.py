@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
-from interlock.workers.supervision.actions import Answer, Order
+from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 from tests.callers import FORKS
@@ -52,7 +52,7 @@ def supervisor(client: Client) -> Supervisor:
 
 
 def act(supervisor: Supervisor, action: str, ref: str | UUID, **order: str) -> Answer:
-    answer: Answer = getattr(supervisor, action)(ref, Order(**order))
+    answer: Answer = getattr(supervisor, action)(ref, ActionOrder(**order))
     return answer
 
 
@@ -149,7 +149,7 @@ def test_a_request_id_with_another_body_is_refused(
 
 
 def test_a_repeated_creation_makes_one_worker(supervisor: Supervisor, project: str) -> None:
-    order = Order(request_id="create-1")
+    order = ActionOrder(request_id="create-1")
     first = supervisor.create(project=project, workspace_id="ws", order=order)
     again = supervisor.create(project=project, workspace_id="ws", order=order)
     assert (first.subject["id"], first.response, first.replayed) == (again.subject["id"], again.response, False)

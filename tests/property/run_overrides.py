@@ -9,14 +9,14 @@ from hypothesis import note
 
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
-from interlock.workers.overrides.transaction import CannotOverride, Done, Order
+from interlock.workers.overrides.transaction import CannotOverride, Done, OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
 from tests.property.play import Play
 from tests.property.run_model import World
 from tests.property.run_things import Gate, Task, Thing, Workstream
 from tests.running import Stage
 
-BY_HAND = Order("ann", "as drawn")
+BY_HAND = OverrideOrder("ann", "as drawn")
 SPENT = ("failed", "cancelled")
 Names = dict[str, str]
 

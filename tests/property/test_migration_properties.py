@@ -17,7 +17,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import definitions
 from interlock.db.operations import operators
 from interlock.workers.client.client import Client
-from interlock.workers.definitions.instance_migration import Order, migrate
+from interlock.workers.definitions.instance_migration import Migration, migrate
 from interlock.workers.engine.applier import Applier
 from interlock.workers.engine.creation import Birth, deliver
 from interlock.workers.runtime import Runtime
@@ -119,7 +119,7 @@ def test_any_way_through_two_versions_leaves_a_whole_chain(client: Client, runti
         old, new = data.draw(st.permutations(versions), label="way")
         renamed = data.draw(st.dictionaries(st.sampled_from(STATES), st.sampled_from(STATES), max_size=3))
         dry_run = data.draw(st.booleans(), label="dry run")
-        order = Order(old.type, old.version, new.version, BY, "so", renamed=renamed, dry_run=dry_run)
+        order = Migration(old.type, old.version, new.version, BY, "so", renamed=renamed, dry_run=dry_run)
         try:
             done = migrate(runtime.database, runtime.catalogue, order)
         except BadInput:

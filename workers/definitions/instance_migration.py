@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 @record
 @dataclass(frozen=True, slots=True)
-class Order:
+class Migration:
     """A migration: instances of a type, from one version to another.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Undone(Exception):
 
 @door
 def migrate(
-    database: Engine, catalogue: Catalogue, order: Order, progress: Callable[[int, int], None] = lambda _, __: None
+    database: Engine, catalogue: Catalogue, order: Migration, progress: Callable[[int, int], None] = lambda _, __: None
 ) -> Migrated:
     """Migrate every instance that fits; name the others, each with the reasons.
 
@@ -116,7 +116,7 @@ def migrate(
     return done
 
 
-def _crossing(connection: Connection, catalogue: Catalogue, order: Order) -> "_Crossing":
+def _crossing(connection: Connection, catalogue: Catalogue, order: Migration) -> "_Crossing":
     names.name("by", order.by)
     names.reason("--reason, which each event keeps,", order.reason)
     require_operator(connection, order.by)
@@ -147,7 +147,7 @@ def _wrong(old: Form, new: Definition, state: str, dest: str) -> str | None:
 class _Crossing:
     """Migrates instances from one version to another, one by one."""
 
-    order: Order
+    order: Migration
     old: Form
     new: Definition
 

@@ -9,9 +9,9 @@ from interlock.db.connection import retryable, transaction
 from interlock.db.orchestration import commands, workspaces
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import workspace
-from interlock.workers.effects.gate_command import NO_COMMAND, command_of, outcome_metadata
 from interlock.workers.effects.lease import Lease
 from interlock.workers.effects.outcome import EffectOutcome
+from interlock.workers.effects.stored_command import NO_COMMAND, command_of, outcome_metadata
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished

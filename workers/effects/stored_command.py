@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # the client alone, which has no git here, builds reports
     from interlock.workers.effects.workspace import Workplace
 
 TAIL_BYTES = 16 * 1024
-TIMEOUT_SECONDS = 1800.0  # TASK-8
-NO_COMMAND = "no command: it was made neither by a plan nor by an operator, so nothing is run for it"
+TIMEOUT_SECONDS = 1800.0  # of rows without a time limit; a task gets that of TASK-8 when it is created
+NO_COMMAND = "no command, because neither a plan nor an operator made this task or gate; nothing is run for it"
 
 
 def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
@@ -26,7 +26,7 @@ def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
         place: its workstream's: what it sees, which secrets it may name, its limits, and the account it runs as.
 
     Raises:
-        BadInput: the row contradicts itself, or may not be run here as it asks; the message says what to do.
+        BadInput: the row contradicts itself, or asks for what this node does not allow; the message says what to do.
         SecretNotHad: a secret that it names is not available on this node.
     """
     secrets = resolve(place.settings, row.env_from)
@@ -50,7 +50,7 @@ def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
 
 
 def outcome_metadata(ended: Finished) -> dict[str, Any]:
-    """The metadata of an event that say how a command ended, with the last 16 KB of stdout and of stderr."""
+    """An event's metadata of a finished command: exit code, duration, the last 16 KiB of stdout and of stderr."""
     return {
         "exit_code": ended.exit_code,
         "stdout": tail(ended.stdout),

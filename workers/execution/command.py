@@ -8,7 +8,7 @@ from pathlib import Path
 from pwd import getpwuid
 from uuid import uuid4
 
-from interlock.workers.execution.shim_protocol import Order
+from interlock.workers.execution.shim_protocol import ShimOrder
 from interlock.workers.sandbox.sandbox import HOME, Sandbox, confinement
 from interlock.workers.system.users import Account
 from interlock.workflows.errors import BadInput
@@ -82,10 +82,10 @@ class Command:
             raise BadInput(f"argv: with shell=True expected one line, got {len(self.argv)} words")
         for name in ("timeout_seconds", *LIMITS):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
-                raise BadInput(f"{name}: expected a positive number or None, got {value}")
+                raise BadInput(f"{name}: expected a positive, finite number, or None for no limit; got {value}")
         for name in ("grace_seconds", "output_limit_bytes", "nice"):
             if not 0 <= (value := getattr(self, name)) < math.inf:
-                raise BadInput(f"{name}: expected zero or more, got {value}")
+                raise BadInput(f"{name}: expected a finite number from 0 on; got {value}")
 
 
 def environment(command: Command) -> dict[str, str]:
@@ -97,12 +97,12 @@ def environment(command: Command) -> dict[str, str]:
     return {**inherited, **command.env, MARK: f"{command.mark}/{uuid4().hex}"}
 
 
-def order(command: Command) -> Order:
+def order(command: Command) -> ShimOrder:
     """The command in the form that its shim needs. Raises `BadInput` if a word or variable cannot be encoded."""
     argv = ("/bin/sh", "-c", *command.argv) if command.shell else command.argv
     same = {name: getattr(command, name) for name in ("timeout_seconds", "grace_seconds", "nice", *LIMITS)}
     same["cpu_seconds"] = command.cpu_seconds and math.ceil(command.cpu_seconds)
-    return Order(
+    return ShimOrder(
         **same,
         argv=[_encoded(word) for word in argv],
         cwd=_encoded(str(command.cwd.absolute())),

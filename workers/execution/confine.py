@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from interlock.workers.execution.shim_protocol import Order
+from interlock.workers.execution.shim_protocol import ShimOrder
 from interlock.workers.system import process_tree
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ def as_account(account: "tuple[int, int] | None", do: "Callable[[], object]") ->
         raise PermissionError(f"user {account[0]} cannot set limits on its own process {pid}")
 
 
-def sandboxed(order: Order, status: int, release: int) -> tuple[bytes, list[bytes]]:
+def sandboxed(order: ShimOrder, status: int, release: int) -> tuple[bytes, list[bytes]]:
     """The program and its arguments that run the command in its sandbox; the last step under our own user.
 
     As root, everything that the sandbox shows is first mounted at a place that the command's user can reach. That user

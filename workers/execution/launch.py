@@ -9,7 +9,7 @@ import warnings  # noqa: F401 - execvpe imports it, and under its limits the com
 from io import BytesIO
 
 from interlock.workers.execution import confine
-from interlock.workers.execution.shim_protocol import Order, packed, unpacked
+from interlock.workers.execution.shim_protocol import ShimOrder, packed, unpacked
 from interlock.workers.system import process_tree
 
 CANNOT_RUN, NOT_FOUND = 126, 127  # as POSIX shells define them (sh, 2.8.2)
@@ -17,7 +17,7 @@ UNWELCOME = b"1000"  # proc(5), oom_score_adj: when memory runs out, a command i
 _ADDRESS_SPACE = resource.RLIMIT_DATA if process_tree.LINUX else resource.RLIMIT_AS  # macOS accepts it and ignores it
 
 
-def launch(order: Order) -> tuple[int, tuple[int, str] | None, int | None]:
+def launch(order: ShimOrder) -> tuple[int, tuple[int, str] | None, int | None]:
     """Start the command as our child.
 
     Returns:
@@ -50,7 +50,7 @@ def was_started(status: int) -> bool:
         return False
 
 
-def _limit_and_release(order: Order, status: int, release: int) -> None:
+def _limit_and_release(order: ShimOrder, status: int, release: int) -> None:
     """Set the limit on processes, and let the command begin.
 
     The kernel counts a user's processes per user namespace only if the limit is set inside that namespace.
@@ -65,7 +65,7 @@ def _limit_and_release(order: Order, status: int, release: int) -> None:
         os.write(release, b"1")
 
 
-def _become(order: Order, shim: int, failure_end: int, status: int, release: int) -> None:
+def _become(order: ShimOrder, shim: int, failure_end: int, status: int, release: int) -> None:
     """Become the command. Never returns, not even when memory runs out: there must not be two shims."""
     try:
         os.write(failure_end, packed(_attempt(order, shim, status, release)))
@@ -73,7 +73,7 @@ def _become(order: Order, shim: int, failure_end: int, status: int, release: int
         os._exit(CANNOT_RUN)
 
 
-def _attempt(order: Order, shim: int, status: int, release: int) -> tuple[int, str]:
+def _attempt(order: ShimOrder, shim: int, status: int, release: int) -> tuple[int, str]:
     try:
         _detach()
         _limit(order)
@@ -89,7 +89,7 @@ def _detach() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
-def _limit(order: Order) -> None:
+def _limit(order: ShimOrder) -> None:
     os.nice(order.nice)
     _bound(resource.RLIMIT_CORE, 0)
     _bound(resource.RLIMIT_NOFILE, order.open_files)
@@ -116,7 +116,7 @@ def _bound(which: int, value: int | None, margin: int = 0) -> None:
     resource.setrlimit(which, (int(min(value, ceiling)), int(min(value + margin, ceiling))))
 
 
-def _execute(order: Order, shim: int, status: int, release: int) -> tuple[int, str]:
+def _execute(order: ShimOrder, shim: int, status: int, release: int) -> tuple[int, str]:
     """Become the program, or its sandbox. Returns only if refused, with the exit code and the reason."""
     if order.sandbox:
         program, words = confine.sandboxed(order, status, release)
@@ -139,7 +139,7 @@ def _execute(order: Order, shim: int, status: int, release: int) -> tuple[int, s
         return code, f"{_shown(order.argv[0])}: {refused.strerror}{more}"
 
 
-def _be(order: Order, shim: int) -> None:
+def _be(order: ShimOrder, shim: int) -> None:
     """Become the command's user, then ask to die with the shim: a change of user would cancel that request."""
     if order.account:
         confine.drop(order.account)

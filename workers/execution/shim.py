@@ -14,7 +14,7 @@ from io import BytesIO
 
 from interlock.workers.execution.launch import launch, was_started
 from interlock.workers.execution.shim_events import EventSource, ShimEvent
-from interlock.workers.execution.shim_protocol import Order, packed, unpacked
+from interlock.workers.execution.shim_protocol import ShimOrder, packed, unpacked
 from interlock.workers.execution.usage import LOOK_SECONDS, Watch
 from interlock.workers.system import process_tree
 
@@ -28,7 +28,7 @@ RUNNING, LINGERING, TERMINATING, KILLING = range(4)
 class Shim:
     """Watches one command from its start to the end of its process tree. Deadlines are monotonic seconds."""
 
-    def __init__(self, order: Order, events: EventSource) -> None:
+    def __init__(self, order: ShimOrder, events: EventSource) -> None:
         self._order = order
         self._events = events
         self._stage = RUNNING
@@ -164,7 +164,7 @@ def main(descriptors: list[str]) -> None:
     control, *_ = kept = list(map(int, descriptors))
     for each in kept:
         os.set_inheritable(each, False)
-    order = Order(**unpacked(BytesIO(sys.stdin.buffer.read())))
+    order = ShimOrder(**unpacked(BytesIO(sys.stdin.buffer.read())))
     events = EventSource(control, order.asking)
     process_tree.control(process_tree.PR_SET_CHILD_SUBREAPER, 1)  # adopts every descendant whose own parent ends
     shim = Shim(order, events)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from interlock.workers.sandbox.sandbox import Confinement
 
 
-class Order(SimpleNamespace):
+class ShimOrder(SimpleNamespace):
     """One command, resolved: bytes as the kernel takes them."""
 
     argv: list[bytes]

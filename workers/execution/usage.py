@@ -4,7 +4,7 @@ import os
 import stat
 import time
 
-from interlock.workers.execution.shim_protocol import Order
+from interlock.workers.execution.shim_protocol import ShimOrder
 from interlock.workers.system import process_tree
 from interlock.workers.system.safe_walk import walk
 
@@ -16,7 +16,7 @@ _BLOCK = 512  # stat(2): st_blocks
 class Watch:
     """Checks a command against the limits on all its processes together. Linux only."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ShimOrder) -> None:
         self.reached_processes = False
         self._order = order
         places = order.writes if order.disk_bytes is not None else []

@@ -13,7 +13,7 @@ from interlock.db.core import instances
 from interlock.db.orchestration import patches
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import workspace
-from interlock.workers.effects.gate_command import command_of
+from interlock.workers.effects.stored_command import command_of
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished

@@ -23,7 +23,7 @@ from interlock.workers.operations.rollback import compensation_plan, override_ro
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.tasks import fail_task
-from interlock.workers.overrides.transaction import Done, Order, require_operator
+from interlock.workers.overrides.transaction import Done, OverrideOrder, require_operator
 from interlock.workers.overrides.workstreams_and_patches import validate_workstream
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import Refused
@@ -56,11 +56,11 @@ class Change:
 
 
 Step = Look | Change
-Playbook = Callable[[Runtime, str, Order], Iterator[Step]]
+Playbook = Callable[[Runtime, str, OverrideOrder], Iterator[Step]]
 
 
 @door
-def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
+def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iterator[Step]:
     """Fail a workstream's tasks that run for too long; then validate the workstream, or resume it (RECOVER-11)."""
     _require_operator(runtime, order)
     workstream = _find(runtime, ref, "workstream")
@@ -98,7 +98,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
 
 
 @door
-def emergency_rollback(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
+def emergency_rollback(runtime: Runtime, ref: str, order: OverrideOrder) -> Iterator[Step]:
     """Roll back a committed patch by its compensation plan, then run all checks of `doctor` (RECOVER-12)."""
     _require_operator(runtime, order)
     found = _find(runtime, ref, "patch_ledger")
@@ -119,7 +119,7 @@ def emergency_rollback(runtime: Runtime, ref: str, order: Order) -> Iterator[Ste
 
 
 @door
-def reset_circuit_breaker(runtime: Runtime, ref: str, order: Order) -> Iterator[Step]:
+def reset_circuit_breaker(runtime: Runtime, ref: str, order: OverrideOrder) -> Iterator[Step]:
     """Check that a tool works, if a setting says how, then close its breaker (RECOVER-13)."""
     _require_operator(runtime, order)
     found = _find(runtime, ref, "circuit_breaker")
@@ -140,7 +140,7 @@ PLAYBOOKS: Mapping[str, Playbook] = {
 }
 
 
-def _require_operator(runtime: Runtime, order: Order) -> None:
+def _require_operator(runtime: Runtime, order: OverrideOrder) -> None:
     with transaction(runtime.database) as connection:
         require_operator(connection, order.by)
 
@@ -160,7 +160,7 @@ def _line(task: Mapping[Any, Any]) -> str:
     return f"{task['entity_id']} {task['state']}{held}"
 
 
-def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: str, order: Order) -> Change:
+def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: str, order: OverrideOrder) -> Change:
     def perform() -> Sequence[str]:
         if order.dry_run:
             return [f"{trigger} would be fired"]
@@ -174,7 +174,7 @@ def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: 
     return Change(message, offered("fire", instance["id"], trigger, by=order.by), perform)
 
 
-def _give_up(runtime: Runtime, task: str, order: Order) -> Sequence[str]:
+def _give_up(runtime: Runtime, task: str, order: OverrideOrder) -> Sequence[str]:
     return _finish_override(runtime, fail_task(runtime, task, order))
 
 
@@ -195,7 +195,7 @@ def _run_of(runtime: Runtime, instance_id: Any) -> Any:
     return UUID(context["run_id"]) if context.get("run_id") else None
 
 
-def _checked(runtime: Runtime, tool: str, order: Order) -> Look:
+def _checked(runtime: Runtime, tool: str, order: OverrideOrder) -> Look:
     """Check a tool with the program that the installation names for it; the breaker's name is never executed."""
     program = runtime.settings.programs_of_tools.get(tool)
     if program is None:

@@ -23,7 +23,7 @@ from interlock.workers.git.rollback import compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import follow
 from interlock.workers.operations.rollback_checks import callbacks_of
-from interlock.workers.overrides.transaction import Done, Move, Order, operating, require_operator
+from interlock.workers.overrides.transaction import Done, Move, OverrideOrder, operating, require_operator
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, InterlockError, Refused
 from interlock.workflows.input.arguments import door
@@ -78,7 +78,7 @@ def roll_back(
         UnknownInstance, AmbiguousInstance: no such entry, or several.
         RepositoryBusy, GitFault: try again.
     """
-    order = Order(by, reason)
+    order = OverrideOrder(by, reason)
     entry, where = _found(runtime, ledger_ref)
     if entry["state"] == "rolled_back":
         return RolledBack(entry["ledger_id"], entry["entity_id"], entry["rollback_compensation"])
@@ -111,7 +111,7 @@ def roll_back(
 
 @door
 def override_roll_back(
-    runtime: Runtime, ref: str, order: Order, plan: CompensationPlan | None = None, mended: str | None = None
+    runtime: Runtime, ref: str, order: OverrideOrder, plan: CompensationPlan | None = None, mended: str | None = None
 ) -> Done:
     """`roll_back` with an override's result. A dry run only lists what would be done. Raises as `roll_back`."""
     if not order.dry_run:
@@ -229,7 +229,7 @@ def _repository(where: Workplace) -> Repository:
     return found
 
 
-def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: Order) -> Done:
+def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: OverrideOrder) -> Done:
     """Fire `roll_back` on the ledger entry. Its guards are checked, because it leaves a terminal state (POLICY-6)."""
     with operating(runtime, order) as operation:
         instance = operation.find(entry["ledger_id"])

@@ -11,7 +11,7 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import commands, patches
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.effects import notification
-from interlock.workers.effects.gate_command import NO_COMMAND, command_of
+from interlock.workers.effects.stored_command import NO_COMMAND, command_of
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.process import run
 from interlock.workers.execution.secrets import SecretNotHad

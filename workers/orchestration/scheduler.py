@@ -1,7 +1,8 @@
 """The scheduler: finds what moved in a run, which instances that concerns, and the triggers to fire on them.
 
-A pass takes the run's lock and its signals, updates counts, and accepts the triggers that pure functions name, all in
-one transaction; the engine applies them. The cost is proportional to what moved, not to the size of the run.
+A pass locks the run, reads its signals (rows that say which instance moved), updates counts, and accepts the triggers
+that pure functions name, all in one transaction; the engine applies them. The cost is proportional to what moved, not
+to the size of the run.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +25,13 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.definition import Definition
 from interlock.workflows.input.names import likeness
 from interlock.workflows.scheduling import next_trigger
-from interlock.workflows.scheduling.next_trigger import Facts, Owed
+from interlock.workflows.scheduling.next_trigger import Facts, NextStep
 
 log = structlog.get_logger()
 
 BATCH = 5_000  # signals per pass
 
-OWED: Mapping[str, Callable[[Facts], Owed | None]] = {
+NEXT_STEP_OF: Mapping[str, Callable[[Facts], NextStep | None]] = {
     "task": next_trigger.task,
     "test_gate": next_trigger.gate,
     "patch_ledger": next_trigger.patch,
@@ -51,7 +52,7 @@ def schedule(runtime: Runtime, run_id: UUID) -> int:
     while True:
         with transaction(runtime.database) as connection:
             done = Pass(connection, run_id, gate)
-            done.take()
+            done.run()
         total += done.signals
         runtime.wakeups.partitions(done.fired)
         runtime.wakeups.effects(done.effects_due)
@@ -66,14 +67,14 @@ class Pass:
 
     connection: Connection
     run_id: UUID
-    gate: Definition
+    gate_definition: Definition
     signals: int = 0
     queued: int = 0
     fired: list[Mapping[str, Any]] = field(default_factory=list)
     effects_due: list[RowMapping] = field(default_factory=list)
 
-    def take(self) -> None:
-        """Read what moved, count it, and fire the triggers that it makes due."""
+    def run(self) -> None:
+        """Process up to `BATCH` signals: count what moved, and accept the triggers that follow from it."""
         scheduling.lock(self.connection, self.run_id)
         if not (found := scheduling.take_signals(self.connection, self.run_id, limit=BATCH)):
             return
@@ -90,7 +91,7 @@ class Pass:
             _request(kind, facts, due, moved.last)
             for kind, ids in self._concerned(moved).items()
             for facts in scheduling.facts(self.connection, kind, ids)
-            if (due := OWED[kind](facts)) and not self._carried_out(facts, due)
+            if (due := NEXT_STEP_OF[kind](facts)) and not self._done_without_trigger(facts, due)
         ]
         facts = scheduling.run_facts(self.connection, self.run_id)
         if facts and (due := next_trigger.run(facts)):
@@ -101,34 +102,37 @@ class Pass:
         log.info("scheduled", run=str(self.run_id), signals=self.signals, fired=len(rows))
 
     def _settle_gates(self, moved: Moved) -> None:
-        """Mark the gates that can never pass any more; let new instances name a gate's rerun in place of the gate."""
+        """Reopen lost gates that new tasks need, mark gates that can never pass, and link new instances to reruns.
+
+        A new instance that names a gate or task which was rerun is linked to what replaced it.
+        """
         born = set[UUID]().union(*moved.born.values())
         scheduling.relink_born(self.connection, born)
-        found = scheduling.find_gates(self.connection, moved.born["task"])
+        reopened = scheduling.reopen_gates(self.connection, moved.born["task"])
         failed = scheduling.facts(self.connection, "test_gate", moved.failed_gates)
-        lost = scheduling.lose_gates(
+        lost = scheduling.mark_gates_lost(
             self.connection,
             failed=[gate["id"] for gate in failed if next_trigger.gate(gate) is None],
             ended=moved.ended_workstreams,
             worked=moved.worked,
-            moved=moved.looked_at["test_gate"] | found,
+            moved=moved.looked_at["test_gate"] | reopened,
         )
         moved.judged |= lost
-        moved.ended |= dict.fromkeys(lost - found, False)  # dependents of a gate in `found` were told before
+        moved.ended |= dict.fromkeys(lost - reopened, False)  # one that was lost before is counted for its dependents
 
     def _concerned(self, moved: Moved) -> dict[str, set[UUID]]:
-        """Kind -> the instances on which the moves may have made a trigger due."""
+        """Count down waiting tasks' and workstreams' dependencies; returns kind -> the instances to look at again."""
         looked_at = moved.looked_at
         looked_at["task"] |= scheduling.release_tasks(self.connection, moved.ended)
         looked_at["workstream"] |= scheduling.release_workstreams(self.connection, moved.ended_workstreams)
         for kind, id_ in scheduling.touched(self.connection, **moved.concerns()):
             looked_at[kind].add(id_)
-        return {kind: looked_at[kind] for kind in OWED if looked_at[kind]}
+        return {kind: looked_at[kind] for kind in NEXT_STEP_OF if looked_at[kind]}
 
-    def _carried_out(self, facts: Facts, due: Owed) -> bool:
-        """Do what is due here if it is not a trigger: rerun a gate, land a workstream, or hold. False for a trigger."""
+    def _done_without_trigger(self, facts: Facts, due: NextStep) -> bool:
+        """Do what is no trigger: rerun a gate, land a workstream; `hold` does nothing. Returns False for a trigger."""
         if due.trigger == "rerun":
-            self._run_again(facts)
+            self._rerun_gate(facts)
         elif due.trigger == "land":
             wanted = merge.intent(self.connection, facts["id"], facts["version"])
             self.effects_due += effects.intend(self.connection, [wanted])
@@ -136,12 +140,12 @@ class Pass:
             return due.trigger == "hold"
         return True
 
-    def _run_again(self, facts: Facts) -> None:
+    def _rerun_gate(self, facts: Facts) -> None:
         """Create a failed gate's successor, which replaces it in the links of all other instances (GATE-7)."""
         old = instances.by_id(self.connection, facts["id"])
-        needs = scheduling.gates_needed(self.connection, old["id"])  # with the reruns made since
+        needs = scheduling.gates_needed(self.connection, old["id"])  # if one was rerun since, its replacement
         again = creation.Birth(
-            definition=self.gate,
+            definition=self.gate_definition,
             entity_id=f"{likeness(old['entity_id'].partition('~')[0][:90])}~{facts['reruns_left']}",
             project=old["project"],
             created_by="scheduler",
@@ -153,8 +157,8 @@ class Pass:
             scheduling.relink_gate(self.connection, old["id"], again.id)
 
 
-def _request(kind: str, facts: Facts, due: Owed, last: int) -> dict[str, Any]:
-    # Bound to the version seen: if the instance has moved since, this is superseded and that move's signal asks again.
+def _request(kind: str, facts: Facts, due: NextStep, last: int) -> dict[str, Any]:
+    # Bound to the version seen: if the instance moves first, this is superseded, and that move's signal is read later.
     request_id = f"{facts['id']}:{facts['version']}:{due.trigger}:{last}"
     metadata = ({"reason": due.reason} if due.reason else {}) | dict(due.metadata)
     wakeup = {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"}

@@ -6,7 +6,7 @@ from interlock.db.orchestration import breakers
 from interlock.db.orchestration.breakers import Breaker
 from interlock.workers.circuit_breakers import known
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.transaction import Done, Order, operating
+from interlock.workers.overrides.transaction import Done, OverrideOrder, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 
@@ -24,12 +24,12 @@ def reset(runtime: Runtime, project: str, tool_id: str, *, by: str, reason: str)
         UnknownInstance: the tool has no breaker.
         NotAnOperator: `by` is not an operator.
     """
-    reset_breaker(runtime, known(runtime, project, tool_id).breaker_id, Order(by, reason))
+    reset_breaker(runtime, known(runtime, project, tool_id).breaker_id, OverrideOrder(by, reason))
     return known(runtime, project, tool_id)
 
 
 @door
-def reset_breaker(runtime: Runtime, ref: str | UUID, order: Order) -> Done:
+def reset_breaker(runtime: Runtime, ref: str | UUID, order: OverrideOrder) -> Done:
     """Close a breaker through the machine's own transitions, so an open one is half-open for an instant.
 
     If it is closed already, only its failures are forgotten; that is not a move.

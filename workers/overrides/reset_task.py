@@ -21,7 +21,7 @@ from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides import tasks
 from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.tasks import TaskDetails, hold_and_let_go, leave_out, require_of_a_run
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
+from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 from interlock.workflows.input.names import likeness
@@ -33,7 +33,7 @@ SPENT = ("failed", "cancelled")
 
 
 @door
-def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: bool = False) -> Done:
+def reset_task(runtime: Runtime, ref: str, order: OverrideOrder, *, clear_retry_count: bool = False) -> Done:
     """Restart a task from the beginning, as a new task in its place. A task that has not ended is cancelled first.
 
     Args:
@@ -59,7 +59,7 @@ def reset_task(runtime: Runtime, ref: str, order: Order, *, clear_retry_count: b
 
 
 @door
-def skip_step(runtime: Runtime, ref: str, order: Order) -> Done:
+def skip_step(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Leave a step (a task) out: it is cancelled, and its dependents go on without it. Raises as `reset_task`.
 
     A failed task is replaced, and its replacement is left out at once. A step 0.1.0 moves to success: its machine has

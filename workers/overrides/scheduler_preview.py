@@ -34,7 +34,7 @@ class Follow:
         moved: set[UUID] = set()
         while True:
             done = Pass(self.connection, self.run_id, self.gate)
-            done.take()
+            done.run()
             self.fired += done.fired
             self.effects_due += done.effects_due
             moved |= {each["workflow_id"] for each in done.fired}

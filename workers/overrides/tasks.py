@@ -14,7 +14,7 @@ from sqlalchemy import RowMapping
 
 from interlock.db.operations import overrides
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
+from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input.arguments import door
@@ -33,7 +33,7 @@ class TaskDetails:
 
 
 @door
-def complete_task(runtime: Runtime, ref: str, order: Order, *, output: Path | None = None) -> Done:
+def complete_task(runtime: Runtime, ref: str, order: OverrideOrder, *, output: Path | None = None) -> Done:
     """Declare a task's work done, whatever it reported, without waiting for its gates (RECOVER-7).
 
     Args:
@@ -64,7 +64,7 @@ def complete_task(runtime: Runtime, ref: str, order: Order, *, output: Path | No
 
 
 @door
-def fail_task(runtime: Runtime, ref: str, order: Order) -> Done:
+def fail_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Fail a task even if it has retries left; its worker stops the command. Raises as `complete_task`."""
     with operating(runtime, order) as operation:
         instance = operation.find(ref)
@@ -76,7 +76,7 @@ def fail_task(runtime: Runtime, ref: str, order: Order) -> Done:
 
 
 @door
-def unblock_task(runtime: Runtime, ref: str, order: Order) -> Done:
+def unblock_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Let a task go on without what it still waits for, which was verified by hand (RECOVER-9).
 
     Raises:

@@ -46,7 +46,7 @@ class StillDeciding(InterlockError):
 
 @record
 @dataclass(frozen=True, slots=True)
-class Order:
+class OverrideOrder:
     """Who wants the override, why, and whether it is a dry run."""
 
     by: str
@@ -95,7 +95,7 @@ class Operation:
 
     runtime: Runtime
     connection: Connection
-    order: Order
+    order: OverrideOrder
     done: Done
     rounds: Round = field(default_factory=Round)
     runs: dict[UUID, Follow] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class Operation:
 
 
 @contextmanager
-def operating(runtime: Runtime, order: Order) -> Iterator[Operation]:
+def operating(runtime: Runtime, order: OverrideOrder) -> Iterator[Operation]:
     """One override in one transaction, committed at the end; a dry run is rolled back.
 
     Raises:

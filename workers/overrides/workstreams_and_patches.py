@@ -6,13 +6,13 @@ from sqlalchemy import RowMapping
 
 from interlock.db.operations import overrides
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, Order, name_of, operating
+from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 
 
 @door
-def fail_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
+def fail_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Fail a workstream: its tasks are cancelled, and its work is archived (RECOVER-8).
 
     Raises:
@@ -28,7 +28,7 @@ def fail_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
 
 
 @door
-def validate_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
+def validate_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Have a workstream validated whose tasks have all ended, even if not all of them completed (RECOVER-8).
 
     Its final gates run, and it lands. To inspect a workstream first, pause it: otherwise it fails as soon as its last
@@ -48,7 +48,7 @@ def validate_workstream(runtime: Runtime, ref: str, order: Order) -> Done:
 
 
 @door
-def drop_patch(runtime: Runtime, ref: str, order: Order) -> Done:
+def drop_patch(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Discard a patch that is quarantined, or could not be applied (PATCH-7). Raises as `fail_workstream`."""
     with operating(runtime, order) as operation:
         instance = operation.find(ref, "patch_ledger")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.workers.effects.gate_command import tail
+from interlock.workers.effects.stored_command import tail
 from interlock.workers.execution.result import Finished
 from interlock.workflows.input.names import UNKEPT
 from interlock.workflows.machines.orchestration.metadata_guards import EXPECTED_EXIT_CODES

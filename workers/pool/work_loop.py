@@ -11,7 +11,7 @@ from interlock.db.orchestration.commands import CommandRow
 from interlock.db.retry import retried
 from interlock.workers import circuit_breakers
 from interlock.workers.effects import patches, workspace
-from interlock.workers.effects.gate_command import NO_COMMAND, TIMEOUT_SECONDS, command_of
+from interlock.workers.effects.stored_command import NO_COMMAND, TIMEOUT_SECONDS, command_of
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.git.results import Refusal

@@ -43,19 +43,19 @@ class Answer:
 
 @record
 @dataclass(frozen=True, slots=True)
-class Order:
+class ActionOrder:
     """Who wants an action, why, and under which request_id; without one, each call is a new action."""
 
     by: str = SUPERVISOR
     reason: str | None = None
     request_id: str = ""
 
-    def derived(self, what: str) -> "Order":
+    def derived(self, what: str) -> "ActionOrder":
         """The order for a part of this one, with a request_id of its own."""
-        return Order(self.by, self.reason, self.request_id and f"{self.request_id}:{what}")
+        return ActionOrder(self.by, self.reason, self.request_id and f"{self.request_id}:{what}")
 
 
-def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **data: Any) -> Receipt:
+def perform(client: Client, instance_id: UUID, trigger: str, order: ActionOrder, **data: Any) -> Receipt:
     """Fire a trigger and see it applied.
 
     Args:
@@ -82,7 +82,13 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: Order, **dat
 
 
 def born(
-    client: Client, type_: str, prefix: str, order: Order, *, project: str | UUID | None, context: Mapping[str, Any]
+    client: Client,
+    type_: str,
+    prefix: str,
+    order: ActionOrder,
+    *,
+    project: str | UUID | None,
+    context: Mapping[str, Any],
 ) -> tuple[UUID, bool]:
     """Create an instance that is named after its request_id.
 
@@ -107,7 +113,10 @@ def born(
         with transaction(client.runtime.database) as connection:
             made = instances.find(connection, birth.entity_id, birth.project, birth.definition.type)
         if (made["context"], made["created_by"]) != (dict(birth.context), birth.created_by):
-            raise RequestConflict(f"request_id {order.request_id!r} was used before with another body; use a new one")
+            raise RequestConflict(
+                f"request_id {order.request_id!r} created {birth.entity_id} before, with other data or by another "
+                "actor. Use a new request_id, or repeat the first call unchanged."
+            )
         return UUID(str(made["id"])), True
     return birth.id, False
 

@@ -10,7 +10,7 @@ from interlock.db.core import requests
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
-from interlock.workers.supervision.actions import Answer, Order, born, identified, perform
+from interlock.workers.supervision.actions import ActionOrder, Answer, born, identified, perform
 from interlock.workers.supervision.supervised_workers import NOBODY
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
@@ -38,7 +38,7 @@ class Jobs:
         parent: str | UUID | None = None,
         depth: int | None = None,
         worker_count: int = 1,
-        order: Order = NOBODY,
+        order: ActionOrder = NOBODY,
     ) -> Answer:
         """Submit a job.
 
@@ -71,12 +71,12 @@ class Jobs:
         return Answer(self._row(job_id), order.request_id or None, {"to": "SUBMITTED", "id": str(job_id)}, replayed)
 
     @door
-    def validate(self, ref: str | UUID, order: Order = NOBODY) -> Answer:
+    def validate(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
         """SUBMITTED → PENDING: from now on it waits for its workers."""
         return self._act(ref, "validate", order)
 
     @door
-    def allocate(self, ref: str | UUID, order: Order = NOBODY) -> Answer:
+    def allocate(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
         """PENDING → RUNNING with as many idle workers as it needs, which start with it.
 
         If there are too few it stays PENDING without any, and nothing is recorded. The sweep `jobs` tries again every
@@ -93,22 +93,24 @@ class Jobs:
         return self._act(job_id, "allocate_resources", order)
 
     @door
-    def succeed(self, ref: str | UUID, order: Order = NOBODY, *, result: Mapping[str, Any] | None = None) -> Answer:
+    def succeed(
+        self, ref: str | UUID, order: ActionOrder = NOBODY, *, result: Mapping[str, Any] | None = None
+    ) -> Answer:
         """RUNNING → COMPLETED: its workers complete; paused ones, which cannot, are terminated. `result` is kept."""
         answer = self._act(ref, "success", order, result=result)
         with transaction(self.client.runtime.database) as connection:
             left = jobs.stranded(connection, job_id=answer.subject["id"], limit=MOST_WORKERS)
         for each in left:
-            perform(self.client, each["id"], "terminate", Order(order.by, "its job is completed"))
+            perform(self.client, each["id"], "terminate", ActionOrder(order.by, "its job is completed"))
         return replace(answer, subject=self._row(answer.subject["id"])) if left else answer
 
     @door
-    def fail(self, ref: str | UUID, order: Order = NOBODY, *, error: FreeText | None = None) -> Answer:
+    def fail(self, ref: str | UUID, order: ActionOrder = NOBODY, *, error: FreeText | None = None) -> Answer:
         """RUNNING → FAILED: its workers are terminated."""
         return self._act(ref, "error", order, error=error)
 
     @door
-    def cancel(self, ref: str | UUID, order: Order = NOBODY, *, error: FreeText | None = None) -> Answer:
+    def cancel(self, ref: str | UUID, order: ActionOrder = NOBODY, *, error: FreeText | None = None) -> Answer:
         """SUBMITTED, PENDING or RUNNING → CANCELED: its workers are terminated, its children canceled."""
         return self._act(ref, "cancel", order, error=error)
 
@@ -130,7 +132,7 @@ class Jobs:
         with transaction(self.client.runtime.database) as connection:
             return [dict(row) for row in jobs.tree(connection, job_id)]
 
-    def _act(self, ref: str | UUID, trigger: str, order: Order, **data: Any) -> Answer:
+    def _act(self, ref: str | UUID, trigger: str, order: ActionOrder, **data: Any) -> Answer:
         receipt = perform(self.client, identified(self.client, TYPE, ref), trigger, order, **data)
         self._move_followers(receipt.workflow_id)
         return Answer(self._row(receipt.workflow_id), receipt.request_id, receipt.result or {}, receipt.replayed)

@@ -13,7 +13,7 @@ from interlock.db.core import instances, requests
 from interlock.db.orchestration import jobs as supervision
 from interlock.workers.client.client import Client
 from interlock.workers.engine.creation import deliver
-from interlock.workers.supervision.actions import Order, entity_id
+from interlock.workers.supervision.actions import ActionOrder, entity_id
 from interlock.workers.supervision.jobs import TYPE as JOB
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.supervised_workers import NOBODY, Supervisor
@@ -61,7 +61,12 @@ class Recovery:
 
 @door
 def recover_worker(
-    client: Client, ref: str | UUID, error_kind: WorkerError, order: Order = NOBODY, *, error: FreeText | None = None
+    client: Client,
+    ref: str | UUID,
+    error_kind: WorkerError,
+    order: ActionOrder = NOBODY,
+    *,
+    error: FreeText | None = None,
 ) -> Recovery:
     """Recover from a worker's error (SUPERVISED-5).
 
@@ -99,7 +104,7 @@ def recover_job(
     client: Client,
     ref: str | UUID,
     error_kind: JobError,
-    order: Order = NOBODY,
+    order: ActionOrder = NOBODY,
     *,
     error: FreeText | None = None,
     worker: str | UUID | None = None,
@@ -132,7 +137,7 @@ def recover_job(
             return Recovery("wait", _require_state(client, jobs.show(ref), JOB, "PENDING"))
 
 
-def _retry(supervisor: Supervisor, ref: str | UUID, order: Order, error: FreeText | None) -> Recovery:
+def _retry(supervisor: Supervisor, ref: str | UUID, order: ActionOrder, error: FreeText | None) -> Recovery:
     client, worker = supervisor.client, supervisor.show(ref)
     attempt = _counted_before(worker, order.request_id)
     if attempt is None:
@@ -163,14 +168,16 @@ def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
         return count
 
 
-def _has_not_run(jobs: Jobs, ref: str | UUID, order: Order) -> bool:
+def _has_not_run(jobs: Jobs, ref: str | UUID, order: ActionOrder) -> bool:
     """Whether a job has not run yet; for a repeated request, whether it had not when the request was first made."""
     with transaction(jobs.client.runtime.database) as connection:
         made = requests.by_ids(connection, [order.request_id]).get(order.request_id) if order.request_id else None
     return made["trigger"] == "cancel" if made else jobs.show(ref)["status"] in ("SUBMITTED", "PENDING")
 
 
-def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Order, error: FreeText | None) -> Recovery:
+def _respawn(
+    jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: ActionOrder, error: FreeText | None
+) -> Recovery:
     """Replace a crashed worker. Each step may be repeated, so a supervisor may die between two steps."""
     client, job = jobs.client, jobs.show(ref)
     lost = next((each for each in job["workers"] if str(crashed) in (str(each["id"]), each["entity_id"])), None)
@@ -187,7 +194,7 @@ def _respawn(jobs: Jobs, ref: str | UUID, crashed: str | UUID | None, order: Ord
     elif lost["status"] in ("IDLE", "PAUSED"):
         supervisor.terminate(lost["id"], order.derived("crash"))
     replacement_id = _replacement(client, job, lost, order)
-    again = Order(order.by, f"in place of {lost['entity_id']}", f"{replacement_id}:start")
+    again = ActionOrder(order.by, f"in place of {lost['entity_id']}", f"{replacement_id}:start")
     started = supervisor.start(replacement_id, again)
     return Recovery("respawn", jobs.show(job["id"]), replacement=dict(started.subject))
 
@@ -196,7 +203,7 @@ def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:
     return entity_id("w", job["project"], f"in place of {lost['id']}")
 
 
-def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: Order) -> UUID:
+def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: ActionOrder) -> UUID:
     """A new worker that belongs to the job from its creation, so that no other job can take it."""
     name = _name_in_place_of(job, lost)
     context = {"workspace_id": lost["workspace_id"]}

@@ -7,11 +7,11 @@ from uuid import UUID
 from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import Answer, Order, born, identified, perform
+from interlock.workers.supervision.actions import ActionOrder, Answer, born, identified, perform
 from interlock.workflows.input.arguments import FreeText, door
 
 TYPE = "supervised_worker"
-NOBODY = Order()
+NOBODY = ActionOrder()
 
 
 class Supervisor:
@@ -25,7 +25,7 @@ class Supervisor:
 
     @door
     def create(
-        self, *, project: str | UUID | None = None, workspace_id: str | None = None, order: Order = NOBODY
+        self, *, project: str | UUID | None = None, workspace_id: str | None = None, order: ActionOrder = NOBODY
     ) -> Answer:
         """Create an idle worker.
 
@@ -42,37 +42,37 @@ class Supervisor:
         return Answer(self._row(worker_id), order.request_id or None, {"to": "IDLE", "id": str(worker_id)}, replayed)
 
     @door
-    def start(self, ref: str | UUID, order: Order = NOBODY, *, resources: Sequence[str] | None = None) -> Answer:
+    def start(self, ref: str | UUID, order: ActionOrder = NOBODY, *, resources: Sequence[str] | None = None) -> Answer:
         """IDLE → RUNNING: it has been given its task, and holds these resources."""
         return self._act(ref, "start_task", order, resources=resources and sorted(resources))
 
     @door
-    def pause(self, ref: str | UUID, order: Order = NOBODY) -> Answer:
+    def pause(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
         """RUNNING → PAUSED: it keeps its resources."""
         return self._act(ref, "pause", order)
 
     @door
-    def resume(self, ref: str | UUID, order: Order = NOBODY, *, resources: Sequence[str] | None = None) -> Answer:
+    def resume(self, ref: str | UUID, order: ActionOrder = NOBODY, *, resources: Sequence[str] | None = None) -> Answer:
         """PAUSED → RUNNING: it holds these resources now; default: those it held before."""
         return self._act(ref, "resume", order, resources=resources and sorted(resources))
 
     @door
-    def complete(self, ref: str | UUID, order: Order = NOBODY) -> Answer:
+    def complete(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
         """RUNNING → COMPLETED: all its tasks are done."""
         return self._act(ref, "complete_tasks", order)
 
     @door
-    def fail(self, ref: str | UUID, order: Order = NOBODY, *, error: FreeText | None = None) -> Answer:
+    def fail(self, ref: str | UUID, order: ActionOrder = NOBODY, *, error: FreeText | None = None) -> Answer:
         """RUNNING → FAILED: its error is not retryable."""
         return self._act(ref, "error_unrecoverable", order, error=error)
 
     @door
-    def terminate(self, ref: str | UUID, order: Order = NOBODY) -> Answer:
+    def terminate(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
         """IDLE, RUNNING or PAUSED → TERMINATED, by force."""
         return self._act(ref, "terminate", order)
 
     @door
-    def relieve(self, ref: str | UUID, order: Order = NOBODY, *, error: FreeText | None = None) -> Answer:
+    def relieve(self, ref: str | UUID, order: ActionOrder = NOBODY, *, error: FreeText | None = None) -> Answer:
         """RUNNING → PAUSED, and its resources are released (SUPERVISED-5)."""
         return self._act(ref, "pause", order, resources=[], error=error)
 
@@ -87,7 +87,7 @@ class Supervisor:
         with transaction(self.client.runtime.database) as connection:
             return [dict(row) for row in jobs.workers(connection, project=project, status=status, limit=limit)]
 
-    def _act(self, ref: str | UUID, trigger: str, order: Order, **data: Any) -> Answer:
+    def _act(self, ref: str | UUID, trigger: str, order: ActionOrder, **data: Any) -> Answer:
         receipt = perform(self.client, identified(self.client, TYPE, ref), trigger, order, **data)
         return Answer(self._row(receipt.workflow_id), receipt.request_id, receipt.result or {}, receipt.replayed)
 

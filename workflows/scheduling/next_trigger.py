@@ -33,21 +33,21 @@ OPEN = ("ready", "executing")  # states of a workstream in which its tasks and g
 ENDED = {each.type: each.terminal for each in (TASK_1_1, WORKSTREAM_1_1, RUN_1_1)}
 
 
-class Owed(NamedTuple):
-    """A trigger, its reason if a guard or reader needs one, and further metadata in `metadata`."""
+class NextStep(NamedTuple):
+    """A trigger or one of the scheduler's own actions (`rerun`, `land`, `hold`), its reason if needed, and metadata."""
 
     trigger: str
     reason: str | None = None
     metadata: Mapping[str, Any] = MappingProxyType({})
 
 
-def task(facts: Facts) -> Owed | None:
+def task(facts: Facts) -> NextStep | None:
     """The next trigger of a task (DERIVE-5)."""
     state, over = facts["state"], _over(facts)
     if state in ENDED["task"]:
         return None
     if over:
-        return Owed("cancel", over)
+        return NextStep("cancel", over)
     if state == "pending":
         return _pending(facts)
     if state == "blocked":
@@ -55,7 +55,7 @@ def task(facts: Facts) -> Owed | None:
     return _judged(facts) if state == "validating" else None
 
 
-def gate(facts: Facts) -> Owed | None:
+def gate(facts: Facts) -> NextStep | None:
     """The next trigger of a gate (DERIVE-6).
 
     `rerun` and `hold` are not triggers. `rerun`: run the failed gate again as a new gate. `hold`: wait with that until
@@ -64,46 +64,46 @@ def gate(facts: Facts) -> Owed | None:
     if facts["state"] == "FAILED":
         if facts["reruns_left"] == 0 or _over(facts):
             return None
-        return Owed("hold" if facts["dependents_waiting"] else "rerun")
+        return NextStep("hold" if facts["dependents_waiting"] else "rerun")
     if facts["state"] == "BLOCKED":
-        return Owed("dependency_passed") if facts["dependencies_open"] == 0 else None
+        return NextStep("dependency_passed") if facts["dependencies_open"] == 0 else None
     if facts["state"] != "PENDING" or _over(facts):
         return None
     if facts["dependencies_failed"]:
-        return Owed("dependency_failed", "a gate it depends on has failed")
-    return Owed("gate_started") if facts["dependencies_open"] == 0 and _is_due(facts) else None
+        return NextStep("dependency_failed", "a gate it depends on has failed")
+    return NextStep("gate_started") if facts["dependencies_open"] == 0 and _is_due(facts) else None
 
 
-def patch(facts: Facts) -> Owed | None:
+def patch(facts: Facts) -> NextStep | None:
     """The next trigger of a patch (DERIVE-7)."""
     over = facts["workstream_state"] in ENDED["workstream"] and f"its workstream is {facts['workstream_state']}"
     match facts["state"]:
         case "validated" if over:
-            return Owed("violate_policy", over)
+            return NextStep("violate_policy", over)
         case "validated" if not facts["behind"]:
-            return Owed("accept")
+            return NextStep("accept")
         case "apply_failed" if facts["apply_retries"] < APPLY_RETRIES and not over:
-            return Owed("retry_apply")
+            return NextStep("retry_apply")
         case "apply_failed":
-            return Owed("give_up", over) if over else _refused(facts)
+            return NextStep("give_up", over) if over else _refused(facts)
         case "applied":
             return _tested(facts, over or None)
     return None
 
 
-def workstream(facts: Facts) -> Owed | None:
+def workstream(facts: Facts) -> NextStep | None:
     """The next trigger of a workstream. `land` is not a trigger: merge its changes, which then fires the outcome."""
     if facts["state"] in ENDED["workstream"]:
         return None
     if facts["run_state"] in ENDED["run"]:
-        return Owed("cancel", f"the run {facts['run_state']}")
+        return NextStep("cancel", f"the run {facts['run_state']}")
     return None if facts["run_state"] == "pending" else _derived(facts)
 
 
-def run(facts: Facts) -> Owed | None:
+def run(facts: Facts) -> NextStep | None:
     """The next trigger of a run."""
     trigger = run_trigger(RunCounts(facts["state"], **{name: facts[name] for name in RUN_COUNTS}))
-    return Owed(trigger) if trigger else None
+    return NextStep(trigger) if trigger else None
 
 
 def _over(facts: Facts) -> str | None:
@@ -113,40 +113,40 @@ def _over(facts: Facts) -> str | None:
     return None
 
 
-def _pending(facts: Facts) -> Owed | None:
+def _pending(facts: Facts) -> NextStep | None:
     if facts["dead"] or facts["failed_before"]:
-        return Owed("dependency_check_failed", "what it depends on has failed")
+        return NextStep("dependency_check_failed", "what it depends on has failed")
     may_start = facts["unmet"] == 0 and facts["workstream_state"] in OPEN and facts["run_state"] == "running"
-    return Owed("scheduler_assigned") if may_start else None
+    return NextStep("scheduler_assigned") if may_start else None
 
 
-def _blocked(facts: Facts) -> Owed | None:
+def _blocked(facts: Facts) -> NextStep | None:
     if facts["dead"]:  # DERIVE-3
-        return Owed("cancel", "what it depends on can never complete")
-    return Owed("dependency_satisfied") if facts["unmet"] == 0 else None
+        return NextStep("cancel", "what it depends on can never complete")
+    return NextStep("dependency_satisfied") if facts["unmet"] == 0 else None
 
 
-def _judged(facts: Facts) -> Owed | None:
+def _judged(facts: Facts) -> NextStep | None:
     if lost := facts["lost_gate"]:
-        return Owed("validation_failed", _gate_outcome(lost), {"gate": lost["gate"], "error": _with_output(lost)})
+        return NextStep("validation_failed", _gate_outcome(lost), {"gate": lost["gate"], "error": _with_output(lost)})
     if lost := facts["lost_patch"]:
-        return Owed("validation_failed", f"its patch {lost['patch']} was {lost['state']}: {lost['reason']}")
-    return None if facts["gates_open"] or facts["patches_open"] else Owed("validation_passed")
+        return NextStep("validation_failed", f"its patch {lost['patch']} was {lost['state']}: {lost['reason']}")
+    return None if facts["gates_open"] or facts["patches_open"] else NextStep("validation_passed")
 
 
-def _refused(facts: Facts) -> Owed:
+def _refused(facts: Facts) -> NextStep:
     """`give_up`, with the message of the last attempt (PATCH-4)."""
     output = facts["refusal"] or "nobody said why"
     reason = f"it could not be applied in {APPLY_RETRIES + 1} tries: {output.partition(LINE)[0][:REASON_LIMIT]}"
-    return Owed("give_up", reason, {"output": output})
+    return NextStep("give_up", reason, {"output": output})
 
 
-def _tested(facts: Facts, over: str | None) -> Owed | None:
+def _tested(facts: Facts, over: str | None) -> NextStep | None:
     if over:
-        return Owed("tests_failed", over)
+        return NextStep("tests_failed", over)
     if lost := facts["lost_gate"]:
-        return Owed("tests_failed", _gate_outcome(lost), lost)
-    return Owed("tests_passed") if facts["gates_open"] == 0 else None
+        return NextStep("tests_failed", _gate_outcome(lost), lost)
+    return NextStep("tests_passed") if facts["gates_open"] == 0 else None
 
 
 def _gate_outcome(lost: Facts) -> str:
@@ -170,7 +170,7 @@ def _is_due(facts: Facts) -> bool:
     return workstream == "validating"
 
 
-def _derived(facts: Facts) -> Owed | None:
+def _derived(facts: Facts) -> NextStep | None:
     counts = WorkstreamCounts(
         facts["state"], task_count=facts["task_count"], **{name: facts[name] for name in TASK_COUNTS}
     )
@@ -180,12 +180,12 @@ def _derived(facts: Facts) -> Owed | None:
         case "all_tasks_completed" if facts["patches_open"]:
             return None
         case "all_tasks_completed" if facts["patches_lost"]:
-            return Owed("patch_set_aside", "a patch of it was taken back before it could land")
+            return NextStep("patch_set_aside", "a patch of it was taken back before it could land")
         case trigger:
-            return Owed(trigger, WHY.get(trigger))
+            return NextStep(trigger, WHY.get(trigger))
 
 
-def _closing(facts: Facts) -> Owed | None:
+def _closing(facts: Facts) -> NextStep | None:
     if facts["gates_lost"]:
-        return Owed("validation_failed", "a gate that judges the whole workstream failed")
-    return None if facts["gates_open"] or facts["landing"] else Owed("land")
+        return NextStep("validation_failed", "a gate that judges the whole workstream failed")
+    return None if facts["gates_open"] or facts["landing"] else NextStep("land")

@@ -1,5 +1,5 @@
 -- Gates that were given up because nothing was left for them to judge, and those given up because of them: a task that was
--- just born has to be judged after all. Whether they can pass now is for `lose_gates` to say.
+-- just born has to be judged after all. Whether they can pass now is for `mark_gates_lost` to say.
 WITH RECURSIVE found AS (
     SELECT g.gate_id AS id
       FROM unnest(%(born)s::uuid[]) AS born
