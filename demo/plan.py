@@ -18,7 +18,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.operations.rollback import compensation_plan, roll_back
 from interlock.workers.orchestration.run_view import Event, View, Watch
 from interlock.workers.orchestration.submission import Run, submit
-from interlock.workers.overrides.operators import os_user
+from interlock.workers.system.users import os_user
 from interlock.workflows.plan.read import read_plan
 
 PATIENCE_SECONDS = 120.0

@@ -1,8 +1,8 @@
 """Run tests as a temporary user, in namespaces that end together with all their processes.
 
-Only for root. The user exists only in a private `passwd`. Directories that it could not reach (a Python below /root)
-are mounted at their path, read-only; it has its own `/tmp` and `/dev/shm`. Nothing is left on the machine, however
-the run ends.
+Only for root. The user exists only in a private copy of `/etc`. Directories that it could not reach (a Python below
+/root) are mounted at their path, read-only; it has its own `/tmp` and `/dev/shm`. Nothing is left on the machine,
+however the run ends.
 """
 
 import random
@@ -62,9 +62,11 @@ def pytest_as(who: Account, words: tuple[str, ...], top: Path, timeout_seconds: 
         top: a directory for this run alone, which can be deleted afterwards.
         timeout_seconds: the run is killed after this time.
     """
+    # All of /etc: a mount on `passwd` alone is gone as soon as a useradd outside replaces that file.
+    shutil.copytree("/etc", top / "etc", symlinks=True, ignore=lambda _, names: {*names} & {"shadow", "gshadow"})
     for name, entry in (("passwd", f"{who.uid}:{who.gid}::/tmp/home:/bin/sh"), ("group", f"{who.gid}:")):
-        (top / name).write_text(f"{Path('/etc', name).read_text().rstrip()}\n{NAME}:x:{entry}\n")
-        (top / name).chmod(0o644)
+        with (top / "etc" / name).open("a") as file:
+            file.write(f"{NAME}:x:{entry}\n")
     (top / "tmp").mkdir()
     (top / "tmp").chmod(0o1777)
     with subprocess.Popen(
@@ -94,7 +96,7 @@ def _script(who: Account, words: tuple[str, ...], top: Path) -> str:
     lines += [f"mount -t tmpfs -o mode=0755,size=1m tmpfs {shlex.quote(str(each))}" for each in closed]
     for number, each in enumerate(seen):
         lines.append(f"mkdir -p {shlex.quote(str(each))}; mount -o bind,ro {top}/{number} {shlex.quote(str(each))}")
-    lines += [f"mount --bind {top}/{name} /etc/{name}" for name in ("passwd", "group")]
+    lines += [f"mount --bind {top}/etc /etc"]
     lines += [f"mount --bind {top}/tmp /tmp", "mount -t tmpfs -o mode=1777 tmpfs /dev/shm", f"cd {ROOT}"]  # noqa: S108
     user = ["setpriv", f"--reuid={who.uid}", f"--regid={who.gid}", "--clear-groups", "env", "-i"]
     given = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from interlock.workers.overrides.operators import os_user
+from interlock.workers.system.users import os_user
 
 Chosen = TypeVar("Chosen")
 

@@ -54,7 +54,7 @@ def test_saying_it_again_with_its_request_id_is_harmless(terminal: Terminal, wor
     assert (first["response"], again["replayed"]) == (again["response"], True)
     other = terminal.run("supervise", "worker", "terminate", worker, "--request-id", name)
     assert other.code == 2
-    other.is_one_clear_line("with other data")
+    other.is_one_clear_line("another body")
 
 
 def test_a_job_waits_for_workers_runs_with_them_and_ends(terminal: Terminal, project: str, worker: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.git.command import SETTINGS
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.runtime import Runtime
-from tests.cli.terminal import COMMAND, FORKS, Terminal, _command
+from interlock.workers.system.users import os_user
+from tests.cli.terminal import COMMAND, FORKS, Terminal, become
 from tests.cli.walking import Words, every_command, options
 from tests.databases import whole
 from tests.landscape import Landscape
@@ -37,7 +37,7 @@ def heard(words: Words, env: Mapping[str, str], out: Path, err: Path, starts: Pa
                 file.write("\n")
 
     sys.addaudithook(hear)
-    _command(COMMAND, words, env, out, err)
+    become(COMMAND, words, env, out, err)
 
 
 def started(here: Terminal, words: Words, place: Path) -> tuple[str, list[Any]]:

@@ -17,11 +17,11 @@ from interlock.db.orchestration import patches
 from interlock.supervisor.embedded import running
 from interlock.workers.circuit_breakers import BreakerOpen, calling
 from interlock.workers.client.client import Client
-from interlock.workers.overrides.operators import os_user
 from interlock.workers.relay.journal import Journal
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from interlock.workers.system.users import os_user
 from tests.crewing import Site
 from tests.driving import applied, drain_all, drain_failing, outcome, state
 from tests.forking import ForkServer, fork_server

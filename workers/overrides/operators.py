@@ -1,7 +1,5 @@
 """Operators, who may override. Operators grant it to others; migrating a new database makes the first (RECOVER-6)."""
 
-import os
-import pwd
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,6 +8,7 @@ from sqlalchemy import Connection, Engine
 from interlock.db.connection import transaction
 from interlock.db.operations import operators
 from interlock.workers.overrides.transaction import NotAnOperator, require_operator
+from interlock.workers.system.users import os_user
 from interlock.workflows.errors import Refused
 from interlock.workflows.input import names as naming
 from interlock.workflows.input.arguments import door
@@ -17,14 +16,6 @@ from interlock.workflows.input.arguments import door
 
 class LastOperator(Refused):
     """No operator would be left, now or once the other grants have ended. Make somebody else an operator first."""
-
-
-def os_user() -> str:
-    """The name of the user that this process runs as; `uid-N` if it has none, as in some containers."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid-{os.getuid()}"
 
 
 def first(connection: Connection, names: Sequence[str]) -> list[str]:

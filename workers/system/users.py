@@ -34,6 +34,14 @@ class Account:
     gid: int
 
 
+def os_user() -> str:
+    """The name of the user that this process runs as; `uid-N` if it has none, as in some containers."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid-{os.getuid()}"
+
+
 def server_account(settings: Settings) -> Account | None:
     """The user that PostgreSQL and Valkey run as; None if we are not root, and they run as our own user.
 
