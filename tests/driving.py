@@ -31,6 +31,15 @@ def drain_failing(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         drain_all(runtime)
 
 
+def with_a_dead_request(runtime: Runtime, project: str, monkeypatch: pytest.MonkeyPatch) -> UUID:
+    """Create the story S-1 and have its trigger `block` die, on a runtime with one attempt; returns the story."""
+    client = Client(runtime)
+    story: UUID = client.create("story", "S-1", project=project)["id"]
+    client.fire(story, "block", by="ann", request_id="block it")
+    drain_failing(runtime, monkeypatch)
+    return story
+
+
 def partitions_due(runtime: Runtime) -> list[int]:
     """The partitions with something pending: one look instead of a round in each of sixteen."""
     with transaction(runtime.database) as connection:

@@ -23,7 +23,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import os_user
 from tests.crewing import Site
-from tests.driving import applied, drain_all, drain_failing, outcome, state
+from tests.driving import applied, drain_all, outcome, state, with_a_dead_request
 from tests.forking import ForkServer, fork_server
 from tests.homes import installed
 from tests.landscape import Landscape
@@ -220,15 +220,12 @@ def test_dead_requests_are_redriven(
     make_runtime: Callable[..., Runtime], project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make_runtime(max_attempts=1)
-    client = Client(runtime)
-    story = client.create("story", "S-1", project=project)["id"]
-    client.fire(story, "block", by="ann")
-    drain_failing(runtime, monkeypatch)
+    story = with_a_dead_request(runtime, project, monkeypatch)
     here = terminal(runtime)
     assert "1 dead requests" in type_in(here, "dead-requests", "Check")
     type_in(here, "dead-requests", "Cure")
     drain_all(runtime)
-    assert state(client, story) == "blocked"
+    assert state(Client(runtime), story) == "blocked"
 
 
 def test_what_a_partition_stuck_at_is_set_aside_and_the_others_are_applied(

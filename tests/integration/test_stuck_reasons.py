@@ -13,7 +13,7 @@ import pytest
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
-from tests.driving import applied, drain_all, drain_failing, outcome, state
+from tests.driving import applied, drain_all, drain_failing, outcome, state, with_a_dead_request
 from tests.landscape import Landscape
 from tests.running import Stage
 from tests.stuck import found, look, paste, terminal
@@ -122,14 +122,11 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
     make_runtime: Callable[..., Runtime], project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make_runtime(max_attempts=1)
-    client = Client(runtime)
-    story = client.create("story", "S-1", project=project)["id"]
-    client.fire(story, "block", by="ann", request_id="block it")
-    drain_failing(runtime, monkeypatch)
+    story = with_a_dead_request(runtime, project, monkeypatch)
     told = found(runtime, story)
     assert told.reason == "block is dead after 1 attempts: ValueError: on purpose"
     paste(runtime, told.command)
-    assert state(client, story) == "blocked"
+    assert state(Client(runtime), story) == "blocked"
     assert look(runtime) == []
 
 

@@ -85,12 +85,16 @@ def _in_order(kept: Collector) -> tuple[Received, Received, Received]:
     return first, arrived(kept, "interlock.effect", 1)[0], last
 
 
+def _turned(own: Client, project: str, trigger: str) -> None:
+    own.create("turnstile", "T-1", project=project)
+    own.fire("T-1", trigger, by="a")
+    drain_all(own.runtime)
+
+
 def test_a_timer_has_a_trace_of_its_own_linked_to_its_cause(
     own: Client, collecting: Collector, project: str, dba: Dba
 ) -> None:
-    own.create("turnstile", "T-1", project=project)
-    own.fire("T-1", "coin", by="a")
-    drain_all(own.runtime)
+    _turned(own, project, "coin")
     make_due(dba)
     dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE status = 'scheduled'")
     drain_all(own.runtime)
@@ -120,9 +124,7 @@ def test_a_follow_up_goes_on_in_its_causes_trace(client: Client, collecting: Col
 def test_a_refusal_and_a_failed_effect_are_marked(
     own: Client, collecting: Collector, project: str, world: Webhook
 ) -> None:
-    own.create("turnstile", "T-1", project=project)
-    own.fire("T-1", "push", by="a")
-    drain_all(own.runtime)
+    _turned(own, project, "push")
     (refused,) = arrived(collecting, "interlock.apply", 1)
     assert refused.failed
     assert refused.attributes["interlock.code"] == "no_such_transition"
