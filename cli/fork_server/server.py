@@ -42,6 +42,7 @@ from interlock.cli.main import main as command
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
 from interlock.supervisor.processes.fork import ended, name_process
 from interlock.supervisor.processes.log import line
+from interlock.workers.settings import Settings
 
 # What agents call. Other commands are rare, and import more (Alembic, Markdown).
 OFTEN = ("Instances and their triggers", "Plans, and who carries them out")
@@ -62,6 +63,7 @@ def serve(listening: socket.socket, idle_seconds: float) -> None:
     commands = {f"interlock.cli.{module}" for section in OFTEN for module, _ in SECTIONS[section].values()}
     for module in (*sorted(commands), *IMPORTED_LATE):
         import_module(module)
+    Settings()  # builds the validators, which each fork would build again
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks need not be waited for

@@ -46,6 +46,7 @@ FORKS.set_forkserver_preload(
         "interlock.workers.tasks",
         "pytest",
         __name__,
+        "tests.cli.forkable",
     ]
 )
 
