@@ -36,7 +36,7 @@ def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool 
         json_deserializer=loads,  # of rows read together, one that cannot be read must not be the end of the others
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
-        pool_timeout=10,
+        pool_timeout=60 if for_asyncio else 10,  # tasks of an event loop queue for a connection by the hundred
         connect_args={
             "connect_timeout": 5,
             "application_name": "interlock",
