@@ -97,7 +97,7 @@ CREATE TABLE interlock.trigger_requests (
     request_id    varchar(200) NOT NULL UNIQUE,
     fingerprint   bytea        NOT NULL,
     workflow_id   uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
-    partition          smallint     NOT NULL GENERATED ALWAYS AS (get_byte(uuid_send(workflow_id), 15) % 16) STORED,
+    partition     smallint     NOT NULL GENERATED ALWAYS AS (get_byte(uuid_send(workflow_id), 15) % 16) STORED,
     trigger       varchar(100) NOT NULL,
     triggered_by  varchar(100) NOT NULL,
     metadata      jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
@@ -129,10 +129,7 @@ CREATE INDEX trigger_requests_held_by ON interlock.trigger_requests (held_by) WH
 CREATE INDEX trigger_requests_finished ON interlock.trigger_requests (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX trigger_requests_dead ON interlock.trigger_requests (seq) WHERE status = 'dead';
 
--- The archive, and what is stuck.
-
--- What an instance was asked to do: for whoever looks at it, and so that one that is archived need not be looked for in
--- every request there is.
+-- For `show`, `stuck` and the archive, which read one instance's requests.
 CREATE INDEX trigger_requests_instance ON interlock.trigger_requests (workflow_id);
 
 -- Effects: what is done to the world, under a lease with a fencing token ---------------------------------------------
@@ -174,12 +171,12 @@ CREATE INDEX effects_dead ON interlock.effects (workflow_id) WHERE status = 'dea
 -- Partitions that stand: what is due in them, and is not applied. The sweep `partitions` writes down which request is at their head, and
 -- before each round it makes of such a partition, that it begins: so a round that ends its process is known of by the next.
 CREATE TABLE interlock.partition_watch (
-    partition    smallint    PRIMARY KEY,
-    head    bigint      NOT NULL,                -- the oldest request that could be applied
-    since   timestamptz NOT NULL DEFAULT now(),  -- it is that one
-    begun   integer     NOT NULL DEFAULT 0,      -- rounds that were begun and not ended; from 2 on, requests are applied alone
-    suspect bigint,                              -- the request that is being applied alone
-    strikes integer     NOT NULL DEFAULT 0       -- how often it was begun
+    partition smallint    PRIMARY KEY,
+    head      bigint      NOT NULL,                -- the oldest request that could be applied
+    since     timestamptz NOT NULL DEFAULT now(),  -- it is that one
+    begun     integer     NOT NULL DEFAULT 0,      -- rounds that were begun and not ended; from 2 on, requests are applied alone
+    suspect   bigint,                              -- the request that is being applied alone
+    strikes   integer     NOT NULL DEFAULT 0       -- how often it was begun
 );
 
 -- Bookkeeping of the sweeps and of the relay ---------------------------------------------------------------------------

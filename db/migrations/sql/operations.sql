@@ -114,7 +114,7 @@ CREATE TABLE interlock.deprecations (
 -- Counted in the commit of the move, in a row of the move's partition: nobody waits for anybody.
 CREATE TABLE interlock.deprecation_uses (
     deprecation_id bigint      NOT NULL REFERENCES interlock.deprecations (id),
-    partition           smallint    NOT NULL,
+    partition      smallint    NOT NULL,
     uses           bigint      NOT NULL CHECK (uses > 0),
     last_used_at   timestamptz NOT NULL,
     PRIMARY KEY (deprecation_id, partition)
