@@ -67,8 +67,10 @@ def plain_node(stage: Stage, app: str, servers: Servers, slots: Path | None = No
 
 @contextmanager
 def _running(stage: Stage, part: Part) -> Iterator[Child]:
-    # No soft shutdown: it has nothing left to do when we stop it, and its data are thrown away.
-    child = Child(replace(part, stop_signal=signal.SIGKILL), stage.home.log(f"bench-{part.name}"), lambda: None)
+    # Executed, not a fork of this process, which has connections and has imported the plain app without its broker. No
+    # soft shutdown: it has nothing left to do when we stop it, and its data are thrown away.
+    part = replace(part, command=("/usr/bin/env", *part.command), stop_signal=signal.SIGKILL)
+    child = Child(part, stage.home.log(f"bench-{part.name}"), lambda: None)
     child.start()
     try:
         until = time.monotonic() + READY_SECONDS
