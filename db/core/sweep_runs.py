@@ -44,8 +44,9 @@ def begin(connection: Connection, every_seconds: Mapping[str, float]) -> set[str
 
 def end(connection: Connection, ended: Mapping[str, tuple[int, float]]) -> None:
     """Record the ends of runs: how much each found, and how many seconds it took."""
-    found, seconds = zip(*ended.values(), strict=True) if ended else ((), ())
-    connection.exec_driver_sql(_END, {"names": list(ended), "seconds": list(seconds), "found": list(found)})
+    if ended:  # nothing, where another message ran them all
+        found, seconds = zip(*ended.values(), strict=True)
+        connection.exec_driver_sql(_END, {"names": list(ended), "seconds": list(seconds), "found": list(found)})
 
 
 def last_runs(connection: Connection) -> Sequence[RowMapping]:
