@@ -50,7 +50,7 @@ def branch_of(tree: Path, branch: str) -> str | None:
 
 def known(git: Git, commit: str, tip: str) -> bool:
     """Whether a commit is the tip or one of its ancestors; False if one of them does not exist."""
-    return git.run("merge-base", "--is-ancestor", commit, tip, accept=None).status == 0
+    return git.run("merge-base", "--is-ancestor", commit, tip, accept=(0, 1, 128)).status == 0
 
 
 def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, have: str, strict: bool = True) -> None:
