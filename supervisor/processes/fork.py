@@ -38,6 +38,7 @@ SHARED = (
     "kombu.transport.redis",
     "psycopg_binary",
     "sqlalchemy.dialects.postgresql.psycopg",
+    "interlock.workers.broker.beat_scheduler",
     "interlock.workers.broker.event_batching",
     "interlock.workers.broker.time_limits",
     "interlock.workers.isolation.in_force",

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from celery.beat import Service
 from redis import Redis
 
 from interlock.beat import sweeps
@@ -94,6 +96,22 @@ def test_a_node_that_is_held_up_for_some_seconds_is_one_that_answers(runtime: Ru
         later.start()
         assert list(nodes.queues_by_node(runtime.app)) != []
         later.join()
+
+
+def test_beat_looks_once_for_each_message_and_sleeps_in_between(runtime: Runtime, tmp_path: Path) -> None:
+    runtime.app.conf.beat_schedule = {"each": {"task": "interlock.sweep", "args": ("dispatch",), "schedule": 0.2}}
+    chosen = runtime.app.conf.beat_scheduler
+    service = Service(runtime.app, schedule_filename=str(tmp_path / "schedule"), scheduler_cls=chosen)
+    service.scheduler.setup_schedule()  # without the messages that Celery adds
+    sent, looks, until = 0, 0, time.monotonic() + 2.0
+    while time.monotonic() < until:
+        pause = service.scheduler.tick()
+        looks += 1
+        sent += pause == 0
+        time.sleep(max(pause, 0))
+    service.sync()
+    assert sent >= 5
+    assert looks <= 3 * sent
 
 
 def test_a_sweep_runs_once_a_period_however_many_ask_at_once(

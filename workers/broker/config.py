@@ -73,6 +73,7 @@ COMMON: dict[str, Any] = {
         for name, group in MESSAGES.items()
     },
     "beat_max_loop_interval": 1,
+    "beat_scheduler": "interlock.workers.broker.beat_scheduler:Scheduler",  # sleeps until the next message is due
 }
 
 REDIS_TRANSPORT: dict[str, Any] = {
