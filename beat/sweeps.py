@@ -37,7 +37,7 @@ def dispatch(connection: Connection, *, silent_seconds: float) -> Due:
     """Make due requests pending; returns partitions, effects and runs with work, and how many workers could take tasks.
 
     Args:
-        connection: the sweep's transaction.
+        connection: the sweep's; each statement may be a transaction of its own.
         silent_seconds: a worker silent for longer takes no task.
     """
     return Due(

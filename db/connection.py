@@ -58,6 +58,13 @@ def transaction(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+@contextmanager
+def single_statements(engine: Engine) -> Iterator[Connection]:
+    """A pooled connection on which each statement is a transaction of its own, in one round trip."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
 def one_snapshot(connection: Connection) -> None:
     """Let all statements of this transaction see what was committed before the first of them; it may not write."""
     connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))

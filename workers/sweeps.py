@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
-from interlock.db.connection import retryable, transaction
+from interlock.db.connection import retryable, single_statements, transaction
 from interlock.db.core import archive, counters, requests, stalled_partitions, sweep_runs
 from interlock.workers.audit import anchors, exports
 from interlock.workers.operations.archiver import archive_ended, rules_of
@@ -34,7 +34,7 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
         ExceptionGroup: the errors, once all sweeps have run.
     """
     found, took, faults = dict[str, int](), dict[str, float](), list[Exception]()
-    with transaction(runtime.database) as connection:
+    with single_statements(runtime.database) as connection:
         claimed = sweep_runs.begin(connection, {name: BY_NAME[name].every_seconds for name in names})
     for name in filter(claimed.__contains__, names):
         began = time.monotonic()
@@ -47,7 +47,7 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
                 break  # no time, or no database, for the others either: they wait for the next period
         took[name] = time.monotonic() - began
     try:
-        with transaction(runtime.database) as connection:
+        with single_statements(runtime.database) as connection:
             sweep_runs.end(connection, {name: (found[name], took[name]) for name in found})
     except DBAPIError as fault:
         faults.append(fault)
@@ -57,7 +57,7 @@ def run(runtime: Runtime, *names: str) -> dict[str, int]:
 
 
 def _dispatch(runtime: Runtime) -> int:
-    with transaction(runtime.database) as connection:
+    with single_statements(runtime.database) as connection:
         due = sweeps.dispatch(connection, silent_seconds=runtime.settings.silent_seconds)
     runtime.wakeups.partitions(due.partitions)
     runtime.wakeups.effects(due.effects)

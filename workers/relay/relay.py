@@ -13,7 +13,7 @@ from typing import ClassVar
 import structlog
 from sqlalchemy import Connection, Engine, RowMapping
 
-from interlock.db.connection import transaction
+from interlock.db.connection import single_statements, transaction
 from interlock.db.core import history
 
 BATCH = 1_000
@@ -63,7 +63,7 @@ def relay(database: Engine, destinations: Sequence[Destination]) -> int:
         Exception: the first error of a destination; its cursor has not moved past what it confirmed.
     """
     most, failures = 0, []
-    with transaction(database) as connection:  # a read without locks, because mostly there is nothing to do
+    with single_statements(database) as connection:  # reads without locks, because mostly there is nothing to do
         behind = history.behind(connection, [destination.name for destination in destinations])
         behind |= {each.name for each in destinations if each.name not in behind and each.lost(connection)}
     for destination in destinations:
