@@ -30,8 +30,8 @@ ANNOUNCEMENT = Definition(
     terminal=frozenset({"announced", "unheard"}),
     transitions=(
         T("announce", "drafted", "announcing", effects=(Effect("notice", done="heard", failed="give_up"),)),
-        T("heard", "announcing", "announced"),
-        T("give_up", "announcing", "unheard", severity="error"),
+        T("heard", "announcing", "announced", by="effect"),
+        T("give_up", "announcing", "unheard", by="effect", severity="error"),
     ),
 )
 

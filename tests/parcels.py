@@ -34,7 +34,7 @@ PARCEL_1_0 = Definition(
         T("deliver", "sent", "delivered"),
         T("lose", ("sent", "stopped"), "lost", severity="error"),
         T("weigh", "packed", "packed", effects=(Effect("notice", done="weighed"),)),
-        T("weighed", "packed", "packed"),
+        T("weighed", "packed", "packed", by="effect"),
     ),
     deadlines=MappingProxyType({"sent": Deadline(3600.0, "lose")}),
 )

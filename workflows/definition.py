@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from interlock.workflows.backoff import Growth
 from interlock.workflows.errors import UnknownTrigger
@@ -13,6 +13,9 @@ from interlock.workflows.guard_context import Case
 Severity = Literal["info", "warning", "error", "critical"]
 Back = Literal["retry", "blocked", "rework"]
 Fact = Literal["linked", "votes", "row"]
+Authority = Literal["anyone", "holder", "effect", "machinery", "decider", "operator"]
+
+AUTHORITIES: tuple[Authority, ...] = get_args(Authority)
 
 HOUR_SECONDS = 3600.0
 
@@ -129,7 +132,8 @@ class Transition:
 
     An `exceptional` transition may leave a terminal state (POLICY-6); its guards require an authority. `back` gives the
     reason why a transition may lead to an earlier level of the definition's order (POLICY-2). `deprecated` says why the
-    trigger is deprecated and what to fire instead; it only causes a warning.
+    trigger is deprecated and what to fire instead; it only causes a warning. `by` names who may fire it; empty: nobody
+    said, so anyone.
     """
 
     trigger: str
@@ -144,6 +148,16 @@ class Transition:
     exceptional: bool = False
     back: Back | None = None
     deprecated: str = ""
+    by: tuple[Authority, ...] = ()
+
+    @property
+    def authorities(self) -> tuple[Authority, ...]:
+        """Who may fire it (AUTHORITY-1)."""
+        return self.by or ("anyone",)
+
+    def open_to(self, authority: Authority) -> bool:
+        """Whether this authority may fire it: what anyone may, everyone may."""
+        return authority in self.authorities or "anyone" in self.authorities
 
 
 def T(
@@ -151,6 +165,7 @@ def T(
     sources: str | tuple[str, ...],
     dest: str,
     *,
+    by: Authority | tuple[Authority, ...] = (),
     when: tuple[Guard, ...] = (),
     then: tuple[FollowUp, ...] = (),
     effects: tuple[Effect, ...] = (),
@@ -167,6 +182,7 @@ def T(
         trigger: an imperative or a fact (`submit_pr`, `tests_pass`).
         sources: the state or states it leaves.
         dest: the state it enters.
+        by: who may fire it (AUTHORITY-1); default: anyone.
         when: guards, all of which must hold.
         then: triggers fired on linked instances in the same commit.
         effects: actions outside the database, after the commit.
@@ -178,8 +194,9 @@ def T(
         deprecated: why it should not be fired any more, and what to fire instead (VERSION-3).
     """
     listed = (sources,) if isinstance(sources, str) else tuple(sources)
+    who = (by,) if isinstance(by, str) else tuple(by)
     return Transition(
-        trigger, listed, dest, when, then, effects, approval, settles, severity, exceptional, back, deprecated
+        trigger, listed, dest, when, then, effects, approval, settles, severity, exceptional, back, deprecated, who
     )
 
 

@@ -66,7 +66,8 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
-    """Show a definition: states, moves, guards, approvals, deadlines, and required context and event fields.
+    """Show a definition: states, moves, who may make them, guards, approvals, deadlines, and required context and event
+    fields.
 
     Example: interlock definitions show pr_review
     """
@@ -79,7 +80,9 @@ def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
         say(("deprecated", "yellow"), f" {warning}")
     for line in _lines(definition):
         say(line)
-    print_table("moves", _moves(definition), ("trigger", "source", "dest", "guards", "approval", "then", "severity"))
+    print_table(
+        "moves", _moves(definition), ("trigger", "source", "dest", "by", "guards", "approval", "then", "severity")
+    )
     if definition.fields:
         print_table("its context", _fields(definition), ("field", "required", "must_be"))
 
@@ -125,6 +128,7 @@ def _moves(definition: Definition) -> list[dict[str, str]]:
             "trigger": move.trigger,
             "source": source,
             "dest": move.dest,
+            "by": ", ".join(move.authorities),
             "guards": ", ".join(guard.name for guard in move.when),
             "approval": f"quorum {move.approval.quorum}" if move.approval else "",
             "then": ", ".join(
@@ -178,7 +182,8 @@ def export(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON is the only format; accepted for consistency.")] = True,
 ) -> None:
-    """Export every definition as JSON: type, version, initial, states, transitions (one entry per source state).
+    """Export every definition as JSON: type, version, initial, states, and a transition for each source state, with who
+    may fire it.
 
     \b
     Example:

@@ -13,6 +13,7 @@ from interlock.workflows.versioning.export import canonical_checksum
 from interlock.workflows.versioning.migration import MIGRATE, misfit
 
 Move = tuple[bytes, bytes, bytes]  # source, trigger, destination, in UTF-8, as the audit reads them
+Right = tuple[Move, frozenset[str]]  # a move, and who may make it
 MIGRATION = MIGRATE.encode()
 
 
@@ -63,21 +64,29 @@ def recorded(connection: Connection) -> dict[str, Rules]:
     }
 
 
-def changed(connection: Connection, rules: Mapping[str, Rules]) -> Iterator[tuple[str, str]]:
+def changed(connection: Connection) -> Iterator[tuple[str, str]]:
     """Definitions that differ from what was recorded: which, and how."""
-    enforced: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    enforced: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in connection.execute(select(definition_transitions)).mappings():
         enforced.setdefault((row["type"], row["version"]), []).append(dict(row))
     for row in definitions.listed(connection):
         type_, version = row["type"], row["version"]
         if canonical_checksum(row["body"]) != row["checksum"]:
             yield f"definition {type_} {version}", "changed: its checksum is not that of its content"
-        if _moves(enforced.get((type_, version), ())) != rules[type_].moves[version.encode()]:
+        if _rights(enforced.get((type_, version), ())) != _rights(row["body"]["transitions"]):
             yield (
                 f"definition {type_} {version}",
-                "changed: the moves PostgreSQL enforces are not those it recorded",
+                "changed: the moves PostgreSQL enforces, or who may make them, are not those it recorded",
             )
 
 
-def _moves(listed: Iterable[Mapping[str, str]]) -> frozenset[Move]:
-    return frozenset((each["source"].encode(), each["trigger"].encode(), each["dest"].encode()) for each in listed)
+def _moves(listed: Iterable[Mapping[str, Any]]) -> frozenset[Move]:
+    return frozenset(_move(each) for each in listed)
+
+
+def _rights(listed: Iterable[Mapping[str, Any]]) -> frozenset[Right]:
+    return frozenset((_move(each), frozenset(each["by"])) for each in listed)
+
+
+def _move(each: Mapping[str, Any]) -> Move:
+    return each["source"].encode(), each["trigger"].encode(), each["dest"].encode()

@@ -100,7 +100,7 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
     with Snapshot(engine) as snapshot:
         with engine.connect() as connection:
             rules = recorded_moves.recorded(connection)
-            for name, message in recorded_moves.changed(connection, rules):
+            for name, message in recorded_moves.changed(connection):
                 verdict.note(name, None, message)
         read(verdict, rules, snapshot, progress)
     return verdict

@@ -76,7 +76,7 @@ def _insert(connection: Connection, definition: Definition) -> None:
     connection.execute(
         insert(definition_transitions),
         [
-            key | {"source": source, "trigger": move.trigger, "dest": move.dest}
+            key | {"source": source, "trigger": move.trigger, "dest": move.dest, "by": list(move.authorities)}
             for move in definition.transitions
             for source in move.sources
         ],

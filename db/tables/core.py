@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import CHAR, JSONB
 from sqlalchemy.types import UserDefinedType
 
 from interlock.db.schema import SCHEMA
-from interlock.db.tables.columns import count, document, flag, instant, stamped
+from interlock.db.tables.columns import count, document, flag, instant, stamped, words
 
 metadata = MetaData(schema=SCHEMA)
 
@@ -63,6 +63,7 @@ definition_transitions = Table(
     Column("source", String(100), primary_key=True),
     Column("trigger", String(100), primary_key=True),
     Column("dest", String(100), primary_key=True),
+    words("by"),
 )
 
 instances = Table(

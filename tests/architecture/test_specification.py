@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.workflows.catalogue import WORKFLOWS
-from interlock.workflows.definition import Definition
+from interlock.workflows.definition import AUTHORITIES, Definition
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "spec").glob("*.md"))
@@ -102,10 +102,16 @@ def test_states_are_those_of_the_definition(page: str, number: int, machine: Def
 
 @pytest.mark.parametrize(("page", "number", "machine"), CASES)
 def test_transitions_are_those_of_the_definition(page: str, number: int, machine: Definition) -> None:
-    told = Counter((row[0], row[1], row[2], row[-1]) for row in tables(page, "trigger")[number])
+    told = Counter((*row[:4], row[-1]) for row in tables(page, "trigger")[number])
     assert told == Counter(
-        (move.trigger, source, move.dest, move.severity) for move in machine.transitions for source in move.sources
+        (move.trigger, source, move.dest, ", ".join(move.authorities), move.severity)
+        for move in machine.transitions
+        for source in move.sources
     )
+
+
+def test_authorities_are_those_there_are() -> None:
+    assert [row[0] for row in tables("authority.md", "authority")[0]] == list(AUTHORITIES)
 
 
 def test_every_type_has_its_tables() -> None:

@@ -19,7 +19,7 @@ PRINTED = "whatever a command printed or an error said: kept as it is, made visi
 COPY = "a copy of a row under the rule, compared with it"
 FREE = {
     "definition_states": {"type": REFERS, "version": REFERS},
-    "definition_transitions": {"type": REFERS, "version": REFERS, "source": REFERS, "dest": REFERS},
+    "definition_transitions": {"type": REFERS, "version": REFERS, "source": REFERS, "dest": REFERS, "by": STATES},
     "workflow_definitions": {"checksum": OWN},
     "workflow_instances": {
         **dict.fromkeys(("workflow_type", "definition_version", "current_state"), REFERS),

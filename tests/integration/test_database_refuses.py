@@ -331,8 +331,9 @@ def test_two_sessions_cannot_both_take_the_next_event(legal: Raw, database_url: 
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO definition_transitions (type, version, source, trigger, dest)"
-        " VALUES ('story', '1.0.0', 'design', 'skip', 'done')",
+        "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'design', 'skip', 'done', '{anyone}')",
+        "INSERT INTO definition_transitions"
+        " VALUES ('test_gate', '1.1.0', 'RUNNING', 'gate_passed', 'PASSED', '{anyone}')",
         "INSERT INTO definition_states (type, version, state, terminal) VALUES ('story', '1.0.0', 'limbo', false)",
     ],
 )

@@ -105,7 +105,10 @@ def test_marks_in_the_code_are_announced_when_definitions_are_recorded_and_chang
         PARCEL_1_0,
         version="1.5.0",
         deprecated=MappingProxyType({"stopped": "nothing stops any more"}),
-        transitions=(*PARCEL_1_0.transitions[:-1], T("weighed", "packed", "packed", deprecated="weigh it yourself")),
+        transitions=(
+            *PARCEL_1_0.transitions[:-1],
+            T("weighed", "packed", "packed", by="effect", deprecated="weigh it yourself"),
+        ),
     )
     assert checksum(marked) == checksum(replace(PARCEL_1_0, version="1.5.0"))
     for _ in range(2):

@@ -170,7 +170,8 @@ def test_a_task_does_not_run_at_a_worker_that_lacks_what_it_requires_whatever_it
 @pytest.mark.parametrize("exceptional", [False, True])
 def test_no_definition_leaves_what_has_ended_but_by_a_declared_exception(dba: Dba, exceptional: bool) -> None:
     body = recorded(catalogue().get("story")) | {"version": "9.0.0"}
-    body["transitions"] = [*body["transitions"], {"trigger": "reopen", "source": "done", "dest": "analysis"}]
+    reopened = {"trigger": "reopen", "source": "done", "dest": "analysis", "by": ["anyone"]}
+    body["transitions"] = [*body["transitions"], reopened]
     body["rules"] = [
         *body["rules"],
         {"trigger": "reopen", "exceptional": True} if exceptional else {"trigger": "reopen"},
@@ -184,7 +185,7 @@ def test_no_definition_leaves_what_has_ended_but_by_a_declared_exception(dba: Db
         )
         for state, about in body["states"].items():
             dba.execute(f"INSERT INTO definition_states VALUES ({key}, %s, %s)", (state, about["terminal"]))  # type: ignore[call-overload]
-        statement = f"INSERT INTO definition_transitions VALUES ({key}, 'done', 'reopen', 'analysis')"
+        statement = f"INSERT INTO definition_transitions VALUES ({key}, 'done', 'reopen', 'analysis', '{{anyone}}')"
         if exceptional:
             dba.execute(statement)  # type: ignore[call-overload]
         else:

@@ -331,10 +331,12 @@ def test_a_definition_rewritten_with_its_checksum_is_not_what_the_code_has(
     runtime: Runtime, anchored: list[UUID], dba: Dba
 ) -> None:
     ((body,),) = dba.execute("SELECT body FROM workflow_definitions WHERE (type, version) = ('story', '1.0.0')")
-    body["transitions"].append({"source": "analysis", "trigger": "block", "dest": "done"})
+    body["transitions"].append({"source": "analysis", "trigger": "block", "dest": "done", "by": ["anyone"]})
     with unprotected(dba):
         dba.execute("ALTER TABLE workflow_definitions DISABLE TRIGGER ALL")
-        dba.execute("INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done')")
+        dba.execute(
+            "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done', '{anyone}')"
+        )
         dba.execute(
             "UPDATE workflow_definitions SET body = %s, checksum = %s WHERE (type, version) = ('story', '1.0.0')",
             (Jsonb(body), canonical_checksum(body)),
@@ -408,7 +410,17 @@ def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works
     assert "interlock playbook show audit-finding" in cure
 
 
-def test_the_moves_that_postgresql_enforces_changed(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done', '{anyone}')",
+        "UPDATE definition_transitions SET by = '{anyone}' WHERE (type, trigger) = ('test_gate', 'gate_passed')",
+    ],
+    ids=["a move more", "a right more"],
+)
+def test_the_moves_that_postgresql_enforces_changed(
+    runtime: Runtime, anchored: list[UUID], dba: Dba, statement: str
+) -> None:
     with unprotected(dba):
-        dba.execute("INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done')")
-    assert found(runtime) == {("definition story 1.0.0", None, "changed")}
+        dba.execute(statement)  # type: ignore[call-overload]
+    assert {what for _, _, what in found(runtime)} == {"changed"}

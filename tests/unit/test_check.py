@@ -48,6 +48,29 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         with_move(T("mend", "broken", "off", exceptional=True)),
         "leaves the terminal state 'broken' under nobody's authority",
     ),
+    "an unknown authority": (
+        with_move(T("dim", "on", "off", by="boss")),
+        "'dim' may be fired by 'boss', which is none",
+    ),
+    "an authority twice": (with_move(T("dim", "on", "off", by=("holder", "holder"))), "'dim' lists 'holder' twice"),
+    "a deadline that is closed to it": (
+        with_move(T("dim", "on", "off", by="operator")) | with_deadline(Deadline(60, "dim")),
+        "the deadline of 'on' fires 'dim', which is open to operator only: add 'machinery'",
+    ),
+    "an effect's outcome that anyone may report": (
+        with_move(T("dim", "off", "on", effects=(Effect("notice", done="release"),))),
+        "effect 'notice' of 'dim' reports 'release', which anyone may fire",
+    ),
+    "an effect's outcome that is closed to it": (
+        with_move(
+            T("dim", "off", "on", effects=(Effect("notice", failed="fail"),)), T("fail", "on", "off", by="machinery")
+        ),
+        "effect 'notice' of 'dim' reports 'fail', which is open to machinery only: add 'effect'",
+    ),
+    "the outcome of a birth's effect that anyone may report": (
+        {"birth_effects": (Effect("notice", done="press"),)},
+        "effect 'notice' of 'birth' reports 'press', which anyone may fire",
+    ),
     "no source": (with_move(T("dim", (), "on")), "lists no source, or one twice"),
     "a source twice": (with_move(T("dim", ("off", "off"), "on")), "lists no source, or one twice"),
     "a destination that is hidden": (with_move(T("press", "off", "broken")), "hides those after it"),

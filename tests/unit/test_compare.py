@@ -44,6 +44,26 @@ def regrouped(trigger: str, *sources: tuple[str, ...]) -> tuple[Definition, Defi
 
 
 CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
+    "a right is taken away": (
+        first(by=("operator",)),
+        "MAJOR",
+        "design_complete (analysis → design) by anyone → operator",
+    ),
+    "a right is given": (
+        first(by=("operator",))[::-1],
+        "MINOR",
+        "design_complete (analysis → design) by operator → anyone",
+    ),
+    "a right is exchanged": (
+        (first(by=("operator",))[1], first(by=("machinery",))[1]),
+        "MAJOR",
+        "design_complete (analysis → design) by operator → machinery",
+    ),
+    "what anyone may, machinery may too": (
+        first(by=("anyone", "machinery")),
+        "MINOR",
+        "design_complete (analysis → design) by anyone → anyone or machinery",
+    ),
     "a field may be there": (changed(STORY, fields=(FIELD,)), "MINOR", "field points added"),
     "a field must be there": (
         changed(STORY, fields=(replace(FIELD, required=True),)),

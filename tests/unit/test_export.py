@@ -16,10 +16,10 @@ from interlock.workflows.versioning.export import canonical_checksum, checksum, 
 
 STORY, APPROVAL = catalogue().get("story"), catalogue().get("approval")
 RECORDED = {  # as released: an installation that has recorded these refuses to start with others
-    "story": "a8772ee4918899a2",
-    "sprint": "5a6ddb0ba4193efc",
-    "pr_review": "9c1e6d87b37c9870",
-    "approval": "67d566eba53c20ae",
+    "story": "9a0888749f1b870b",
+    "sprint": "a1ce50133aa902b2",
+    "pr_review": "6a5f8c4b65e6b496",
+    "approval": "9ae6219ded1994bd",
 }
 PASSES = Guard("passes", lambda case: True, "it must pass")
 every = pytest.mark.parametrize("definition", list(catalogue()), ids=lambda each: each.type)
@@ -48,6 +48,10 @@ CHANGES: dict[str, tuple[Definition, str]] = {
         "MINOR: transition abandon (blocked → done) added",
     ),
     "a guard added": (last_move(when=(PASSES,)), 'MINOR: guards of unblock: none → ["passes"]'),
+    "a right taken away": (
+        last_move(by=("machinery", "operator")),
+        "MAJOR: unblock (blocked → implementation) by anyone → machinery or operator",
+    ),
     "an effect added": (last_move(effects=(Effect("notice"),)), "MINOR: effects of unblock"),
     "an approval added": (last_move(approval=ApprovalPoint()), "MINOR: approval of unblock"),
     "a severity changed": (last_move(severity="error"), "MINOR: severity of unblock"),

@@ -1,7 +1,7 @@
 """Compare two forms of a definition, and find the version number that the differences require (VERSION-4).
 
-MAJOR breaks users: a state added or removed, a transition removed, a newly required field. MINOR adds, or changes a
-rule of a transition. PATCH changes only texts and order.
+MAJOR breaks users: a state added or removed, a transition removed, a right to fire one taken away, a newly required
+field. MINOR adds, or changes a rule of a transition. PATCH changes only texts and order.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from interlock.workflows.definition import AUTHORITIES
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.rules import Arrow, by_arrow
 from interlock.workflows.versioning.validate import VERSION
@@ -82,7 +83,7 @@ def compare(old: Form, new: Form) -> Comparison:
     Args:
         old, new: `workflows.versioning.export.recorded` or `public` forms; only the parts in both are compared.
     """
-    changes = [*_states(old, new), *_transitions(old, new)]
+    changes = [*_states(old, new), *_transitions(old, new), *_rights(old, new)]
     if unseen := () if RECORDED[0] in old and RECORDED[0] in new else RECORDED:
         return Comparison(new["type"], old["version"], new["version"], tuple(changes), unseen)
     for part in (_rules, _deadlines, _links, _fields, _births, _metadata):
@@ -128,6 +129,19 @@ def _transitions(old: Form, new: Form) -> Iterator[Change]:
         alike = _alternatives(old) != _alternatives(new)
         part: Part = "MINOR" if alike else "PATCH"
         yield Change(part, "order", "changed", "transitions", "the order of transitions changed")
+
+
+def _rights(old: Form, new: Form) -> Iterator[Change]:
+    before, after = ({_arrow(move): move["by"] for move in form["transitions"]} for form in (old, new))
+    for arrow in (each for each in before if each in after and before[each] != after[each]):
+        lost = [each for each in AUTHORITIES if _may(each, before[arrow]) and not _may(each, after[arrow])]
+        part: Part = "MAJOR" if lost else "MINOR"
+        message = f"{arrow} by {' or '.join(before[arrow])} → {' or '.join(after[arrow])}"
+        yield Change(part, "right", "changed", arrow, message)
+
+
+def _may(authority: str, by: list[str]) -> bool:
+    return authority in by or "anyone" in by
 
 
 def _alternatives(form: Form) -> dict[tuple[str, str], list[str]]:

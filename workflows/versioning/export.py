@@ -8,14 +8,17 @@ from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, E
 
 
 def public(definition: Definition) -> dict[str, Any]:
-    """The published form: `{type, version, initial, states, transitions}`, with one transition per source."""
+    """The published form: `{type, version, initial, states, transitions}`, with one transition per source.
+
+    `by` of a transition lists who may fire it (AUTHORITY-1).
+    """
     return {
         "type": definition.type,
         "version": definition.version,
         "initial": definition.initial,
         "states": {state: {"terminal": state in definition.terminal} for state in definition.states},
         "transitions": [
-            {"trigger": move.trigger, "source": source, "dest": move.dest}
+            {"trigger": move.trigger, "source": source, "dest": move.dest, "by": list(move.authorities)}
             for move in definition.transitions
             for source in move.sources
         ],
@@ -91,10 +94,11 @@ def canonical_checksum(body: dict[str, Any]) -> str:
 
 
 def mermaid(definition: Definition) -> str:
-    """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard."""
+    """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard, `by` who may fire it, unless anyone may."""
     lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
     for move in definition.transitions:
         marks = (" ‖ approval" if move.approval else "") + "".join(f" ? {guard.name}" for guard in move.when)
+        marks += "" if move.open_to("anyone") else f" by {' or '.join(move.authorities)}"
         lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
     for state, deadline in definition.deadlines.items():
         lines.append(f"    note right of {state}: {deadline.trigger} after {duration_text(deadline)}")

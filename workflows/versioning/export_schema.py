@@ -18,11 +18,12 @@ class State(Part):
 
 
 class Move(Part):
-    """An arrow: trigger, source state, destination."""
+    """An arrow: trigger, source state, destination, and who may fire it."""
 
     trigger: str
     source: str
     dest: str
+    by: list[str]
 
 
 class Public(Part):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from interlock.workflows.definition import Definition, Effect, Transition
+from interlock.workflows.definition import AUTHORITIES, Authority, Definition, Effect, Transition
 from interlock.workflows.errors import InvalidDefinition
 from interlock.workflows.versioning import levels
 
@@ -17,7 +17,7 @@ def check(definition: Definition) -> list[str]:
     Raises:
         InvalidDefinition: it has errors; the message lists all.
     """
-    parts = (_names, _shape, _reach, _bindings, levels.faults)
+    parts = (_names, _shape, _reach, _bindings, _authorities, levels.faults)
     if wrong := [message for part in parts for message in part(definition)]:
         raise InvalidDefinition(
             f"the definition {definition.type} {definition.version} is invalid: " + "; ".join(wrong)
@@ -110,6 +110,34 @@ def _effect(definition: Definition, effect: Effect, owner: str, state: str) -> I
             yield f"effect {effect.name!r} of {owner} reports {trigger!r}, illegal in {state!r}"
     if effect.exclusive not in (None, "id", *(field.name for field in definition.fields)):
         yield f"effect {effect.name!r} of {owner} is exclusive by {effect.exclusive!r}, no field of this type"
+
+
+def _authorities(definition: Definition) -> Iterator[str]:
+    """Each transition is open to those who fire it by themselves, and the outcome of an effect to nobody unnoticed."""
+    for move in definition.transitions:
+        for each in dict.fromkeys(move.by):
+            if each not in AUTHORITIES:
+                yield f"{move.trigger!r} may be fired by {each!r}, which is none of {', '.join(AUTHORITIES)}"
+            elif move.by.count(each) > 1:
+                yield f"{move.trigger!r} lists {each!r} twice"
+    for state, deadline in definition.deadlines.items():
+        for move in definition.moves.get((deadline.trigger, state), ()):
+            yield from _closed(move, "machinery", f"the deadline of {state!r} fires")
+    owners = [(effect, move.trigger, move.dest) for move in definition.transitions for effect in move.effects]
+    for effect, owner, state in [*owners, *((each, "birth", definition.initial) for each in definition.birth_effects)]:
+        for trigger in filter(None, (effect.done, effect.failed)):
+            for move in definition.moves.get((trigger, state), ()):
+                yield from _closed(move, "effect", f"effect {effect.name!r} of {owner!r} reports")
+                if not move.by:
+                    yield (
+                        f"effect {effect.name!r} of {owner!r} reports {trigger!r}, which anyone may fire: "
+                        'close it with by="effect", or say by="anyone" if that is meant'
+                    )
+
+
+def _closed(move: Transition, authority: Authority, doing: str) -> Iterator[str]:
+    if not move.open_to(authority):
+        yield f"{doing} {move.trigger!r}, which is open to {' or '.join(move.by)} only: add {authority!r}"
 
 
 def _doubts(definition: Definition) -> Iterator[str]:

@@ -27,6 +27,8 @@ CREATE TABLE interlock.definition_transitions (
     source  varchar(100) NOT NULL,
     trigger varchar(100) NOT NULL,
     dest    varchar(100) NOT NULL,
+    "by"    text[]       NOT NULL CHECK ("by" <@ ARRAY['anyone', 'holder', 'effect', 'machinery', 'decider', 'operator']
+                                         AND cardinality("by") > 0),  -- who may make it
     PRIMARY KEY (type, version, source, trigger, dest),
     FOREIGN KEY (type, version, source) REFERENCES interlock.definition_states (type, version, state),
     FOREIGN KEY (type, version, dest) REFERENCES interlock.definition_states (type, version, state)

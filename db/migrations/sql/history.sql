@@ -11,7 +11,7 @@ BEGIN
         CASE TG_TABLE_NAME
             WHEN 'definition_states' THEN
                 recorded->'states'->(added->>'state') = jsonb_build_object('terminal', added->'terminal')
-            ELSE recorded->'transitions' @> jsonb_build_array(added - 'type' - 'version')
+            ELSE added - 'type' - 'version' IN (SELECT jsonb_array_elements(recorded->'transitions'))
         END, false) THEN
         RAISE EXCEPTION 'definition % % is recorded without %', NEW.type, NEW.version, added - 'type' - 'version'
             USING ERRCODE = 'restrict_violation', HINT = 'Give the changed definition a new version.';

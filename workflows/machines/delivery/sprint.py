@@ -13,8 +13,8 @@ SPRINT = Definition(
     initial="planning",
     terminal=frozenset({"done"}),
     transitions=(
-        T("start", "planning", "active", approval=ApprovalPoint()),
-        T("finish", "active", "review"),
-        T("complete", "review", "done", approval=ApprovalPoint()),
+        T("start", "planning", "active", by="anyone", approval=ApprovalPoint()),
+        T("finish", "active", "review", by="anyone"),
+        T("complete", "review", "done", by="anyone", approval=ApprovalPoint()),
     ),
 )

@@ -24,14 +24,14 @@ WORKER_1_0 = Definition(
     initial="initializing",
     terminal=frozenset({"shutdown"}),
     transitions=(
-        T("registration_complete", "initializing", "idle"),
-        T("task_assigned", "idle", "busy", when=(task_within_capabilities,)),
-        T("task_completed", "busy", "idle"),
-        T("health_check_timeout", "busy", "unresponsive", severity="error"),
-        T("health_check_recovered", "unresponsive", "idle", severity="warning"),
-        T("max_timeout_exceeded", ("unresponsive", "idle"), "shutdown", severity="error"),
-        T("shutdown_requested", "idle", "shutdown"),
-        T("shutdown_requested", "busy", "shutdown", when=(holds_no_task,)),
+        T("registration_complete", "initializing", "idle", by="holder"),
+        T("task_assigned", "idle", "busy", by="machinery", when=(task_within_capabilities,)),
+        T("task_completed", "busy", "idle", by="machinery"),
+        T("health_check_timeout", "busy", "unresponsive", by="machinery", severity="error"),
+        T("health_check_recovered", "unresponsive", "idle", by="machinery", severity="warning"),
+        T("max_timeout_exceeded", ("unresponsive", "idle"), "shutdown", by="machinery", severity="error"),
+        T("shutdown_requested", "idle", "shutdown", by=("holder", "operator")),
+        T("shutdown_requested", "busy", "shutdown", by=("holder", "operator"), when=(holds_no_task,)),
     ),
     fields=(
         Field("worker_type", name, NAME_SAYS),
@@ -50,7 +50,7 @@ WORKER_1_1 = replace(
     order=(("initializing",), ("idle", "busy", "unresponsive", "suspended"), ("shutdown",)),
     transitions=(
         *WORKER_1_0.transitions,
-        T("suspend", "idle", "suspended", severity="warning"),
-        T("resume", "suspended", "idle", severity="warning"),
+        T("suspend", "idle", "suspended", by="operator", severity="warning"),
+        T("resume", "suspended", "idle", by="operator", severity="warning"),
     ),
 )
