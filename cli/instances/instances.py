@@ -1,5 +1,7 @@
 """`create`, `fire`, `show`, `history`, `list`, `watch`: the commands on instances."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from time import monotonic, sleep
 from typing import Annotated, Any
 
@@ -8,6 +10,7 @@ import typer
 from interlock.cli.lib.output import FAILED, REFUSED, AsJson, Limit, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
 from interlock.cli.lib.projects import OnlyProject, print_list
+from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
@@ -107,14 +110,21 @@ def _print_result(ref: str, receipt: Receipt) -> None:
 def show(ref: Ref, as_json: AsJson = False) -> None:
     """Show an instance: state, legal triggers, links, requests and effects.
 
+    Its history is verified. Exit code 1: it was changed.
+
     \b
     Example:
       interlock show S-1; interlock show story/S-1 --json | jq .legal
     """
     with Client() as client:
         found = client.show(ref)
-    if print_json(found, as_json):
-        return
+        problems = client.verify(found["id"])
+    if not print_json(found | {"problems": [asdict(each) for each in problems]}, as_json):
+        _show(found)
+    _verified(problems, as_json)
+
+
+def _show(found: dict[str, Any]) -> None:
     say(
         (f"{found['workflow_type']}/{found['entity_id']}", "bold"),
         " is in ",
@@ -138,7 +148,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 
 
 def history(ref: Ref, as_json: AsJson = False) -> None:
-    """Show every move of an instance, oldest first, with its hash chain.
+    """Show every move of an instance, oldest first, and verify its hash chain. Exit code 1: it was changed.
 
     \b
     Example:
@@ -146,10 +156,24 @@ def history(ref: Ref, as_json: AsJson = False) -> None:
     """
     with Client() as client:
         events = [_event(event) for event in client.history(ref)]
-    if print_json(events, as_json):
-        return
-    columns = ("seq", "created_at", "from_state", "trigger", "to_state", "triggered_by", "severity", "chain")
-    print_table(f"history of {ref}", [event | {"chain": event["hash"][:12]} for event in events], columns)
+        problems = client.verify(ref)
+    told = [event | {"problems": [each.message for each in problems if each.seq == event["seq"]]} for event in events]
+    if not print_json(told, as_json):
+        columns = ("seq", "created_at", "from_state", "trigger", "to_state", "triggered_by", "severity", "chain")
+        print_table(f"history of {ref}", [event | {"chain": event["hash"][:12]} for event in events], columns)
+    _verified(problems, as_json)
+
+
+def _verified(problems: Sequence[Problem], as_json: bool) -> None:
+    """Say whether a history is as it was written; ends the command if it is not."""
+    for each in problems:
+        place = "" if each.seq is None else f" event {each.seq}"
+        say(("changed", "bold red"), f"{place}: {each.message}", to=errors)
+    if problems:
+        say("  look further: interlock audit verify; what to do: interlock playbook show audit-finding", to=errors)
+        raise typer.Exit(FAILED)
+    if not as_json:
+        say(("verified", "green"), ": the chain is whole, and every move legal")
 
 
 def _event(row: Any) -> dict[str, Any]:

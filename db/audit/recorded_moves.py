@@ -52,9 +52,9 @@ def _named(move: Move) -> str:
     return f"illegal: {source} → {dest} by {trigger}"
 
 
-def recorded(connection: Connection) -> dict[str, Rules]:
-    """Type -> its rules."""
-    bodies = definitions.listed(connection)
+def recorded(connection: Connection, only: str | None = None) -> dict[str, Rules]:
+    """Type -> its rules; of one type, if it is given."""
+    bodies = definitions.listed(connection, only)
     return {
         type_: Rules(
             {row["version"].encode(): _moves(row["body"]["transitions"]) for row in bodies if row["type"] == type_},

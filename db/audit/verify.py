@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from interlock.db.audit import recorded_moves
 from interlock.db.audit.snapshot import AHEAD, Snapshot
@@ -16,30 +16,32 @@ from interlock.workflows.audit.chain import digest, digest_bytes
 
 KEPT_PROBLEMS = 1_000  # of any number; past this, counting is enough
 
-Event = tuple[Any, ...]  # the columns of `_EVENTS`
+Event = tuple[Any, ...]  # the columns of `_HASHED_EVENTS`
 Progress = Callable[[int], None]
 
-# Every event with its fields as they were hashed, in UTF-8, an instance's together and in order.
-_EVENTS = in_schema("""
+# Events with their fields as they were hashed, in UTF-8.
+_HASHED_EVENTS = in_schema("""
 SELECT t.workflow_id, t.seq, t.prev_hash, t.hash, convert_to(t.id::text, 'UTF8'),
        convert_to(t.definition_version, 'UTF8'), convert_to(t.from_state, 'UTF8'), convert_to(t.to_state, 'UTF8'),
        convert_to(t.trigger, 'UTF8'), convert_to(t.triggered_by, 'UTF8'), convert_to(t.request_id, 'UTF8'),
        convert_to(t.severity, 'UTF8'), convert_to(t.metadata::text, 'UTF8'),
        convert_to(interlock.micros(t.created_at), 'UTF8')
   FROM interlock.every_transition t
- ORDER BY t.workflow_id, t.seq
 """)
-# Every instance as its birth was hashed, in the order in which history is read beside it.
-_INSTANCES = in_schema("""
+# Instances as their birth was hashed.
+_HASHED_INSTANCES = in_schema("""
 SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project,
        i.created_by, interlock.micros(i.created_at)
   FROM interlock.every_instance i
- ORDER BY i.id
 """)
+_EVENTS = f"{_HASHED_EVENTS} ORDER BY t.workflow_id, t.seq"  # read in parallel, both in the order of the ids
+_INSTANCES = f"{_HASHED_INSTANCES} ORDER BY i.id"
+_EVENTS_OF = f"{_HASHED_EVENTS} WHERE t.workflow_id = %s ORDER BY t.seq"
+_INSTANCE = f"{_HASHED_INSTANCES} WHERE i.id = %s"
 
 
 class Instance(NamedTuple):
-    """The columns of `_INSTANCES`."""
+    """The columns of `_HASHED_INSTANCES`."""
 
     id: UUID
     workflow_type: str
@@ -103,6 +105,21 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
             for name, message in recorded_moves.changed(connection):
                 verdict.note(name, None, message)
         read(verdict, rules, snapshot, progress)
+    return verdict
+
+
+def verify_instance(connection: Connection, instance_id: UUID) -> Verdict:
+    """Check one instance's chain as `verify` checks all.
+
+    Args:
+        connection: a transaction that reads one snapshot.
+        instance_id: an instance that exists, archived or not.
+    """
+    verdict = Verdict(instances=1)
+    instance = Instance(*connection.exec_driver_sql(_INSTANCE, (instance_id,)).one())
+    rules = recorded_moves.recorded(connection, instance.workflow_type).get(instance.workflow_type)
+    events = connection.exec_driver_sql(_EVENTS_OF, (instance_id,)).all()
+    _check(verdict, rules or recorded_moves.NO_RULES, instance, iter(tuple(event) for event in events))
     return verdict
 
 

@@ -47,10 +47,10 @@ def unrecorded(connection: Connection, catalogue: Catalogue) -> list[str]:
     ]
 
 
-def listed(connection: Connection) -> Sequence[RowMapping]:
-    """Every recorded definition."""
-    order = (definitions.c.type, definitions.c.version)
-    return connection.execute(select(definitions).order_by(*order)).mappings().all()
+def listed(connection: Connection, type_: str | None = None) -> Sequence[RowMapping]:
+    """Every recorded definition; of one type, if it is given."""
+    query = select(definitions).order_by(definitions.c.type, definitions.c.version)
+    return connection.execute(query if type_ is None else query.where(definitions.c.type == type_)).mappings().all()
 
 
 def age_seconds(connection: Connection) -> float:

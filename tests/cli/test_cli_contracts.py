@@ -195,7 +195,7 @@ def test_watch_tells_each_move_until_the_end(terminal: Terminal, project: str, n
     assert watching.returncode == 0, err
     events = terminal.run("history", name, "--json").json
     told = json_values(out)
-    assert told == events
+    assert told == [{key: each[key] for key in each if key != "problems"} for each in events]
     assert [each["trigger"] for each in told] == ["take", "give_back", "take", "close"]
 
 
@@ -257,6 +257,8 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
     dba.execute(as_a_bad_dba.format(by="mallory", event=event, enable=enable))  # type: ignore[arg-type]
     try:
         found = terminal.run("audit", "verify", "--json")
+        shown, past = (terminal.run(verb, story, "--json") for verb in ("show", "history"))
+        read = terminal.run("history", story)
     finally:
         dba.execute(as_a_bad_dba.format(by="ann", event=event, enable=enable))  # type: ignore[arg-type]
     assert found.code == 1
@@ -265,6 +267,13 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
     # The journal told of the event before it was changed, and contradicts history now.
     told = {(each["instance"], each["seq"]) for each in found.json["problems"] if "jsonl:" not in each["instance"]}
     assert told == {(instance, 1)}
+    # Whoever reads this instance alone is told, too.
+    assert [each.code for each in (shown, past, read)] == [1, 1, 1]
+    changed = "changed: its hash is not that of its content"
+    assert shown.json["problems"] == [{"instance": instance, "seq": 1, "message": changed}]
+    assert [each["problems"] for each in past.json] == [[changed]]
+    assert f"event 1: {changed}" in read.said
+    assert "verified: the chain is whole" in terminal.run("history", story).said
     assert terminal.ok("audit", "verify")["ok"] is True
 
 
@@ -281,7 +290,7 @@ def test_definitions_export_has_the_promised_shape(tmp_path: Path) -> None:
         assert each["initial"] in each["states"]
         sources = sum(len(move.sources) for move in definition.transitions)
         assert len(each["transitions"]) == sources
-        assert all(set(move) == {"trigger", "source", "dest"} for move in each["transitions"])
+        assert all(set(move) == {"trigger", "source", "dest", "by"} for move in each["transitions"])
     assert here.run("definitions", "export", "--output", f"{tmp_path}/all.json").code == 0
     assert json.loads((tmp_path / "all.json").read_text()) == exported
 

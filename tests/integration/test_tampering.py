@@ -112,6 +112,17 @@ def test_a_row_removed_in_the_middle(runtime: Runtime, anchored: list[UUID], dba
     assert (str(anchored[1]), 4, "gap") in found(runtime)
 
 
+def test_one_instance_is_verified_by_itself(client: Client, anchored: list[UUID], dba: Dba) -> None:
+    with unprotected(dba):
+        dba.execute(
+            "UPDATE workflow_transitions SET severity = 'error' WHERE workflow_id = %s AND seq = 3", (anchored[1],)
+        )
+        dba.execute("UPDATE workflow_instances SET current_state = 'done' WHERE id = %s", (anchored[2],))
+    assert [(each.seq, each.message.split()[0]) for each in client.verify(anchored[1])] == [(3, "changed:")]
+    assert [(each.seq, each.message.split()[0]) for each in client.verify(anchored[2])] == [(None, "stands")]
+    assert [client.verify(each) for each in (anchored[0], anchored[3])] == [(), ()]
+
+
 def test_two_rows_swapped(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
     with unprotected(dba):
         for was, becomes in ((2, -1), (3, 2), (-1, 3)):

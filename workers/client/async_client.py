@@ -119,3 +119,4 @@ class AsyncClient:
     wait = _awaited(Operations[AsyncCaller].wait)
     show = _awaited(Operations[AsyncCaller].show)
     history = _awaited(Operations[AsyncCaller].history)
+    verify = _awaited(Operations[AsyncCaller].verify)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from interlock.db.connection import transaction
+from interlock.db.audit.verify import Problem, verify_instance
+from interlock.db.connection import one_snapshot, transaction
 from interlock.db.core import archive, counters, effects, history, instances, requests
 from interlock.db.orchestration import commands
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt
@@ -272,6 +273,26 @@ class Operations(Generic[Caller]):
             found = instances.find_with_archived(connection, ref, self.project)
             of_instance = history.of_instance if found["archived_at"] is None else archive.history
             return of_instance(connection, found["id"], after_seq=after_seq)
+
+    @door
+    def verify(self, ref: str | UUID) -> tuple[Problem, ...]:
+        """Check that an instance's history was not rewritten: its hash chain, its moves, and its state.
+
+        Args:
+            ref: see `show`.
+
+        Returns:
+            What is wrong; empty: nothing. Each problem has `instance`, `seq` (the event; None: the instance itself) and
+            `message`. Hashes that were computed anew are noticed only by `interlock audit verify`, which compares them
+            with anchors.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance: see `show`.
+        """
+        with transaction(self.runtime.database) as connection:
+            one_snapshot(connection)
+            found = instances.find_with_archived(connection, ref, self.project)
+            return tuple(verify_instance(connection, found["id"]).problems)
 
     def _accept(self, firings: Sequence[Firing], session: Caller | None) -> list[Receipt]:
         rows = self._rows(firings, session)
