@@ -104,6 +104,11 @@ class Scene:
             "Operations.wait": lambda: {"self": self.client, "request_ids": [], "timeout_seconds": 0.1},
             "Operations.show": lambda: {"self": self.client, "ref": story},
             "Operations.history": lambda: {"self": self.client, "ref": story, "after_seq": 0},
+            "Operations.verify": lambda: {"self": self.client, "ref": story},
+            "shut_down": lambda: {"runtime": runtime, "name": "bystander", "by": "ann", "reason": "why", "now": False},
+            "move": lambda: {
+                "runtime": runtime, "name": "bystander", "trigger": "suspend", "by": "ann", "reason": "why",
+            },
             "submit": lambda: {
                 "runtime": runtime, "plan": read_plan(PLAN), "by": "ann", "directory": self.root, "run_name": self.name,
                 "priority": 0,

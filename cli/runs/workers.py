@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object
 from interlock.db.connection import transaction
 from interlock.db.orchestration import claims, workers
 from interlock.workers.client.client import Client
-from interlock.workers.client.partition_drainer import settle
+from interlock.workers.overrides import workers as operated
 from interlock.workers.pool import registration
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.agent import heartbeat as say_alive
@@ -22,7 +23,8 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="The worker's name or UUID.")]
-By = Annotated[str, typer.Option(help="Who asks for it.")]
+By = Annotated[str, person("Who asks for it.")]
+Reason = Annotated[str, typer.Option(help="Why; kept in its history.")]
 
 COLUMNS = ("name", "worker_type", "state", "load", "capabilities", "silent_seconds")
 
@@ -167,49 +169,51 @@ def finish(
 @app.command()
 def shutdown(
     name: Name,
+    by: By,
+    reason: Annotated[str | None, typer.Option(help="Why; needed unless the worker itself leaves.")] = None,
     now: Annotated[bool, typer.Option("--now", help="Give its tasks back instead of waiting for them.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Shut NAME down: it takes no more tasks, finishes those it holds, and is then shut down permanently.
 
+    Only the worker itself and operators may. Its events say who did it and why.
+
     \b
     Examples:
-      interlock worker shutdown agent-7
-      interlock worker shutdown agent-7 --now          give its tasks back, for other workers to retry
+      interlock worker shutdown agent-7 --by agent-7
+      interlock worker shutdown agent-7 --by ann --reason "the machine is needed" --now    give its tasks back
     """
     with Client() as client:
-        left = Agent.called(name, client.runtime).leave(wait_for_tasks=not now)
+        left = operated.shut_down(client.runtime, name, by=by, reason=reason, now=now)
     message = f"finishes {left} tasks first" if left else "is shutting down"
     _print_result({"name": name, "tasks_left": left}, f"worker {name} {message}", as_json)
 
 
 @app.command()
-def suspend(name: Name, by: By, as_json: AsJson = False) -> None:
-    """Suspend an idle worker: it takes no tasks until it is resumed. Exit code 2: it is not idle.
+def suspend(name: Name, by: By, reason: Reason, as_json: AsJson = False) -> None:
+    """Suspend an idle worker: it takes no tasks until it is resumed. Only operators may. Exit code 2: it is not idle.
 
     \b
     Example:
-      interlock worker suspend agent-7 --by ann
+      interlock worker suspend agent-7 --by ann --reason "it writes nonsense"
     """
-    _fire(name, "suspend", by, as_json)
+    _move(name, "suspend", by, reason, as_json)
 
 
 @app.command()
-def resume(name: Name, by: By, as_json: AsJson = False) -> None:
-    """Let a suspended worker take tasks again.
+def resume(name: Name, by: By, reason: Reason, as_json: AsJson = False) -> None:
+    """Let a suspended worker take tasks again. Only operators may.
 
     \b
     Example:
-      interlock worker resume agent-7 --by ann
+      interlock worker resume agent-7 --by ann --reason "its model was changed"
     """
-    _fire(name, "resume", by, as_json)
+    _move(name, "resume", by, reason, as_json)
 
 
-def _fire(name: str, trigger: str, by: str, as_json: bool) -> None:
+def _move(name: str, trigger: Literal["suspend", "resume"], by: str, reason: str, as_json: bool) -> None:
     with Client() as client:
-        worker_id = registration.find(client.runtime, name)["worker_id"]
-        receipt = client.fire(worker_id, trigger, by=by)
-        outcome = settle(client.runtime, receipt.request_id, worker_id)
+        outcome = operated.move(client.runtime, name, trigger, by=by, reason=reason)
     refused = outcome["status"] != "applied"
     result = outcome["result"] or {}
     message = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"

@@ -46,10 +46,12 @@ def freed(ended: RowMapping) -> Rows:
         ended: a row of `claims.end`.
     """
     metadata = {"task_id": str(ended["task_id"])}
-    triggers = ("task_completed",) * ended["was_full"] + ("shutdown_requested",) * ended["drained"]
+    why = {"reason": ended["drain_reason"]} if ended["drain_reason"] else {}
+    triggers = [("task_completed", "crew", metadata)] * ended["was_full"]
+    triggers += [("shutdown_requested", ended["drained_by"] or "crew", metadata | why)] * ended["drained"]
     return [
-        internal(f"claim:{ended['token']}:{trigger}", ended["worker_id"], trigger, by="crew", metadata=metadata)
-        for trigger in triggers
+        internal(f"claim:{ended['token']}:{trigger}", ended["worker_id"], trigger, by=by, metadata=said)
+        for trigger, by, said in triggers
     ]
 
 

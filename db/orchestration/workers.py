@@ -87,9 +87,19 @@ def of_node(connection: Connection, node: str) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(_OF_NODE, {"node": node}).mappings().all()
 
 
-def drain(connection: Connection, worker_id: UUID) -> int:
-    """Mark a worker as draining, permanently; returns how many tasks it still holds."""
-    statement = update(workers).where(workers.c.worker_id == worker_id).values(draining=True)
+def drain(connection: Connection, worker_id: UUID, *, by: str | None, reason: str | None) -> int:
+    """Mark a worker as draining, permanently; returns how many tasks it still holds.
+
+    Args:
+        connection: the caller's transaction.
+        worker_id: the worker.
+        by, reason: who wants it to leave, and why; None: itself. Who asked first stays.
+    """
+    asked = {
+        "drained_by": func.coalesce(workers.c.drained_by, by),
+        "drain_reason": func.coalesce(workers.c.drain_reason, reason),
+    }
+    statement = update(workers).where(workers.c.worker_id == worker_id).values(draining=True, **asked)
     return int(connection.execute(statement.returning(workers.c.current_load)).scalar_one())
 
 

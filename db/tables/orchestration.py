@@ -143,6 +143,8 @@ workers = Table(
     count("current_load"),
     count("max_concurrent_tasks"),
     flag("draining"),
+    Column("drained_by", String(100)),
+    Column("drain_reason", Text),
     stamped("last_heartbeat"),
     instant("last_took_at"),
     stamped("created_at"),

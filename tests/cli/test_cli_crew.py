@@ -31,7 +31,7 @@ def test_an_agent_registers_claims_finishes_and_leaves(terminal: Terminal, task:
     assert terminal.ok("worker", "finish", name, token, "--output", '{"seen": 1}')["trigger"] == "execution_completed"
     eventually(lambda: terminal.ok("show", task)["current_state"] == "completed", timeout=30)
     assert terminal.ok("worker", "heartbeat", name) == {"name": name, "state": "idle"}
-    terminal.ok("worker", "shutdown", name)
+    terminal.ok("worker", "shutdown", name, "--by", name)
     eventually(lambda: terminal.ok("worker", "show", name)["state"] == "shutdown", timeout=30)
     terminal.run("worker", "claim", name).is_one_clear_line(name, "register again")
 
@@ -45,17 +45,55 @@ def test_a_stale_claim_exits_2(terminal: Terminal, task: str, name: str) -> None
     stale.is_one_clear_line(f"claim {token} is no longer valid")
     unknown = terminal.run("worker", "finish", name, "987654321", "--json")
     assert (unknown.code, unknown.json["error"]) == (2, "StaleClaim")
-    terminal.ok("worker", "shutdown", name, "--now")
+    terminal.ok("worker", "shutdown", name, "--by", name, "--now")
 
 
 def test_a_worker_is_suspended_and_resumed(terminal: Terminal, name: str) -> None:
-    terminal.ok("worker", "register", name)
-    assert terminal.ok("worker", "suspend", name, "--by", "ann")["result"]["to"] == "suspended"
-    assert terminal.run("worker", "suspend", name, "--by", "ann").code == 2
+    made = terminal.ok("worker", "register", name)["worker_id"]
+    by_ann = ("--by", "ann", "--reason", "it is ill")
+    assert terminal.ok("worker", "suspend", name, *by_ann)["result"]["to"] == "suspended"
+    assert terminal.run("worker", "suspend", name, *by_ann).code == 2
     assert name in {each["name"] for each in terminal.ok("worker", "list", "--state", "suspended")}
-    terminal.ok("worker", "resume", name, "--by", "ann")
+    terminal.ok("worker", "resume", name, *by_ann)
     assert terminal.ok("worker", "heartbeat", name)["state"] == "idle"
-    terminal.ok("worker", "shutdown", name)
+    moves = [each for each in terminal.ok("history", made) if each["trigger"] in ("suspend", "resume")]
+    assert [(each["triggered_by"], each["metadata"]["reason"]) for each in moves] == [("ann", "it is ill")] * 2
+    terminal.ok("worker", "shutdown", name, "--by", name)
+
+
+def test_only_itself_and_operators_end_a_worker_and_history_says_who_and_why(
+    terminal: Terminal, task: str, name: str
+) -> None:
+    made = terminal.ok("worker", "register", name, "--can", name)["worker_id"]
+    eventually(lambda: terminal.ok("worker", "claim", name), timeout=30)
+    for verb in (("shutdown",), ("shutdown", "--now"), ("suspend",), ("resume",)):
+        stranger = terminal.run("worker", *verb, name, "--by", "mallory", "--reason", "I like to")
+        assert stranger.code == 2
+        stranger.is_one_clear_line("'mallory' is not an operator")
+    silent = terminal.run("worker", "shutdown", name, "--by", "ann")
+    assert silent.code == 2
+    silent.is_one_clear_line("--reason")
+    assert terminal.ok("worker", "show", name)["state"] == "busy"
+    terminal.ok("worker", "shutdown", name, "--by", "ann", "--reason", "its machine is needed", "--now")
+    eventually(lambda: terminal.ok("worker", "show", name)["state"] == "shutdown", timeout=30)
+    left = terminal.ok("history", made)[-1]
+    assert (left["triggered_by"], left["metadata"]["reason"]) == ("ann", "its machine is needed")
+    returned = eventually(
+        lambda: [each for each in terminal.ok("history", task) if each["trigger"] == "execution_failed"]
+    )
+    assert returned[0]["metadata"]["reason"] == f"worker {name} was shut down by ann: its machine is needed"
+
+
+def test_who_ended_a_worker_that_finishes_its_task_first_is_in_its_last_event(
+    terminal: Terminal, task: str, name: str
+) -> None:
+    made = terminal.ok("worker", "register", name, "--can", name)["worker_id"]
+    token = str(eventually(lambda: terminal.ok("worker", "claim", name), timeout=30)["token"])
+    terminal.ok("worker", "shutdown", name, "--by", "ann", "--reason", "its machine is needed")
+    terminal.ok("worker", "finish", name, token)
+    eventually(lambda: terminal.ok("worker", "show", name)["state"] == "shutdown", timeout=30)
+    left = terminal.ok("history", made)[-1]
+    assert (left["triggered_by"], left["metadata"]["reason"]) == ("ann", "its machine is needed")
 
 
 def test_nobody_of_that_name_is_refused_in_one_line(terminal: Terminal) -> None:

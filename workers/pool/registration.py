@@ -51,6 +51,14 @@ class WorkerDescription:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who wants a worker to leave, if not the worker itself, and why."""
+
+    by: str
+    reason: str
+
+
 def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool = False) -> UUID:
     """Register a worker; it is then idle and ready to claim.
 
@@ -105,27 +113,34 @@ def heartbeat(runtime: Runtime, worker_ids: Iterable[UUID]) -> dict[UUID, RowMap
     return alive
 
 
-def drain(runtime: Runtime, worker_id: UUID) -> int:
-    """Let a worker take no more tasks, and shut it down once it has none (WORKER-10); how many it still has."""
+def drain(runtime: Runtime, worker_id: UUID, request: Request | None = None) -> int:
+    """Let a worker take no more tasks, and shut it down once it has none (WORKER-10); how many it still has.
+
+    Args:
+        worker_id: the worker.
+        request: who asked for it and why, in the event of its end; None: it leaves by itself.
+    """
     with transaction(runtime.database) as connection:
-        left = workers.drain(connection, worker_id)
+        left = _drained(connection, worker_id, request)
     if left == 0:
-        leave(runtime, worker_id, "is shut down")
+        leave(runtime, worker_id, "is shut down", request)
     return left
 
 
-def leave(runtime: Runtime, worker_id: UUID, message: str) -> None:
+def leave(runtime: Runtime, worker_id: UUID, message: str, request: Request | None = None) -> None:
     """Shut a worker down at once. Its tasks are given back, to be tried again by others.
 
     Args:
         worker_id: the worker.
-        message: the reason, as it follows `worker NAME …`.
+        message: the reason, as it follows `worker NAME …`, if it leaves by itself.
+        request: see `drain`.
     """
     with transaction(runtime.database) as connection:
-        workers.drain(connection, worker_id)
+        _drained(connection, worker_id, request)
         found = workers.get(connection, [worker_id])[worker_id]
-        parting = (_parting(found, each) for each in PARTING.get(found["state"], ()))
-        fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, message), *parting]))
+        parting = (_parting(found, each, request) for each in PARTING.get(found["state"], ()))
+        told = f"was shut down by {request.by}: {request.reason}" if request else message
+        fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, told), *parting]))
     runtime.wakeups.partitions(fired)
 
 
@@ -139,6 +154,11 @@ def drop(runtime: Runtime, worker_id: UUID, message: str) -> None:
     for row in rows:
         if row["workflow_id"] == worker_id:  # only an idle worker may claim
             settle(runtime, row["request_id"], worker_id)
+
+
+def name_of(worker: RowMapping) -> str:
+    """The name that a worker registered under, without the suffix of a name that was used before."""
+    return str(worker["name"]).partition("#")[0]
 
 
 @door
@@ -179,9 +199,15 @@ def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dic
     return [*given_back, *([_parting(worker, "task_completed")] if full else [])]
 
 
-def _parting(worker: RowMapping, trigger: str) -> dict[str, Any]:
+def _drained(connection: Connection, worker_id: UUID, request: Request | None) -> int:
+    by, reason = (request.by, request.reason) if request else (None, None)
+    return workers.drain(connection, worker_id, by=by, reason=reason)
+
+
+def _parting(worker: RowMapping, trigger: str, request: Request | None = None) -> dict[str, Any]:
     request_id = f"{worker['worker_id']}:{trigger}:{uuid7()}"
-    return request_rows.internal(request_id, worker["worker_id"], trigger, by=worker["name"])
+    by, metadata = (request.by, {"reason": request.reason}) if request else (worker["name"], None)
+    return request_rows.internal(request_id, worker["worker_id"], trigger, by=by, metadata=metadata)
 
 
 def _recovered(connection: Connection, worker_ids: Iterable[UUID]) -> list[dict[str, Any]]:

@@ -114,6 +114,7 @@ CREATE FUNCTION interlock.worded() RETURNS TABLE (worded text, named text, kind 
            ('definition_removals', 'removed_by', 'name'), ('definition_removals', 'reason', 'reason'),
            ('phases', 'phase_id', 'name'), ('workstreams', 'affinity', 'names'),
            ('tasks', 'kind', 'name'), ('tasks', 'required_capabilities', 'names'), ('tasks', 'affinity', 'names'),
+           ('workers', 'drained_by', 'name'), ('workers', 'drain_reason', 'reason'),
            ('workers', 'name', 'name'), ('workers', 'worker_type', 'name'), ('workers', 'capabilities', 'names'),
            ('uet_workers', 'worker_type', 'name'), ('circuit_breakers', 'tool_id', 'name'),
            ('supervised_workers', 'workspace_id', 'name'), ('jobs', 'task_description', 'empty or words'),

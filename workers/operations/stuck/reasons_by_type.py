@@ -48,7 +48,7 @@ def _queued(facts: Facts) -> Reason:
     row = facts.details
     if row["claimed_by"]:
         message = f"worker {row['claimed_by']} claimed it {span(row['claimed_seconds'])} ago and has not started it"
-        return Reason(message, offered("worker", "shutdown", row["claimed_by"], now=True))
+        return Reason(message, offered("worker", "shutdown", row["claimed_by"], now=True, by=ME, reason="WHY"))
     reason = _nobody_could(row) or _who_could(row)
     return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
 
@@ -87,10 +87,10 @@ def _who_could(row: Row) -> Reason:
         return Reason(f"{message}, and a new one replaces it", offered("worker", "show", row["fitting_free"]))
     if row["fitting_suspended"]:
         message = f"worker {row['fitting_suspended']}, which could run it, is suspended"
-        return Reason(message, offered("worker", "resume", row["fitting_suspended"], by=ME))
+        return Reason(message, offered("worker", "resume", row["fitting_suspended"], by=ME, reason="WHY"))
     if row["fitting_silent"]:
         message = f"worker {row['fitting_silent']}, which could run it, sends no heartbeat"
-        return Reason(message, offered("worker", "shutdown", row["fitting_silent"], now=True))
+        return Reason(message, offered("worker", "shutdown", row["fitting_silent"], now=True, by=ME, reason="WHY"))
     message = f"all {row['fitting']} workers that could run it are busy ({row['fitting_draining']} of them draining)"
     return Reason(message, "interlock worker list --state busy")
 
@@ -195,7 +195,7 @@ def worker(facts: Facts) -> Reason | None:
     if facts.state == "initializing":
         return Reason("it never reported that it is ready", fire(facts.id, "registration_complete"))
     message = f"no heartbeat for {span(facts.details['seconds'])}" if facts.details else "no heartbeat"
-    return Reason(message, offered("worker", "shutdown", facts.id, now=True))
+    return Reason(message, offered("worker", "shutdown", facts.id, now=True, by=ME, reason="WHY"))
 
 
 def breaker(facts: Facts) -> Reason:

@@ -11,6 +11,8 @@ CREATE TABLE interlock.workers (
     current_load         integer     NOT NULL DEFAULT 0 CHECK (current_load >= 0),
     max_concurrent_tasks integer     NOT NULL DEFAULT 1,
     draining             boolean     NOT NULL DEFAULT false,  -- takes no more; shut down once its load is 0
+    drained_by           varchar(100),                        -- who wants it to leave, and why; NULL: itself
+    drain_reason         text,
     last_heartbeat       timestamptz NOT NULL DEFAULT now(),
     last_took_at         timestamptz,
     created_at           timestamptz NOT NULL DEFAULT now(),
