@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,23 +77,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     group (`xdist_group`) or module stay together, because they share what they have started.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
     seconds: Counter[str] = Counter()
     for item in items:
-        seconds[_group(item)] += max((each.args[0] for each in item.iter_markers("timeout")), default=0)
+        group = _group(item)
+        groups[group].append(item)
+        seconds[group] += max((each.args[0] for each in item.iter_markers("timeout")), default=0)
     shares: list[list[pytest.Item]] = [[] for _ in range(count)]
     loads = [0.0] * count
     for group, load in seconds.most_common():
         if load:
             least = loads.index(min(loads))
             loads[least] += load
-            shares[least] += [item for item in items if _group(item) == group]
-    others = [item for item in items if not seconds[_group(item)]]
+            shares[least] += groups.pop(group)
+    timed = {id(item) for begins in shares for item in begins}
+    others = [item for item in items if id(item) not in timed]
     first = len(items) // count // 4
     for begins in shares:
         rest = max(first - len(begins), 0)
         begins.extend(others[:rest])
         del others[:rest]
     items[:] = [*(item for begins in shares for item in begins), *others]
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected out of garbage collection: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _group(item: pytest.Item) -> str:

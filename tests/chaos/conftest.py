@@ -1,24 +1,21 @@
 """One whole installation for all chaos tests of a pytest process."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.chaos.installation import Installation, installed
 from tests.chaos.receiver import receiving
 
-HERE = Path(__file__).parent
 TIMEOUT_SECONDS = 240
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here: begun in one process under xdist, and never hanging for long."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.chaos)
-            item.add_marker(pytest.mark.xdist_group("chaos"))
-            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Mark the modules of this directory: begun in one process under xdist, and never hanging for long."""
+    if isinstance(collector, pytest.Module):
+        collector.add_marker(pytest.mark.chaos)
+        collector.add_marker(pytest.mark.xdist_group("chaos"))
+        collector.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")

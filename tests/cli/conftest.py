@@ -1,7 +1,6 @@
 """One running installation for all tests of the command line in a pytest process."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,7 +14,6 @@ from interlock.supervisor.servers import data_dirs, endpoints
 from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
 
-HERE = Path(__file__).parent
 # `dead` at the first fault, so that there is something to redrive.
 ENVIRONMENT = {
     "INTERLOCK_DEFINITIONS": "tests.chaos.machines_of_chaos",
@@ -24,13 +22,12 @@ ENVIRONMENT = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here: begun in one process under xdist, and never hanging for long."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.integration)
-            item.add_marker(pytest.mark.xdist_group("cli"))
-            item.add_marker(pytest.mark.timeout(180))
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Mark the modules of this directory: begun in one process under xdist, and never hanging for long."""
+    if isinstance(collector, pytest.Module):
+        collector.add_marker(pytest.mark.integration)
+        collector.add_marker(pytest.mark.xdist_group("cli"))
+        collector.add_marker(pytest.mark.timeout(180))
 
 
 @pytest.fixture(scope="session")
