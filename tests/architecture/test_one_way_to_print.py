@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PRINTING = {"cli/lib/output.py"}
 OWN_LINES = {  # one JSON object a line, made by `json_text`
@@ -42,20 +40,27 @@ def prints(tree: ast.AST) -> Iterator[ast.Call]:
                 yield node
 
 
-@pytest.mark.parametrize("module", modules("cli", "supervisor"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_prints_through_the_one_way_only(module: Path) -> None:
-    name = str(module.relative_to(ROOT))
-    if name in PRINTING:
-        return
-    tree = ast.parse(module.read_text())
-    allowed = OWN_LINES.get(name, set())
-    assert [
-        said for call in prints(tree) if not any((said := ast.unparse(call)).startswith(each) for each in allowed)
-    ] == [], "say it with interlock.cli.lib.output: say, block, picture, print_table or print_json"
-    imported = {
-        (node.module, each.name) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in node.names
-    }
-    assert imported & MARKUP == set(), "interlock.cli.lib.output has the consoles; nothing else reads or writes markup"
+def test_a_module_prints_through_the_one_way_only() -> None:
+    """Say it with interlock.cli.lib.output: say, block, picture, print_table or print_json. Nothing else has markup."""
+    stray, markup = {}, {}
+    for module in modules("cli", "supervisor"):
+        name = str(module.relative_to(ROOT))
+        if name in PRINTING:
+            continue
+        tree = ast.parse(module.read_text())
+        allowed = tuple(OWN_LINES.get(name, ()))
+        if said := [said for call in prints(tree) if not (said := ast.unparse(call)).startswith(allowed)]:
+            stray[name] = said
+        imported = {
+            (node.module, each.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for each in node.names
+        }
+        if imported & MARKUP:
+            markup[name] = imported & MARKUP
+    assert stray == {}
+    assert markup == {}
 
 
 def test_the_consoles_read_no_markup_and_let_no_control_character_through() -> None:
@@ -76,12 +81,8 @@ def written(node: ast.AST) -> str:
     return re.sub(r"\{[a-z_]*\}|%[sr]", "\0", node.value) if isinstance(node, ast.Constant) else ""
 
 
-@pytest.mark.parametrize(
-    "module",
-    modules("cli", "workers", "supervisor", "beat", "db", "workflows"),
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_no_command_is_put_together_from_names_but_by_the_one_function(module: Path) -> None:
+def commands_in(module: Path) -> list[str]:
+    """The commands that a module puts together from names, outside its help."""
     tree = ast.parse(module.read_text())
     helping = HELP.get(str(module.relative_to(ROOT)), set())
     spared = {
@@ -91,10 +92,16 @@ def test_no_command_is_put_together_from_names_but_by_the_one_function(module: P
         for each in ast.walk(node.value)
     }
     strings = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr | ast.Constant) and node not in spared]
-    found = [
+    return [
         text.replace("\0", "{}")
         for node in strings
         if (isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str))
         and COMMAND.search(text := written(node))
     ]
-    assert found == [], "offer it with interlock.workflows.output.suggestions.offered, which quotes"
+
+
+def test_no_command_is_put_together_from_names_but_by_the_one_function() -> None:
+    """Offer it with interlock.workflows.output.suggestions.offered, which quotes."""
+    packages = ("cli", "workers", "supervisor", "beat", "db", "workflows")
+    found = {str(each.relative_to(ROOT)): commands for each in modules(*packages) if (commands := commands_in(each))}
+    assert found == {}
