@@ -45,15 +45,10 @@ from tests.homes import installed, open_directory
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def home(place: Path) -> Settings:
-    return Settings(home=place / "home")
-
-
-@pytest.fixture
-def first(home: Settings) -> Iterator[Client]:
-    """A client of an installation whose servers run."""
-    with installed(home) as client:
+@pytest.fixture(scope="module")
+def running_one() -> Iterator[Client]:
+    """A client of an installation that runs, for tests that do not mind each other's stories."""
+    with open_directory() as directory, installed(Settings(home=directory / "home")) as client:
         yield client
 
 
@@ -88,10 +83,16 @@ def believed(place: Path) -> dict[str, Ed25519PublicKey]:
     return signing_keys.trusted_keys(place / "home" / "keys")
 
 
-def put_back(place: Path, backup: Path, name: str = "again") -> Settings:
-    again = Settings(home=place / name)
-    restore.restore(again, backup, known(), believed(place))
+def put_back(place: Path, backup: Path, of: Path | None = None) -> Settings:
+    """Restore to `place`; trusted are the keys of the installation in `of`, or in the same place."""
+    again = Settings(home=place / "again")
+    restore.restore(again, backup, known(), believed(of or place))
     return again
+
+
+def room(client: Client) -> Path:
+    """Where an installation's home is."""
+    return client.runtime.settings.home.parent
 
 
 def signed_anew(backup: Path, place: Path, **changed: Any) -> None:
@@ -103,18 +104,18 @@ def signed_anew(backup: Path, place: Path, **changed: Any) -> None:
 # The whole way ---------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_under_traffic_restores_verifies_and_works_on(first: Client, place: Path) -> None:
-    some(first, 20)
+def test_a_backup_under_traffic_restores_verifies_and_works_on(running_one: Client, place: Path) -> None:
+    some(running_one, 20)
     stop = threading.Event()
-    traffic = threading.Thread(target=lambda: [some(first, 3) for _ in iter(stop.is_set, True)])
+    traffic = threading.Thread(target=lambda: [some(running_one, 3) for _ in iter(stop.is_set, True)])
     traffic.start()
     try:
-        backup = take(first, place)
+        backup = take(running_one, place)
     finally:
         stop.set()
         traffic.join()
-    told = manifest.read(backup, believed(place))
-    again = put_back(place, backup)
+    told = manifest.read(backup, believed(room(running_one)))
+    again = put_back(place, backup, room(running_one))
     assert again.state_directory.is_dir(), "where the journal goes on"
     with running(again, keep=True):
         runtime = Runtime(again)
@@ -129,19 +130,20 @@ def test_a_backup_under_traffic_restores_verifies_and_works_on(first: Client, pl
             runtime.close()
 
 
-def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(first: Client, place: Path) -> None:
-    chosen = first.runtime.settings
-    kept = some(first, 1)[0]
-    carry(first)
+def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(running_one: Client, place: Path) -> None:
+    chosen = running_one.runtime.settings
+    before = verify(running_one.runtime).transitions
+    kept = some(running_one, 1)[0]
+    carry(running_one)
     terminal = Terminal(chosen.home)
     backup = terminal.ok("backup", str(place / "backups"))
-    assert backup["events_after"] == 2
-    lost = some(first, 1)[0]
-    carry(first)
+    assert backup["events_after"] == before + 2
+    lost = some(running_one, 1)[0]
+    carry(running_one)
     answer = terminal.ok(
         "restore", backup["backup"], "--into", str(place / "again"), "--journal", str(chosen.state_directory)
     )
-    assert (answer["ok"], answer["events"], answer["problems"]) == (True, 2, [])
+    assert (answer["ok"], answer["events"], answer["problems"]) == (True, before + 2, [])
     assert {each["workflow_id"] for each in answer["lost"]} == {str(lost)}
     assert [each["trigger"] for each in answer["lost"]] == ["design_complete", "block"]
     assert kept != lost
@@ -165,21 +167,23 @@ def ids(redis: "Redis") -> list[str]:
     return [fields[b"event_id"].decode() for _, fields in redis.xrange(STREAM)]
 
 
-def test_a_stream_that_outlived_the_database_gets_every_event_once(first: Client, place: Path) -> None:
+def test_a_stream_that_outlived_the_database_gets_every_event_once(running_one: Client, place: Path) -> None:
     """What is relayed again is not added again, and what is new is not taken for old."""
-    redis = first.runtime.redis
+    redis = running_one.runtime.redis
     assert redis is not None
     stream = Stream(redis, maxlen=100_000)
-    some(first, 2)
-    relay(first.runtime.database, [stream])
-    some(first, 1)  # committed before the backup, relayed after it
-    backup = take(first, place)
-    relay(first.runtime.database, [stream])
-    some(first, 5)  # lost
-    relay(first.runtime.database, [stream])
+    relay(running_one.runtime.database, [stream])
+    others = ids(redis)
+    some(running_one, 2)
+    relay(running_one.runtime.database, [stream])
+    some(running_one, 1)  # committed before the backup, relayed after it
+    backup = take(running_one, place)
+    relay(running_one.runtime.database, [stream])
+    some(running_one, 5)  # lost
+    relay(running_one.runtime.database, [stream])
     before = ids(redis)
-    assert len(before) == 16
-    again = put_back(place, backup)
+    assert len(before) == len(others) + 16
+    again = put_back(place, backup, room(running_one))
     with running(again, keep=True):
         runtime = Runtime(again)
         try:
@@ -188,8 +192,8 @@ def test_a_stream_that_outlived_the_database_gets_every_event_once(first: Client
             some(Client(runtime), 2)
             assert relay(runtime.database, [stream]) == 4
             after = ids(redis)
-            assert after[:16] == before
-            assert len(set(after)) == len(after) == 20
+            assert after[: len(before)] == before
+            assert len(set(after)) == len(after) == len(before) + 4
             with transaction(runtime.database) as connection:
                 assert len(history.epochs(connection)) == 1
         finally:
@@ -207,16 +211,9 @@ def test_names_of_transactions_never_fall_back() -> None:
 
 
 @pytest.fixture(scope="module")
-def running_one() -> Iterator[Client]:
-    """A client of an installation that runs, for tests that do not mind each other's stories."""
-    with open_directory() as directory, installed(Settings(home=directory / "home")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def taken(running_one: Client) -> Path:
     """Room with one backup and the keys of its installation."""
-    directory = running_one.runtime.settings.home.parent
+    directory = room(running_one)
     some(running_one, 1)
     take(running_one, directory)
     return directory

@@ -98,24 +98,21 @@ def test_where_nobody_is_an_operator_it_says_so_and_what_helps(land: Landscape, 
     assert state(land.client, bad) == "dropped"
 
 
-@pytest.mark.parametrize(
-    ("reason", "why"),
-    [
-        ("", "reason must be 1 to 2,000 characters"),
-        ("  ", "reason begins or ends with a blank"),
-        ("x" * 10_240, "reason must be 1 to 2,000 characters"),
-        ("\n\t", "reason holds U+000A"),
-    ],
-    ids=["none", "blanks", "long", "lines"],
-)
-def test_an_override_without_a_reason_that_can_be_read_is_refused(land: Landscape, reason: str, why: str) -> None:
+UNREADABLE = {
+    "": "reason must be 1 to 2,000 characters",
+    "  ": "reason begins or ends with a blank",
+    "x" * 10_240: "reason must be 1 to 2,000 characters",
+    "\n\t": "reason holds U+000A",
+}
+
+
+def test_an_override_without_a_reason_that_can_be_read_is_refused(land: Landscape) -> None:
     bad = land.patch("no diff", "bad")
     land.settle()
-    refused = answer(
-        land.runtime.settings, "override", "drop-patch", str(bad), "--by", "ann", "--reason", reason, code=2
-    )
-    assert why in refused["message"]
-    assert state(land.client, bad) == "quarantined"
+    drop = ("override", "drop-patch", str(bad), "--by", "ann", "--reason")
+    for reason, why in UNREADABLE.items():
+        assert why in answer(land.runtime.settings, *drop, reason, code=2)["message"]
+        assert state(land.client, bad) == "quarantined", reason
 
 
 def test_an_override_is_tried_done_and_refused(land: Landscape) -> None:
@@ -240,15 +237,14 @@ def _sleeping(seconds: str) -> bool:
     return subprocess.run(["pgrep", "-fx", f"sleep {seconds}"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_search_that_is_interrupted_leaves_nothing_behind(land: Landscape, number: int) -> None:
-    land.committed_patch()
-    before, seconds = everything(land.checkout), f"300.{os.getpid()}{number:02}"
+def _interrupt(settings: Settings, number: int) -> None:
+    """Begin a search, and interrupt it by a signal while its gate runs."""
+    seconds = f"300.{os.getpid()}{number:02}"
     words = ("regression", "find", "--run", "demo", "--gate", f"exec sleep {seconds}")
     searching = subprocess.Popen(
         [sys.executable, "-m", "interlock.cli.main", *words],
         cwd=ROOT,
-        env=environment(land.runtime.settings),
+        env=environment(settings),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -257,9 +253,16 @@ def test_a_search_that_is_interrupted_leaves_nothing_behind(land: Landscape, num
     searching.send_signal(number)
     assert searching.wait(60) == 128 + number
     eventually(lambda: not _sleeping(seconds))
-    assert everything(land.checkout) == before
-    assert git(land.checkout, "worktree", "list").count("\n") == 1, "the checkout's own"
-    assert not list(land.runtime.settings.worktrees_directory.glob("regression*"))
+
+
+def test_a_search_that_is_interrupted_leaves_nothing_behind(land: Landscape) -> None:
+    land.committed_patch()
+    before = everything(land.checkout)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        _interrupt(land.runtime.settings, number)
+        assert everything(land.checkout) == before, number
+        assert git(land.checkout, "worktree", "list").count("\n") == 1, f"the checkout's own, after {number!r}"
+        assert not list(land.runtime.settings.worktrees_directory.glob("regression*")), number
 
 
 def test_redriving_all_leaves_what_is_quarantined_and_says_so(land: Landscape) -> None:
