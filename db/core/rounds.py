@@ -33,6 +33,14 @@ def lock(connection: Connection, partition: int) -> None:
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (PARTITION_LOCK, partition))
 
 
+def lock_all(connection: Connection, partitions: int) -> None:
+    """Take the locks of all partitions, as `lock` does and in ascending order, in one round trip."""
+    connection.exec_driver_sql(
+        "SELECT pg_advisory_xact_lock(%s, partition) FROM generate_series(0, %s) AS partition",
+        (PARTITION_LOCK, partitions - 1),
+    )
+
+
 def gather(connection: Connection, partition: int, *, limit: int, only: UUID | None = None) -> Sequence[Due]:
     """Lock a partition and the instances of its due requests; returns these requests, oldest first.
 

@@ -222,8 +222,7 @@ def operating(runtime: Runtime, order: OverrideOrder) -> Iterator[Operation]:
 
 def _hold_every_partition(connection: Connection) -> None:
     try:
-        for partition in range(requests.PARTITIONS):
-            rounds.lock(connection, partition)
+        rounds.lock_all(connection, requests.PARTITIONS)
     except OperationalError as error:
         if not isinstance(error.orig, LockNotAvailable):
             raise
