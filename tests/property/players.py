@@ -11,13 +11,13 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from interlock.db.connection import retryable, transaction
-from interlock.db.core.requests import PARTITIONS
 from interlock.db.schema import in_schema
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from tests.driving import partitions_due
 
 T = TypeVar("T")
 
@@ -91,7 +91,8 @@ def _carry_out(settings: Settings, run: UUID, worker: UUID, fates: Fates, seed: 
     client = Client(runtime)
     ready.wait(PATIENCE_SECONDS)
     while True:
-        for partition in chances.sample(range(PARTITIONS), PARTITIONS):
+        due = partitions_due(runtime)  # all players see the same, and meet in it
+        for partition in chances.sample(due, len(due)):
             _insisting(lambda partition=partition: runtime.applier.apply_partition(partition))
         read += (seen := _insisting(lambda: schedule(runtime, run)))
         with transaction(runtime.database) as connection:

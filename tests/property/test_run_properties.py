@@ -27,7 +27,7 @@ from tests.running import Stage
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
-EXAMPLES = 40
+EXAMPLES = 28
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
 VERBS = (
     ["answer"] * 12
@@ -36,7 +36,7 @@ VERBS = (
     + ["override"] * 4
 )
 STEPS = st.lists(st.lists(st.sampled_from(VERBS), min_size=1, max_size=4), max_size=12)
-CREWS = 18
+CREWS = 12
 DEEDS = (
     *["hire"] * 2 + ["claim"] * 8 + ["finish"] * 4 + ["others"] * 4,
     *["silent", "killed", "killed", "heard_of", "leave", "drain", "time_passes", "interfere"],
