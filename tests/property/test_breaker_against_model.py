@@ -112,5 +112,5 @@ class BreakerAndModel(RuleBasedStateMachine):
 def test_any_sequence_of_calls_goes_as_the_plain_class_says(make_runtime: Callable[..., Runtime]) -> None:
     runtime = make_runtime()
     run_state_machine_as_test(
-        lambda: BreakerAndModel(runtime), settings=hypothesis_settings(max_examples=40, stateful_step_count=20)
+        lambda: BreakerAndModel(runtime), settings=hypothesis_settings(max_examples=28, stateful_step_count=20)
     )
