@@ -65,7 +65,7 @@ class Ground:
             command_processes=64,
             command_file_bytes=8 * MIB,
             command_disk_bytes=64 * MIB,
-            command_memory_bytes=300 * MIB,
+            command_memory_bytes=150 * MIB,
             command_tmp_bytes=4 * MIB,
         )
         self.account = commands_account(self.settings)
