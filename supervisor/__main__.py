@@ -8,13 +8,16 @@ import shlex
 import sys
 from typing import TextIO
 
-from interlock.supervisor.environment import UMASK
-from interlock.supervisor.home import home_of
-from interlock.supervisor.processes.log import line, logged, narrator
-from interlock.supervisor.processes.loop import supervise
-from interlock.supervisor.purge import purge
-from interlock.workers.settings import settings
-from interlock.workflows.errors import InterlockError
+from interlock.supervisor.processes.importing import without_collections
+
+with without_collections():
+    from interlock.supervisor.environment import UMASK
+    from interlock.supervisor.home import home_of
+    from interlock.supervisor.processes.log import line, logged, narrator
+    from interlock.supervisor.processes.loop import supervise
+    from interlock.supervisor.purge import purge
+    from interlock.workers.settings import settings
+    from interlock.workflows.errors import InterlockError
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from celery import signals
 from interlock.workers import tasks
 from interlock.workers.broker import kombu_patch, time_limits
 from interlock.workers.broker.app import make_app
-from interlock.workers.broker.config import WORK
+from interlock.workers.broker.queues import WORK
 from interlock.workers.isolation import in_force
 from interlock.workers.pool import celery_pool
 from interlock.workers.runtime import runtime

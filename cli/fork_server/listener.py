@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from interlock.cli.fork_server.launcher import address
+from interlock.supervisor.processes.importing import without_collections
 
 NAME = "il-commands"  # as all parts are named
 BACKLOG = 64
@@ -27,7 +28,8 @@ def main() -> None:
     if path := os.environ.get("INTERLOCK_READY_FILE"):
         Path(path).touch()
     select.select([listening], [], [])
-    from interlock.cli.fork_server.server import serve  # noqa: PLC0415 - large, and an idle installation needs none
+    with without_collections():
+        from interlock.cli.fork_server.server import serve  # noqa: PLC0415 - large, and an idle installation needs none
 
     serve(listening, float(idle_seconds[0]) if idle_seconds else IDLE_SECONDS)
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606

@@ -10,7 +10,6 @@ Sources: unix(7) for `SCM_RIGHTS` and `SO_PEERCRED`; Mercurial's `chg`, which se
 
 import contextlib
 import fcntl
-import gc
 import io
 import json
 import os
@@ -41,6 +40,7 @@ from interlock.cli.lib import output
 from interlock.cli.main import main as command
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
 from interlock.supervisor.processes.fork import ended, name_process
+from interlock.supervisor.processes.importing import without_collections
 from interlock.supervisor.processes.log import line
 from interlock.workers.settings import Settings
 
@@ -61,11 +61,10 @@ LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("
 def serve(listening: socket.socket, idle_seconds: float) -> None:
     """Fork for each connection; returns after `idle_seconds` without one."""
     commands = {f"interlock.cli.{module}" for section in OFTEN for module, _ in SECTIONS[section].values()}
-    for module in (*sorted(commands), *IMPORTED_LATE):
-        import_module(module)
-    Settings()  # builds the validators, which each fork would build again
-    gc.collect()
-    gc.freeze()
+    with without_collections():
+        for module in (*sorted(commands), *IMPORTED_LATE):
+            import_module(module)
+        Settings()  # builds the validators, which each fork would build again
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks need not be waited for
     while select.select([listening], [], [], idle_seconds)[0]:
         connection, _ = listening.accept()

@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import BinaryIO
 
 from interlock.supervisor.environment import DIRECTORY, UMASK
+from interlock.supervisor.processes.importing import without_collections
 from interlock.workers.settings import settings
 
 # Modules that worker nodes, beat and Flower import anyway. `interlock.workers.main` must not be here: it makes the app.
@@ -36,6 +37,7 @@ SHARED = (
     "celery.worker.consumer",
     "celery.worker.autoscale",
     "kombu.transport.redis",
+    "psycopg",
     "psycopg_binary",
     "sqlalchemy.dialects.postgresql.psycopg",
     "interlock.workers.broker.beat_scheduler",
@@ -55,10 +57,9 @@ _LIBC = ctypes.CDLL(None) if CAN_FORK else None  # loaded now, because it is too
 
 def preload() -> None:
     """Import the shared modules, and freeze them for the garbage collector, whose writes would copy their memory."""
-    for name in SHARED:
-        import_module(name)
-    gc.collect()
-    gc.freeze()
+    with without_collections():
+        for name in SHARED:
+            import_module(name)
     gc.set_threshold(700)  # Python's own: the command line, which ends soon, collects less often
 
 

@@ -13,7 +13,7 @@ from interlock.supervisor.processes.fork import CAN_FORK
 from interlock.supervisor.processes.spec import Part, Waits
 from interlock.supervisor.servers import postgres, valkey
 from interlock.supervisor.servers.endpoints import Servers
-from interlock.workers.broker.config import WORK
+from interlock.workers.broker.queues import WORK
 from interlock.workers.settings import Settings
 from interlock.workers.system import process_privacy
 from interlock.workers.system.users import Account

@@ -12,8 +12,6 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-import psycopg
-
 from interlock.supervisor import orphans
 from interlock.supervisor.environment import DIRECTORY
 from interlock.supervisor.home import Home
@@ -198,6 +196,8 @@ def waits_for(servers: Servers, data: Path, pid: int) -> str | None:
     The password alone proves little, since a copy of this home has the same one. So the pid file and the data directory
     that the server reports must match as well.
     """
+    import psycopg  # noqa: PLC0415 - slow, and only who waits for a server connects
+
     try:
         with psycopg.connect(servers.superuser_url, connect_timeout=2, autocommit=True) as connection:
             answer = connection.execute("SHOW data_directory").fetchone()

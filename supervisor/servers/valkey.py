@@ -7,8 +7,6 @@ import shutil
 from importlib.metadata import version
 from pathlib import Path
 
-import redis
-
 from interlock.supervisor.home import Home
 from interlock.supervisor.servers import data_dirs
 from interlock.supervisor.servers.endpoints import Servers
@@ -61,6 +59,8 @@ def configuration(data: Path, host: str, port: int, password: str) -> str:
 
 def waits_for(servers: Servers, pid: int) -> str | None:
     """None if the server answers and is the one we started as `pid`, else what is missing."""
+    import redis  # noqa: PLC0415 - as slow to import as all else that starting and stopping servers takes
+
     try:
         with redis.Redis.from_url(servers.broker_url, socket_timeout=2, socket_connect_timeout=2) as client:
             client.ping()

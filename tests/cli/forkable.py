@@ -1,9 +1,7 @@
 """The last module that the fork server imports: does once what each fork would do again, and stops collections."""
 
-import gc
-
+from interlock.supervisor.processes.importing import without_collections
 from interlock.workers.settings import Settings
 
-Settings()  # builds the validators
-gc.collect()
-gc.freeze()  # a collection in a fork would look at, and so copy, all that was imported
+with without_collections():  # a collection in a fork would look at, and so copy, all that was imported
+    Settings()  # builds the validators

@@ -8,10 +8,7 @@ from typing import Any
 from kombu import Queue
 
 from interlock.beat.schedule import MESSAGES
-
-TRIGGERS, SWEEPS, EFFECTS = "triggers", "sweeps", "effects"
-WORK = "work"  # tasks of runs. The messages name no task; claims in PostgreSQL say which worker has which task
-GATES = "gates"  # effects that may take hours, kept apart so that a notice never waits behind them
+from interlock.workers.broker.queues import EFFECTS, GATES, SWEEPS, TRIGGERS, WORK
 
 SHORT_TASKS = ("apply", "schedule", "sweep")
 TIME_LIMITS = {"soft_time_limit": 60, "time_limit": 90}  # seconds

@@ -17,7 +17,7 @@ from interlock.db.operations import health, instance_migration, invariants, oper
 from interlock.db.orchestration import workers
 from interlock.db.schema import SCHEMA
 from interlock.workers.broker import nodes
-from interlock.workers.broker.config import SWEEPS, TRIGGERS
+from interlock.workers.broker.queues import SWEEPS, TRIGGERS
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.isolation import in_force
 from interlock.workers.pool.registration import AGENT, EXECUTE

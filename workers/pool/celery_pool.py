@@ -21,7 +21,7 @@ from uuid_utils.compat import uuid7
 from interlock.beat import heartbeats
 from interlock.db.connection import transaction
 from interlock.db.orchestration import workers
-from interlock.workers.broker.config import WORK
+from interlock.workers.broker.queues import WORK
 from interlock.workers.pool import registration, work_loop
 from interlock.workers.pool.registration import WorkerDescription
 from interlock.workers.runtime import Runtime, runtime

@@ -5,22 +5,27 @@ Lines logged while a request or an effect is processed (`log_context`) have its 
 
 import logging
 import sys
-from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from textwrap import indent
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
-from sqlalchemy import RowMapping
 
 from interlock.workflows.output.escaping import json_text, shown, shown_lines
 from interlock.workflows.output.urls import without_users
 
-Row = RowMapping | Mapping[str, Any]
-
 # These log each message, several a second, or two lines per move, with less content than the engine's own lines.
 CHATTY = ("celery.beat", "celery.app.trace", "celery.worker.strategy", "transitions")
 SENSITIVE = ("apprise",)  # their lines may quote a target's URL; we log the errors ourselves
+
+
+class Row(Protocol):
+    """Columns by their names. Not SQLAlchemy's own type: commands that use no database need not import it."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
+
 
 _at_work: ContextVar[Row | None] = ContextVar("at_work", default=None)
 
