@@ -115,7 +115,7 @@ class Supervision:
         then = [part for part in rows if part.name not in specs.SERVER_PARTS]
         try:
             self._start(first)  # they end with this process by themselves
-            if then or prepare:
+            if then:
                 preload()  # while the servers start
             with reaper.watching(self.home, data_places(self.home)):
                 try:

