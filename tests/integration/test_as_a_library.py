@@ -177,17 +177,6 @@ def test_a_client_used_before_a_fork_works_in_parent_and_children(
     assert rows == [("1", "parent"), ("2", "child"), ("3", "child"), ("4", "parent"), ("5", "parent")]
 
 
-def test_a_type_checker_knows_the_public_names(tmp_path: Path) -> None:
-    """mypy reads the package's own types (`py.typed`), also through `door`."""
-    file = tmp_path / "mine.py"
-    file.write_text(TYPED)
-    mypy = (sys.executable, "-m", "mypy", "--strict", f"--cache-dir={tmp_path / 'cache'}", "--config-file=", str(file))
-    done = subprocess.run(mypy, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ})
-    told = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if ": error: " in line}
-    assert sorted(told) == [number for number, line in enumerate(TYPED.splitlines(), 1) if "# wrong" in line]
-    assert all('has incompatible type "int"; expected "str"' in told[number] for number in (8, 10)), done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A wheel built from this tree, and one from its sdist."""
@@ -206,6 +195,14 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return build(ROOT, "wheel", "direct"), build(tree, "wheel", "from_sdist")
 
 
+@pytest.fixture(scope="module")
+def site(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked once: whoever imports it first compiles it."""
+    made = tmp_path_factory.mktemp("site")
+    zipfile.ZipFile(wheels[0]).extractall(made)  # noqa: S202 - our own archive
+    return made
+
+
 def test_a_wheel_from_the_sdist_holds_the_same_files(wheels: tuple[Path, Path]) -> None:
     direct, from_sdist = (zipfile.ZipFile(wheel).namelist() for wheel in wheels)
     assert sorted(direct) == sorted(from_sdist)
@@ -215,11 +212,10 @@ def test_a_wheel_from_the_sdist_holds_the_same_files(wheels: tuple[Path, Path]) 
 
 
 def test_a_project_with_rooms_of_the_same_names_runs_it(
-    wheels: tuple[Path, Path], client: Client, project: object, tmp_path: Path
+    site: Path, client: Client, project: object, tmp_path: Path
 ) -> None:
     """Its own `db` and `workers` are imported as such, and the wheel's modules as `interlock.…`."""
-    site, mine = tmp_path / "site", tmp_path / "project"
-    zipfile.ZipFile(wheels[0]).extractall(site)  # noqa: S202 - our own archive
+    mine = tmp_path / "project"
     for room in ("db", "workers", "tests", "cli"):
         (mine / room).mkdir(parents=True)
         (mine / room / "__init__.py").write_text(f"MINE = {room!r}\n")
@@ -253,11 +249,10 @@ def own_database(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.mark.timeout(180)
 def test_it_lives_in_an_application_s_own_database(
-    wheels: tuple[Path, Path], own_database: str, client: Client, project: object, tmp_path: Path
+    site: Path, own_database: str, client: Client, project: object, tmp_path: Path
 ) -> None:
     """Beside tables of the same names and an Alembic of the application's, with triggers in its transactions."""
-    site, mine = tmp_path / "site", tmp_path / "project"
-    zipfile.ZipFile(wheels[0]).extractall(site)  # noqa: S202 - our own archive
+    mine = tmp_path / "project"
     for room in ("db", "workers", "tests", "migrations/versions"):
         (mine / room).mkdir(parents=True)
     (mine / "db" / "__init__.py").write_text(OWN_TABLES)
@@ -365,20 +360,21 @@ def of_extras() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def bare(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment in which the wheel and what it requires can be imported, and nothing else.
 
     Everything is installed here already; the packages are linked to, so that no network is needed.
     """
     made = tmp_path_factory.mktemp("bare")
     venv.create(made, with_pip=False)
-    (site,) = made.glob("lib/python*/site-packages")
-    zipfile.ZipFile(wheels[0]).extractall(site)  # noqa: S202 - our own archive
+    (packages,) = made.glob("lib/python*/site-packages")
+    for each in site.iterdir():
+        (packages / each.name).symlink_to(each)
     for name in required("interlock", set()):
         distribution = metadata.distribution(name)
         tops = {file.parts[0] for file in distribution.files or () if ".." not in file.parts}
         for top in tops - {"__pycache__"}:
-            (site / top).symlink_to(distribution.locate_file(top))
+            (packages / top).symlink_to(distribution.locate_file(top))
     return made
 
 
@@ -402,6 +398,18 @@ def test_the_bare_package_is_the_client(bare: Path, settings: Settings, project:
     program = f"PROJECT, MISSING = {str(project)!r}, {sorted(of_extras())!r}\n{BARE}"
     done = in_bare(bare, settings, "-c", program)
     assert (done.returncode, done.stdout.split()[:2]) == (0, ["applied", "applied"]), done.stderr
+
+
+def test_a_type_checker_knows_the_public_names(bare: Path, tmp_path: Path) -> None:
+    """mypy reads the installed package's own types (`py.typed`), also through `door`."""
+    file = tmp_path / "mine.py"
+    file.write_text(TYPED)
+    where = ("--config-file=", f"--cache-dir={os.devnull}", f"--python-executable={bare / 'bin' / 'python'}")
+    mypy = (sys.executable, "-m", "mypy", "--strict", *where, str(file))
+    done = subprocess.run(mypy, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ})
+    told = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if ": error: " in line}
+    assert sorted(told) == [number for number, line in enumerate(TYPED.splitlines(), 1) if "# wrong" in line]
+    assert all('has incompatible type "int"; expected "str"' in told[number] for number in (8, 10)), done.stdout
 
 
 @pytest.mark.parametrize(

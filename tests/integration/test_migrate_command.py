@@ -16,6 +16,7 @@ from interlock.supervisor.environment import environment
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.settings import Settings
 from tests import databases
+from tests.cli.terminal import COMMAND, forked
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -37,17 +38,21 @@ def own(own_database: str, servers: Servers, tmp_path: Path) -> Settings:
 
 def interlock(own: Settings, *words: str, typed: str | None = None) -> tuple[int, str]:
     """The exit code and all that was said; `typed` at a terminal, else standard input is none."""
+    variables = environment(own) | {"COLUMNS": "200"}
+    if typed is None:
+        done = forked(words, variables)
+        return done.code, done.said
     ours, theirs = pty.openpty()
     try:
         with subprocess.Popen(
-            [sys.executable, "-m", "interlock.cli.main", *words],
-            env=environment(own) | {"COLUMNS": "200"},
-            stdin=subprocess.DEVNULL if typed is None else theirs,
+            [sys.executable, "-m", COMMAND, *words],
+            env=variables,
+            stdin=theirs,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         ) as process:
-            os.write(ours, (typed or "").encode())
+            os.write(ours, typed.encode())
             output, _ = process.communicate(timeout=60)
     finally:
         os.close(ours)
