@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="every test runs as an ordinary user already"),
 ]
 SECONDS = 800.0
+JUDGED = "integration/test_hostile_worktrees.py::test_what_a_command_committed_is_judged_as_a_patch_is_before_it_lands"
 ELSEWHERE = ("patch", "compensation", "regression")
 # Where the code asks whether it is root, or who owns a file.
 FILES = (
@@ -35,12 +36,16 @@ FILES = (
     "chaos/test_chaos_journal.py",  # files that only root may open again
 )
 # What does not: three of the five ways to a command, which end in the same call as the others; what Python imports;
-# the journal under SIGKILL at any moment, whose files are opened as those of a SIGKILL at each system call.
+# the journal under SIGKILL at any moment, whose files are opened as those of a SIGKILL at each system call; which rule
+# refuses a commit, once it is read (one example is left); what a login of the database may do.
 ALIKE = (
     *(f"integration/test_escapes.py::test_nothing_escapes_from_the_sandbox[{act}-sandbox]" for act in ELSEWHERE),
     *(f"integration/test_escapes.py::test_without_a_sandbox_it_is_as_the_table_says[{act}-none]" for act in ELSEWHERE),
     "integration/test_strange_folder.py::test_no_code_of_the_current_folder_runs_in_any_part_or_command",
     "chaos/test_chaos_journal.py::test_killed_at_any_moment_while_events_are_committed",
+    *(f"{JUDGED}[files{number}-" for number in range(1, 9)),
+    "integration/test_hostile_worktrees.py::test_random_commits_of_a_command_get_the_verdict_of_the_patch_that_does_the_same",
+    "integration/test_owner_role.py::test_doctor_tells_a_login_with_all_rights_from_one_without",
 )
 ROOTS_ONLY = ("only root",)
 
