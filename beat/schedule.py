@@ -24,6 +24,7 @@ SCHEDULE = (
         "partitions", 5.0, "get a partition moving whose oldest request is not applied; set aside what ends its process"
     ),
     Sweep("stuck", 60.0, "find who stands still for too long, and say so once"),
+    Sweep("verify", 60.0, "check a part of history, so that a rewritten event is found without being asked for"),
     Sweep("anchor", 60.0, "sign the heads of the chains that changed, so that a cut tail shows"),
     Sweep("export", 300.0, "file history behind the last export, with a signed manifest, if it is time"),
     Sweep("archive", 3600.0, "move what ended long ago, with its history, into the archive"),

@@ -217,6 +217,9 @@ class Settings(BaseSettings):
     )
     audit: Path | None = Field(None, description="directory of anchors and exports; unset: HOME/audit")
     anchor_seconds: float = Field(3600.0, gt=0, description="time between two anchors, if any chain changed")
+    verify_seconds: float = Field(
+        86_400.0, ge=0, description="time in which all of history is verified once by itself; 0: never"
+    )
     export_seconds: float = Field(
         86_400.0,
         gt=0,

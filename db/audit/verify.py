@@ -1,6 +1,6 @@
 """Verify that history was not rewritten: reads every instance and event once, in constant memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -36,6 +36,8 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
 """)
 _EVENTS = f"{_HASHED_EVENTS} ORDER BY t.workflow_id, t.seq"  # read in parallel, both in the order of the ids
 _INSTANCES = f"{_HASHED_INSTANCES} ORDER BY i.id"
+_EVENTS_BETWEEN = f"{_HASHED_EVENTS} WHERE t.workflow_id > %s AND t.workflow_id <= %s ORDER BY t.workflow_id, t.seq"
+_INSTANCES_AFTER = f"{_HASHED_INSTANCES} WHERE i.id > %s ORDER BY i.id LIMIT %s"
 _EVENTS_OF = f"{_HASHED_EVENTS} WHERE t.workflow_id = %s ORDER BY t.seq"
 _INSTANCE = f"{_HASHED_INSTANCES} WHERE i.id = %s"
 
@@ -123,12 +125,46 @@ def verify_instance(connection: Connection, instance_id: UUID) -> Verdict:
     return verdict
 
 
+def verify_next(connection: Connection, after: UUID | None, *, limit: int) -> tuple[Verdict, UUID | None]:
+    """Check the instances after one, in the order of their ids, as `verify` checks all; the first also the definitions.
+
+    Args:
+        connection: a transaction that reads one snapshot.
+        after: the id of the last instance that was checked; None: begin with the first.
+        limit: how many to check.
+
+    Returns:
+        The verdict, and the id of the last instance checked; None: there are no more.
+    """
+    verdict, begun = Verdict(), after or UUID(int=0)
+    if after is None:
+        for name, message in recorded_moves.changed(connection):
+            verdict.note(name, None, message)
+    instances = connection.exec_driver_sql(_INSTANCES_AFTER, (begun, limit)).all()
+    last = instances[-1][0] if len(instances) == limit else None
+    # A cursor: one instance may have more events than fit into memory.
+    reading = connection.execution_options(stream_results=True, max_row_buffer=AHEAD)
+    events = reading.exec_driver_sql(_EVENTS_BETWEEN, (begun, last or UUID(int=2**128 - 1)))
+    _compare(verdict, recorded_moves.recorded(connection), instances, map(tuple, events), lambda _: None)
+    return verdict, last
+
+
 def read(verdict: Verdict, rules: dict[str, recorded_moves.Rules], snapshot: Snapshot, progress: Progress) -> None:
     """Read instances and their events in parallel, both in the order of the instances' ids."""
-    events = groupby(snapshot.rows(_EVENTS), key=itemgetter(0))
+    _compare(verdict, rules, snapshot.rows(_INSTANCES), snapshot.rows(_EVENTS), progress)
+
+
+def _compare(
+    verdict: Verdict,
+    rules: dict[str, recorded_moves.Rules],
+    instances: Iterable[Sequence[Any]],
+    histories: Iterable[Event],
+    progress: Progress,
+) -> None:
+    events = groupby(histories, key=itemgetter(0))
     nobody: tuple[None, Iterator[Event]] = (None, iter(()))
     owner, history = next(events, nobody)
-    for row in snapshot.rows(_INSTANCES):
+    for row in instances:
         instance = Instance(*row)
         verdict.instances += 1
         while owner is not None and owner < instance.id:

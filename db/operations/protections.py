@@ -37,6 +37,7 @@ TRIGGERS: Mapping[str, str] = {
     "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_is_told",
     "trigger_requests": "bounded_metadata bounded_result worded",
     "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
+    "verifications": "bounded_found",
     "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
     "workflow_definitions": "bounded_body kept kept_whole worded",
     "workflow_instances": (

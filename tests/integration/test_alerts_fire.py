@@ -231,6 +231,21 @@ def export_missing(stage: Stage) -> None:
     stage.dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '27 hours'")
 
 
+def history_changed(stage: Stage) -> None:
+    stage.client.create("story", "S-1", project=stage.project)
+    applied(stage.client, "S-1", "block")
+    relay(stage.runtime.database, destinations(stage.runtime))
+    stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
+    stage.dba.execute("UPDATE workflow_transitions SET triggered_by = 'mallory'")
+    stage.dba.execute("UPDATE verifications SET started_at = started_at - interval '25 hours'")
+    stage.dba.execute("DELETE FROM sweeps WHERE name = 'verify'")
+    swept(stage.runtime, "verify")
+
+
+def history_unverified(stage: Stage) -> None:
+    stage.dba.execute("UPDATE verifications SET started_at = started_at - interval '51 hours'")
+
+
 PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     # alert: what provokes it, and which others that rightly fires too
     "InterlockHighFailureRate": (failures, set()),
@@ -251,6 +266,8 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockLeasesLost": (leases_lost, {"InterlockDeadEffects"}),
     "InterlockRelayLags": (relay_behind, set()),
     "InterlockAuditExportMissing": (export_missing, set()),
+    "InterlockHistoryChanged": (history_changed, set()),
+    "InterlockHistoryUnverified": (history_unverified, set()),
 }
 ELSEWHERE = {"InterlockDown"}
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from interlock.beat.schedule import BY_NAME, OVERDUE_PERIODS, OVERDUE_SECONDS
 from interlock.db import migrate
-from interlock.db.audit import anchors
+from interlock.db.audit import anchors, verification
 from interlock.db.connection import transaction
 from interlock.db.core import definitions, deprecations, history, requests, stalled_partitions, sweep_runs
 from interlock.db.operations import health, instance_migration, invariants, operators, protections, stuck
@@ -20,6 +20,7 @@ from interlock.workers.broker import nodes
 from interlock.workers.broker.queues import SWEEPS, TRIGGERS
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.isolation import in_force
+from interlock.workers.operations.stuck.facts import span
 from interlock.workers.pool.registration import AGENT, EXECUTE
 from interlock.workers.relay.destinations import destinations
 from interlock.workers.relay.journal_check import inspect
@@ -329,6 +330,29 @@ def _journal(runtime: Runtime) -> Iterator[Finding]:
         yield from (Finding("journal", *trouble) for trouble in inspect(connection, runtime.settings.state_directory))
 
 
+def _verification(runtime: Runtime) -> Iterator[Finding]:
+    every_seconds = runtime.settings.verify_seconds
+    with transaction(runtime.database) as connection:
+        known, age = verification.known(connection), definitions.age_seconds(connection)
+    ended = next((each for each in known if each["finished_at"]), None)
+    age = ended["age_seconds"] if ended else age
+    if found := [problem for each in known for problem in each["found"]]:
+        first = f"{found[0]['instance']}" + ("" if found[0]["seq"] is None else f", event {found[0]['seq']}")
+        message = f"history was changed in {sum(each['problems'] for each in known)} places, first {first}"
+        yield Finding(
+            "verification", "fail", f"{message}: {found[0]['message']}", "interlock playbook show audit-finding"
+        )
+    elif every_seconds == 0:
+        yield Finding("verification", "ok", "history is verified on request only (INTERLOCK_VERIFY_SECONDS=0)")
+    elif age > 2 * every_seconds:
+        message = f"history was last verified as a whole {span(age)} ago"
+        yield Finding("verification", "warn", message, "interlock audit verify; is beat up?")
+    elif ended:
+        yield Finding("verification", "ok", f"{ended['instances']} instances were verified {span(age)} ago")
+    else:
+        yield Finding("verification", "ok", "the first verification is under way")
+
+
 def _anchors(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
         seconds = anchors.uncovered_seconds(connection)
@@ -392,6 +416,7 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("crew", _crew),
     ("journal", _journal),
     ("anchors", _anchors),
+    ("verification", _verification),
     ("operators", _operators),
     ("stuck", _stuck),
     ("invariants", _invariants),

@@ -94,6 +94,9 @@ METRICS = (
         "age of the oldest event that a destination of the relay has not received",
     ),
     MetricSpec("interlock_audit_export_lag_seconds", (), "age of the oldest event that is in no audit export"),
+    MetricSpec("interlock_audit_problems", (), "what the last verification of history found, and the one under way"),
+    MetricSpec("interlock_audit_age_seconds", (), "time since the last complete verification of history began"),
+    MetricSpec("interlock_anchor_age_seconds", (), "age of the newest anchor, if there are events since; else 0"),
     MetricSpec(
         "interlock_sweep_lag_seconds", ("sweep",), "how late a sweep is: time since its last run, less its period"
     ),

@@ -27,6 +27,18 @@ CREATE TABLE interlock.audit_exports (
     manifest char(64)    NOT NULL
 );
 
+-- How far history was verified by itself: a pass reads all instances, in the order of their ids.
+CREATE TABLE interlock.verifications (
+    pass        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    started_at  timestamptz NOT NULL DEFAULT now(),
+    finished_at timestamptz,
+    last_id     uuid,                           -- the last instance that it read
+    instances   bigint      NOT NULL DEFAULT 0,
+    transitions bigint      NOT NULL DEFAULT 0,
+    problems    bigint      NOT NULL DEFAULT 0,
+    found       jsonb       NOT NULL DEFAULT '[]'  -- the first hundred of them
+);
+
 -- Restores: transactions from `first_xid` on came after a backup was restored. Where events are named by their place in
 -- commit order outside of this database, names of the time before, lost or not, are not used again.
 CREATE TABLE interlock.restores (

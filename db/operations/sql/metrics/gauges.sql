@@ -28,6 +28,9 @@ WITH settings AS (
            extract(epoch FROM now() - COALESCE(s.started_at, (SELECT min(recorded_at) FROM interlock.workflow_definitions))) AS age
       FROM unnest(%(sweeps)s::text[], %(periods)s::float8[]) AS w (name, every_seconds)
       LEFT JOIN interlock.sweeps s ON s.name = w.name
+), verified AS (  -- the last pass that ended, and the one under way
+    SELECT started_at, finished_at, problems FROM interlock.verifications
+     WHERE pass >= (SELECT COALESCE(max(pass), 0) FROM interlock.verifications WHERE finished_at IS NOT NULL)
 )
 SELECT 'interlock_pending_requests' AS name, ARRAY[partition::text] AS labels, pending::float8 AS value FROM partitions
 UNION ALL SELECT 'interlock_partition_stuck_seconds', ARRAY[l.partition::text],
@@ -65,6 +68,15 @@ UNION ALL SELECT 'interlock_audit_export_lag_seconds', '{}',
                             WHERE (t.xid, t.position) > (COALESCE(e.xid, '0'), COALESCE(e.position, 0))
                             ORDER BY t.xid, t.position LIMIT 1), 0)
             FROM (SELECT) AS one LEFT JOIN interlock.relay_cursors e ON e.name = %(export)s
+UNION ALL SELECT 'interlock_audit_problems', '{}', COALESCE(sum(problems), 0) FROM verified
+UNION ALL SELECT 'interlock_audit_age_seconds', '{}',
+                 extract(epoch FROM now() - COALESCE((SELECT started_at FROM verified WHERE finished_at IS NOT NULL),
+                                                     (SELECT min(recorded_at) FROM interlock.workflow_definitions)))
+UNION ALL SELECT 'interlock_anchor_age_seconds', '{}',
+                 COALESCE((SELECT extract(epoch FROM now() - COALESCE(a.made_at, e.created_at))
+                             FROM (SELECT created_at FROM interlock.workflow_transitions ORDER BY xid DESC, position DESC LIMIT 1) e
+                            WHERE a.made_at IS NULL OR e.created_at > a.made_at), 0)
+            FROM (SELECT max(made_at) AS made_at FROM interlock.anchors) AS a
 UNION ALL SELECT 'interlock_sweep_lag_seconds', ARRAY[name], GREATEST(age - every_seconds, 0) FROM swept
 UNION ALL SELECT 'interlock_sweep_run_seconds', ARRAY[name], extract(epoch FROM finished_at - started_at) FROM swept
            WHERE finished_at IS NOT NULL

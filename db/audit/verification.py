@@ -1,0 +1,74 @@
+"""The verification that runs by itself: passes over all instances, in the order of their ids, bit by bit."""
+
+from dataclasses import asdict
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import Connection, RowMapping
+
+from interlock.db.audit.verify import Verdict
+from interlock.db.schema import in_schema, lock_number
+
+VERIFY_LOCK = lock_number(0x1E71_0C4E)
+KEPT = 100  # problems kept of a pass; past this, counting is enough
+
+# The pass that is under way; a new one, if the last began long enough ago; else no row.
+_PRESENT = in_schema("""
+WITH last AS (SELECT * FROM interlock.verifications ORDER BY pass DESC LIMIT 1),
+     begun AS (INSERT INTO interlock.verifications (started_at)
+               SELECT now() FROM (SELECT) AS one LEFT JOIN last ON true
+                WHERE last.pass IS NULL
+                   OR last.finished_at IS NOT NULL AND last.started_at < now() - make_interval(secs => %(every)s)
+               RETURNING *)
+SELECT * FROM begun UNION ALL SELECT * FROM last WHERE finished_at IS NULL
+""")
+_NOTE = in_schema("""
+UPDATE interlock.verifications
+   SET last_id = COALESCE(%(last_id)s, last_id), finished_at = CASE WHEN %(ended)s THEN now() END,
+       instances = instances + %(instances)s, transitions = transitions + %(transitions)s,
+       problems = problems + %(problems)s, found = %(found)s
+ WHERE pass = %(pass)s
+""")
+# The last pass that ended, and the one under way: problems are not forgotten before they were looked for again.
+_KNOWN = in_schema("""
+SELECT *, extract(epoch FROM now() - started_at)::float8 AS age_seconds FROM interlock.verifications
+ WHERE pass >= (SELECT COALESCE(max(pass), 0) FROM interlock.verifications WHERE finished_at IS NOT NULL)
+ ORDER BY pass
+""")
+
+
+def alone(connection: Connection) -> bool:
+    """Take the lock on verifying until this transaction ends; False if another process has it."""
+    return bool(connection.exec_driver_sql("SELECT pg_try_advisory_xact_lock(%s)", (VERIFY_LOCK,)).scalar_one())
+
+
+def present(connection: Connection, *, every_seconds: float) -> RowMapping | None:
+    """The pass under way, or a new one if the last began that long ago; None if none is due."""
+    return connection.exec_driver_sql(_PRESENT, {"every": every_seconds}).mappings().one_or_none()
+
+
+def note(connection: Connection, present: RowMapping, verdict: Verdict, last_id: UUID | None) -> None:
+    """Add to a pass what was just read.
+
+    Args:
+        connection: the caller's transaction.
+        present: the pass, as before.
+        verdict: of the instances that were read.
+        last_id: the last instance that was read; None: there are no more, and the pass has ended.
+    """
+    found = [*present["found"], *map(asdict, verdict.problems)]
+    read = {
+        "pass": present["pass"],
+        "last_id": last_id,
+        "ended": last_id is None,
+        "instances": verdict.instances,
+        "transitions": verdict.transitions,
+        "problems": verdict.found,
+        "found": Jsonb(found[:KEPT]),
+    }
+    connection.exec_driver_sql(_NOTE, read)
+
+
+def known(connection: Connection) -> list[RowMapping]:
+    """The last pass that ended and the one under way, in this order, each with its `age_seconds` since it began."""
+    return list(connection.exec_driver_sql(_KNOWN).mappings())

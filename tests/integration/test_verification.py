@@ -1,0 +1,157 @@
+"""History is verified without being asked: in parts, each part once a day, and what was changed is told."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from interlock.db.audit import verify as audit
+from interlock.workers import sweeps
+from interlock.workers.audit import verification
+from interlock.workers.client.client import Client
+from interlock.workers.operations import metrics
+from interlock.workers.operations.doctor import Finding, examine
+from interlock.workers.runtime import Runtime
+from tests.driving import applied
+from tests.tampering import unprotected
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+
+
+@pytest.fixture
+def stories(client: Client, project: str) -> list[UUID]:
+    """Five stories with two events each."""
+    made = [client.create("story", f"S-{number}", project=project)["id"] for number in range(5)]
+    for each in made:
+        applied(client, each, "design_complete", "start_coding")
+    return sorted(made)
+
+
+def swept(runtime: Runtime) -> int:
+    return sweeps.SWEEPS["verify"](runtime)
+
+
+def passes(dba: Dba) -> list[tuple[Any, ...]]:
+    """(ended, instances, transitions, problems) of each pass."""
+    query = "SELECT finished_at IS NOT NULL, instances, transitions, problems FROM verifications ORDER BY pass"
+    return dba.execute(query).fetchall()
+
+
+def a_day_passes(dba: Dba) -> None:
+    dba.execute("UPDATE verifications SET started_at = started_at - interval '25 hours'")
+
+
+def forge(dba: Dba, story: UUID, seq: int = 2) -> None:
+    with unprotected(dba):
+        dba.execute(
+            "UPDATE workflow_transitions SET severity = 'error' WHERE (workflow_id, seq) = (%s, %s)", (story, seq)
+        )
+
+
+def gauge(runtime: Runtime, name: str) -> float:
+    return metrics.read(runtime)[name, ()]
+
+
+def finding(runtime: Runtime) -> Finding:
+    (found,) = [each for each in examine(runtime) if each.check == "verification"]
+    return found
+
+
+def test_all_of_history_is_verified_once_a_day(runtime: Runtime, stories: list[UUID], dba: Dba) -> None:
+    assert finding(runtime).level == "ok"
+    assert swept(runtime) == 0
+    assert passes(dba) == [(True, 5, 10, 0)]
+    assert swept(runtime) == 0
+    assert len(passes(dba)) == 1
+    assert gauge(runtime, "interlock_audit_age_seconds") < 60
+    assert "5 instances were verified" in finding(runtime).message
+    a_day_passes(dba)
+    assert gauge(runtime, "interlock_audit_age_seconds") > 86_400
+    assert swept(runtime) == 0
+    assert passes(dba)[1:] == [(True, 5, 10, 0)]
+
+
+def test_a_forged_event_is_found_and_told_until_a_whole_pass_finds_it_mended(
+    runtime: Runtime, stories: list[UUID], dba: Dba
+) -> None:
+    forge(dba, stories[3])
+    assert swept(runtime) == 1
+    assert gauge(runtime, "interlock_audit_problems") == 1
+    told = finding(runtime)
+    assert (told.level, told.cure) == ("fail", "interlock playbook show audit-finding")
+    assert f"first {stories[3]}, event 2: changed" in told.message
+    with unprotected(dba):
+        dba.execute("UPDATE workflow_transitions SET severity = 'info'")
+    assert gauge(runtime, "interlock_audit_problems") == 1
+    a_day_passes(dba)
+    assert swept(runtime) == 0
+    assert (gauge(runtime, "interlock_audit_problems"), finding(runtime).level) == (0, "ok")
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3, 5, 500])
+def test_in_parts_of_any_size_it_finds_what_a_verification_as_a_whole_finds(
+    runtime: Runtime, stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch, instances: int
+) -> None:
+    forge(dba, stories[0])
+    forge(dba, stories[2], seq=1)
+    with unprotected(dba):
+        dba.execute("ALTER TABLE workflow_transitions DROP CONSTRAINT workflow_transitions_workflow_id_fkey")
+        for gone in (stories[1], stories[4]):  # in the middle, and after the last
+            dba.execute("DELETE FROM workflow_instances WHERE id = %s", (gone,))
+        dba.execute("UPDATE definition_transitions SET by = '{anyone}' WHERE (type, trigger) = ('approval', 'expire')")
+    monkeypatch.setattr(verification, "INSTANCES", instances)
+    whole = audit.verify(runtime.database)
+    assert swept(runtime) == whole.found == 7
+    assert passes(dba) == [(True, whole.instances, whole.transitions, whole.found)]
+    (found,) = dba.execute("SELECT found FROM verifications").fetchone() or ()
+    listed = {(each["instance"], each["seq"], each["message"]) for each in found}
+    assert listed == {(each.instance, each.seq, each.message) for each in whole.problems}
+
+
+def test_a_pass_goes_on_where_it_was_interrupted(
+    runtime: Runtime, stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "INSTANCES", 2)
+    monkeypatch.setattr(verification, "VERIFY_SECONDS", 0.0)
+    read: Callable[..., Any] = verification.verify_next
+    seen: list[UUID | None] = []
+
+    def next_two(connection: Any, after: UUID | None, *, limit: int) -> Any:
+        seen.append(after)
+        return read(connection, after, limit=limit)
+
+    monkeypatch.setattr(verification, "verify_next", next_two)
+    clock = iter([0.0, -1.0, 1.0] * 3)  # each run has time for one part
+    monkeypatch.setattr(verification, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert [swept(runtime) for _ in range(3)] == [0, 0, 0]
+    assert seen == [None, stories[1], stories[3]]
+    assert passes(dba) == [(True, 5, 10, 0)]
+
+
+def test_it_can_be_left_to_be_asked_for(make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba) -> None:
+    runtime = make_runtime(verify_seconds=0)
+    assert swept(runtime) == 0
+    assert passes(dba) == []
+    assert "on request only" in finding(runtime).message
+
+
+def test_a_late_verification_is_a_warning(runtime: Runtime, stories: list[UUID], dba: Dba) -> None:
+    swept(runtime)
+    dba.execute("UPDATE verifications SET started_at = started_at - interval '3 days'")
+    assert finding(runtime).level == "warn"
+
+
+def test_the_age_of_the_newest_anchor_counts_from_it_once_there_are_events_since(
+    runtime: Runtime, stories: list[UUID], client: Client, dba: Dba
+) -> None:
+    sweeps.SWEEPS["anchor"](runtime)
+    with unprotected(dba):
+        dba.execute("UPDATE anchors SET made_at = made_at + interval '1 second'")
+    assert gauge(runtime, "interlock_anchor_age_seconds") == 0
+    with unprotected(dba):
+        dba.execute("UPDATE anchors SET made_at = made_at - interval '1 hour'")
+    applied(client, stories[0], "block")
+    assert gauge(runtime, "interlock_anchor_age_seconds") > 3_500

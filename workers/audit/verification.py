@@ -1,0 +1,46 @@
+"""Verifies history by itself: a sweep reads some instances each minute until all are read, and starts anew each day."""
+
+import time
+from uuid import UUID
+
+import structlog
+
+from interlock.db.audit import verification
+from interlock.db.audit.verify import Verdict, verify_next
+from interlock.db.connection import one_snapshot, transaction
+from interlock.workers.runtime import Runtime
+
+VERIFY_SECONDS = 5.0  # of each run of the sweep: a twelfth of a core while a pass is under way
+INSTANCES = 200  # read in one snapshot: what takes longer than the task may would be begun again for ever
+
+log = structlog.get_logger()
+
+
+def verify_some(runtime: Runtime) -> int:
+    """Continue the pass over all instances, or begin one that is due; returns the number of problems found.
+
+    Raises:
+        DBAPIError: the database is unreachable; the next run continues.
+    """
+    if runtime.settings.verify_seconds == 0:
+        return 0
+    found, until = 0, time.monotonic() + VERIFY_SECONDS
+    while time.monotonic() < until:
+        with transaction(runtime.database) as connection:
+            if not verification.alone(connection):
+                return found
+            present = verification.present(connection, every_seconds=runtime.settings.verify_seconds)
+            if present is None:
+                return found
+            verdict, last_id = _read(runtime, present["last_id"])
+            verification.note(connection, present, verdict, last_id)
+        found += verdict.found
+        for each in verdict.problems:
+            log.error("history_changed", instance=each.instance, seq=each.seq, message=each.message)
+    return found
+
+
+def _read(runtime: Runtime, after: UUID | None) -> tuple[Verdict, UUID | None]:
+    with transaction(runtime.database) as connection:
+        one_snapshot(connection)
+        return verify_next(connection, after, limit=INSTANCES)
