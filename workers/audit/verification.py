@@ -11,7 +11,7 @@ from interlock.db.connection import one_snapshot, transaction
 from interlock.workers.runtime import Runtime
 
 VERIFY_SECONDS = 5.0  # of each run of the sweep: a twelfth of a core while a pass is under way
-INSTANCES = 200  # read in one snapshot: what takes longer than the task may would be begun again for ever
+INSTANCES = 500  # read in one snapshot: what takes longer than the task may would be begun again for ever
 
 log = structlog.get_logger()
 
