@@ -4,6 +4,8 @@ from contextlib import suppress
 
 import psutil
 
+from tests.waiting import eventually
+
 
 def shims() -> list[psutil.Process]:
     """Every live shim that is a child of this process."""
@@ -16,6 +18,6 @@ def shims() -> list[psutil.Process]:
 
 
 def shim() -> psutil.Process:
-    """The only shim."""
-    (one,) = shims()
+    """The only shim, once it has become one: a process is a copy of this one until it executes its program."""
+    (one,) = eventually(shims)
     return one
