@@ -182,7 +182,7 @@ def T(
         trigger: an imperative or a fact (`submit_pr`, `tests_pass`).
         sources: the state or states it leaves.
         dest: the state it enters.
-        by: who may fire it (AUTHORITY-1); default: anyone.
+        by: who may fire it (AUTHORITY-1); default: whom its definition says, or anyone.
         when: guards, all of which must hold.
         then: triggers fired on linked instances in the same commit.
         effects: actions outside the database, after the commit.
@@ -220,6 +220,7 @@ class Definition:
         order: the states in levels, from first to last: a move to an earlier one must say why it goes back (POLICY-2).
         deprecated: states that are not to be entered any more, each with why and what instead. Neither this nor `order`
             is behaviour: both are left out of the checksum.
+        by: who may fire those that do not say it themselves (AUTHORITY-1).
     """
 
     type: str
@@ -236,10 +237,14 @@ class Definition:
     required_metadata: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     deprecated: Mapping[str, str] = field(default_factory=dict)
+    by: Authority | None = None
 
     def __post_init__(self) -> None:
         if not self.states:
             object.__setattr__(self, "states", tuple(state for level in self.order for state in level))
+        if self.by is not None:
+            said = tuple(move if move.by else replace(move, by=(self.by,)) for move in self.transitions)
+            object.__setattr__(self, "transitions", said)
         for name in ("deadlines", "deprecated"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 

@@ -14,16 +14,16 @@ APPROVAL = Definition(
     order=(("pending",), ("approved", "rejected", "expired")),
     initial="pending",
     terminal=frozenset({"approved", "rejected", "expired"}),
+    by="decider",
     transitions=(
         T(
             "approve",
             "pending",
             "approved",
-            by="decider",
             when=(may_decide, not_the_author, not_voted_yet, quorum_reached),
             settles="granted",
         ),
-        T("reject", "pending", "rejected", by="decider", when=(may_decide,), settles="refused", severity="warning"),
+        T("reject", "pending", "rejected", when=(may_decide,), settles="refused", severity="warning"),
         T("expire", "pending", "expired", by="machinery", settles="refused", severity="warning"),
     ),
     deadlines={"pending": Deadline(72 * HOUR_SECONDS, "expire")},

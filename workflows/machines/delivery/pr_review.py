@@ -16,13 +16,14 @@ PR_REVIEW = Definition(
     order=(("submitted",), ("reviewing", "changes_requested"), ("approved",), ("merged",)),
     initial="submitted",
     terminal=frozenset({"merged"}),
+    by="anyone",
     transitions=(
-        T("start_review", "submitted", "reviewing", by="anyone"),
-        T("request_changes", "reviewing", "changes_requested", by="anyone"),
-        T("resubmit", "changes_requested", "reviewing", by="anyone"),
-        T("approve", "reviewing", "approved", by="anyone", when=(not_the_author,)),
-        T("merge", "approved", "merged", by="anyone", approval=ApprovalPoint(), then=(FollowUp("story", "approve"),)),
-        T("dismiss", "approved", "reviewing", by="anyone", severity="warning", back="rework"),  # new commits arrived
+        T("start_review", "submitted", "reviewing"),
+        T("request_changes", "reviewing", "changes_requested"),
+        T("resubmit", "changes_requested", "reviewing"),
+        T("approve", "reviewing", "approved", when=(not_the_author,)),
+        T("merge", "approved", "merged", approval=ApprovalPoint(), then=(FollowUp("story", "approve"),)),
+        T("dismiss", "approved", "reviewing", severity="warning", back="rework"),  # new commits arrived
     ),
     links=(Link("story", type="story", context_key="story_id", inverse="pull_request"),),
     fields=(AUTHOR, Field("story_id", name, "the entity id or UUID of a story")),

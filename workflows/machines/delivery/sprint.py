@@ -12,9 +12,10 @@ SPRINT = Definition(
     order=(("planning",), ("active",), ("review",), ("done",)),
     initial="planning",
     terminal=frozenset({"done"}),
+    by="anyone",
     transitions=(
-        T("start", "planning", "active", by="anyone", approval=ApprovalPoint()),
-        T("finish", "active", "review", by="anyone"),
-        T("complete", "review", "done", by="anyone", approval=ApprovalPoint()),
+        T("start", "planning", "active", approval=ApprovalPoint()),
+        T("finish", "active", "review"),
+        T("complete", "review", "done", approval=ApprovalPoint()),
     ),
 )

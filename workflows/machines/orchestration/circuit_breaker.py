@@ -19,11 +19,12 @@ CIRCUIT_BREAKER = Definition(
     order=(("CLOSED", "OPEN", "HALF_OPEN"),),
     initial="CLOSED",
     terminal=frozenset(),
+    by="machinery",
     transitions=(
-        T("failure_threshold_exceeded", "CLOSED", "OPEN", by="machinery", severity="error"),
+        T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),
         T("cooldown_expires", "OPEN", "HALF_OPEN", by=("machinery", "operator")),
-        T("success", "HALF_OPEN", "CLOSED", by="machinery", severity="warning"),
-        T("failure", "HALF_OPEN", "OPEN", by="machinery", severity="error"),
+        T("success", "HALF_OPEN", "CLOSED", severity="warning"),
+        T("failure", "HALF_OPEN", "OPEN", severity="error"),
     ),
     deadlines={"OPEN": Deadline(COOLDOWN_SECONDS, "cooldown_expires", context_key="cooldown_seconds")},
     fields=(

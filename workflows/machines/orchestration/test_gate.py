@@ -29,19 +29,13 @@ TEST_GATE_1_0 = Definition(
     initial="PENDING",
     terminal=frozenset({"PASSED", "FAILED"}),
     order=(("PENDING", "BLOCKED"), ("RUNNING",), ("PASSED", "FAILED")),
+    by="machinery",
     transitions=(
-        T("gate_started", "PENDING", "RUNNING", by="machinery", when=(gate_dependencies_passed,), effects=(RUN_GATE,)),
-        T(
-            "dependency_failed",
-            "PENDING",
-            "BLOCKED",
-            by="machinery",
-            when=(gate_dependency_failed,),
-            severity="warning",
-        ),
+        T("gate_started", "PENDING", "RUNNING", when=(gate_dependencies_passed,), effects=(RUN_GATE,)),
+        T("dependency_failed", "PENDING", "BLOCKED", when=(gate_dependency_failed,), severity="warning"),
         T("gate_passed", "RUNNING", "PASSED", by="effect", when=(exit_code_given, exit_code_expected)),
         T("gate_failed", "RUNNING", "FAILED", by=("effect", "machinery"), when=(exit_code_given,), severity="error"),
-        T("dependency_passed", "BLOCKED", "PENDING", by="machinery", when=(gate_dependencies_passed,)),
+        T("dependency_passed", "BLOCKED", "PENDING", when=(gate_dependencies_passed,)),
     ),
     links=(
         Link("depends_on", type="test_gate", context_key="depends_on", inverse="dependents"),

@@ -38,13 +38,13 @@ JOB = Definition(
     order=(("SUBMITTED",), ("PENDING",), ("RUNNING",), ("COMPLETED", "FAILED", "CANCELED")),
     initial="SUBMITTED",
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
+    by="machinery",
     transitions=(
-        T("validate", "SUBMITTED", "PENDING", by="machinery"),
+        T("validate", "SUBMITTED", "PENDING"),
         T(
             "allocate_resources",
             "PENDING",
             "RUNNING",
-            by="machinery",
             when=(workers_allocated,),
             then=(FollowUp("workers", "start_task"),),
         ),

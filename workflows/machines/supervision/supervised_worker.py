@@ -15,14 +15,15 @@ SUPERVISED_WORKER = Definition(
     order=(("IDLE",), ("RUNNING", "PAUSED"), ("COMPLETED", "FAILED", "TERMINATED")),
     initial="IDLE",
     terminal=frozenset({"COMPLETED", "FAILED", "TERMINATED"}),
+    by="anyone",
     transitions=(
-        T("start_task", "IDLE", "RUNNING", by="anyone"),
-        T("pause", "RUNNING", "PAUSED", by="anyone", severity="warning"),
-        T("resume", "PAUSED", "RUNNING", by="anyone", severity="warning"),
+        T("start_task", "IDLE", "RUNNING"),
+        T("pause", "RUNNING", "PAUSED", severity="warning"),
+        T("resume", "PAUSED", "RUNNING", severity="warning"),
         T("complete_tasks", "RUNNING", "COMPLETED", by=("holder", "machinery")),
         T("error_unrecoverable", "RUNNING", "FAILED", by=("holder", "machinery"), severity="error"),
         # SUPERVISED-3: `*` would include terminal states.
-        T("terminate", ("IDLE", "RUNNING", "PAUSED"), "TERMINATED", by="anyone", severity="warning"),
+        T("terminate", ("IDLE", "RUNNING", "PAUSED"), "TERMINATED", severity="warning"),
     ),
     fields=(Field("workspace_id", name, "the name of a workspace"),),
 )
