@@ -17,7 +17,6 @@ from bench.nodes import interlock_nodes, plain_node
 from bench.plant import CYCLES, INSTANCES, PATIENCE_SECONDS, POLL_SECONDS, Plant, turns
 from bench.progress import Rounds
 from bench.stage import Stage
-from interlock.db.schema import in_schema
 from interlock.supervisor.servers.endpoints import Servers
 
 WARM_UP = 2 * INSTANCES  # the two initial triggers of each story
@@ -83,7 +82,7 @@ class Printed:
         return time.perf_counter()
 
     def _count(self) -> int:
-        row = self.database.execute(in_schema("SELECT count(*) FROM interlock.workflow_transitions")).fetchone()
+        row = self.database.execute("SELECT count(*) FROM workflow_transitions").fetchone()
         return int(row[0]) if row else 0
 
 
