@@ -223,19 +223,21 @@ def relay_behind(stage: Stage) -> None:
     stage.dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '5 minutes'")
 
 
-def export_missing(stage: Stage) -> None:
+def unprotected_event(stage: Stage) -> None:
+    """An event that was carried everywhere, and whose row can be changed."""
     stage.client.create("story", "S-1", project=stage.project)
     applied(stage.client, "S-1", "block")
     relay(stage.runtime.database, destinations(stage.runtime))
     stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
+
+
+def export_missing(stage: Stage) -> None:
+    unprotected_event(stage)
     stage.dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '27 hours'")
 
 
 def history_changed(stage: Stage) -> None:
-    stage.client.create("story", "S-1", project=stage.project)
-    applied(stage.client, "S-1", "block")
-    relay(stage.runtime.database, destinations(stage.runtime))
-    stage.dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
+    unprotected_event(stage)
     stage.dba.execute("UPDATE workflow_transitions SET triggered_by = 'mallory'")
     stage.dba.execute("UPDATE verifications SET started_at = started_at - interval '25 hours'")
     stage.dba.execute("DELETE FROM sweeps WHERE name = 'verify'")

@@ -422,16 +422,22 @@ def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("named", "statement"),
     [
-        "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done', '{anyone}')",
-        "UPDATE definition_transitions SET by = '{anyone}' WHERE (type, trigger) = ('test_gate', 'gate_passed')",
+        (
+            "story 1.0.0",
+            "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done', '{anyone}')",
+        ),
+        (
+            "approval 1.0.0",
+            "UPDATE definition_transitions SET by = '{anyone}' WHERE (type, trigger) = ('approval', 'expire')",
+        ),
     ],
     ids=["a move more", "a right more"],
 )
 def test_the_moves_that_postgresql_enforces_changed(
-    runtime: Runtime, anchored: list[UUID], dba: Dba, statement: str
+    runtime: Runtime, anchored: list[UUID], dba: Dba, named: str, statement: str
 ) -> None:
     with unprotected(dba):
         dba.execute(statement)  # type: ignore[call-overload]
-    assert {what for _, _, what in found(runtime)} == {"changed"}
+    assert found(runtime) == {(f"definition {named}", None, "changed")}
