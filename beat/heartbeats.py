@@ -48,14 +48,22 @@ def release_tasks(
     claims.retire(connection, [worker for worker, triggers in owed.items() if GONE in triggers])
     for row in lost:
         for version, trigger in enumerate(owed[row["worker_id"]], row["version"]):
-            rows.append(_request(row["worker_id"], version, trigger, names[row["worker_id"]]))
+            rows.append(_request(row["worker_id"], row["version"], version, trigger, names[row["worker_id"]]))
     return wakeups_of(requests.accept(connection, rows))
 
 
-def _request(worker_id: UUID, version: int, trigger: str, reason: str) -> dict[str, Any]:
-    request_id = f"{worker_id}:{version}:{trigger}"
+def _request(worker_id: UUID, seen: int, version: int, trigger: str, reason: str) -> dict[str, Any]:
+    request_id = request_rows.own_id(worker_id, version, trigger)
     metadata = {"reason": reason}
-    return request_rows.internal(request_id, worker_id, trigger, by="heartbeats", version=version, metadata=metadata)
+    return request_rows.internal(
+        request_id,
+        worker_id,
+        trigger,
+        by="heartbeats",
+        right=request_rows.by_state(seen),
+        version=version,
+        metadata=metadata,
+    )
 
 
 def _owed(row: RowMapping, certain: bool) -> list[str]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import counters, effects, requests
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import by_state, internal
 from interlock.db.orchestration import scheduling, workers
 from interlock.db.orchestration.jobs import reserve, servable, stranded
 
@@ -89,4 +89,4 @@ def jobs(connection: Connection) -> int:
 
 def _bound(row: RowMapping, trigger: str) -> dict[str, Any]:
     """A trigger for an instance in the state that a sweep saw; it is superseded if the instance changes before."""
-    return internal(str(uuid7()), row["id"], trigger, by="system", origin="timer", version=row["version"])
+    return internal(str(uuid7()), row["id"], trigger, by="system", right=by_state(row["version"]), origin="timer")

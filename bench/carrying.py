@@ -14,9 +14,11 @@ from uuid_utils.compat import uuid7
 from bench.stage import Stage
 from interlock.db.connection import transaction
 from interlock.db.core import requests
+from interlock.db.core.request_rows import Right, of_claim, of_lease
 from interlock.db.schema import in_schema
 from interlock.supervisor.servers.endpoints import Servers
-from interlock.workers.client.client import Client
+from interlock.workers.engine import creation
+from interlock.workers.engine.creation import Birth
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.orchestration.submission import submit
 from interlock.workers.runtime import Runtime
@@ -28,6 +30,20 @@ CAPABILITIES = ["interlock:execute"]
 READY = in_schema("""
 SELECT t.task_id, t.state FROM interlock.tasks t
  WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')""")
+CLAIM = in_schema("""
+INSERT INTO interlock.task_claims (task_id, run_id, worker_id)
+SELECT task_id, run_id, %(worker)s FROM interlock.tasks WHERE task_id = ANY (%(ids)s) ON CONFLICT DO NOTHING
+""")
+CLAIMED = in_schema("""
+SELECT task_id, token FROM interlock.task_claims
+ WHERE task_id = ANY (%(ids)s) AND revoked_at IS NULL AND ended_at IS NULL
+""")
+LEASE = in_schema("""
+INSERT INTO interlock.effects (id, workflow_id, version, name, status, token, leased_by, lease_until)
+SELECT gen_random_uuid(), id, version, 'notice', 'leased', 1, 'bench', now() + interval '1 hour'
+  FROM interlock.workflow_instances WHERE id = ANY (%(ids)s)
+RETURNING workflow_id, id
+""")
 LANDING = in_schema("SELECT ws_id FROM interlock.workstreams WHERE run_id = %(run)s AND state = 'validating'")
 STATE = in_schema("SELECT state FROM interlock.runs WHERE run_id = %(run)s")
 COMPLETED = in_schema(
@@ -75,7 +91,10 @@ class Carrier:
         self._folder = stage.home.path
         self._database = psycopg.connect(servers.database_url, autocommit=True)
         can = {"capabilities": CAPABILITIES}
-        self._worker = Client(self.runtime).create("worker", "bench", project=uuid7(), context=can)["id"]
+        born = Birth(self.runtime.catalogue.get("worker"), "bench", str(uuid7()), "bench", can)
+        with transaction(self.runtime.database) as connection:
+            creation.deliver(connection, [born])
+        self._worker = born.id
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
         """Submit a run of these tasks (`id`, `depends_on`) and carry out all of them, or `only` that many.
@@ -123,20 +142,24 @@ class Carrier:
         """Begin queued tasks and end running ones; returns their number."""
         said = {"worker_id": str(self._worker), "capabilities": CAPABILITIES, "exit_code": 0}
         found = self._ask(READY, run)
-        self._accept([(id_, EVENTS[state == "running"], said) for id_, state in found])
+        ids = {"ids": [id_ for id_, _ in found], "worker": self._worker}
+        self._database.execute(CLAIM, ids)
+        rights = {id_: of_claim(token) for id_, token in self._database.execute(CLAIMED, ids)}
+        self._accept([(id_, EVENTS[state == "running"], said, rights[id_]) for id_, state in found])
         return len(found)
 
     def _land(self, run: UUID, spent: Spent) -> None:
-        self._accept([(id_, "validation_passed", {}) for (id_,) in self._ask(LANDING, run)])
+        leased = self._database.execute(LEASE, {"ids": [id_ for (id_,) in self._ask(LANDING, run)]})
+        self._accept([(id_, "validation_passed", {}, of_lease(effect, 1)) for id_, effect in leased])
         self._settle(run, spent)
         if self._ask(STATE, run) != [("succeeded",)]:
             raise RuntimeError(f"the run ended {self._ask(STATE, run)}")
 
     def _leave(self, run: UUID) -> None:
-        self._accept([(run, "cancel", {})])
+        self._accept([(run, "cancel", {}, Right("anyone"))])
         self._settle(run, Spent())
 
-    def _accept(self, wanted: Sequence[tuple[UUID, str, dict[str, Any]]]) -> None:
+    def _accept(self, wanted: Sequence[tuple[UUID, str, dict[str, Any], Right]]) -> None:
         rows = [
             {
                 "request_id": (request_id := str(uuid7())),
@@ -146,8 +169,9 @@ class Carrier:
                 "triggered_by": "bench",
                 "metadata": said,
                 "origin": "agent",
+                **right.columns,
             }
-            for id_, trigger, said in wanted
+            for id_, trigger, said, right in wanted
         ]
         with transaction(self.runtime.database) as connection:
             requests.accept(connection, rows)

@@ -22,8 +22,8 @@ SELECT uuidv7(), 'approval', '1.0.0', 'pending', 'T-' || n, '00000000-0000-7000-
 """)
 TIMERS = in_schema("""
 INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, origin,
-                                        bound_version, status, not_before)
-SELECT id || ':0:expire', '', id, 'expire', 'system', 'timer', 0, 'scheduled',
+                                        authority, proof, bound_version, status, not_before)
+SELECT id || ':0:expire', '', id, 'expire', 'system', 'timer', 'machinery', 'state:0', 0, 'scheduled',
        now() + interval '1 hour' + random() * interval '71 hours'
   FROM interlock.workflow_instances
 """)

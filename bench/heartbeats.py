@@ -12,28 +12,41 @@ from bench.progress import Rounds
 from bench.stage import Stage
 from interlock.beat import heartbeats
 from interlock.db.connection import make_engine, transaction
+from interlock.db.core.request_rows import itself
 from interlock.db.orchestration import workers as roster
 from interlock.db.schema import in_schema
+from interlock.db.statements import as_json
+from interlock.workers.engine import worker_secrets
 
 SWEEPS_A_ROUND = 20
 SAID_TOGETHER = 5_000  # workers per statement: a process with many workers sends their heartbeats together
+SECRET = worker_secrets.make()  # of all of them
 BUSY_EACH = 2  # every second worker is in state busy
 BORN = in_schema("""
 INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
                                           context, created_by)
 SELECT uuidv7(), 'worker', '1.1.0', 'initializing', 'w-' || n, '00000000-0000-7000-8000-000000000000',
-       '{"capabilities": ["python", "git", "interlock:execute"]}', 'bench'
+       %(context)s::jsonb, 'bench'
   FROM generate_series(1, %(workers)s) AS n
 RETURNING id
 """)
 MOVED = in_schema("""
-WITH moved AS (
+WITH asked AS (
+    INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, authority,
+                                            proof, bound_version, status, finished_at)
+    SELECT id || ':' || version, '', id, %(trigger)s::text, entity_id, %(authority)s::text,
+           CASE %(authority)s::text WHEN 'holder' THEN %(proof)s::text ELSE 'state:' || version END, version, 'applied',
+           now()
+      FROM interlock.workflow_instances WHERE id = ANY (%(ids)s)
+    RETURNING workflow_id, request_id, triggered_by
+), moved AS (
     UPDATE interlock.workflow_instances SET current_state = %(state)s, version = version + 1 WHERE id = ANY (%(ids)s)
     RETURNING id, version
 )
 INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
                                             triggered_by, request_id)
-SELECT uuidv7(), id, version, '1.1.0', %(was)s, %(state)s, %(trigger)s, 'bench', id || ':' || version FROM moved
+SELECT uuidv7(), id, version, '1.1.0', %(was)s, %(state)s, %(trigger)s::text, triggered_by, request_id
+  FROM moved JOIN asked ON workflow_id = id
 """)
 
 
@@ -63,20 +76,23 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
 def _enlist(database_url: str, workers: int, rounds: Rounds) -> list[UUID]:
     """Register workers, half of them busy, with the database's constraint triggers active."""
     rounds.say(f"enlisting {workers:,} workers")
+    context = {"capabilities": ["python", "git", "interlock:execute"], **worker_secrets.digest_of(SECRET)}
     with connect(database_url) as connection:
-        ids = [row[0] for row in connection.execute(BORN, {"workers": workers})]
-        for trigger, was, state, whom in (
-            ("registration_complete", "initializing", "idle", ids),
-            ("task_assigned", "idle", "busy", ids[::BUSY_EACH]),
+        ids = [row[0] for row in connection.execute(BORN, {"workers": workers, "context": as_json(context)})]
+        for trigger, authority, was, state, whom in (
+            ("registration_complete", "holder", "initializing", "idle", ids),
+            ("task_assigned", "machinery", "idle", "busy", ids[::BUSY_EACH]),
         ):
-            connection.execute(MOVED, {"trigger": trigger, "was": was, "state": state, "ids": whom})
+            move = {"trigger": trigger, "authority": authority, "was": was, "state": state}
+            move |= {"proof": itself(SECRET).proof}
+            connection.execute(MOVED, move | {"ids": whom})
     return ids
 
 
 def _hear(engine: Engine, workers: list[UUID]) -> None:
     for start in range(0, len(workers), SAID_TOGETHER):
         with transaction(engine) as connection:
-            roster.heartbeat(connection, workers[start : start + SAID_TOGETHER])
+            roster.heartbeat(connection, dict.fromkeys(workers[start : start + SAID_TOGETHER], SECRET))
 
 
 def _sweep(engine: Engine, silent_seconds: float, gone_seconds: float) -> float:

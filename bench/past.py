@@ -27,23 +27,28 @@ RETURNING id
 MOVE = in_schema(
     "UPDATE interlock.workflow_instances SET current_state = 'reviewing', version = %(events)s WHERE id = ANY(%(ids)s)"
 )
-APPEND = in_schema("""
-INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
-                                            triggered_by, request_id)
-SELECT uuidv7(), i, n, '1.0.0',
-       CASE WHEN n = 1 THEN 'submitted' WHEN n %% 2 = 0 THEN 'reviewing' ELSE 'changes_requested' END,
-       CASE WHEN n %% 2 = 0 THEN 'changes_requested' ELSE 'reviewing' END,
-       CASE WHEN n = 1 THEN 'start_review' WHEN n %% 2 = 0 THEN 'request_changes' ELSE 'resubmit' END,
-       'bench', i || ':' || n
+ASK = in_schema("""
+INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status, result,
+                                        finished_at)
+SELECT i || ':' || n, sha256(convert_to(i || ':' || n, 'UTF8')), i,
+       CASE WHEN n = 1 THEN 'start_review' WHEN n %% 2 = 0 THEN 'request_changes' ELSE 'resubmit' END, 'bench',
+       'applied',
+       jsonb_build_object(
+           'from', CASE WHEN n = 1 THEN 'submitted' WHEN n %% 2 = 0 THEN 'reviewing' ELSE 'changes_requested' END,
+           'to', CASE WHEN n %% 2 = 0 THEN 'changes_requested' ELSE 'reviewing' END,
+           'seq', n, 'event_id', uuidv7()),
+       now()
   FROM unnest(%(ids)s) AS i, generate_series(1, %(events)s) AS n
  ORDER BY i, n
 """)
-SETTLED = in_schema("""
-INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status, result,
-                                        finished_at)
-SELECT t.request_id, sha256(convert_to(t.request_id, 'UTF8')), t.workflow_id, t.trigger, t.triggered_by, 'applied',
-       jsonb_build_object('from', t.from_state, 'to', t.to_state, 'seq', t.seq, 'event_id', t.id), t.created_at
-  FROM interlock.workflow_transitions t WHERE t.workflow_id = ANY(%(ids)s)
+APPEND = in_schema("""
+INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
+                                            triggered_by, request_id)
+SELECT told.event_id, r.workflow_id, told.seq, '1.0.0', told."from", told."to", r.trigger, r.triggered_by, r.request_id
+  FROM interlock.trigger_requests r,
+       LATERAL jsonb_to_record(r.result) AS told (event_id uuid, seq integer, "from" text, "to" text)
+ WHERE r.workflow_id = ANY(%(ids)s)
+ ORDER BY r.workflow_id, told.seq
 """)
 
 
@@ -62,5 +67,5 @@ def give(database_url: str, events: int, say: Callable[[str], None]) -> list[UUI
 
 def _write(database_url: str, ids: list[UUID]) -> None:
     with connect(database_url) as connection:
-        for statement in (MOVE, APPEND, SETTLED):
+        for statement in (MOVE, ASK, APPEND):
             connection.execute(statement, {"ids": ids, "events": EVENTS_EACH})

@@ -22,12 +22,18 @@ SELECT ('00000000-0000-7000-8000-' || (100000000000 + n))::uuid, 'pr_review', '1
   FROM generate_series(1, %(instances)s) AS n
 """)
 START = in_schema("""
-WITH started AS (
+WITH asked AS (
+    INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status,
+                                            finished_at)
+    SELECT id || ':1', '', id, 'start_review', 'bench', 'applied', now() FROM interlock.workflow_instances
+    RETURNING workflow_id, request_id
+), started AS (
     UPDATE interlock.workflow_instances SET current_state = 'reviewing', version = 1 RETURNING id
 )
 INSERT INTO interlock.workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,
-                                            triggered_by)
-SELECT uuidv7(), id, 1, '1.0.0', 'submitted', 'reviewing', 'start_review', 'bench' FROM started
+                                            triggered_by, request_id)
+SELECT uuidv7(), id, 1, '1.0.0', 'submitted', 'reviewing', 'start_review', 'bench', request_id
+  FROM started JOIN asked ON workflow_id = id
 """)
 
 

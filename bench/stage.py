@@ -15,6 +15,7 @@ from redis import Redis
 from interlock.db import migrate
 from interlock.db.connection import make_engine, transaction
 from interlock.db.core import definitions
+from interlock.db.schema import ENGINE, OWNER
 from interlock.supervisor import embedded
 from interlock.supervisor.home import Home, home_of
 from interlock.supervisor.servers.endpoints import Servers
@@ -37,14 +38,14 @@ class Stage:
         """A database and a key space of the broker for one side; the database has Interlock's schema unless `empty`."""
         with psycopg.connect(self.servers.superuser_url, autocommit=True) as connection:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER interlock").format(
-                    sql.Identifier(name), sql.Identifier("template0" if empty else TEMPLATE)
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER {}").format(
+                    *map(sql.Identifier, (name, "template0" if empty else TEMPLATE, ENGINE if empty else OWNER))
                 )
             )
         broker_url = self.servers.broker_url.removesuffix("/0") + f"/{next(self._keyspaces)}"
         with Redis.from_url(broker_url) as broker:
             broker.flushdb()
-        return replace(self.servers, database_url=self._database_url(name), broker_url=broker_url)
+        return replace(self.servers, database_url=_beside(self.servers.database_url, name), broker_url=broker_url)
 
     def settings(self, servers: Servers) -> Settings:
         """Interlock's settings for one side; all others are defaults."""
@@ -53,15 +54,16 @@ class Stage:
     def prepare(self) -> None:
         """Make the template of the sides' databases: migrated, with the definitions recorded."""
         with psycopg.connect(self.servers.superuser_url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {} OWNER interlock").format(sql.Identifier(TEMPLATE)))
-        engine = make_engine(Settings(database_url=self._database_url(TEMPLATE)).resolved_database_url())
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(*map(sql.Identifier, (TEMPLATE, OWNER))))
+        engine = make_engine(Settings(database_url=_beside(self.servers.owner_url, TEMPLATE)).resolved_database_url())
         migrate.upgrade(engine)
         with transaction(engine) as connection:
             definitions.record(connection, catalogue())
         engine.dispose()
 
-    def _database_url(self, name: str) -> str:
-        return self.servers.database_url.removesuffix("/interlock") + f"/{name}"
+
+def _beside(url: str, name: str) -> str:
+    return url.removesuffix("/interlock") + f"/{name}"
 
 
 @contextmanager

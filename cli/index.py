@@ -53,8 +53,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Keep and prove": {
         "audit": ("audit.audit", "Prove that history is complete and was not rewritten."),
         "archive": ("audit.archive", "Move instances that ended long ago aside; they stay verifiable."),
-        "backup": ("audit.backups", "Back up PostgreSQL while everything keeps running."),
-        "restore": ("audit.backups", "Restore a backup into an empty home, and verify it."),
+        "backup": (
+            "audit.backups",
+            "Back up PostgreSQL while everything runs; list and try backups.",
+        ),
+        "restore": ("audit.restore", "Restore a backup into an empty home, and verify it."),
     },
 }
 MODULES = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}

@@ -4,16 +4,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, text
+from psycopg.errors import InsufficientPrivilege
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
+from interlock.db import refusals
 from interlock.db.schema import lock_number
+from interlock.workflows.errors import NotYours
 from interlock.workflows.input.limits import loads
 
 # SQLSTATE classes that say "the same transaction may succeed next time": connection, serialization failure, deadlock,
 # lock not available, insufficient resources, operator intervention (a server going down).
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
+# The constraints that refusals of PostgreSQL's name: the trigger is not the caller's, or its move breaks a rule of its
+# machine that only PostgreSQL can judge.
+AUTHORITY, JUDGED = "authority", "judged"
 TURN_LOCK = lock_number(0x1E7100)
 POOL_SIZE = 5  # connections kept; as many again may be opened under load
 
@@ -33,6 +39,7 @@ def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool 
     alone: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None} if single_statements else {}
     options: dict[str, Any] = dict(
         **alone,
+        hide_parameters=True,  # errors are logged and shown, and a parameter may be a claim's token
         json_deserializer=loads,  # of rows read together, one that cannot be read must not be the end of the others
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
@@ -47,15 +54,36 @@ def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool 
     if for_asyncio:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - most processes never use it
 
-        return create_async_engine(url, **options).sync_engine
-    return create_engine(url, **options)
+        engine = create_async_engine(url, **options).sync_engine
+    else:
+        engine = create_engine(url, **options)
+    event.listen(engine, "handle_error", _refused)
+    return engine
+
+
+def _refused(context: ExceptionContext) -> None:
+    """Raise `NotYours` if the login may not do it; what its authority forbids is said by who fires (`requests`)."""
+    error = context.original_exception
+    if isinstance(error, InsufficientPrivilege) and error.diag.constraint_name != AUTHORITY:
+        login = context.engine.url.username if context.engine else "?"
+        raise NotYours(
+            f"PostgreSQL refuses that to the login {login}: {error.diag.message_primary}. `interlock doctor` says what "
+            "it may do"
+        ) from error
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """One transaction on a pooled connection: committed at the end, rolled back on any exception."""
-    with engine.begin() as connection:
-        yield connection
+    """One transaction on a pooled connection: committed at the end, rolled back on any exception.
+
+    If it ends because somebody was refused what is not theirs, that is recorded afterwards.
+    """
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except NotYours as refused:
+        refusals.record(engine, refused)
+        raise
 
 
 @contextmanager
@@ -80,11 +108,28 @@ def retryable(error: BaseException) -> bool:
     return bool(state.startswith(RETRYABLE))
 
 
+def judgement(error: BaseException | None) -> str | None:
+    """Why PostgreSQL's own rules refuse a move, in its words; None: they do not, the error is a fault."""
+    diagnosed = getattr(error.orig, "diag", None) if isinstance(error, DBAPIError) else None
+    return diagnosed.message_primary if diagnosed and diagnosed.constraint_name == JUDGED else None
+
+
 def collided(error: BaseException | None) -> bool:
     """Did PostgreSQL stop this one of several transactions that were in each other's way (deadlock, serialization)?"""
     return isinstance(error, DBAPIError) and str(getattr(error.orig, "sqlstate", None)).startswith("40")
 
 
+def try_lock(connection: Connection, *number: int) -> bool:
+    """Take an advisory lock until this transaction ends; False if another process has it."""
+    query = f"SELECT pg_try_advisory_xact_lock({', '.join(['%s'] * len(number))})"
+    return bool(connection.exec_driver_sql(query, number).scalar_one())
+
+
+def take_lock(connection: Connection, number: int) -> None:
+    """Take an advisory lock until this transaction ends, once nobody else has it."""
+    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (number,))
+
+
 def take_turn(connection: Connection) -> None:
     """Wait until no other transaction that collided before is under way: the second time they come one by one."""
-    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (TURN_LOCK,))
+    take_lock(connection, TURN_LOCK)

@@ -11,6 +11,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
+from interlock.db import roles
+from interlock.db.audit import schema_state
 from interlock.db.schema import SCHEMA, VARIABLE, lock_number
 from interlock.workflows.errors import InterlockError, Refused
 
@@ -85,14 +87,18 @@ def upgrade(engine: Engine) -> None:
 
     Raises:
         SchemaTaken, SchemaUnknown: see `status`; nothing was changed.
+        RolesMissing: a DBA must prepare the database; nothing was changed.
         sqlalchemy.exc.OperationalError: no connection, or a lock was not free within ten seconds; nothing was changed.
     """
     with engine.connect() as connection, _alone(connection):
         status(connection)
+        roles.become_owner(connection)
         exists = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
         if not connection.execute(exists, {"name": SCHEMA}).scalar_one():  # with IF NOT EXISTS, the right to is asked
             connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
         command.upgrade(_config(connection), "head")
+        roles.grant(connection)
+        schema_state.record(connection)
         connection.commit()
 
 
@@ -120,6 +126,7 @@ def _alone(connection: Connection) -> Iterator[None]:
         yield
     finally:
         connection.rollback()
+        connection.execute(text("RESET ROLE"))
         connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": MIGRATION_LOCK})
         connection.execute(text("RESET ALL"))
         connection.commit()

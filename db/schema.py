@@ -15,7 +15,9 @@ from interlock.workflows.errors import BadInput
 VARIABLE, DEFAULT = "INTERLOCK_SCHEMA", "interlock"
 _PLAIN = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,49}")
 _SHARED = ("public", "information_schema")
-_NAMED = re.compile(rf"\b{DEFAULT}(?=\.[a-z_%']|'::regnamespace)")
+_NAMED = re.compile(
+    rf"\b{DEFAULT}(?=\.[a-z_%']|'::regnamespace|_(?:owner|engine|client|auditor)\b)|(?<=\bSCHEMA ){DEFAULT}\b"
+)
 
 
 def _chosen() -> str:
@@ -36,10 +38,12 @@ def _is_reserved(name: str) -> bool:
 
 
 SCHEMA = _chosen()
+# PostgreSQL's roles for the schema (docs/security.md): who owns it, runs it, fires triggers in it, reads it.
+ROLES = OWNER, ENGINE, CLIENT, AUDITOR = tuple(f"{SCHEMA}_{kind}" for kind in ("owner", "engine", "client", "auditor"))
 
 
 def in_schema(statement: str) -> str:
-    """Replace the schema `interlock` in a statement by the chosen schema."""
+    """Replace the schema `interlock`, and the roles named after it, in a statement by the chosen schema."""
     return statement if SCHEMA == DEFAULT else _NAMED.sub(SCHEMA, statement)
 
 

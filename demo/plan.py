@@ -12,12 +12,12 @@ from demo import repository
 from interlock.cli.lib.output import picture, print_table, say
 from interlock.cli.runs.tree import draw
 from interlock.db.connection import transaction
-from interlock.db.operations import operators
 from interlock.db.schema import in_schema
 from interlock.workers.client.client import Client
 from interlock.workers.operations.rollback import compensation_plan, roll_back
 from interlock.workers.orchestration.run_view import Event, View, Watch
 from interlock.workers.orchestration.submission import Run, submit
+from interlock.workers.overrides.operators import grant
 from interlock.workers.system.users import os_user
 from interlock.workflows.plan.read import read_plan
 
@@ -106,8 +106,8 @@ def _set_aside(view: View) -> None:
 
 def _taken_back(client: Client, view: View, directory: Path) -> None:
     entry = next(row for row in view.patches.values() if "/document/notes" in row["entity_id"])
-    with transaction(client.runtime.database) as connection:
-        operators.grant(connection, ["demo"], by="demo")  # nobody else may take back what has landed
+    # Nobody else may take back what has landed.
+    grant(client.runtime, ["demo"], by=os_user(), reason="the demonstration takes a patch back")
     plan = compensation_plan(client.runtime, entry["id"])
     done = roll_back(client.runtime, entry["id"], plan, by=os_user(), reason="nobody asked for notes")
     say(f"rolled back {done.entity_id}; main now: {repository.log(directory)[0]}")

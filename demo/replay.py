@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from sqlalchemy import select
+
 from demo.pull_requests import Journey, read
 from interlock.db.connection import transaction
-from interlock.db.core import instances, requests
+from interlock.db.core import requests
+from interlock.db.statements import among
+from interlock.db.tables.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import SETTLED, NotSettled
 from interlock.workers.engine.trigger_request import Firing
@@ -81,7 +85,10 @@ class Replay:
             ]
             client.create_many(births)
             with transaction(client.runtime.database) as connection:
-                ids[type_] = instances.ids_of(connection, type_, [(b.project, b.entity_id) for b in births])
+                query = select(instances.c.project, instances.c.entity_id, instances.c.id).where(
+                    instances.c.workflow_type == type_, among(instances.c.entity_id, [b.entity_id for b in births])
+                )
+                ids[type_] = {(project, entity_id): id_ for project, entity_id, id_ in connection.execute(query)}
         return ids["story"], ids["pr_review"]
 
     def _context(self, type_: str, journey: Journey) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import typer
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from demo import plan
@@ -15,12 +15,15 @@ from demo.progress_bars import with_bars
 from demo.pull_requests import Journey, read
 from demo.replay import REVIEWER, Replayed
 from interlock.cli.lib.output import FAILED, console, print_table, say
-from interlock.cli.server.up_down import start, stop
+from interlock.cli.server.up_down import launch, print_summary
 from interlock.db.audit import verify
 from interlock.db.connection import transaction
-from interlock.db.core import effects, instances
+from interlock.db.core import effects
 from interlock.db.schema import in_schema
+from interlock.db.tables.core import instances
+from interlock.supervisor.daemon import stop
 from interlock.supervisor.home import home_of
+from interlock.supervisor.purge import purge
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.redis_stream import STREAM
@@ -29,7 +32,7 @@ from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import RequestConflict
 from interlock.workflows.output.suggestions import offered, with_setting
 
-SERVERS = ("database_url", "broker_url", "redis_url")
+SERVERS = ("database_url", "owner_url", "broker_url", "redis_url")
 
 
 def show(file: Path) -> None:
@@ -54,8 +57,10 @@ def _servers(chosen: Settings) -> Iterator[None]:
     _heading("1. PostgreSQL, Valkey, workers, beat and Flower")
     if not settings().home.exists():
         home_of(settings()).claim()  # the demo's own is a directory in it
-    stop(chosen, purge=True)  # what an earlier demo left
-    start(chosen, console)
+    stop(chosen)
+    purge(home_of(chosen))  # what an earlier demo left
+    launch(chosen, frozenset(), console)
+    print_summary(chosen, console)
     try:
         yield
     finally:
@@ -79,9 +84,10 @@ def _replay(client: Client, file: Path) -> Replayed:
 
 def _tables(client: Client, replayed: Replayed) -> None:
     with transaction(client.runtime.database) as connection:
-        counts = instances.count_by_state(connection)
+        place = (instances.c.workflow_type.label("type"), instances.c.current_state.label("state"))
+        counted = select(*place, func.count().label("instances")).group_by(*place).order_by(*place)
+        rows = [dict(row) for row in connection.execute(counted).mappings()]
         told = effects.count_by_status(connection)
-    rows = [{"type": type_, "state": state, "instances": count} for (type_, state), count in sorted(counts.items())]
     print_table("where they stand now", rows, ("type", "state", "instances"))
     say(f"{replayed.rejected} self-approvals were refused: authors may not approve their own work.")
     say(f"Notices about approvals: {told}.")
@@ -119,7 +125,7 @@ def _refusals(client: Client, project: str) -> None:
         in_schema("TRUNCATE interlock.workflow_transitions CASCADE"),
     ):
         try:
-            with transaction(client.runtime.database) as connection:
+            with transaction(client.runtime.owned) as connection:  # not even the schema's owner may
                 connection.execute(text(statement))
         except DBAPIError as error:
             say(f"  {statement.split(' WHERE')[0]}")

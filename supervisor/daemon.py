@@ -34,19 +34,21 @@ def launch(
     prepare: Sequence[str] = (),
     tether: int | None = None,
     ephemeral: bool = False,
+    inherits: Sequence[int] = (),
     progress: Progress = lambda: None,
 ) -> subprocess.Popen[bytes]:
     """Start a supervisor in its own session and return it once all its parts are ready.
 
     `tether`: the supervisor stops when the other end of this pipe closes. `ephemeral`: it deletes the home's data when
-    it stops. Raises `AlreadyRunning`, or `ServerFault` with the supervisor's message if a part is not ready in 60 s.
+    it stops. `inherits`: descriptors that it keeps open until its end. Raises `AlreadyRunning`, or `ServerFault` with
+    the supervisor's message if a part is not ready in 60 s.
     """
     home = home_of(settings)
     home.create()
     if lock.holder(home) is not None:
         raise AlreadyRunning(lock.already(home))
     report_reader, report_writer = os.pipe()
-    passed = [report_writer] if tether is None else [report_writer, tether]
+    passed = [report_writer, *inherits, *([] if tether is None else [tether])]
     options = ["--without", ",".join(without), "--prepare", shlex.join(prepare), "--report", str(report_writer)]
     options += ["--tether", str(tether)] if tether is not None else []
     options += ["--ephemeral"] if ephemeral else []

@@ -10,9 +10,12 @@ from pathlib import Path
 
 from interlock.supervisor import home_marker
 from interlock.workers.settings import SERVERS_FILE, Settings
+from interlock.workers.system import write_once
 from interlock.workers.system.safe_remove import remove
 from interlock.workers.system.safe_walk import DIRECTORY
 from interlock.workflows.errors import InterlockError
+
+DRILL = "interlock-drill"  # the home of the temporary installation of `interlock backup drill`
 
 # What Interlock creates there besides the marker, as glob patterns: `interlock down --purge` deletes only these.
 OWN_ENTRIES = (
@@ -24,6 +27,7 @@ OWN_ENTRIES = (
     "logs",
     "worktrees",
     "archive",
+    DRILL,
     "postgres",
     "postgres.new-*",
     "processes.json*",
@@ -89,7 +93,13 @@ class Home:
         home can be passed through, since servers and commands run as other users, each with its own directory in it.
         """
         try:
-            self._create(adopt)
+            self.claim(adopt=adopt)
+            for private in ("logs", "run"):
+                (self.path / private).mkdir(mode=PRIVATE, exist_ok=True)
+            self.scratch.mkdir(mode=PRIVATE, exist_ok=True)
+            for private in OURS_ALONE:
+                tighten(self.path / private, PRIVATE)
+            tighten(self.path / "worktrees", PASSABLE if os.geteuid() == 0 else PRIVATE)
         except OSError as refused:
             raise InterlockError(f"{self.path} cannot be used: {refused}. Set INTERLOCK_HOME.") from refused
 
@@ -99,15 +109,6 @@ class Home:
             self.path.mkdir(parents=True)
         home_marker.claim(self.path, adopt=adopt)
         tighten(self.path, PASSABLE if os.geteuid() == 0 else PRIVATE)
-
-    def _create(self, adopt: bool) -> None:
-        self.claim(adopt=adopt)
-        for private in ("logs", "run"):
-            (self.path / private).mkdir(mode=PRIVATE, exist_ok=True)
-        self.scratch.mkdir(mode=PRIVATE, exist_ok=True)
-        for private in OURS_ALONE:
-            tighten(self.path / private, PRIVATE)
-        tighten(self.path / "worktrees", PASSABLE if os.geteuid() == 0 else PRIVATE)
 
     def empty_scratch(self) -> None:
         """Delete files that killed workers left."""
@@ -136,9 +137,5 @@ def tighten(directory: Path, mode: int) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Replace the content of `path`, 0600, durably; readers see either the old or the new content."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    write_once.create(draft, 0o600, text.encode())
     draft.replace(path)

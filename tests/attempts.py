@@ -66,7 +66,7 @@ import json, sys
 sys.path.append('$PACKAGES')
 import psycopg
 url = json.load(open('$TOP/home/servers.json'))['database_url']
-psycopg.connect(url, autocommit=True).execute('CREATE TABLE interlock.forged ()')
+psycopg.connect(url, autocommit=True).execute('INSERT INTO interlock.phases VALUES (chr(102))')
 """
 JUDGE = "printf 'judge:\\n\\ttrue\\n' > Makefile; git -c user.name=c -c user.email=c commit -qam mine"
 

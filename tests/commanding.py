@@ -13,13 +13,13 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
-from interlock.db.operations import operators
 from interlock.db.orchestration import commands, plans, workspaces
 from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.runtime import Runtime
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
+from tests.rights import operate
 
 OPERATOR = "operator-of-tests"
 SAME = ("env", "env_from", "cwd", "limits", "sandbox", "patch_id", "message", "timeout_sec", "tool")
@@ -43,10 +43,10 @@ def deliver(runtime: Runtime, wanted: Sequence[Birth]) -> None:
     """Create instances, with the commands in their contexts."""
     bare = [replace(each, context=without_command(each.context)) for each in wanted]
     said = {each.id: (each, found) for each in wanted if (found := row(each.context))}
+    if said:
+        operate(runtime, OPERATOR)
     with transaction(runtime.database) as connection:
         creation.deliver(connection, bare)
-        if said:
-            operators.grant(connection, [OPERATOR], by="tests")
         for birth, found in said.values():
             commands.store(
                 connection, _run(connection, birth), {birth.id: found}, Origin("operator", OPERATOR, "a test")

@@ -28,6 +28,7 @@ from interlock.workflows.input.names import DEFAULT_PROJECT
 from tests import databases, leftovers
 from tests.homes import open_directory, share
 from tests.nodes import Node, node
+from tests.rights import operate
 
 ROOT = Path(__file__).parents[1]
 
@@ -161,22 +162,24 @@ def broker_url(servers: Servers) -> str:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, database_url: str, broker_url: str) -> Settings:
+def settings(tmp_path: Path, servers: Servers, database_url: str, broker_url: str) -> Settings:
     """This test's settings. If root runs the tests, the commands' user can pass through the home."""
     for each in tmp_path.parents if os.geteuid() == 0 else ():
         if each.is_relative_to(tempfile.gettempdir()) and each != Path(tempfile.gettempdir()):
             each.chmod(each.stat().st_mode | 0o011)
     tmp_path.chmod(tmp_path.stat().st_mode | 0o011)
-    return Settings(home=tmp_path / "home", database_url=database_url, broker_url=broker_url)
+    owner_url = databases.as_owner(servers, database_url)
+    return Settings(home=tmp_path / "home", database_url=database_url, owner_url=owner_url, broker_url=broker_url)
 
 
 @pytest.fixture
 def make_runtime(settings: Settings) -> Iterator[Callable[..., Runtime]]:
-    """Makes runtimes with changed settings."""
+    """Makes runtimes with changed settings. They retry nothing by themselves: a test says when something is due."""
     with ExitStack() as opened:
 
         def make(**changed: Any) -> Runtime:
-            runtime = Runtime(settings.model_copy(update=changed))
+            by_hand = {"backoff_base_seconds": 1e9, "backoff_cap_seconds": 1e9}
+            runtime = Runtime(settings.model_copy(update=by_hand | changed))
             opened.callback(runtime.close)
             return runtime
 
@@ -193,6 +196,12 @@ def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
 def client(runtime: Runtime) -> Client:
     """A client, as an agent has it."""
     return Client(runtime)
+
+
+@pytest.fixture
+def ann(runtime: Runtime) -> None:
+    """Make `ann` an operator: for modules in which she acts."""
+    operate(runtime, "ann")
 
 
 @pytest.fixture

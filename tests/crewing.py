@@ -6,15 +6,19 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from uuid_utils.compat import uuid7
 
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.db.core.request_rows import by_state, internal
 from interlock.workers.client.client import Client
 from interlock.workers.engine.creation import Birth
-from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.pool.registration import EXECUTE, WorkerDescription, register
 from interlock.workers.runtime import Runtime
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
 from tests.driving import applied, drain_all
+from tests.rights import fire, remember
 
 PRINT = ["python3", "-c", "print('done')"]
 
@@ -44,7 +48,14 @@ class Site:
         births = [self._task({"workstream_id": str(workstream), **context}) for _ in range(count)]
         commanding.deliver(self.client.runtime, births)
         made = [birth.id for birth in births]
-        self.client.fire_many([Firing(each, "scheduler_assigned", "scheduler") for each in made])
+        with transaction(self.client.runtime.database) as connection:
+            requests.accept(
+                connection,
+                [
+                    internal(str(uuid7()), each, "scheduler_assigned", by="scheduler", right=by_state(0))
+                    for each in made
+                ],
+            )
         drain_all(self.client.runtime)
         return made
 
@@ -65,7 +76,7 @@ class Site:
         body = {"workstream_id": str(workstream), "run_id": str(run)} | _commanded(context)
         births = [self._task(body) for _ in range(count)]
         commanding.deliver(self.client.runtime, births)
-        self.client.fire(run, "start", by="ann")
+        fire(self.client, run, "start", by="ann")
         return [birth.id for birth in births]
 
     def _planned(self, **context: Any) -> tuple[UUID, UUID]:
@@ -104,7 +115,7 @@ def _commanded(context: Mapping[str, Any]) -> Mapping[str, Any]:
 def hand(runtime: Runtime, name: str = "hand", **said: Any) -> UUID:
     """Register an idle worker that can carry out commands."""
     capabilities = (*said.pop("capabilities", ("python",)), EXECUTE)
-    return register(runtime, WorkerDescription(name, capabilities, **said))
+    return remember(register(runtime, WorkerDescription(name, capabilities, **said)))
 
 
 def row(dba: "psycopg.Connection[Any]", table: str, key: UUID) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from uuid_utils.compat import uuid7
 
 import demo
 from interlock import workers
+from interlock.db.core.deprecations import Part
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
@@ -34,6 +35,7 @@ ABOUT_ONE = (
     "fail_task", "unblock_task", "skip_step", "fail_workstream", "validate_workstream", "drop_patch", "reset_breaker",
     "recover_workstream", "emergency_rollback", "reset_circuit_breaker",
 )  # fmt: skip
+REMOVING = ("propose_removal", "withdraw_removal", "approve_removal")
 STARTS, FAILS = ("Supervisor.start", "Supervisor.resume"), ("Supervisor.fail", "Supervisor.relieve")
 Given = dict[str, Any]
 
@@ -88,6 +90,12 @@ class Scene:
         to_worker = {"self": supervisor, "order": order}
         to_job = {"self": jobs, "order": order}
         to_task = {"runtime": runtime, "ref": "nobody", "order": OverrideOrder("ann", "why")}
+        part, to_part = (
+            Part("story", "1.0.0", "state", "nowhere"),
+            {"runtime": runtime, "order": OverrideOrder("ann", "why")},
+        )
+        narrowing = {"runtime": runtime, "type_": "story", "trigger": "unblock"}
+        narrowing |= {"order": OverrideOrder("ann", "why")}
         birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
         breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
         moves = ("pause", "complete", "terminate")
@@ -105,7 +113,9 @@ class Scene:
             "Operations.show": lambda: {"self": self.client, "ref": story},
             "Operations.history": lambda: {"self": self.client, "ref": story, "after_seq": 0},
             "Operations.verify": lambda: {"self": self.client, "ref": story},
-            "shut_down": lambda: {"runtime": runtime, "name": "bystander", "by": "ann", "reason": "why", "now": False},
+            "shut_down": lambda: {
+                "runtime": runtime, "name": "bystander", "by": "ann", "reason": "why", "now": False, "secret": "",
+            },
             "move": lambda: {
                 "runtime": runtime, "name": "bystander", "trigger": "suspend", "by": "ann", "reason": "why",
             },
@@ -123,10 +133,13 @@ class Scene:
                 "runtime": runtime, "gate": "true", "run_ref": "nobody", "workstream_ref": None, "timeout_seconds": 1.0,
             },
             "create": lambda: {
-                "runtime": runtime, "based_on": "nobody", "text": "x", "by": "ann", "workstream": "nobody",
+                "runtime": runtime, "based_on": "nobody", "text": "x", "by": "ann", "reason": "why",
+                "workstream": "nobody",
             },
-            "grant": lambda: {"database": runtime.database, "names": [self.name], "by": "ann", "until": None},
-            "revoke": lambda: {"database": runtime.database, "name": "nobody", "by": "ann"},
+            "grant": lambda: {"runtime": runtime, "names": [self.name], "by": "ann", "reason": "x", "until": None},
+            "revoke": lambda: {"runtime": runtime, "name": "nobody", "by": "ann", "reason": "x"},
+            "narrow": lambda: narrowing | {"to": ["operator"], "project": self.name},
+            "widen_again": lambda: narrowing | {"project": self.name},
             "migrate": lambda: {
                 "database": runtime.database, "catalogue": runtime.catalogue,
                 "order": Migration("story", "1.0.0", "9.0.0", "ann", "why", {"design": "design"}, [story]),
@@ -137,8 +150,12 @@ class Scene:
             "calling": lambda: breaker | {"by": "ann", "lease_seconds": 1.0},
             "known": lambda: breaker,
             "reset": lambda: breaker | {"by": "ann", "reason": "why"},
+            "configured": lambda: {"runtime": runtime, "breaker_id": uuid7(), "limit": 5},
             "configure": lambda: breaker
-            | {"failure_threshold": 2, "cooldown_seconds": 1.0, "success_threshold": 2},
+            | {"by": "ann", "reason": "why", "failure_threshold": 2, "cooldown_seconds": 1.0, "success_threshold": 2},
+            "announce": lambda: to_part | {"part": part, "guide": "use another", "remove_after": None},
+            "undo": lambda: to_part | {"part": part},
+            **dict.fromkeys(REMOVING, lambda: to_part | {"type_": "story", "version": "1.0.0"}),
             "complete_task": lambda: to_task | {"output": self.root / "output"},
             "reset_task": lambda: to_task | {"clear_retry_count": False},
             **dict.fromkeys(ABOUT_ONE, lambda: to_task),
@@ -169,12 +186,14 @@ class Scene:
                 "error": "x", "worker": None,
             },
             "find": lambda: {"runtime": runtime, "name": "bystander"},
-            "heartbeat": lambda: {"name": "bystander", "runtime": runtime},
+            "heartbeat": lambda: {"name": "bystander", "secret": self.agent.secret, "runtime": runtime},
             "Agent.__init__": lambda: {
                 "self": object.__new__(Agent), "name": self.name, "capabilities": ["x"],
                 "affinity": {"workstreams": []}, "max_concurrent_tasks": 1, "runtime": runtime,
             },
-            "Agent.called": lambda: {"cls": Agent, "name": "bystander", "runtime": runtime},
+            "Agent.called": lambda: {
+                "cls": Agent, "name": "bystander", "secret": self.agent.secret, "runtime": runtime,
+            },
             "Agent.holds": lambda: {"self": self.agent, "token": 1},
             "Agent.finish": lambda: {
                 "self": self.agent, "token": 1, "exit_code": 0, "error": None, "output": {"a": 1},

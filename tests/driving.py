@@ -12,6 +12,7 @@ from interlock.db.core import requests
 from interlock.workers import sweeps
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
+from tests.rights import fire
 
 UP_TO_REVIEW = ("design_complete", "start_coding", "submit_pr")
 
@@ -55,7 +56,7 @@ def _apply(runtime: Runtime, partition: int) -> int:
 def applied(client: Client, ref: str | UUID, *triggers: str, by: str = "agent-1") -> None:
     """Fire triggers and apply them; fails if one is not applied."""
     for trigger in triggers:
-        receipt = client.fire(ref, trigger, by=by)
+        receipt = fire(client, ref, trigger, by=by)
         drain_all(client.runtime)
         settled = outcome(client, receipt.request_id)
         assert settled["status"] == "applied", settled

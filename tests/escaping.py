@@ -37,6 +37,7 @@ from tests.crewing import hand
 from tests.driving import applied, drain_all, state
 from tests.landscape import Landscape
 from tests.repositories import git, put
+from tests.rights import known, operate
 from tests.waiting import eventually
 
 MIB = 1 << 20
@@ -72,8 +73,10 @@ class Ground:
         self.long = f"9{os.getpid() % 10_000:04}{int.from_bytes(os.urandom(2), 'big'):05}"
         home = home_of(self.settings)
         home.create()
-        password = str(conninfo_to_dict(database_url)["password"])
-        endpoints.save(home, endpoints.Servers(database_url=database_url, postgres_password=password))
+        known = conninfo_to_dict(database_url)
+        password = str(known["password"])
+        passwords = {str(known["user"]): password}
+        endpoints.save(home, endpoints.Servers(database_url=database_url, postgres_passwords=passwords))
         put(top, {"home/keys/anchor.key": password, "someone/.ssh/id": password})
         for each in ("home/keys", "someone"):
             (top / each).chmod(0o700)
@@ -182,7 +185,7 @@ SEEN: Mapping[str, Callable[[Ground, Outcome], bool]] = {
     "long": lambda _, ended: len(ended.words) > 64 << 10,
     "alive": lambda ground, _: ground.still_alive(),
     "judge": lambda ground, _: ground.judged_well(),
-    "table": lambda ground, _: ground.dba.execute("SELECT to_regclass('forged')").fetchone() != (None,),
+    "table": lambda ground, _: ground.dba.execute("SELECT FROM phases WHERE phase_id = 'f'").fetchone() is not None,
     "memory": lambda _, ended: "of memory together" not in ended.words,
     "disk": lambda _, ended: "to disk, of 64 MiB" not in ended.words,
 }
@@ -197,7 +200,7 @@ def task(ground: Ground, line: str) -> Outcome:
         applied(land.client, land.run, "start")
         applied(land.client, land.workstream, "all_tasks_created")
     applied(land.client, made, "scheduler_assigned")
-    assert work_loop.work(land.runtime, hand(land.runtime, f"hand-{name}")) == 1
+    assert work_loop.work(land.runtime, known(hand(land.runtime, f"hand-{name}"))) == 1
     drain_all(land.runtime)
     ends = [each["metadata"] for each in land.client.history(made) if "exit_code" in each["metadata"]]
     return Outcome(_told(ends[-1]), state(land.client, made) == "completed")
@@ -220,6 +223,7 @@ def patch(ground: Ground, line: str) -> Outcome:
 def compensation(ground: Ground, line: str) -> Outcome:
     """Run a line by a rollback, which runs a gate as its test suite."""
     land, name = ground.land, ground.name()
+    operate(land.runtime, "ann")
     land.gate(line, name, started=False)
     entry = land.committed_patch({f"{name}.txt": "x\n"}, name)
     made = compensation_plan(land.runtime, entry).model_dump(mode="json")

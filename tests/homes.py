@@ -61,8 +61,7 @@ class Place:
         """Copy the database of a stopped home, with its passwords; ports are chosen anew."""
         self.home.create()
         subprocess.run(["cp", "-a", seed.path / "postgres", self.path], check=True)
-        passwords = ("postgres_password", "postgres_superuser_password")
-        endpoints.save(self.home, endpoints.Servers(**{name: getattr(seed.known, name) for name in passwords}))
+        endpoints.save(self.home, endpoints.Servers(postgres_passwords=seed.known.postgres_passwords))
 
     def part(self, name: str) -> dict[str, Any]:
         return next(part for part in status.recorded(self.home) if part["name"] == name)
@@ -120,7 +119,7 @@ def share(directory: Path, account: Account) -> None:
 def installed(home: Settings) -> Iterator[Client]:
     """A client of an installation of the block's own, with servers of its own."""
     with running(home, keep=True) as addresses:
-        databases.prepare(addresses.database_url)
+        databases.prepare(addresses.owner_url)
         runtime = Runtime(home)
         try:
             yield Client(runtime)

@@ -9,7 +9,7 @@ import psycopg
 
 from interlock.workflows.input.limits import DEPTH
 
-FAR = 5_000  # deeper than Python's stack, but not too deep for PostgreSQL
+FAR = 2_000  # deeper than Python's stack, but not too deep for PostgreSQL
 MARK = "\x7fhere"
 
 

@@ -15,12 +15,14 @@ from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
 from interlock.workers.effects import merge, patches, runner, workspace
 from interlock.workers.effects.workspace import Workplace
+from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.names import DEFAULT_PROJECT
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
 from tests.driving import applied, drain_all, state
 from tests.repositories import diff, make, put
+from tests.rights import fire
 
 ONE_LINE = {"app.py": "1\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"}
 
@@ -104,7 +106,7 @@ class Landscape:
 
     def fire(self, ref: UUID, trigger: str, **data: Any) -> None:
         """Fire a trigger as the scheduler, and apply it."""
-        receipt = self.client.fire(ref, trigger, by="scheduler", data=data)
+        receipt = fire(self.client, ref, trigger, by="scheduler", data=data)
         drain_all(self.runtime)
         (settled,) = self.client.wait([receipt.request_id], timeout_seconds=5)
         assert settled.status == "applied", settled
@@ -130,6 +132,15 @@ class Landscape:
 
     def version(self) -> int:
         return int(self.client.show(self.workstream)["version"])
+
+    def cancel(self) -> None:
+        """Start the run, cancel it, and let all that takes part in it end."""
+        self.fire(self.run, "start")
+        self.client.fire(self.run, "cancel", by="ann")
+        drain_all(self.runtime)
+        while schedule(self.runtime, self.run) or drain_all(self.runtime):
+            pass
+        self.settle()
 
     def settle(self) -> None:
         """Run due effects and apply the triggers they fire, until nothing is left."""

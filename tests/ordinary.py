@@ -91,13 +91,15 @@ def _script(who: Account, words: tuple[str, ...], top: Path) -> str:
     closed = dict.fromkeys(found for each in seen if (found := obstacle(each, who)))
     lines = [f"echo {FIRST_PID} > /proc/sys/kernel/ns_last_pid"]
     for number, each in enumerate(seen):
-        (top / f"{number}").mkdir()
-        lines.append(f"mount --bind {shlex.quote(str(each))} {top}/{number}")
+        (top / "tmp" / f"{number}").mkdir()
+        lines.append(f"mount --bind {shlex.quote(str(each))} {top}/tmp/{number}")  # noqa: S108
     lines += [f"mount -t tmpfs -o mode=0755,size=1m tmpfs {shlex.quote(str(each))}" for each in closed]
+    # First /tmp: the checkout may be below it.
+    lines += [f"mount --bind {top}/etc /etc", f"mount --rbind {top}/tmp /tmp"]  # noqa: S108
     for number, each in enumerate(seen):
-        lines.append(f"mkdir -p {shlex.quote(str(each))}; mount -o bind,ro {top}/{number} {shlex.quote(str(each))}")
-    lines += [f"mount --bind {top}/etc /etc"]
-    lines += [f"mount --bind {top}/tmp /tmp", "mount -t tmpfs -o mode=1777 tmpfs /dev/shm", f"cd {ROOT}"]  # noqa: S108
+        lines.append(f"mkdir -p {shlex.quote(str(each))}; mount -o bind,ro /tmp/{number} {shlex.quote(str(each))}")
+        lines.append(f"umount -l /tmp/{number}")
+    lines += ["mount -t tmpfs -o mode=1777 tmpfs /dev/shm", f"cd {ROOT}"]
     user = ["setpriv", f"--reuid={who.uid}", f"--regid={who.gid}", "--clear-groups", "env", "-i"]
     given = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"]
     lines += [f"{shlex.join(user)} mkdir -m 0700 /tmp/home"]

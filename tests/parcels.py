@@ -10,13 +10,13 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.db.operations import operators
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.runtime import Runtime
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, Guard, Link, T
 from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.link_guards import retries_left
+from tests.rights import operate
 
 VOTED = Guard("two_said_so", lambda case: bool(case.votes - {case.by}), "another must say so too", wait=True)
 
@@ -76,9 +76,9 @@ WORKFLOWS: Mapping[tuple[str, str], Definition] = {
 
 def record(runtime: Runtime, *operating: str) -> None:
     """Record the runtime's definitions, and grant operators."""
-    with transaction(runtime.database) as connection:
+    with transaction(runtime.owned) as connection:
         definitions.record(connection, runtime.catalogue)
-        operators.grant(connection, operating, by="test")
+    operate(runtime, *operating)
 
 
 def recorded(make_runtime: Callable[..., Runtime]) -> Runtime:

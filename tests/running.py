@@ -18,8 +18,17 @@ from interlock.workers.engine.creation import Birth
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from tests.driving import partitions_due
+from tests.rights import OF_SECRET, fire
 
 Dba = "psycopg.Connection[Any]"
+
+
+# Workstreams, tasks and gates of a plan: a task with a gate, and one that depends on it.
+GATED_PAIR = (
+    {"w": {}},
+    {"a": {"workstream": "w", "gates": ["g"]}, "b": {"workstream": "w", "depends_on": ["a"]}},
+    {"g": {"workstream": "w", "moment": "task"}},
+)
 
 
 @dataclass
@@ -73,7 +82,7 @@ class Stage:
     def fire(self, name: str | UUID, trigger: str, **data: Any) -> str:
         """Fire a trigger and run engine and scheduler until nothing is left; returns the trigger's status."""
         ref = self.ids.get(name, self.run) if isinstance(name, str) else name
-        receipt = self.client.fire(ref, trigger, by="test", data=data)
+        receipt = fire(self.client, ref, trigger, by="test", data=data)
         self.settle()
         return self.client.wait([receipt.request_id], timeout_seconds=5)[0].status
 
@@ -97,6 +106,13 @@ class Stage:
         self.begin(name)
         self.fire(name, "execution_completed" if exit_code == 0 else "execution_failed", exit_code=exit_code, **said)
 
+    def succeed(self, *names: str) -> None:
+        """Work these tasks and merge: with that, the run succeeds."""
+        for name in names:
+            self.work(name)
+        self.land()
+        assert self.state("run") == "succeeded"
+
     def begin(self, name: str) -> None:
         worker = self.worker()
         assert self.fire(name, "worker_started", worker_id=str(worker), capabilities=[]) == "applied", self.state(name)
@@ -104,7 +120,7 @@ class Stage:
     def worker(self) -> UUID:
         """The stage's worker, for `worker_started`."""
         if "worker" not in self.ids:
-            made = self.client.create("worker", "W-1", project=self.project, context={"capabilities": []})
+            made = self.client.create("worker", "W-1", project=self.project, context={"capabilities": [], **OF_SECRET})
             self.ids["worker"] = made["id"]
         return self.ids["worker"]
 

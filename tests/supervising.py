@@ -14,7 +14,7 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 def acted(settings: Settings, action: str, worker: str, request_id: str) -> dict[str, Any]:
     """Act on a worker, with a request_id that other processes use too; returns the recorded response."""
     with Client(Runtime(settings)) as client:
-        return dict(getattr(Supervisor(client), action)(UUID(worker), ActionOrder(request_id=request_id)).response)
+        return dict(getattr(Supervisor(client), action)(UUID(worker), ActionOrder("ann", "why", request_id)).response)
 
 
 def allocated(settings: Settings, job: str) -> str:

@@ -1,7 +1,9 @@
 """Manipulations of history by somebody with all rights in the database, with its protections switched off."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +11,7 @@ import psycopg
 
 Dba = psycopg.Connection[Any]
 
+TABLES = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'interlock'::regnamespace AND relkind = 'r'"
 RECHAIN = """
 DO $$
 DECLARE
@@ -25,10 +28,37 @@ END $$
 """
 
 
+@dataclass(frozen=True)
+class Tampering:
+    """SQL of a superuser.
+
+    Args:
+        what: what it does, for people.
+        sql: the statements; names in braces are ids that the test knows.
+        where: whom a verification names; `{story}`, or a part of the name of something else.
+        rechained: whether all hashes after it are then computed anew.
+        by_sweep: whether the sweep, which reads only the database, finds it too.
+        by: what finds it otherwise.
+        of_schema: whether it changes the schema, and no rows.
+        recorded_anew: whether the changed schema is then recorded as if a migration had left it.
+        to_files: what it does to files besides.
+    """
+
+    what: str
+    sql: str
+    where: str = "{story}"
+    rechained: bool = False
+    by_sweep: bool = True
+    of_schema: bool = False
+    recorded_anew: bool = False
+    by: str = "anchors"
+    to_files: Callable[[Path, Path], None] = lambda audit, state: None
+
+
 @contextmanager
-def unprotected(dba: Dba) -> Iterator[Dba]:
-    """Switch all triggers off for the duration of a block, and on again afterwards, which leaves no trace."""
-    tables = ("workflow_instances", "workflow_transitions", "anchors", "anchor_heads", "definition_transitions")
+def unprotected(dba: Dba, *only: str) -> Iterator[Dba]:
+    """Switch triggers off for the duration of a block, of all tables or some; on again afterwards, without a trace."""
+    tables = only or [name for (name,) in dba.execute(TABLES).fetchall()]
     for table in tables:
         dba.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
     dba.execute("SET session_replication_role = replica")
@@ -38,11 +68,15 @@ def unprotected(dba: Dba) -> Iterator[Dba]:
         dba.execute("RESET session_replication_role")
         for table in tables:
             dba.execute(f"ALTER TABLE {table} ENABLE TRIGGER ALL")
+        dba.execute("SELECT interlock.always()")
 
 
 def cut_tail(dba: Dba, instance: UUID, keep: int) -> None:
-    """Cut an instance's history, and reset its state to match, so that the rest is consistent in itself."""
+    """Cut an instance's history with its requests, and reset its state to match: the rest is consistent in itself."""
     with unprotected(dba):
+        dba.execute(
+            "DELETE FROM trigger_requests WHERE workflow_id = %s AND (result->>'seq')::integer > %s", (instance, keep)
+        )
         dba.execute("DELETE FROM workflow_transitions WHERE workflow_id = %s AND seq > %s", (instance, keep))
         dba.execute(
             "UPDATE workflow_instances i SET version = t.seq, current_state = t.to_state FROM workflow_transitions t"
@@ -52,8 +86,12 @@ def cut_tail(dba: Dba, instance: UUID, keep: int) -> None:
 
 
 def forge(dba: Dba, instance: UUID, seq: int, column: str, value: Any) -> None:
-    """Change an event, and recompute the hashes of the instance's chain."""
+    """Change an event and its request alike, and recompute the hashes of the instance's chain."""
     with unprotected(dba):
+        dba.execute(
+            f"UPDATE trigger_requests SET {column} = %s WHERE workflow_id = %s AND result->>'seq' = %s",
+            (value, instance, str(seq)),
+        )
         dba.execute(
             f"UPDATE workflow_transitions SET {column} = %s WHERE workflow_id = %s AND seq = %s", (value, instance, seq)
         )

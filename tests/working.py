@@ -7,8 +7,10 @@ from uuid import UUID
 from interlock.db.connection import transaction
 from interlock.db.orchestration import run_tree
 from interlock.workers.client.client import Client
+from interlock.workers.engine import creation
 from interlock.workers.orchestration.scheduler import schedule
 from tests.driving import applied, drain_all
+from tests.rights import OF_SECRET, fire
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -24,8 +26,11 @@ def settle(client: Client, run_id: UUID) -> None:
 
 def hire(client: Client, project: str, name: str = "worker-1") -> UUID:
     """Make an idle worker with all capabilities."""
-    context = {"capabilities": CAPABILITIES, "max_concurrent_tasks": 100}
-    worker_id = UUID(str(client.create("worker", name, project=project, context=context)["id"]))
+    context = {"capabilities": CAPABILITIES, "max_concurrent_tasks": 100, **OF_SECRET}
+    birth = creation.Birth(client.runtime.catalogue.get("worker"), name, project, "test", context)
+    with transaction(client.runtime.database) as connection:
+        creation.deliver(connection, [birth])
+    worker_id = birth.id
     applied(client, worker_id, "registration_complete")
     return worker_id
 
@@ -46,20 +51,20 @@ def step(client: Client, rows: Rows, worker_id: UUID, failing: Collection[str] =
             perform(client, row["id"], worker_id, well=row["name"] not in failing)
     for row in rows["test_gate"]:
         if row["state"] == "RUNNING":
-            client.fire(row["id"], "gate_passed", by="test", data={"exit_code": 0})
+            fire(client, row["id"], "gate_passed", by="test", data={"exit_code": 0})
     for row in rows["workstream"]:
         if row["state"] == "validating":
-            client.fire(row["id"], "validation_passed", by="test")
+            fire(client, row["id"], "validation_passed", by="test")
 
 
 def perform(client: Client, task_id: UUID, worker_id: UUID, *, well: bool) -> None:
     """Begin a task and end it."""
     started = {"worker_id": str(worker_id), "capabilities": CAPABILITIES}
-    client.fire(task_id, "worker_started", by="worker-1", data=started)
+    fire(client, task_id, "worker_started", by="worker-1", data=started)
     if well:
-        client.fire(task_id, "execution_completed", by="worker-1", data={"exit_code": 0})
+        fire(client, task_id, "execution_completed", by="worker-1", data={"exit_code": 0})
     else:
-        client.fire(task_id, "execution_failed", by="worker-1", data={"exit_code": 1, "error": "it broke"})
+        fire(client, task_id, "execution_failed", by="worker-1", data={"exit_code": 1, "error": "it broke"})
 
 
 def read(client: Client, run_id: UUID) -> Rows:

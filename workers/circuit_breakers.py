@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import by_state, internal
 from interlock.db.orchestration import breakers
 from interlock.db.orchestration.breakers import Breaker, Count
 from interlock.workers.client.partition_drainer import Drain
@@ -30,7 +30,7 @@ from interlock.workers.engine.creation import Birth
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workflows.definition import Deadline
-from interlock.workflows.errors import InterlockError, UnknownInstance
+from interlock.workflows.errors import BadInput, InterlockError, UnknownInstance
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door
 from interlock.workflows.output.suggestions import offered
@@ -133,28 +133,45 @@ def configure(
     project: str,
     tool_id: str,
     *,
+    by: str,
+    reason: str,
     failure_threshold: int | None = None,
     cooldown_seconds: float | None = None,
     success_threshold: int | None = None,
 ) -> Breaker:
-    """Change a breaker's configuration (BREAKER-7), at once, even while it is open. None leaves a value as it is.
+    """Change a breaker's configuration (BREAKER-7), at once, even while it is open, and record it (BREAKER-10).
+
+    Args:
+        runtime: this process's connections.
+        project, tool_id: whose breaker.
+        by, reason: who changes it, and why.
+        failure_threshold: failures in a row that open it; None: as it is.
+        cooldown_seconds: how long it stays open; None: as it is.
+        success_threshold: successful trials that close it; None: as it is.
 
     Returns:
-        The breaker after the change.
+        The breaker after the change. A change that changes nothing is not recorded.
 
     Raises:
         UnknownInstance: the tool has no breaker.
+        BadInput: the name, the reason or a value is not valid.
     """
-    before = known(runtime, project, tool_id)
-    wanted = {
-        "tool_id": tool_id,
-        "failure_threshold": failure_threshold or before.failure_threshold,
-        "cooldown_seconds": cooldown_seconds or before.cooldown_seconds,
-        "success_threshold": success_threshold or before.success_threshold,
-    }
+    names.name("by", by)
+    names.reason("reason", reason)
+    wanted = dict(zip(breakers.CONFIGURED, (failure_threshold, cooldown_seconds, success_threshold), strict=True))
+    if wrong := [name for name, value in wanted.items() if value is not None and value <= 0]:
+        raise BadInput(f"{wrong[0]} must be more than 0; got {wanted[wrong[0]]}")
+    known(runtime, project, tool_id)
     with transaction(runtime.database) as connection:
-        breakers.configure(connection, project, wanted)
+        breakers.configure(connection, project, tool_id, wanted, by=by, reason=reason)
     return known(runtime, project, tool_id)
+
+
+@door
+def configured(runtime: Runtime, breaker_id: UUID, *, limit: int = 100) -> list[dict[str, Any]]:
+    """The newest `limit` changes of a breaker's configuration, oldest first: who, why, new and `old_` values."""
+    with transaction(runtime.database) as connection:
+        return [dict(row) for row in breakers.configured(connection, breaker_id, limit=limit)]
 
 
 def configuration(chosen: Settings, explicit: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
@@ -223,8 +240,8 @@ def _request(breaker: Breaker, trigger: str, by: str, metadata: Mapping[str, Any
         breaker.breaker_id,
         trigger,
         by=by,
+        right=by_state(breaker.version),
         origin="agent",
-        version=breaker.version,
         metadata=metadata,
     )
 

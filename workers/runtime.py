@@ -45,6 +45,11 @@ class Runtime:
         return make_engine(self.settings.resolved_database_url())
 
     @cached_property
+    def owned(self) -> Engine:
+        """The same database, for the schema's owner: to migrate it."""
+        return make_engine(self.settings.resolved_owner_url())
+
+    @cached_property
     def statements(self) -> Engine:
         """A pool for work that is one statement: accepting a single trigger."""
         return make_engine(self.settings.resolved_database_url(), single_statements=True)
@@ -128,7 +133,7 @@ class Runtime:
         opened = vars(self)
         if "wakeup_sender" in opened:
             self.flush()
-        for pool in ("database", "statements"):
+        for pool in ("database", "owned", "statements"):
             if pool in opened:
                 opened[pool].dispose()
         if self.__dict__.get("redis") is not None:

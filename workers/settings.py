@@ -6,6 +6,7 @@ all other processes read them.
 """
 
 import json
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -39,6 +40,10 @@ class Settings(BaseSettings):
         None,
         validation_alias=AliasChoices("INTERLOCK_DATABASE_URL", "DATABASE_URL"),
         description="your own PostgreSQL (15 or newer); unset: the embedded one",
+    )
+    owner_url: str | None = Field(
+        None,
+        description="that PostgreSQL for the login of `interlock migrate` and `audit rebuild`; unset: DATABASE_URL",
     )
     broker_url: str | None = Field(
         None,
@@ -217,6 +222,16 @@ class Settings(BaseSettings):
     )
     audit: Path | None = Field(None, description="directory of anchors and exports; unset: HOME/audit")
     anchor_seconds: float = Field(3600.0, gt=0, description="time between two anchors, if any chain changed")
+    anchor_directories: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (),
+        description="directories that each anchor is copied to, besides INTERLOCK_AUDIT, separated by commas; better "
+        "on other machines. They must exist",
+    )
+    anchor_command: str | None = Field(
+        None,
+        description="command line that gets each anchor's signed checkpoint on its standard input, and "
+        "`INTERLOCK_ANCHOR_NUMBER` in its environment; run without a shell, for at most 30 s",
+    )
     verify_seconds: float = Field(
         86_400.0, ge=0, description="time in which all of history is verified once by itself; 0: never"
     )
@@ -224,6 +239,20 @@ class Settings(BaseSettings):
         86_400.0,
         gt=0,
         description="time between two exports of history, if there are new events",
+    )
+    backup_directory: Path | None = Field(
+        None,
+        description="directory of backups; if it is set, `interlock up` takes them regularly. Unset: only "
+        "`interlock backup take` does, in HOME/backups",
+    )
+    backup_every_seconds: float = Field(
+        86_400.0, gt=0, description="time between two backups that `interlock up` takes of the embedded PostgreSQL"
+    )
+    backup_keep_last: int = Field(
+        7, ge=1, description="the newest backups: so many are kept, however old they are; see the next"
+    )
+    backup_keep_days: float = Field(
+        7.0, ge=0, description="younger backups are all kept; older ones are deleted, except for the newest (see above)"
     )
     stream_maxlen: int = Field(100_000, ge=1, description="approximate number of events kept in the Redis stream")
     keep_finished_days: float = Field(
@@ -242,7 +271,15 @@ class Settings(BaseSettings):
     )
 
     @field_validator(
-        *("allowed_hosts", "definitions", "notify_urls", "capabilities", "operators", "sandbox_reads"),
+        *(
+            "allowed_hosts",
+            "anchor_directories",
+            "definitions",
+            "notify_urls",
+            "capabilities",
+            "operators",
+            "sandbox_reads",
+        ),
         *("tool_checks", "secrets_env", "secrets_commands"),
         mode="before",
     )
@@ -250,7 +287,7 @@ class Settings(BaseSettings):
     def _comma_separated(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
-    @field_validator("database_url", "broker_url", "redis_url")
+    @field_validator("database_url", "owner_url", "broker_url", "redis_url")
     @classmethod
     def _readable_url(cls, value: str | None) -> str | None:
         try:
@@ -265,6 +302,17 @@ class Settings(BaseSettings):
     def _programs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [each for each in value if "=" not in each or not each.partition("=")[2].startswith("/")]:
             raise ValueError(f"expected NAME=/path/to/program, separated by commas; wrong: {wrong[0]}")
+        return value
+
+    @field_validator("anchor_command")
+    @classmethod
+    def _command_line(cls, value: str | None) -> str | None:
+        try:
+            words = shlex.split(value or "x")
+        except ValueError as error:
+            raise ValueError(f"is no command line: {error}") from None
+        if not words:
+            raise ValueError("names no program")
         return value
 
     @field_validator("broker_url")
@@ -319,15 +367,23 @@ class Settings(BaseSettings):
         """The parent directory of anchors and exports."""
         return (self.audit or self.home / "audit").absolute()
 
+    @property
+    def anchor_copy_directories(self) -> list[Path]:
+        """The directories that anchors are copied to."""
+        return [each.absolute() for each in self.anchor_directories]
+
+    @property
+    def backups_directory(self) -> Path:
+        """The parent directory of backups."""
+        return (self.backup_directory or self.home / "backups").absolute()
+
     def resolved_database_url(self) -> str:
         """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` if none is known."""
-        url = self.database_url or self._embedded("database_url")
-        for prefix in ("postgres://", "postgresql://"):
-            if url.startswith(prefix):
-                return "postgresql+psycopg://" + url.removeprefix(prefix)
-        if not url.startswith("postgresql+psycopg://"):
-            raise BadInput("DATABASE_URL must begin with postgresql://")
-        return url
+        return _for_psycopg(self.database_url or self._embedded("database_url"))
+
+    def resolved_owner_url(self) -> str:
+        """The same for the schema's owner, who alone may migrate it."""
+        return _for_psycopg(self.owner_url or self.database_url or self._embedded("owner_url"))
 
     def resolved_broker_url(self) -> str:
         """The broker to use, in kombu's form. Raises `NotRunning` if none is known."""
@@ -348,6 +404,15 @@ class Settings(BaseSettings):
         if not isinstance(address, str):
             raise NotRunning(self.home.absolute())
         return address
+
+
+def _for_psycopg(url: str) -> str:
+    for prefix in ("postgres://", "postgresql://"):
+        if url.startswith(prefix):
+            return "postgresql+psycopg://" + url.removeprefix(prefix)
+    if not url.startswith("postgresql+psycopg://"):
+        raise BadInput("DATABASE_URL must begin with postgresql://")
+    return url
 
 
 @cache

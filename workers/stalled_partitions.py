@@ -10,7 +10,7 @@ from time import monotonic
 
 import structlog
 
-from interlock.db.connection import transaction
+from interlock.db.connection import transaction, try_lock
 from interlock.db.core import requests, stalled_partitions
 from interlock.workers.runtime import Runtime
 
@@ -28,7 +28,7 @@ def rescue(runtime: Runtime, partition: int) -> None:
         DBAPIError: the infrastructure failed; the next call continues.
     """
     with transaction(runtime.database) as held:
-        if not stalled_partitions.try_lock(held, partition):
+        if not try_lock(held, stalled_partitions.RESCUE_LOCK, partition):
             return
         with transaction(runtime.database) as marking:
             rounds = stalled_partitions.begin(marking, partition)

@@ -10,7 +10,7 @@ from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, single_statements, transaction
 from interlock.db.core import archive, counters, requests, stalled_partitions, sweep_runs
-from interlock.workers.audit import anchors, exports
+from interlock.workers.audit import anchor_copies, anchors, exports
 from interlock.workers.audit.verification import verify_some
 from interlock.workers.operations.archiver import archive_ended, rules_of
 from interlock.workers.operations.stuck.sweep import report
@@ -119,6 +119,13 @@ def _stuck(runtime: Runtime) -> int:
     return found
 
 
+def _anchor(runtime: Runtime) -> int:
+    try:
+        return anchors.anchor(runtime) if anchors.due(runtime) else 0
+    finally:
+        anchor_copies.copy_all(runtime)
+
+
 def _export(runtime: Runtime) -> int:
     done = exports.export(runtime) if exports.due(runtime) else None
     return done.events if done else 0
@@ -158,7 +165,7 @@ SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "jobs": _jobs,
     "stuck": _stuck,
     "verify": verify_some,
-    "anchor": lambda runtime: anchors.anchor(runtime) if anchors.due(runtime) else 0,
+    "anchor": _anchor,
     "export": _export,
     "archive": _archive,
     "prune": _prune,

@@ -5,12 +5,16 @@ from functools import cache, cached_property
 from importlib import import_module
 from types import MappingProxyType
 
-from interlock.workflows.definition import Definition
+from interlock.workflows.definition import Authority, Definition
 from interlock.workflows.errors import InvalidDefinition, UnknownWorkflow
 from interlock.workflows.machines.delivery.approval import APPROVAL
 from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
 from interlock.workflows.machines.delivery.sprint import SPRINT
 from interlock.workflows.machines.delivery.story import STORY
+from interlock.workflows.machines.governance.deprecation import DEPRECATION
+from interlock.workflows.machines.governance.narrowing import NARROWING
+from interlock.workflows.machines.governance.operator_grant import OPERATOR_GRANT
+from interlock.workflows.machines.governance.refusal_log import REFUSAL_LOG
 from interlock.workflows.machines.legacy.step_0_1 import STEP_0_1
 from interlock.workflows.machines.legacy.task_0_2 import TASK_0_2
 from interlock.workflows.machines.legacy.workstream_0_1 import WORKSTREAM_0_1
@@ -52,6 +56,10 @@ SHIPPED = (
     CIRCUIT_BREAKER,
     SUPERVISED_WORKER,
     JOB,
+    OPERATOR_GRANT,
+    DEPRECATION,
+    REFUSAL_LOG,
+    NARROWING,
 )
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
     {(each.type, each.version): each for each in SHIPPED}
@@ -96,6 +104,25 @@ class Catalogue:
         except KeyError:
             versions = ", ".join(each for type__, each in self._by_key if type__ == type_)
             raise UnknownWorkflow(f"no version {version!r} of {type_!r}. There are: {versions}.") from None
+
+    def fires_itself(self, type_: str, trigger: str) -> set[Authority]:
+        """By which authorities Interlock's own parts fire a trigger of a type: a deadline, a follow-up, an effect."""
+        return set(self._fires_itself(type_, trigger))
+
+    def _fires_itself(self, type_: str, trigger: str) -> Iterator[Authority]:
+        for each in self:
+            roles = {link.role for link in each.links if link.type == type_}
+            roles |= {link.inverse for link in each.links if link.type == each.type == type_}
+            if any(
+                after.trigger == trigger and after.role in roles for move in each.transitions for after in move.then
+            ):
+                yield "machinery"
+            if each.type == type_:
+                if any(deadline.trigger == trigger for deadline in each.deadlines.values()):
+                    yield "machinery"
+                effects = (*each.birth_effects, *(effect for move in each.transitions for effect in move.effects))
+                if any(trigger in (effect.done, effect.failed) for effect in effects):
+                    yield "effect"
 
 
 @cache

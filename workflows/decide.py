@@ -53,6 +53,11 @@ def decide(definition: Definition, case: Case) -> Outcome:
     return Applied(taken, taken.dest, _deadline(definition, taken.dest, case))
 
 
+def judged(definition: Definition, state: str, message: str) -> Rejected:
+    """The rejection of a move that was decided, but that PostgreSQL's own rules refuse (GOVERN-11)."""
+    return Rejected({"code": "judge", "message": message, "state": state, "legal": list(definition.legal(state))})
+
+
 @cache
 def machine_of(definition: Definition) -> Machine:
     """The shared, stateless Machine of a definition. Never set `queued`: all threads would share one queue."""
@@ -93,9 +98,8 @@ def _overridden(
     if len(leading_there) != 1:
         return _leads_elsewhere(definition, case, override, candidates)
     move = leading_there[0]
-    if move.exceptional and not _all_hold(
-        move, case
-    ):  # guards of a move out of a terminal state bind operators too (POLICY-6)
+    # Guards of a move out of a terminal state bind operators, too (POLICY-6).
+    if move.exceptional and not _all_hold(move, case):
         return _refused(definition, case, [guard for guard in move.when if not guard.holds(case)])
     passed_over = () if move.exceptional else tuple(guard.name for guard in move.when)
     if move.approval and not case.granted:
@@ -142,7 +146,7 @@ def _approval_needed(case: Case, move: Transition) -> Rejected | Waiting:
 
 
 def _superseded(case: Case) -> Superseded:
-    message = f"the instance has left the state that set this timer; it is now in {case.state!r}"
+    message = f"the instance has moved since this was fired or held; it is now in {case.state!r}"
     return Superseded(_told(case, "superseded", message))
 
 

@@ -6,8 +6,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from interlock.workflows.authority import refusal
 from interlock.workflows.backoff import Growth
-from interlock.workflows.errors import UnknownTrigger
+from interlock.workflows.errors import NotYours, UnknownTrigger
 from interlock.workflows.guard_context import Case
 
 Severity = Literal["info", "warning", "error", "critical"]
@@ -16,6 +17,7 @@ Fact = Literal["linked", "votes", "row"]
 Authority = Literal["anyone", "holder", "effect", "machinery", "decider", "operator"]
 
 AUTHORITIES: tuple[Authority, ...] = get_args(Authority)
+BY_NAME: frozenset[Authority] = frozenset({"anyone", "decider", "operator"})  # the name of who fires it is enough
 
 HOUR_SECONDS = 3600.0
 
@@ -254,6 +256,11 @@ class Definition:
         return tuple(dict.fromkeys(move.trigger for move in self.transitions))
 
     @cached_property
+    def authorities(self) -> Mapping[str, tuple[Authority, ...]]:
+        """Trigger -> who may fire it: all its transitions say the same (AUTHORITY-7)."""
+        return {move.trigger: move.authorities for move in self.transitions}
+
+    @cached_property
     def moves(self) -> Mapping[tuple[str, str], tuple[Transition, ...]]:
         """(trigger, source) -> the candidate transitions, in the order declared."""
         table: dict[tuple[str, str], tuple[Transition, ...]] = {}
@@ -293,6 +300,24 @@ class Definition:
             for each in self.fields
             if (not each.holds(context[each.name]) if each.name in context else each.required)
         )
+
+    def require_open(self, trigger: str, entity_id: str, by: str) -> None:
+        """Refuse a trigger that no caller can fire without a token or a worker's secret, before PostgreSQL does.
+
+        A statement that PostgreSQL refuses would abort the caller's own transaction.
+
+        Args:
+            trigger: one of its triggers.
+            entity_id: the name of the instance.
+            by: who fires it.
+
+        Raises:
+            NotYours: none of the trigger's authorities can be the caller's (AUTHORITY-8).
+        """
+        allowed = self.authorities[trigger]
+        if not BY_NAME.isdisjoint(allowed):
+            return
+        raise NotYours(refusal(f"{trigger} of {self.type} {entity_id} is not {by}'s to fire", allowed))
 
     def require_trigger(self, trigger: str) -> None:
         """Raise `UnknownTrigger`, with the list of triggers, if no transition has `trigger`."""

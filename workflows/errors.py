@@ -4,7 +4,10 @@ Each class's docstring says what happened and what to do about it. The caller ca
 2); any other is a fault of Interlock or its environment (exit code 1).
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 
 class InterlockError(Exception):
@@ -45,6 +48,32 @@ class AmbiguousInstance(Refused):
 
 class UnknownTrigger(Refused):
     """The definition has no trigger of that name, in any state."""
+
+
+Function = Literal["accept_all", "create_all", "as_itself", "operate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What was refused: a function of PostgreSQL and the rows it was given, which may hold a secret proof.
+
+    `operate` is what only operators may do; its row says who tried what on which instance, in which project.
+    """
+
+    function: Function
+    rows: Sequence[Mapping[str, Any]] = field(repr=False)
+
+
+class NotYours(Refused):
+    """The trigger is not the caller's to fire, and was not accepted. The message says who may, and by what proof.
+
+    Attributes:
+        attempt: what to record of it (REFUSAL-1); None: nothing, or it is recorded already.
+    """
+
+    def __init__(self, message: str, attempt: Attempt | None = None) -> None:
+        super().__init__(message)
+        self.attempt = attempt
 
 
 class AlreadyExists(Refused):

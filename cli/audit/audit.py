@@ -1,26 +1,25 @@
 """`interlock audit`: prove that history is complete and was not rewritten."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from interlock.cli.lib.output import FAILED, AsJson, block, errors, print_json, print_table, say
+from interlock.cli.audit import reports
+from interlock.cli.audit.reading import counting, on_disk
+from interlock.cli.lib.output import FAILED, AsJson, block, print_json, print_table, say
 from interlock.db.audit import rebuild as rebuilding
 from interlock.db.audit.verify import KEPT_PROBLEMS, Verdict
 from interlock.db.connection import transaction
 from interlock.db.core import history
-from interlock.workers.audit import anchors, exports, log_validation, signing_keys
+from interlock.workers.audit import anchor_copies, anchors, exports, log_validation, signed_checkpoints, signing_keys
 from interlock.workers.audit.verify import verify as verified
 from interlock.workers.client.client import Client
 from interlock.workers.settings import settings
 from interlock.workflows.catalogue import catalogue
-from interlock.workflows.errors import BadInput, InterlockError
+from interlock.workflows.errors import BadInput
 from interlock.workflows.output.escaping import shown
 
 app = typer.Typer(help="Prove that history is complete and was not rewritten.", no_args_is_help=True)
@@ -35,72 +34,113 @@ def verify(
     trusted: Annotated[
         list[Path] | None, typer.Option("--trust", exists=True, help="Trust this public key (repeatable).")
     ] = None,
-    with_journal: Annotated[
+    every_line: Annotated[
         bool | None,
-        typer.Option("--journal/--no-journal", help="Compare the whole journal, or none of it.", show_default=False),
+        typer.Option(
+            "--journal/--no-journal",
+            help="Compare every line of the journal and of exports, or none.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute every hash chain, look for gaps, check moves against definitions and states against history.
 
-    History is also compared with the signed anchors, in the database and on disk, and with the part of the journal that
-    was written since the newest anchor.
+    History is also compared with the signed anchors, in the database and on disk. The journal and exports are compared
+    with history in both directions: what was written since the newest anchor, line by line.
 
     Exit code 0: history is unchanged. 1: problems were found; each finding names the instance and the event.
 
     \b
     Examples:
       interlock audit verify
-      interlock audit verify --journal                                     compare every line of the journal
-        interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     also check copies of anchors
+      interlock audit verify --journal                                     every line of the journal and of exports
+      interlock audit verify --anchors /mnt/copy/audit --trust ann.pub     also check copies of anchors
     """
-    with Client() as client, _on_disk():
+    with Client() as client, on_disk():
         with transaction(client.runtime.database) as connection:
             total = history.count(connection)
-        with _counting("verifying", as_json, total) as count:
-            verdict = verified(
-                client.runtime, count, places=places or (), trusted=trusted or (), with_journal=with_journal
-            )
+        with counting("verifying", as_json, total) as count:
+            verdict = verified(client.runtime, count, places=places or (), trusted=trusted or (), every_line=every_line)
     _print_result(verdict, as_json)
     raise typer.Exit(0 if verdict.ok else FAILED)
 
 
 def _print_result(verdict: Verdict, as_json: bool) -> None:
     counts = {"instances": verdict.instances, "transitions": verdict.transitions, "anchors": verdict.anchors}
-    if print_json({"ok": verdict.ok, **counts, "problems": verdict.problems}, as_json):
+    more = {"problems": verdict.problems, "not_compared": verdict.not_compared}
+    if print_json({"ok": verdict.ok, **counts, **more}, as_json):
         return
     message = ("ok", "green") if verdict.ok else (f"{verdict.found} problems", "bold red")
     read = f"{verdict.instances:,} instances, {verdict.transitions:,} events, {verdict.anchors:,} anchors"
     say(message, f": {read}")
+    for each in verdict.not_compared:
+        say(f"not compared: {each}")
     if not verdict.ok:
         print_table("problems", map(asdict, verdict.problems), ("instance", "seq", "message"))
 
 
 @app.command()
 def anchor(as_json: AsJson = False) -> None:
-    """Sign the newest hash of every chain that changed since the last anchor, and write it to a file.
+    """Sign the newest hash of every chain that changed since the last anchor, write it to a file, and copy it to where
+    INTERLOCK_ANCHOR_DIRECTORIES and INTERLOCK_ANCHOR_COMMAND say.
 
-    A sweep does this hourly.
+    A sweep does this hourly, and tries copies that failed again each minute.
 
     \b
     Example:
-      interlock audit anchor && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
+      INTERLOCK_ANCHOR_DIRECTORIES=/mnt/other/anchors interlock audit anchor
     """
-    with Client() as client, _on_disk():
-        heads = anchors.anchor(client.runtime)
+    with Client() as client, on_disk():
+        try:
+            heads = anchors.anchor(client.runtime)
+        finally:
+            anchor_copies.copy_all(client.runtime)
+        with transaction(client.runtime.database) as connection:
+            copies = anchor_copies.states(connection, client.runtime.settings)
         place = anchors.directory(client.runtime)
         last = max(map(str, anchors.filed(place)), default=None)
     if as_json:
-        print_json({"heads": heads, "file": last})
-    elif heads:
-        say(f"anchored {heads:,} instances: {last}")
-    else:
-        say("nothing has changed since the last anchor")
+        print_json({"heads": heads, "file": last, "copies": [each._asdict() for each in copies]})
+        return
+    say(f"anchored {heads:,} instances: {last}" if heads else "nothing has changed since the last anchor")
+    for each in copies:
+        fault = f": {each.behind} anchors are missing: {each.error or 'not copied yet'}"
+        say(f"  copied to {each.destination}, up to anchor {each.number}{fault if each.behind or each.error else ''}")
+
+
+@app.command()
+def checkpoint(
+    old: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER", min=0, help="Ask a witness that cosigned this anchor last (0: none) to cosign the newest."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the newest anchor's signed checkpoint (c2sp.org/tlog-checkpoint), or a request for a witness's cosignature.
+
+    The request (c2sp.org/tlog-witness) proves that all anchors before are still the same. A witness that knows the key
+    (`interlock audit key --note`) answers with a line for the end of the checkpoint.
+
+    \b
+    Examples:
+      interlock audit checkpoint
+      interlock audit checkpoint --old 41 | curl --data-binary @- https://witness.example/add-checkpoint
+    """
+    with Client() as client:
+        text = anchors.checkpoint(client.runtime, old)
+    if not print_json({"checkpoint": text} if old is None else {"request": text}, as_json):
+        block(text.removesuffix("\n") if text else "nothing has been anchored yet")
 
 
 @app.command()
 def key(
     new: Annotated[bool, typer.Option("--new", help="Make a new key; there must be none yet.")] = False,
+    note: Annotated[
+        bool, typer.Option("--note", help="In the form that tools for C2SP signed notes and witnesses take.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the public key that verifies anchors. Keep a copy where no database administrator can write.
@@ -108,16 +148,19 @@ def key(
     \b
     Examples:
       interlock audit key > anchor.pub
+      interlock audit key --note                       NAME+ID+KEY
       mv $INTERLOCK_HOME/keys/anchor.key /elsewhere && interlock audit key --new
     """
-    with Client() as client, _on_disk():
+    with Client() as client, on_disk():
         place = client.runtime.settings.signing_directory
         if new:
             signing_keys.make(place)
-        name = signing_keys.signer(place, may_make=False).name
-        text = (place / f"{name}.pub").read_text()
-    if not print_json({"key": name, "public": text, "file": place / f"{name}.pub"}, as_json):
-        block(text.strip())
+        signer = signing_keys.signer(place, may_make=False)
+        file = place / f"{signer.name}.pub"
+        text = file.read_text()
+    vkey = signed_checkpoints.verifier_key(signed_checkpoints.PREFIX + signer.name, signer.key.public_key())
+    if not print_json({"key": signer.name, "public": text, "note": vkey, "file": file}, as_json):
+        block(vkey if note else text.strip())
 
 
 @app.command()
@@ -130,7 +173,7 @@ def export(as_json: AsJson = False) -> None:
     Example:
       interlock audit export && rsync -a "$INTERLOCK_HOME/audit/" elsewhere:audit/
     """
-    with Client() as client, _on_disk(), _counting("exporting", as_json) as count:
+    with Client() as client, on_disk(), counting("exporting", as_json) as count:
         done = exports.export_all(client.runtime, count)
     if print_json([{"directory": each.directory, "events": each.events} for each in done], as_json):
         return
@@ -165,7 +208,7 @@ def validate(
     keys = signing_keys.trusted_keys(chosen.signing_directory, *(trusted or ()))
     events, found, problems = 0, 0, []
     try:
-        with _counting("reading", as_json) as count:
+        with counting("reading", as_json) as count:
             sealed = log_validation.seals((path for path in paths if path.is_dir()), keys)
             for each in chain(sealed, log_validation.validate(paths, catalogue(chosen.definitions), count)):
                 if isinstance(each, int):
@@ -197,8 +240,8 @@ def rebuild(as_json: AsJson = False) -> None:
     Example:
       interlock audit rebuild --json
     """
-    with Client() as client, _counting("replaying", as_json) as count:
-        done = rebuilding.rebuild(client.runtime.database, count)
+    with Client() as client, counting("replaying", as_json) as count:
+        done = rebuilding.rebuild(client.runtime.owned, count)
     if not print_json({"ok": done.found == 0, **asdict(done)}, as_json):
         message = (f"{done.found:,} differences", "bold red") if done.found else ("ok", "green")
         replayed = f"{done.transitions:,} events of {done.instances:,} instances replayed"
@@ -208,23 +251,5 @@ def rebuild(as_json: AsJson = False) -> None:
     raise typer.Exit(FAILED if done.found else 0)
 
 
-@contextmanager
-def _on_disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InterlockError(
-            f"{error.filename or settings().audit_directory} cannot be used: {error.strerror}. Look at its owner and"
-            " mode, at the disk's room, at INTERLOCK_AUDIT, INTERLOCK_SIGNING and INTERLOCK_STATE; nothing is lost, ask"
-            " again"
-        ) from error
-
-
-@contextmanager
-def _counting(doing: str, as_json: bool, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    count = (TextColumn("{task.completed:,} events"),)
-    part = (BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"))
-    columns = (SpinnerColumn(), TextColumn(doing), *(count if total is None else part))
-    with Progress(*columns, console=errors, transient=True, disable=as_json or not errors.is_terminal) as progress:
-        bar = progress.add_task(doing, total=total)
-        yield lambda done: progress.update(bar, completed=done)
+app.command("report")(reports.report)
+app.command("verify-report")(reports.verify_report)

@@ -1,158 +1,182 @@
-"""`interlock backup` and `restore`."""
+"""`interlock backup`: take backups of PostgreSQL, list them, and prove that they can be restored."""
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
-from interlock.cli.lib.output import FAILED, AsJson, errors, print_json, print_table, say
-from interlock.db import migrate
-from interlock.supervisor.backup import lost_events
+from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
+from interlock.cli.lib.progress_bar import bar, on, stages
+from interlock.cli.lib.signals import ending_well
 from interlock.supervisor.backup.backup import back_up
-from interlock.supervisor.backup.restore import restore as restored
-from interlock.supervisor.embedded import running
+from interlock.supervisor.backup.drill import Drilled
+from interlock.supervisor.backup.drill import drill as drilled
 from interlock.supervisor.home import home_of
 from interlock.supervisor.servers import endpoints
-from interlock.workers.audit import signing_keys
-from interlock.workers.audit.verify import verify
-from interlock.workers.runtime import Runtime
+from interlock.workers.audit import kept_backups, signing_keys
+from interlock.workers.audit.backup_manifest import TrustedKeys
+from interlock.workers.audit.kept_backups import KeptBackup
+from interlock.workers.operations.stuck.facts import span
 from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import BadInput
-from interlock.workflows.output.suggestions import offered, with_setting
+from interlock.workflows.output.suggestions import offered
 
-TRUST_ANYONE = (
-    "Restore a backup that no trusted key signed. Nothing then proves that it is yours and unchanged, and functions "
-    "and triggers in its database run as the servers' user."
-)
 NAMED = 20
 
+app = typer.Typer(help="Back up PostgreSQL while everything keeps running.", no_args_is_help=True)
 
-def backup(
-    directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where to put the backup.")] = None,
+
+Directory = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR", help="The directory of backups.", show_default="INTERLOCK_BACKUP_DIRECTORY, else HOME/backups"
+    ),
+]
+
+
+@app.command()
+def take(
+    directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Back up PostgreSQL while everything keeps running: compressed, with checksums.
+    """Take a backup while everything keeps running: compressed, with checksums.
 
-    Each backup is a new directory in DIR (default: HOME/backups); an interrupted backup leaves none. It is signed with
-    the key that signs anchors: keep the public key elsewhere, too. `down --purge` does not delete backups. Your own
-    server (DATABASE_URL) can be backed up if its role has the REPLICATION privilege; restore that backup as you would
-    any PostgreSQL base backup.
+    Each backup is a new directory in DIR; an interrupted backup leaves none. It is signed with the key that signs
+    anchors: keep the public key elsewhere, too. `down --purge` does not delete backups. Your own server (DATABASE_URL)
+    can be backed up if its role has the REPLICATION privilege; restore that backup as you would any PostgreSQL base
+    backup. Exit code 2: another backup is being written into DIR.
 
     \b
     Examples:
-      interlock backup
-      interlock backup /mnt/backups --json | jq -r .backup
+      interlock backup take
+      interlock backup take /mnt/backups --json | jq -r .backup
     """
     chosen = settings()
     url = chosen.resolved_database_url().replace("postgresql+psycopg://", "postgresql://")
     replicating = None if chosen.database_url else endpoints.load(home_of(chosen)).superuser_url
-    place = (directory or chosen.home / "backups").resolve()
-    with _bar("copying", as_json) as bar:
-        place, made = back_up(url, place, chosen.signing_directory, _on(bar), replicating=replicating)
+    place = (directory or chosen.backups_directory).resolve()
+    with ending_well(), bar("copying", as_json) as shown:
+        place, made = back_up(url, place, chosen.signing_directory, on(shown), replicating=replicating)
     size = sum(made.sizes.values())
     if not print_json({"backup": str(place), "bytes": size, **asdict(made)}, as_json):
         say(f"{place}")
         message = f"{made.events_after:,} events, {size / 1e6:,.1f} MB, as of {made.taken_at}"
-        say(f"{message}; put it back with `interlock restore`")
+        say(f"{message}; put it back with `{offered('restore', place)}`")
 
 
-def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="A directory that `interlock backup` made.")],
-    into: Annotated[Path | None, typer.Option(metavar="HOME", help="An empty home. [INTERLOCK_HOME]")] = None,
-    journal: Annotated[
-        Path | None, typer.Option(help="Journal of the lost home (directory or file), to list the lost events.")
-    ] = None,
-    trust: Annotated[
-        list[Path] | None,
-        typer.Option(exists=True, metavar="FILE", help="A public key to trust (*.pub)."),
-    ] = None,
-    trust_anyone: Annotated[bool, typer.Option("--trust-anyone", help=TRUST_ANYONE)] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Restore a backup into an empty home: check it, restore it completely or not at all, then verify it.
+@app.command("list")
+def list_(directory: Directory = None, as_json: AsJson = False) -> None:
+    """List backups, newest first: age, size, and whether anything is wrong with them.
 
-    The backup must be signed by a trusted key: one in this home's `keys`, or one given with --trust. Configuration is
-    not restored.
-
-    Lists the events that were committed after the backup, as far as the journal or the stream of the lost home knows
-    them. Exit code 1: history does not verify. To start the restored home: INTERLOCK_HOME=HOME interlock up --detach
+    Manifest, signature and the sizes of files are checked, not their content: `interlock backup drill` does that.
 
     \b
     Examples:
-      interlock restore .interlock/backups/interlock-20261121T220000000000Z --into ../again
-      interlock restore BACKUP --into ../again --journal .interlock/.state
-      interlock restore BACKUP --trust /mnt/safe/0123456789abcdef.pub    on another machine
+      interlock backup list
+      interlock backup list /mnt/backups --json | jq -r '.[] | select(.problem == null) | .backup'
     """
     chosen = settings()
-    if trust and trust_anyone:
-        raise BadInput("--trust FILE and --trust-anyone exclude each other: give one of them")
-    for key in trust or ():
-        if key.resolve().is_relative_to(source.resolve()):
-            raise BadInput(
-                f"--trust {key}: this key came with the backup and proves nothing. Give one that you kept elsewhere, "
-                "or --trust-anyone to restore a backup by anybody"
-            )
-    home = chosen.model_copy(update={"home": into or chosen.home, "database_url": None, "broker_url": None})
-    keys = None if trust_anyone else signing_keys.trusted_keys(chosen.signing_directory, *(trust or ()))
-    with _bar("checking", as_json) as bar:
-        found = restored(home, source, migrate.revisions(), keys, _on(bar))
-    with running(home, keep=True):
-        runtime = Runtime(home)
-        try:
-            answer = _examine(runtime, chosen, journal, datetime.fromisoformat(found.taken_at))
-        finally:
-            runtime.close()
-    answer |= {"home": str(home.home.resolve()), "taken_at": found.taken_at}
-    if not print_json(answer, as_json):
-        _print_result(answer)
-    raise typer.Exit(0 if answer["ok"] and answer["events"] >= found.events_before else FAILED)
+    place, now = (directory or chosen.backups_directory).resolve(), datetime.now(UTC)
+    keys = signing_keys.trusted_keys(chosen.signing_directory)
+    found = [_described(each, now) for each in kept_backups.newest_first(place, keys)]
+    if print_json(found, as_json):
+        return
+    rows = [
+        row
+        | {
+            "backup": Path(row["backup"]).name,
+            "age": "" if row["age_seconds"] is None else span(max(row["age_seconds"], 0.0)),
+            "MB": "" if row["bytes"] is None else f"{row['bytes'] / 1e6:,.1f}",
+            "state": row["problem"] or "ok",
+        }
+        for row in found
+    ]
+    print_table(f"{len(found)} backups in {place}", rows, ("backup", "age", "MB", "events", "state"))
 
 
-def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at: datetime) -> dict[str, Any]:
-    migrate.upgrade(runtime.database)
-    verdict = verify(runtime, with_journal=False)  # events after the backup are lost, not cut out
-    published = list(lost_events.of_journal(journal, taken_at)) if journal else []
-    if chosen.redis_url or chosen.broker_url:  # an external stream, which outlived the home
-        redis = Runtime(chosen).redis
-        published += lost_events.of_stream(redis, taken_at) if redis else ()
-    lost = {each.event_id: each for each in lost_events.lost(runtime.database, published)}
-    return {
-        "ok": verdict.ok,
-        "instances": verdict.instances,
-        "events": verdict.transitions,
-        "problems": verdict.problems,
-        "asked": bool(journal) or bool(published),
-        "lost": [asdict(each) for each in lost.values()],
-    }
+@app.command()
+def drill(
+    backup: Annotated[
+        str | None,
+        typer.Argument(metavar="BACKUP", help="A backup, by its path or its name.", show_default="the newest"),
+    ] = None,
+    within: Annotated[
+        Path | None,
+        typer.Option(
+            "--in",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Where to restore it, for a while. [INTERLOCK_HOME]",
+        ),
+    ] = None,
+    trust: Annotated[
+        list[Path] | None, typer.Option(exists=True, metavar="FILE", help="A public key to trust (*.pub).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that a backup can be restored: restore it beside what is running, verify its history, remove it again.
+
+    The temporary installation has its own PostgreSQL, on a free port, in DIR/interlock-drill. It needs twice the space
+    of the database, so that the running one keeps enough. Nothing outside DIR is changed.
+
+    Exit code 0: it was restored, has all its events, and they verify. 1: it was changed, cut or cannot be restored, or
+    history does not verify. 2: there is no backup, or another drill is running.
+
+    \b
+    Examples:
+      interlock backup drill
+      interlock backup drill interlock-20261121T220000000000Z --in /mnt/scratch
+      interlock backup drill --json | jq '{ok, events, restore_seconds}'
+    """
+    chosen = settings()
+    keys = signing_keys.trusted_keys(chosen.signing_directory, *(trust or ()))
+    path, place = _chosen_backup(chosen, backup, keys), (within or chosen.home).resolve()
+    if not place.is_dir():
+        raise BadInput(f"{place} does not exist: give --in DIR, where the backup is restored for a while")
+    with ending_well(), bar("checking", as_json) as shown:
+        found = drilled(chosen, path, place, keys, stages(shown))
+    if not print_json({"ok": found.ok, **asdict(found)}, as_json):
+        _print_drill(found)
+    raise typer.Exit(0 if found.ok else FAILED)
 
 
-def _print_result(answer: dict[str, Any]) -> None:
-    message = ("verified", "green") if answer["ok"] else (f"{len(answer['problems'])} problems", "bold red")
-    say(message, f": {answer['instances']:,} instances, {answer['events']:,} events, as of {answer['taken_at']}")
-    for problem in answer["problems"][:NAMED]:
+def _chosen_backup(chosen: Settings, named: str | None, keys: TrustedKeys) -> Path:
+    place = chosen.backups_directory
+    if named is None:
+        newest = next((each for each in kept_backups.newest_first(place, keys) if not each.foreign), None)
+        if newest is None:
+            raise BadInput(f"there is no backup by this installation in {place}: `interlock backup take` takes one")
+        return newest.path
+    for path in (Path(named), place / named):
+        if path.is_dir():
+            return path.resolve()
+    raise BadInput(f"there is no backup {named}, nor one of that name in {place}: `interlock backup list`")
+
+
+def _print_drill(found: Drilled) -> None:
+    if found.problem is not None:
+        say(("the drill failed", "bold red"), f": {found.problem}")
+    if found.events is None:
+        return
+    say(f"{found.backup}, {span(max(found.age_seconds or 0.0, 0.0))} old")
+    verdict = (f"{len(found.problems)} problems", "bold red") if found.problems else ("verified", "green")
+    say(verdict, f": {found.instances:,} instances, {found.events:,} events")
+    for problem in found.problems[:NAMED]:
         say(f"  {problem.instance} {problem.seq or ''}: {problem.message}")
-    gone = answer["lost"]
-    if gone:
-        print_table(
-            f"{len(gone)} events came after it and are lost", gone[:NAMED], ("at", "entity", "trigger", "to_state")
-        )
-    elif not answer["asked"]:
-        say("the events after it are unknown: no --journal was given")
-    else:
-        say("no event of the journal or the stream is missing")
-    say("agents may repeat the triggers they fired since: request ids make that harmless")
-    for command in (offered("audit", "key", new=True), offered("up", detach=True)):
-        say(f"  $ {with_setting('INTERLOCK_HOME', answer['home'], command)}")
+    times = f"restored in {found.restore_seconds:.1f} s, started in {found.start_seconds:.1f} s"
+    say(f"{times}, verified in {found.verify_seconds:.1f} s; everything was removed again")
 
 
-def _bar(message: str, quiet: bool) -> Progress:
-    columns = (TextColumn(message), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    return Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal)
-
-
-def _on(bar: Progress) -> Any:
-    task = bar.add_task("work", total=None)
-    return lambda done, total: bar.update(task, completed=done, total=max(done, total))
+def _described(each: KeptBackup, now: datetime) -> dict[str, Any]:
+    found, taken_at = each.manifest, each.taken_at
+    return {
+        "backup": str(each.path),
+        "taken_at": taken_at,
+        "age_seconds": taken_at and (now - taken_at).total_seconds(),
+        "bytes": found and sum(found.sizes.values()),
+        "events": found and found.events_before,
+        "problem": each.problem,
+    }

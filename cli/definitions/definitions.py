@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.definitions import deprecated, diff, migration
+from interlock.cli.definitions import deprecated, diff, migration, narrow
 from interlock.cli.lib.output import REFUSED, AsJson, block, print_json, print_table, say
 from interlock.workers.definitions import release_locks
 from interlock.workers.engine.deprecations import deprecation_warning
@@ -24,12 +24,16 @@ app = typer.Typer(
 app.command("diff")(diff.diff)
 app.command("lock")(diff.lock)
 app.command("migrate", help=migration.MIGRATE_HELP)(migration.migrate_)
+app.command("narrow")(narrow.narrow)
+app.command("narrowed")(narrow.narrowed)
 app.command("deprecate")(deprecated.deprecate)
 app.command("deprecated")(deprecated.deprecated)
 app.command("remove")(deprecated.remove)
 
 TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]
 VERSION = Annotated[str, typer.Option("--version", help="Its version; default: the newest.")]
+
+InProject = Annotated[str | None, typer.Option("--project", help="Show also what this project leaves to fewer.")]
 
 
 def _known() -> Catalogue:
@@ -65,21 +69,25 @@ def list_(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
+def show(type_: TYPE, version: VERSION = "", project: InProject = None, as_json: AsJson = False) -> None:
     """Show a definition: states, moves, who may make them, guards, approvals, deadlines, and required context and event
-    fields.
+    fields; with --project also what that project leaves to fewer.
 
     Example: interlock definitions show pr_review
     """
     definition = _known().get(type_, version or None)
     warnings = _deprecated(definition, deprecated.known())
-    if print_json(recorded(definition) | {"checksum": checksum(definition), "deprecated": warnings}, as_json):
+    left = {row["trigger"]: list(row["to"]) for row in narrow.known(project, type_)} if project else {}
+    more = {"checksum": checksum(definition), "deprecated": warnings} | ({"narrowed": left} if project else {})
+    if print_json(recorded(definition) | more, as_json):
         return
     say((f"{definition.type} {definition.version}", "bold"), f"  {definition.summary}")
     for warning in warnings:
         say(("deprecated", "yellow"), f" {warning}")
     for line in _lines(definition):
         say(line)
+    for trigger, to in left.items():
+        say(("narrowed", "yellow"), f" in project {project}: {trigger} is open to {', '.join(to)}")
     print_table(
         "moves", _moves(definition), ("trigger", "source", "dest", "by", "guards", "approval", "then", "severity")
     )

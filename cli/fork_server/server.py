@@ -27,14 +27,7 @@ from importlib import import_module
 from typing import Any
 
 from interlock.cli.fork_server.confinement import is_alike, peer
-from interlock.cli.fork_server.launcher import (
-    GO,
-    LENGTH_BYTES,
-    READY,
-    STARTED,
-    STREAMS,
-    code,
-)
+from interlock.cli.fork_server.launcher import GO, LENGTH_BYTES, READY, STARTED, STREAMS, code
 from interlock.cli.index import SECTIONS
 from interlock.cli.lib import output
 from interlock.cli.main import main as command

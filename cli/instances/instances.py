@@ -10,14 +10,17 @@ import typer
 from interlock.cli.lib.output import FAILED, REFUSED, AsJson, Limit, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
 from interlock.cli.lib.projects import OnlyProject, print_list
+from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, kept, required
 from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import Receipt
+from interlock.workers.engine import worker_secrets
 from interlock.workflows.audit.ids import event_name
 from interlock.workflows.catalogue import WORKFLOWS
 from interlock.workflows.errors import BadInput
+from interlock.workflows.fields import SECRET
 from interlock.workflows.output.suggestions import offered
 
 Ref = Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID if that is ambiguous, or UUID.")]
@@ -33,19 +36,34 @@ def create(
     entity_id: Annotated[str, typer.Argument(help="The instance's name, unique in the project for its type.")],
     context: Annotated[str, typer.Option(help="JSON object, or @FILE.")] = "{}",
     by: Annotated[str, typer.Option(help="Who creates it.")] = "operator",
+    secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an instance of a workflow TYPE.
+
+    A worker, uet_worker or supervised_worker gets a secret, which is printed once, or written to a file. With it, it
+    fires its own triggers.
 
     \b
     Examples:
       interlock create story S-1 --project billing
       interlock create pr_review PR-7 --context '{"author": "ann", "story_id": "S-1"}'
     """
-    with Client() as client:
-        made = dict(client.create(type_, entity_id, context=json_object("--context", context), by=by))
-    if not print_json(made, as_json):
+    said, secret = json_object("--context", context), ""
+    with Client() as client, kept(secret_file) as keep:
+        if SECRET in client.runtime.catalogue.get(type_).fields and SECRET.name not in said:
+            secret = worker_secrets.make()
+            said |= worker_secrets.digest_of(secret)
+        elif secret_file:
+            raise BadInput(f"--secret-file: a {type_} gets no secret, or the context says its SHA-256 already")
+        made = dict(client.create(type_, entity_id, context=said, by=by))
+        if secret_file and secret:
+            keep(secret)
+            secret = ""
+    if not print_json(made | ({"secret": secret} if secret else {}), as_json):
         say(f"{made['workflow_type']}/{made['entity_id']} is in ", (made["current_state"], "bold"), f" ({made['id']})")
+        if secret:
+            say(f"  its secret, which is not shown again: {secret}")
 
 
 def fire(
@@ -55,6 +73,13 @@ def fire(
     request_id: Annotated[str, typer.Option(help="Idempotency key: repeating the command with it fires once.")] = "",
     after: Annotated[str, typer.Option(metavar="WHEN", help="Earliest time: 90s, 10m, 2h, 3d or an ISO instant.")] = "",
     data: Annotated[str, typer.Option(help="JSON object (or @FILE) stored in the event.")] = "{}",
+    proof: Annotated[
+        str,
+        typer.Option(
+            help="claim:TOKEN, by who holds the task; `secret`, by a worker itself; `interlock definitions show TYPE`."
+        ),
+    ] = "",
+    secret_file: SecretFile = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the outcome.")] = False,
     timeout: Annotated[float, typer.Option(help="Maximum seconds to wait.")] = 30.0,
     as_json: AsJson = False,
@@ -69,7 +94,14 @@ def fire(
       interlock fire S-1 design_complete --by agent-7 --wait
       interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
       interlock fire S-1 unblock --by ann --after 2h
+      interlock fire engine-1 initialization_complete --by engine-1 --proof secret --secret-file engine-1.secret
     """
+    if proof.startswith("secret"):
+        if proof != "secret":
+            raise BadInput(
+                "`ps` shows arguments: --proof secret reads the secret from the environment or --secret-file"
+            )
+        proof = f"secret:{required(secret_file)}"
     with Client() as client:
         receipt = client.fire(
             ref,
@@ -78,6 +110,7 @@ def fire(
             request_id=request_id,
             data=json_object("--data", data),
             after=when(after) if after else None,
+            proof=proof,
         )
         if wait and receipt.status in ("pending", "scheduled"):
             receipt = client.wait([receipt.request_id], timeout_seconds=timeout)[0]
@@ -133,7 +166,8 @@ def _show(found: dict[str, Any]) -> None:
     )
     if found["archived_at"]:
         say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
-    say(f"project {found['project']}; legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
+    say(f"created by {found['created_by']} in project {found['project']}")
+    say(f"legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
     if found["error"]:
         say(("error", "red"), f" ({found['retry_count']} attempts): {found['error']}")
     if found["context"]:
@@ -161,6 +195,9 @@ def history(ref: Ref, as_json: AsJson = False) -> None:
     if not print_json(told, as_json):
         columns = ("seq", "created_at", "from_state", "trigger", "to_state", "triggered_by", "severity", "chain")
         print_table(f"history of {ref}", [event | {"chain": event["hash"][:12]} for event in events], columns)
+        for event in events:
+            if reason := event["metadata"].get("reason"):
+                say((f"event {event['seq']}", "bold"), f" by {event['triggered_by']}, why: {reason}")
     _verified(problems, as_json)
 
 

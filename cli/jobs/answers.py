@@ -4,15 +4,18 @@ A refusal prints the state, the triggers that are legal in it, and status code 4
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, TypeVar
 
 import typer
 
-from interlock.cli.lib.options import sharing
+from interlock.cli.lib.moves import newest_moves
+from interlock.cli.lib.options import person, sharing
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, errors, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
+from interlock.cli.lib.worker_secrets import SecretFile, given
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import SUPERVISOR, ActionOrder, Answer
+from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import RETRIES, Recovery
 from interlock.workers.supervision.supervised_workers import Supervisor
@@ -23,29 +26,45 @@ Own = TypeVar("Own", Jobs, Supervisor)
 Orders = Callable[..., Callable[[Client], Came]]
 
 Ref = Annotated[str, typer.Argument(help="Its entity id or UUID.")]
-By = Annotated[str, typer.Option(help="Who asks for it.")]
+By = Annotated[str, person("Who asks for it; stored in the history.")]
 RequestId = Annotated[str, typer.Option(help="Idempotency key: repeating the command with it acts once.")]
 Error = Annotated[str, typer.Option(help="What went wrong; stored in the history.")]
+MOVES = ("created_at", "from_state", "trigger", "to_state", "triggered_by", "reason")
 Status = Annotated[str, typer.Option(help="Only rows in this state.")]
 
 
-def _options(
-    reason: Annotated[str, typer.Option(help="Why; stored in the history.")] = "",
-    by: By = SUPERVISOR,
+def _telling(
+    by: By,
+    reason: Annotated[str | None, typer.Option(help="Why; stored in the history.")] = None,
+    request_id: RequestId = "",
+    secret_file: SecretFile = None,
+    as_json: AsJson = False,
+) -> tuple[ActionOrder, bool]:
+    """The options of a command that tells what a worker or job does by itself."""
+    return ActionOrder(by, reason, request_id, given(secret_file)), as_json
+
+
+def _intervening(
+    by: By,
+    reason: Annotated[str, typer.Option(help="Why; stored in the history.")],
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> tuple[ActionOrder, bool]:
-    """The options of every command that gives an order."""
-    return ActionOrder(by, reason or None, request_id), as_json
+    """The options of a command that changes what others started."""
+    return ActionOrder(by, reason, request_id), as_json
 
 
-def ordering(show: Callable[[Callable[[Client], Came], bool], None]) -> Callable[[Orders[Came]], Callable[..., None]]:
+def ordering(
+    show: Callable[[Callable[[Client], Came], ActionOrder, bool], None], *, intervening: bool = False
+) -> Callable[[Orders[Came]], Callable[..., None]]:
     """Turn a function into a command: it receives the order built from the common options, and returns the action.
 
     Args:
         show: carries the action out and prints the outcome: `answer` or `recovered`.
+        intervening: the command changes what others started, so it must say why.
     """
-    return sharing(_options, lambda act, chosen, arguments: show(act(chosen[0], **arguments), chosen[1]))
+    options = _intervening if intervening else _telling
+    return sharing(options, lambda act, chosen, arguments: show(act(chosen[0], **arguments), *chosen))
 
 
 def simple(
@@ -54,6 +73,8 @@ def simple(
     summary: str,
     of: Callable[[Client], Own],
     act: Callable[[Own, str, ActionOrder], Answer],
+    *,
+    why: str = "",
 ) -> None:
     """Add a command that needs only an `ActionOrder`.
 
@@ -63,18 +84,20 @@ def simple(
         summary: its help text.
         of: the class of its method `act`, which carries it out.
         act: see `of`.
+        why: a reason for its example; empty: the command needs none.
     """
 
     def command(order: ActionOrder, ref: Ref) -> Callable[[Client], Answer]:
         return lambda client: act(of(client), ref, order)
 
-    example = f"\n\n\b\nExample:\n  interlock {words} REF --request-id ONCE"
-    app.command(words.rpartition(" ")[2], help=summary + example)(ordering(answer)(command))
+    reason = f' --by ann --reason "{why}"' if why else ""
+    example = f"\n\n\b\nExample:\n  interlock {words} REF{reason} --request-id ONCE"
+    app.command(words.rpartition(" ")[2], help=summary + example)(ordering(answer, intervening=bool(why))(command))
 
 
-def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
+def answer(act: Callable[[Client], Answer], order: ActionOrder, as_json: bool) -> None:
     """Carry out `act` and print the outcome; a refusal prints the state, the legal triggers and 409."""
-    came = _done(act, as_json)
+    came = _done(act, order, as_json)
     if as_json:
         return
     response, again = came.response, " (said before)" if came.replayed else ""
@@ -82,11 +105,13 @@ def answer(act: Callable[[Client], Answer], as_json: bool) -> None:
     say(f"{came.subject['entity_id']}: ", (moved, "bold"), again)
     if "message" in response:
         say(f"  {response['message']}")
+    if came.secret:
+        say(f"  its secret, which is not shown again: {came.secret}")
 
 
-def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:
+def recovered(act: Callable[[Client], Recovery], order: ActionOrder, as_json: bool) -> None:
     """Carry out a recovery and print what was done; a refusal is printed as by `answer`."""
-    came = _done(act, as_json)
+    came = _done(act, order, as_json)
     if as_json:
         return
     how = f" ({came.attempt} of {RETRIES})" if came.attempt else ""
@@ -94,14 +119,15 @@ def recovered(act: Callable[[Client], Recovery], as_json: bool) -> None:
     say(f"{came.subject['entity_id']}: {came.action}{how}, now ", (came.subject["status"], "bold"))
 
 
-def _done(act: Callable[[Client], Came], as_json: bool) -> Came:
+def _done(act: Callable[[Client], Came], order: ActionOrder, as_json: bool) -> Came:
     """Carry out `act` and return its outcome, printed already if JSON is wanted; a refusal ends the command."""
     with Client() as client:
         try:
             came = act(client)
         except IllegalTransition as refusal:
             raise typer.Exit(_refused(refusal, as_json)) from refusal
-    print_json(came, as_json)
+    told = {name: value for name, value in asdict(came).items() if (name, value) != ("secret", None)}
+    print_json(told | {"by": order.by, "reason": order.reason}, as_json)
     return came
 
 
@@ -120,7 +146,8 @@ def shows(app: typer.Typer, words: str, summary: str, of: type[Jobs | Supervisor
     def command(ref: Ref, as_json: AsJson = False) -> None:
         with Client() as client:
             found = of(client).show(ref)
-        if print_json(found, as_json):
+            moves = newest_moves(client, found["id"])
+        if print_json(found | {"history": moves}, as_json):
             return
         say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
         if "task_description" in found:
@@ -129,6 +156,10 @@ def shows(app: typer.Typer, words: str, summary: str, of: type[Jobs | Supervisor
             print_table("workers", found["workers"], ("entity_id", "status", "resources"))
         else:
             say(f"workspace {found['workspace_id']}; holds {', '.join(found['resources']) or 'nothing'}")
+            if made := found["metadata"].get("retries", {}).get("made"):
+                print_table("retries", made, ("at", "attempt", "by", "reason"))
+        if moves:
+            print_table("newest moves", [each | {"reason": each["metadata"].get("reason")} for each in moves], MOVES)
 
     app.command("show", help=f"{summary}\n\n\b\nExample:\n  interlock {words}")(command)
 

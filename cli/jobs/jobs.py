@@ -8,37 +8,28 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from interlock.cli.jobs.answers import (
-    By,
-    Error,
-    Ref,
-    RequestId,
-    answer,
-    lists,
-    ordering,
-    recovered,
-    shows,
-    simple,
-)
+from interlock.cli.jobs.answers import By, Error, Ref, RequestId, answer, lists, ordering, recovered, shows, simple
 from interlock.cli.lib.output import AsJson, line, picture, print_json
 from interlock.cli.lib.parsing import json_object
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import SUPERVISOR, ActionOrder, Answer
+from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, Recovery, recover_job
 
 app = typer.Typer(
-    no_args_is_help=True, help="Supervised jobs: a job runs once it has all the workers it needs, and waits until then."
+    no_args_is_help=True,
+    help="Supervised jobs: a job runs once it has all the workers it needs, and waits until then. Anyone may cancel "
+    "one; all else only who submitted it or an operator may. Its workers may end it.",
 )
 
 
 @app.command()
 def submit(
     description: Annotated[str, typer.Argument(help="What is to be done.")],
+    by: By,
     parent: Annotated[str, typer.Option(help="The parent job.")] = "",
     depth: Annotated[int | None, typer.Option(help="0 to 5; with a parent: one more than the parent's.")] = None,
     workers: Annotated[int, typer.Option(help="Number of workers it needs, 1 to 10.")] = 1,
-    by: By = SUPERVISOR,
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
@@ -51,6 +42,7 @@ def submit(
     order = ActionOrder(by, None, request_id)
     answer(
         lambda c: Jobs(c).submit(description, parent=parent or None, depth=depth, worker_count=workers, order=order),
+        order,
         as_json,
     )
 
@@ -85,7 +77,7 @@ def fail_job(order: ActionOrder, ref: Ref, error: Error = "") -> Callable[[Clien
 
 
 @app.command("recover")
-@ordering(recovered)
+@ordering(recovered, intervening=True)
 def recover(
     order: ActionOrder,
     ref: Ref,
@@ -103,7 +95,7 @@ def recover(
 
     \b
     Example:
-      interlock job recover j_1a2b worker_crash --worker w_3c4d --error "signal 9"
+      interlock job recover j_1a2b worker_crash --worker w_3c4d --error "signal 9" --by ann --reason "its host is gone"
     """
     return lambda c: recover_job(c, ref, kind, order, error=error or None, worker=worker or None)
 
@@ -129,7 +121,7 @@ def tree(ref: Ref, as_json: AsJson = False) -> None:
 
 simple(app, "job validate", "Accept a submitted job; it then waits for workers.", Jobs, Jobs.validate)
 simple(app, "job allocate", "Allocate a job's workers, if enough are idle.", Jobs, Jobs.allocate)
-simple(app, "job cancel", "Cancel a job and its child jobs.", Jobs, Jobs.cancel)
+simple(app, "job cancel", "Cancel a job and its child jobs.", Jobs, Jobs.cancel, why="no longer needed")
 shows(app, "job show j_1a2b", "Show a job and its workers.", Jobs)
 lists(app, "job list", "List the newest jobs.", "job", Jobs)
 

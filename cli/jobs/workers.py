@@ -1,25 +1,16 @@
 """`interlock supervise worker`: create, start, pause, resume, end and recover supervised workers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from interlock.cli.jobs.answers import (
-    By,
-    Error,
-    Ref,
-    RequestId,
-    answer,
-    lists,
-    ordering,
-    recovered,
-    shows,
-    simple,
-)
+from interlock.cli.jobs.answers import By, Error, Ref, RequestId, answer, lists, ordering, recovered, shows, simple
 from interlock.cli.lib.output import AsJson
+from interlock.cli.lib.worker_secrets import NewSecretFile, kept
 from interlock.workers.client.client import Client
-from interlock.workers.supervision.actions import SUPERVISOR, ActionOrder, Answer
+from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.recovery import Recovery, WorkerError, recover_worker
 from interlock.workers.supervision.supervised_workers import Supervisor
 
@@ -32,26 +23,39 @@ app = typer.Typer(
     no_args_is_help=True, help="Commands for supervisors: on supervised workers here, on jobs in `interlock job`."
 )
 workers = typer.Typer(
-    no_args_is_help=True, help="Supervised workers: IDLE, RUNNING, PAUSED, and three terminal states."
+    no_args_is_help=True,
+    help="Supervised workers: IDLE, RUNNING, PAUSED, and three terminal states. Only who created one or its job, the "
+    "worker itself or an operator may complete or fail it.",
 )
 app.add_typer(workers, name="worker")
 
 
 @workers.command("create")
 def create_worker(
+    by: By,
     workspace: Annotated[str, typer.Option(help="Its workspace; default: the project.")] = "",
-    by: By = SUPERVISOR,
     request_id: RequestId = "",
+    secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create an idle worker.
+    """Create an idle worker. Its secret, by which it can complete or fail itself, is printed once.
 
     \b
-    Example:
+    Examples:
       interlock supervise worker create --project billing
+      interlock supervise worker create --secret-file w.secret
     """
     order = ActionOrder(by, None, request_id)
-    answer(lambda c: Supervisor(c).create(workspace_id=workspace or None, order=order), as_json)
+    with kept(secret_file) as keep:
+
+        def create(client: Client) -> Answer:
+            made = Supervisor(client).create(workspace_id=workspace or None, order=order)
+            if secret_file is None or made.secret is None:
+                return made
+            keep(made.secret)
+            return replace(made, secret=None)
+
+        answer(create, order, as_json)
 
 
 @workers.command("start")
@@ -67,13 +71,13 @@ def start_worker(order: ActionOrder, ref: Ref, resource: Resources = None) -> Ca
 
 
 @workers.command("resume")
-@ordering(answer)
+@ordering(answer, intervening=True)
 def resume_worker(order: ActionOrder, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
     """Resume a paused worker.
 
     \b
     Example:
-      interlock supervise worker resume w_1a2b
+      interlock supervise worker resume w_1a2b --by ann --reason "there is memory again"
     """
     return lambda c: Supervisor(c).resume(ref, order, resources=resource)
 
@@ -91,7 +95,7 @@ def fail_worker(order: ActionOrder, ref: Ref, error: Error = "") -> Callable[[Cl
 
 
 @workers.command("recover")
-@ordering(recovered)
+@ordering(recovered, intervening=True)
 def recover(
     order: ActionOrder,
     ref: Ref,
@@ -108,12 +112,14 @@ def recover(
 
     \b
     Example:
-      interlock supervise worker recover w_1a2b transient_network --error "reset by peer" --request-id try-1
+      interlock supervise worker recover w_1a2b transient_network --by ann --reason "its proxy restarts" --request-id a
     """
     return lambda c: recover_worker(c, ref, kind, order, error=error or None)
 
 
-simple(workers, "supervise worker pause", "Pause a running worker.", Supervisor, Supervisor.pause)
+simple(
+    workers, "supervise worker pause", "Pause a running worker.", Supervisor, Supervisor.pause, why="memory is short"
+)
 simple(
     workers,
     "supervise worker complete",
@@ -121,6 +127,8 @@ simple(
     Supervisor,
     Supervisor.complete,
 )
-simple(workers, "supervise worker terminate", "Stop a worker by force.", Supervisor, Supervisor.terminate)
+simple(
+    workers, "supervise worker terminate", "Stop a worker by force.", Supervisor, Supervisor.terminate, why="it hangs"
+)
 shows(workers, "supervise worker show w_1a2b", "Show a supervised worker.", Supervisor)
 lists(workers, "supervise worker list", "List the newest supervised workers.", "supervised_worker", Supervisor)

@@ -2,7 +2,7 @@
 
 import re
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -47,6 +47,18 @@ def as_uuids(texts: list[str]) -> list[UUID]:
         with suppress(ValueError):
             found.append(UUID(text))
     return found
+
+
+def instant(text: str, option: str) -> datetime:
+    """Parse a duration from now, or an instant. Raises as `when`."""
+    parsed = when(text, option)
+    return datetime.now(UTC) + parsed if isinstance(parsed, timedelta) else parsed
+
+
+def past(text: str, option: str) -> datetime:
+    """Parse a duration until now, or an instant. Raises as `when`."""
+    parsed = when(text, option)
+    return datetime.now(UTC) - parsed if isinstance(parsed, timedelta) else parsed
 
 
 def when(text: str, option: str = "--after") -> datetime | timedelta:

@@ -66,6 +66,12 @@ def _option() -> Any:
     return get_command(app).params[0]
 
 
+def named() -> str | None:
+    """The project that `--project` names; None without it."""
+    context = get_current_context(silent=True)
+    return context.meta.get(NAMED) if context else None
+
+
 def require_same(project: str | None, what: str) -> None:
     """Refuse a `--project` other than the project that is written in a file.
 
@@ -76,11 +82,10 @@ def require_same(project: str | None, what: str) -> None:
     Raises:
         BadInput: they differ.
     """
-    context = get_current_context(silent=True)
-    named = context.meta.get(NAMED) if context else None
-    if project is not None and named not in (None, project):
+    if project is not None and (other := named()) not in (None, project):
         raise BadInput(
-            f"{what} is of project {quote(project)}, not {quote(named)}: leave --project out, or change its `project:`"
+            f"{what} is of project {quote(project)}, not {quote(str(other))}: leave --project out, or change its "
+            "`project:`"
         )
 
 

@@ -6,14 +6,15 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from sqlalchemy import make_url
 
-from interlock.cli.lib.output import FAILED, AsJson, errors, print_json, say
-from interlock.db import migrate
+from interlock.cli.lib.output import FAILED, AsJson, block, errors, print_json, say
+from interlock.db import migrate, roles
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
 from interlock.db.schema import SCHEMA
 from interlock.workers.client.client import Client
-from interlock.workers.overrides import operators
+from interlock.workers.overrides import deprecations, operators
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 
@@ -21,6 +22,9 @@ from interlock.workflows.errors import BadInput
 def migrate_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,
+    print_roles: Annotated[
+        bool, typer.Option("--print-roles", help="Print the SQL with which a DBA prepares the database.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the database to the newest schema and record the definitions.
@@ -28,13 +32,21 @@ def migrate_(
     Everything is in one schema (INTERLOCK_SCHEMA, `interlock`); nothing outside of it is touched. If the database
     contains anything else, the command asks first; without a terminal, it requires --yes.
 
+    It also creates the roles interlock_owner, _engine, _client and _auditor where they are missing, and grants each
+    what it needs. A login that may not create roles is refused: a DBA then runs what --print-roles prints.
+
     \b
     Examples:
       interlock migrate --check                  report what is to be done; exit code 1 if anything
       interlock migrate --yes --json | jq .revision
+      interlock migrate --print-roles | psql --dbname=…
     """
     with Client() as client:
-        with transaction(client.runtime.database) as connection:
+        if print_roles:
+            address = make_url(client.runtime.settings.resolved_owner_url())
+            block(roles.script(address.database or "", address.username or ""))
+            return
+        with transaction(client.runtime.owned) as connection:
             status = migrate.status(connection)
             new = [] if status.due else definitions.unrecorded(connection, client.runtime.catalogue)
         if check:
@@ -72,10 +84,11 @@ def _intent(status: migrate.MigrationStatus) -> str:
 
 
 def _migrate(runtime: Runtime, status: migrate.MigrationStatus, as_json: bool) -> None:
-    migrate.upgrade(runtime.database)
-    with transaction(runtime.database) as connection:
+    migrate.upgrade(runtime.owned)
+    with transaction(runtime.owned) as connection:
         recorded = [f"{each.type} {each.version}" for each in definitions.record(connection, runtime.catalogue)]
-        granted = operators.first(connection, runtime.settings.operators)
+    deprecations.announce_marks(runtime)
+    granted = operators.first(runtime, runtime.settings.operators)
     where = {"database": status.database, "schema": SCHEMA, "was": status.current, "revision": status.newest}
     if not print_json(where | {"recorded": recorded, "operators": granted}, as_json):
         say(f"schema {SCHEMA} at revision {status.newest}; recorded: {', '.join(recorded) or 'nothing new'}")

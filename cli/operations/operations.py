@@ -14,8 +14,8 @@ from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
+from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workflows.errors import BadInput
-from interlock.workflows.input import names
 
 NAMED = 20  # ids in one line of the requests that are left
 LEFT = {
@@ -49,7 +49,7 @@ def dead(
 
     \b
     Example:
-      interlock dead; interlock redrive --all
+      interlock dead; interlock redrive --all --reason "the mail server answers again"
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         found = requests.dead(connection, project=project, limit=limit)
@@ -63,27 +63,30 @@ def dead(
 
 
 def redrive(
-    by: Annotated[str, person("Who redrives; stored.")],
+    by: Annotated[str, person("The responsible operator; stored.")],
+    reason: Annotated[str, typer.Option(help="Why; stored.")],
     ids: Annotated[list[str] | None, typer.Argument(help="Ids, as `interlock dead` shows them.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Redrive all of them.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Give dead requests and effects a new set of attempts: the IDs given, or --all.
 
-    The name given with --by is stored with them and in the resulting events (`redriven_by`). --all leaves out
-    quarantined requests, which must be released by id, and requests that cannot be read.
+    Only an operator may. --by and --reason are stored with them and in the resulting events (`redriven_by`,
+    `redriven_because`). --all leaves out quarantined requests, which must be released by id, and requests that
+    cannot be read.
 
     \b
     Example:
-      interlock dead; interlock redrive --all
+      interlock dead; interlock redrive --all --reason "the mail server answers again"
     """
     if bool(ids) == everything:
         raise BadInput("name the ids to redrive (`interlock dead` lists them), or give --all")
-    names.name("by", by)
+    order = OverrideOrder(by, reason)
     with Client() as client:
         with transaction(client.runtime.database) as connection:
-            triggers = [dict(row) for row in requests.redrive(connection, ids, by=by)]
-            acts = effects.redrive(connection, as_uuids(ids) if ids else None, by=by)
+            require_operator(connection, order.by, "redrive", " ".join(ids or ["--all"]), project=client.project)
+            triggers = [dict(row) for row in requests.redrive(connection, ids, by=by, reason=reason)]
+            acts = effects.redrive(connection, as_uuids(ids) if ids else None, by=by, reason=reason)
             left = requests.unrevived(connection) if everything else {}
         client.runtime.wakeups.partitions(triggers)
         client.runtime.wakeups.effects(acts)
@@ -92,7 +95,9 @@ def redrive(
             f"none of these can be redriven: {', '.join(ids)}. `interlock dead` lists what can be, and why it died."
         )
     revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
-    if not print_json({"redriven": revived} | ({"left": left} if everything else {}), as_json):
+    if not print_json(
+        {"redriven": revived, "by": by, "reason": reason} | ({"left": left} if everything else {}), as_json
+    ):
         say(f"{len(revived)} redriven")
         for each in revived:
             say(f"  {each}")

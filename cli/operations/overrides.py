@@ -19,11 +19,7 @@ from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
 from interlock.workers.overrides.transaction import Done, OverrideOrder
-from interlock.workers.overrides.workstreams_and_patches import (
-    drop_patch,
-    fail_workstream,
-    validate_workstream,
-)
+from interlock.workers.overrides.workstreams_and_patches import drop_patch, fail_workstream, validate_workstream
 from interlock.workers.runtime import Runtime
 
 HELP = """Move an instance by hand. An override makes only moves that the machine has, but bypasses their guards;
@@ -33,9 +29,6 @@ severity `warning`, with operator and reason.
 \b
 Exit code: 0 done (or, with --dry-run, possible), 2 refused: nothing was changed, 1 failed.
 """
-LOOK_FIRST = "  interlock override {name} {ref} --reason '{reason}' --dry-run\n"
-DO_IT = "  interlock override {name} {ref} --reason '{reason}'{more}\n"
-
 app = typer.Typer(no_args_is_help=True, help=HELP)
 
 Ref = Annotated[str, typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.")]
@@ -45,81 +38,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen;
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 Act = Callable[[Runtime, OverrideOrder], Done]
-
-
-def _help(name: str, message: str, ref: str, reason: str, more: str = "") -> str:
-    values = {"name": name, "ref": ref, "reason": reason}
-    return f"{message}\n\n\b\nExamples:\n{LOOK_FIRST.format(**values)}{DO_IT.format(**values, more=more)}"
-
-
-COMPLETE = _help(
-    "complete-task",
-    "Mark a task as completed, whatever it reported. Its gates are not awaited.",
-    "night-7/api/build",
-    "worker crashed",
-    " --verify-output dist/api.whl",
-)
-FAIL = _help(
-    "fail-task",
-    "Fail a task, even if it has retries left; its command is stopped.",
-    "night-7/api/build",
-    "hangs for an hour",
-)
-RESET = _help(
-    "reset-task",
-    "Run a task again as a new task in its place. Tasks that were cancelled and gates that failed because of it are "
-    "made anew as well.",
-    "night-7/api/build",
-    "the disk is no longer full",
-    " --clear-retry-count",
-)
-UNBLOCK = _help(
-    "unblock-task",
-    "Let a task proceed without the dependencies it still waits for.",
-    "night-7/api/deploy",
-    "verified by hand",
-)
-SKIP = _help(
-    "skip-step",
-    "Leave a task or step out: everything that waits for it proceeds without it.",
-    "night-7/api/docs",
-    "not needed tonight",
-)
-FAIL_WORKSTREAM = _help(
-    "fail-workstream",
-    "Fail a workstream: its tasks are cancelled, and its remaining work is archived.",
-    "night-7/api",
-    "beyond repair",
-)
-VALIDATE = _help(
-    "validate-workstream",
-    "Validate and land a workstream whose tasks have all ended, even if some did not complete. Pause it first "
-    "(`interlock fire REF pause --by WHO`): otherwise it fails as soon as its last task ends without completing.",
-    "night-7/api",
-    "the failed task was optional",
-)
-ROLL_BACK = _help(
-    "rollback-patch",
-    "Roll a committed patch back with a compensation plan, or record that it was reverted by hand (--commit-sha). "
-    "Either way the gates that it passed must pass again. The same as `interlock patch roll-back`, plus --dry-run.",
-    "night-7/api/fix^1",
-    "regression in billing",
-    " --plan plan.json\n"
-    "  interlock override rollback-patch night-7/api/fix^1 --reason 'reverted by hand' --commit-sha 1a2b3c4",
-)
-DROP = _help(
-    "drop-patch",
-    "Discard a patch that is quarantined or could not be applied. A corrected version is a new patch. The same as "
-    "`interlock patch drop`, plus --dry-run.",
-    "night-7/api/fix^1",
-    "superseded by fix^2",
-)
-RESET_BREAKER = _help(
-    "reset-breaker",
-    "Close a circuit breaker at once, even during its cooldown. The same as `interlock breaker reset`, plus --dry-run.",
-    "circuit_breaker/pytest",
-    "the disk is no longer full",
-)
 
 
 @dataclass(frozen=True)
@@ -133,15 +51,19 @@ class Wanted:
     as_json: AsJson = False
 
 
-def carry_out(act: Act, wanted: Wanted) -> None:
+def _run(make: Callable[..., Act], wanted: Wanted, arguments: dict[str, Any]) -> None:
     """Carry out an override and print it; at a terminal, first show what would happen and ask for confirmation."""
+    act = make(**arguments)
     with Client() as client:
         if sys.stdin.isatty() and not (wanted.dry_run or wanted.yes or wanted.as_json):
             _print_result(act(client.runtime, OverrideOrder(wanted.by, wanted.reason, dry_run=True)))
             typer.confirm("Do it?", abort=True)
         done = act(client.runtime, OverrideOrder(wanted.by, wanted.reason, dry_run=wanted.dry_run))
-    if not print_json(asdict(done), wanted.as_json):
+    if not print_json(asdict(done) | {"by": wanted.by, "reason": wanted.reason}, wanted.as_json):
         _print_result(done)
+
+
+overriding = sharing(Wanted, _run)
 
 
 def _print_result(done: Done) -> None:
@@ -162,21 +84,19 @@ def _print_result(done: Done) -> None:
         say("nothing to do")
 
 
-def _run(act: Callable[..., Act], wanted: Wanted, arguments: dict[str, Any]) -> None:
-    carry_out(act(**arguments), wanted)
+def _simple(act: Callable[[Runtime, str, OverrideOrder], Done], message: str, ref: str, reason: str) -> None:
+    """Add an override without options of its own, under its function's name; `ref` and `reason` are its example's."""
 
-
-overriding = sharing(Wanted, _run)
-
-
-def _simple(act: Callable[[Runtime, str, OverrideOrder], Done]) -> Callable[..., None]:
     def command(ref: Ref) -> Act:
         return lambda runtime, order: act(runtime, ref, order)
 
-    return overriding(command)
+    name = act.__name__.replace("_", "-")
+    example = f"interlock override {name} {ref} --reason '{reason}'"
+    examples = f"\n\n\b\nExamples:\n  {example} --dry-run\n  {example}\n"
+    app.command(name, help=message + examples)(overriding(command))
 
 
-@app.command("complete-task", help=COMPLETE)
+@app.command("complete-task")
 @overriding
 def complete_task_(
     ref: Ref,
@@ -184,14 +104,25 @@ def complete_task_(
         Path | None, typer.Option(metavar="PATH", help="A file the task wrote: it must exist; its SHA-256 is stored.")
     ] = None,
 ) -> Act:
-    """Complete a task."""
+    """Mark a task as completed, whatever it reported. Its gates are not awaited.
+
+    \b
+    Examples:
+      interlock override complete-task night-7/api/build --reason 'worker crashed' --dry-run
+      interlock override complete-task night-7/api/build --reason 'worker crashed' --verify-output dist/api.whl
+    """
     return lambda runtime, order: complete_task(runtime, ref, order, output=verify_output)
 
 
-app.command("fail-task", help=FAIL)(_simple(fail_task))
+_simple(
+    fail_task,
+    "Fail a task, even if it has retries left; its command is stopped.",
+    "night-7/api/build",
+    "hangs for an hour",
+)
 
 
-@app.command("reset-task", help=RESET)
+@app.command("reset-task")
 @overriding
 def reset_task_(
     ref: Ref,
@@ -199,24 +130,71 @@ def reset_task_(
         bool, typer.Option("--clear-retry-count", help="Give the new task its full number of retries.")
     ] = False,
 ) -> Act:
-    """Reset a task."""
+    """Run a task again as a new task in its place. Tasks that were cancelled and gates that failed because of it are
+    made anew as well.
+
+    \b
+    Examples:
+      interlock override reset-task night-7/api/build --reason 'the disk is no longer full' --dry-run
+      interlock override reset-task night-7/api/build --reason 'the disk is no longer full' --clear-retry-count
+    """
     return lambda runtime, order: reset_task(runtime, ref, order, clear_retry_count=clear_retry_count)
 
 
-app.command("unblock-task", help=UNBLOCK)(_simple(unblock_task))
-app.command("skip-step", help=SKIP)(_simple(skip_step))
-app.command("fail-workstream", help=FAIL_WORKSTREAM)(_simple(fail_workstream))
-app.command("validate-workstream", help=VALIDATE)(_simple(validate_workstream))
+_simple(
+    unblock_task,
+    "Let a task proceed without the dependencies it still waits for.",
+    "night-7/api/deploy",
+    "verified by hand",
+)
+_simple(
+    skip_step,
+    "Leave a task or step out: everything that waits for it proceeds without it.",
+    "night-7/api/docs",
+    "not needed tonight",
+)
+_simple(
+    fail_workstream,
+    "Fail a workstream: its tasks are cancelled, and its remaining work is archived.",
+    "night-7/api",
+    "beyond repair",
+)
+_simple(
+    validate_workstream,
+    "Validate and land a workstream whose tasks have all ended, even if some did not complete. Pause it first "
+    "(`interlock fire REF pause --by WHO`): otherwise it fails as soon as its last task ends without completing.",
+    "night-7/api",
+    "the failed task was optional",
+)
 
 
-@app.command("rollback-patch", help=ROLL_BACK)
+@app.command("rollback-patch")
 @sharing(Wanted, ending_well()(_run))
 def rollback_patch_(ref: Ref, plan: PlanFile = None, mended: Mended = None) -> Act:
-    """Roll back a patch."""
+    """Roll a committed patch back with a compensation plan, or record that it was reverted by hand (--commit-sha).
+    Either way the gates that it passed must pass again. The same as `interlock patch roll-back`, plus --dry-run.
+
+    \b
+    Examples:
+      interlock override rollback-patch night-7/api/fix^1 --reason 'regression in billing' --dry-run
+      interlock override rollback-patch night-7/api/fix^1 --reason 'regression in billing' --plan plan.json
+      interlock override rollback-patch night-7/api/fix^1 --reason 'reverted by hand' --commit-sha 1a2b3c4
+    """
     wanted = read_plan_file(plan) if plan else None
     return lambda runtime, order: override_roll_back(runtime, ref, order, wanted, mended)
 
 
-app.command("drop-patch", help=DROP)(_simple(drop_patch))
-app.command("reset-breaker", help=RESET_BREAKER)(_simple(reset_breaker))
+_simple(
+    drop_patch,
+    "Discard a patch that is quarantined or could not be applied. A corrected version is a new patch. The same as "
+    "`interlock patch drop`, plus --dry-run.",
+    "night-7/api/fix^1",
+    "superseded by fix^2",
+)
+_simple(
+    reset_breaker,
+    "Close a circuit breaker at once, even during its cooldown. The same as `interlock breaker reset`, plus --dry-run.",
+    "circuit_breaker/pytest",
+    "the disk is no longer full",
+)
 app.command("list")(override_list.list_)

@@ -74,6 +74,8 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     if print_json(entry, as_json):
         return
     say((entry["entity_id"], "bold"), " is ", (entry["state"], "bold"), f" ({entry['ledger_id']})")
+    because = f": {entry['created_because']}" if entry["created_because"] else ""
+    say(f"created by {entry['created_by']}{because}")
     for name in ("commit_sha", "quarantine_reason", "rollback_reason"):
         if entry[name]:
             say(f"{name.replace('_', ' ')}: {entry[name]}")
@@ -88,7 +90,8 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 @app.command("create")
 def create_(
     based_on: Annotated[str, typer.Option(metavar="ENTRY", help="The ledger entry that was set aside.")],
-    by: Annotated[str, person("The author.")],
+    by: Annotated[str, person("The author; stored.")],
+    reason: Annotated[str, typer.Option(help="Why: what was corrected; stored.")],
     file: Annotated[
         Path | None, typer.Option(help="The corrected diff; `-`: standard input; default: unchanged.")
     ] = None,
@@ -96,15 +99,18 @@ def create_(
     as_json: AsJson = False,
 ) -> None:
     """Add a corrected patch to the ledger, based on one that was set aside. The old entry stays; drop it.
+    `interlock patch show` says who added it and why. Only an operator may if gates judge the old patch's task, or in
+    another workstream, because no gate of a task judges a correction.
 
     \b
-    Example:
-      interlock patch create --based-on night-7/api/fix^1 --file mended.diff --workstream night-8/api
+    Examples:
+      interlock patch create --based-on night-7/api/fix^1 --file mended.diff --by ann --reason "the path was wrong"
+      interlock patch create --based-on night-7/api/fix^1 --workstream night-8/api --by ann --reason "its base landed"
     """
     text = _text(file) if file else None
     with Client() as client:
-        made = dict(create(client.runtime, based_on, text, by=by, workstream=workstream or None))
-    if not print_json(made, as_json):
+        made = dict(create(client.runtime, based_on, text, by=by, reason=reason, workstream=workstream or None))
+    if not print_json(made | {"created_because": reason}, as_json):
         say((made["entity_id"], "green"), f" is on its way ({made['id']})")
 
 
@@ -136,7 +142,7 @@ def roll_back_(
     wanted = read_plan_file(plan) if plan else None
     with ending_well(), Client() as client:
         done = roll_back(client.runtime, ref, wanted, by=by, reason=reason, mended=mended)
-    if print_json(asdict(done), as_json):
+    if print_json(asdict(done) | {"by": by, "reason": reason}, as_json):
         return
     say(("rolled back", "green"), f" {done.entity_id}")
     print_table("what was done", map(_row, done.compensation["actions"]), ("action", "required", "success", "message"))
@@ -153,7 +159,7 @@ def drop(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
     """
     with Client() as client:
         done = drop_patch(client.runtime, ref, OverrideOrder(by, reason))
-    if not print_json(asdict(done), as_json):
+    if not print_json(asdict(done) | {"by": by, "reason": reason}, as_json):
         say(("dropped", "green"), f" {ref}")
 
 

@@ -12,8 +12,8 @@ from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workflows.errors import BadInput
-from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
 
 LIST_HELP = """List quarantined patches, newest first, with the reason.
@@ -71,7 +71,7 @@ def show(
         block(fields["output"])
     print_table("moves", fields["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
     block(fields["patch"])
-    mend = offered("patch", "create", based_on=entry["ledger_id"], file="MENDED", workstream="OPEN_ONE")
+    mend = offered("patch", "create", based_on=entry["ledger_id"], file="MENDED", workstream="OPEN_ONE", reason="WHY")
     say(f"correct it: {mend}; discard it: {offered('override', 'drop-patch', entry['ledger_id'], reason='WHY')}")
 
 
@@ -79,12 +79,12 @@ def show(
 def request(
     ids: Annotated[list[str], typer.Argument(metavar="REQUEST_ID…", help="As `interlock show REF` lists them.")],
     reason: Annotated[str, typer.Option(help="Why; stored.")],
-    by: Annotated[str, person("Who quarantines; stored.")],
+    by: Annotated[str, person("The responsible operator; stored.")],
     as_json: AsJson = False,
 ) -> None:
     """Quarantine requests that are not applied yet: they become dead, and who did it and why is stored.
 
-    Use it for a harmful trigger, such as one that crashes the workers that apply
+    Only an operator may. Use it for a harmful trigger, such as one that crashes the workers that apply
     it. `interlock dead` lists it; `interlock redrive ID` applies it after all.
     A request that is already dead, for example because it cannot be read, is
     marked as settled: it stays dead, and `doctor` and `stuck` no longer report it.
@@ -93,15 +93,16 @@ def request(
     Example:
       interlock quarantine request 019a… --reason "ends its worker"
     """
-    why, who = names.reason("reason", reason), names.name("by", by)
+    order = OverrideOrder(by, reason)
     with Client() as client, transaction(client.runtime.database) as connection:
-        aside = [dict(row) for row in requests.quarantine(connection, ids, by=who, reason=why)]
+        require_operator(connection, order.by, "quarantine", " ".join(ids), project=client.project)
+        aside = [dict(row) for row in requests.quarantine(connection, ids, by=by, reason=reason)]
     if not aside:
         raise BadInput(
             f"none of these can be quarantined, because none is pending, scheduled or dead: {', '.join(ids)}. "
             "`interlock show REF` lists requests."
         )
-    if not print_json({"quarantined": aside}, as_json):
+    if not print_json({"quarantined": aside, "by": by, "reason": reason}, as_json):
         print_table(f"{len(aside)} requests set aside", aside, ("request_id", "workflow_type", "entity_id", "trigger"))
 
 

@@ -5,12 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib.moves import NEWEST, newest_moves
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.orchestration import breakers
-from interlock.workers.circuit_breakers import configure, known
+from interlock.db.orchestration.breakers import CONFIGURED
+from interlock.workers.circuit_breakers import configure, configured, known
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset as reset_breaker
 
@@ -19,7 +21,7 @@ app = typer.Typer(
 )
 
 Tool = Annotated[str, typer.Argument(help="The tool's name, as in plans.")]
-NEWEST = 5
+CHANGE = ("configured_at", "configured_by", *CONFIGURED, "reason")
 
 
 @app.command("list")
@@ -45,7 +47,7 @@ def list_(
 
 @app.command()
 def show(tool: Tool, as_json: AsJson = False) -> None:
-    """Show a tool's breaker and its newest moves.
+    """Show a tool's breaker, its newest moves and its newest changes of configuration: who made them, and why.
 
     \b
     Example:
@@ -53,17 +55,17 @@ def show(tool: Tool, as_json: AsJson = False) -> None:
     """
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
-        moves = [dict(event) for event in client.history(found["breaker_id"])][-NEWEST:]
-    events = [
-        {name: each[name] for name in ("created_at", "from_state", "to_state", "trigger", "triggered_by", "metadata")}
-        for each in moves
-    ]
-    if print_json(found | {"history": events}, as_json):
+        events = newest_moves(client, found["breaker_id"])
+        changes = configured(client.runtime, found["breaker_id"], limit=NEWEST)
+    if print_json(found | {"history": events, "configurations": changes}, as_json):
         return
     say((tool, "bold"), " is ", (found["state"], "bold"), f", {_describe(found)}")
     say(f"{_configured(found)}; project {found['project']}")
     if events:
-        print_table("newest moves", events, ("created_at", "from_state", "trigger", "to_state", "metadata"))
+        columns = ("created_at", "from_state", "trigger", "to_state", "triggered_by", "metadata")
+        print_table("newest moves", events, columns)
+    if changes:
+        print_table("newest changes of configuration", map(_change, changes), CHANGE)
 
 
 @app.command()
@@ -83,37 +85,47 @@ def reset(
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
         closed = asdict(reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason))
-    if not print_json(closed, as_json):
+    if not print_json(closed | {"by": by, "reason": reason}, as_json):
         say((tool, "bold"), " is ", (closed["state"], "bold"), f" (was {found['state']})")
 
 
 @app.command("configure")
 def configure_(
     tool: Tool,
+    by: Annotated[str, person("Who changes it; stored.")],
+    reason: Annotated[str, typer.Option(help="Why; stored.")],
     failure_threshold: Annotated[int | None, typer.Option(min=1, help="Consecutive failures that open it.")] = None,
     cooldown: Annotated[float | None, typer.Option(min=0.001, help="Seconds it stays open.")] = None,
     success_threshold: Annotated[int | None, typer.Option(min=1, help="Successful trial calls that close it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change when TOOL's breaker opens and closes. Takes effect at once, until a plan that configures the
-    tool is submitted.
+    tool is submitted. Each change is kept with who made it and why; `interlock breaker show` lists them.
 
     \b
     Example:
-      interlock breaker configure pytest --failure-threshold 10 --cooldown 300
+      interlock breaker configure pytest --failure-threshold 10 --cooldown 300 --by ann --reason "the suite is flaky"
     """
     with Client() as client:
-        found = asdict(known(client.runtime, client.project, tool))
         changed = configure(
             client.runtime,
-            found["project"],
+            client.project,
             tool,
+            by=by,
+            reason=reason,
             failure_threshold=failure_threshold,
             cooldown_seconds=cooldown,
             success_threshold=success_threshold,
         )
-    if not print_json(asdict(changed), as_json):
+        changes = configured(client.runtime, changed.breaker_id, limit=1)
+    if not print_json(asdict(changed) | {"configurations": changes}, as_json):
         say((tool, "bold"), f" {_configured(asdict(changed))}")
+
+
+def _change(made: dict[str, Any]) -> dict[str, Any]:
+    """A change for people: each value it changed with the one before."""
+    values = {name: (made[f"old_{name}"], made[name]) for name in CONFIGURED}
+    return made | {name: f"{new:g}" if new == old else f"{old:g} → {new:g}" for name, (old, new) in values.items()}
 
 
 def _configured(found: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """`interlock run`: run plans; check, watch, show, cancel and resume runs."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 
 from interlock.cli.instances.instances import EXIT
 from interlock.cli.lib.groups import DefaultCommand
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, errors, picture, print_json, say
 from interlock.cli.lib.projects import require_same, unusual
 from interlock.cli.runs.plan_file import directory_of, read
@@ -21,6 +23,7 @@ from interlock.workers.orchestration.resume import resume as resume_run
 from interlock.workers.orchestration.run_view import Watch
 from interlock.workers.orchestration.submission import Run, submit
 from interlock.workers.settings import settings
+from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
 from interlock.workflows.plan.read import plan_json_schema
 
@@ -152,8 +155,8 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 @app.command()
 def cancel(
     ref: Ref,
-    by: Annotated[str, typer.Option(help="Who cancels it.")],
-    reason: Annotated[str, typer.Option(help="Why; stored in its history.")] = "",
+    by: Annotated[str, person("Who cancels it; stored in its history.")],
+    reason: Annotated[str, typer.Option(help="Why; stored in its history.")],
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the cancellation to be applied.")] = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -163,14 +166,15 @@ def cancel(
     Example:
       interlock run cancel nightly --by ann --reason "wrong branch"
     """
+    why = names.reason("reason", reason)
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             run = instances.find(connection, ref, client.project, "run")
-        fired = client.fire(run["id"], "cancel", by=by, data={"reason": reason} if reason else {})
+        fired = client.fire(run["id"], "cancel", by=by, data={"reason": why})
         receipt = client.wait([fired.request_id], timeout_seconds=timeout)[0]
     result: Any = receipt.result or {}
     if as_json:
-        print_json(receipt)
+        print_json(asdict(receipt) | {"by": by, "reason": why})
     elif receipt.status == "applied":
         say(f"run {run['entity_id']} is ", ("canceled", "yellow"), f"; it was {result['from']}")
     else:

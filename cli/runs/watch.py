@@ -81,7 +81,7 @@ def _detached(view: View, code: int) -> int:
     for message in (
         f"run {name} goes on without you; it is {view.run['state']}",
         f"  {offered('run', 'watch', name, project=project):<60}  to see it again",
-        f"  {offered('run', 'cancel', name, project=project, by='YOUR_NAME'):<60}  to stop it",
+        f"  {offered('run', 'cancel', name, project=project, by='YOUR_NAME', reason='WHY'):<60}  to stop it",
     ):
         say(message, to=errors)
     return code

@@ -1,6 +1,6 @@
 """`interlock worker`: list workers; external agents use it to register, claim, report and leave."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -10,6 +10,7 @@ import typer
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object
+from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, given, kept, required
 from interlock.db.connection import transaction
 from interlock.db.orchestration import claims, workers
 from interlock.workers.client.client import Client
@@ -37,26 +38,35 @@ def register(
         list[str] | None, typer.Option(help="Take only tasks of this workstream, name or id (repeatable).")
     ] = None,
     max_tasks: Annotated[int, typer.Option(min=1, help="Maximum number of tasks at once.")] = 1,
+    secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Register NAME as an idle worker, which can claim matching tasks of kind `agent`.
 
     It must send a heartbeat at least every INTERLOCK_HEARTBEAT_SECONDS; each claim counts as one.
 
+    Its secret is printed once, or written to a file. Whoever has it is the worker: the other commands here read it
+    from INTERLOCK_WORKER_SECRET or --secret-file. If it is lost, an operator can shut the worker down, as its silence
+    does; then register it again.
+
     \b
     Examples:
-      interlock worker register agent-7 --can python --can git
+      interlock worker register agent-7 --can python --can git --secret-file agent-7.secret
       interlock worker register agent-8 --can python --workstream build --max-tasks 2 --json
     """
-    with Client() as client:
+    with Client() as client, kept(secret_file) as keep:
         affinity = {"workstreams": workstream} if workstream else {}
         agent = Agent(
             name, capabilities=can or (), affinity=affinity, max_concurrent_tasks=max_tasks, runtime=client.runtime
         )
         worker_id = agent.register()
-    _print_result(
-        {"worker_id": worker_id, "name": name, "state": "idle"}, f"worker {name} is idle ({worker_id})", as_json
-    )
+        keep(agent.secret)
+    told, secret = {"worker_id": worker_id, "name": name, "state": "idle"}, {"secret": agent.secret}
+    if secret_file:
+        secret = {"secret_file": str(secret_file)}
+    _print_result(told | secret, f"worker {name} is idle ({worker_id})", as_json)
+    if not as_json and not secret_file:
+        say(f"  its secret, which is not shown again: {agent.secret}")
 
 
 @app.command("list")
@@ -89,17 +99,24 @@ def show(name: Name, as_json: AsJson = False) -> None:
         found = registration.find(client.runtime, name)
         context = client.show(found["worker_id"])["context"]
         with transaction(client.runtime.database) as connection:
-            held = [dict(task) for task in claims.held(connection, [found["worker_id"]])]
+            held = [_open(task) for task in claims.held(connection, [found["worker_id"]])]
     message = _described(dict(found)) | {"host": context.get("host"), "pid": context.get("pid"), "holds": held}
     if print_json(message, as_json):
         return
     print_table(str(message["name"]), [_shown(message)], (*COLUMNS, "host", "pid", "worker_id"))
-    print_table(f"holds {len(held)} tasks", held, ("entity_id", "current_state", "token", "task_id"))
+    print_table(f"holds {len(held)} tasks", held, ("entity_id", "current_state", "claim_id", "task_id"))
+
+
+def _open(claim: Mapping[Any, Any]) -> dict[str, Any]:
+    """A claim without its token, which is its holder's alone."""
+    return {name: value for name, value in claim.items() if name != "token"}
 
 
 @app.command()
 def heartbeat(
-    ref: Annotated[str, typer.Argument(metavar="NAME", help="The worker's name or UUID.")], as_json: AsJson = False
+    ref: Annotated[str, typer.Argument(metavar="NAME", help="The worker's name or UUID.")],
+    secret_file: SecretFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Send a heartbeat for NAME and print its state. Exit code 2: it has been shut down.
 
@@ -108,15 +125,16 @@ def heartbeat(
     \b
     Examples:
       interlock worker heartbeat agent-7
-      interlock worker heartbeat engine-1 --project billing
+      interlock worker heartbeat engine-1 --project billing --secret-file engine-1.secret
     """
+    secret = required(secret_file)
     with Client() as client:
-        state = say_alive(ref, client.runtime)
+        state = say_alive(ref, secret=secret, runtime=client.runtime)
     _print_result({"name": ref, "state": state}, f"worker {ref} is {state}", as_json)
 
 
 @app.command()
-def claim(name: Name, as_json: AsJson = False) -> None:
+def claim(name: Name, secret_file: SecretFile = None, as_json: AsJson = False) -> None:
     """Claim the next task that matches NAME; the task is running when this returns.
 
     \b
@@ -126,8 +144,9 @@ def claim(name: Name, as_json: AsJson = False) -> None:
     Example:
       interlock worker claim agent-7 --json
     """
+    secret = required(secret_file)
     with Client() as client:
-        claimed = Agent.called(name, client.runtime).claim()
+        claimed = Agent.called(name, secret=secret, runtime=client.runtime).claim()
     if as_json:
         print_json(asdict(claimed) if claimed else None)
     elif claimed is None:
@@ -146,6 +165,7 @@ def finish(
     ] = None,
     error: Annotated[str | None, typer.Option(help="What went wrong.")] = None,
     output: Annotated[str, typer.Option(help="The result: a JSON object, or @FILE.")] = "{}",
+    secret_file: SecretFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Report the end of the task claimed with TOKEN: completed if its exit code is expected, else failed.
@@ -159,9 +179,9 @@ def finish(
       interlock worker finish agent-7 42 --exit-code 3
       interlock worker finish agent-7 43 --error "no such file" --output '{"tried": ["a", "b"]}'
     """
-    shown = json_object("--output", output)
+    shown, secret = json_object("--output", output), required(secret_file)
     with Client() as client:
-        agent = Agent.called(name, client.runtime)
+        agent = Agent.called(name, secret=secret, runtime=client.runtime)
         trigger = agent.finish(token, exit_code=exit_code, error=error, output=shown)
     _print_result({"token": token, "trigger": trigger}, f"claim {token}: {trigger}", as_json)
 
@@ -172,11 +192,12 @@ def shutdown(
     by: By,
     reason: Annotated[str | None, typer.Option(help="Why; needed unless the worker itself leaves.")] = None,
     now: Annotated[bool, typer.Option("--now", help="Give its tasks back instead of waiting for them.")] = False,
+    secret_file: SecretFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Shut NAME down: it takes no more tasks, finishes those it holds, and is then shut down permanently.
 
-    Only the worker itself and operators may. Its events say who did it and why.
+    Only operators and the worker itself, by its secret, may. Its events say who did it and why.
 
     \b
     Examples:
@@ -184,9 +205,9 @@ def shutdown(
       interlock worker shutdown agent-7 --by ann --reason "the machine is needed" --now    give its tasks back
     """
     with Client() as client:
-        left = operated.shut_down(client.runtime, name, by=by, reason=reason, now=now)
+        left = operated.shut_down(client.runtime, name, by=by, reason=reason, now=now, secret=given(secret_file))
     message = f"finishes {left} tasks first" if left else "is shutting down"
-    _print_result({"name": name, "tasks_left": left}, f"worker {name} {message}", as_json)
+    _print_result({"name": name, "tasks_left": left, "by": by, "reason": reason}, f"worker {name} {message}", as_json)
 
 
 @app.command()
@@ -217,7 +238,8 @@ def _move(name: str, trigger: Literal["suspend", "resume"], by: str, reason: str
     refused = outcome["status"] != "applied"
     result = outcome["result"] or {}
     message = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"
-    _print_result({"name": name, "status": outcome["status"], "result": result}, str(message), as_json)
+    told = {"name": name, "status": outcome["status"], "result": result, "by": by, "reason": reason}
+    _print_result(told, str(message), as_json)
     raise typer.Exit(REFUSED if refused else 0)
 
 
@@ -228,11 +250,7 @@ def _described(row: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(worker: Mapping[str, Any]) -> dict[str, Any]:
     load = f"{worker['current_load']}/{worker['max_concurrent_tasks']}{' draining' * worker['draining']}"
-    return dict(worker) | {"load": load, "capabilities": _joined(worker["capabilities"])}
-
-
-def _joined(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    return dict(worker) | {"load": load, "capabilities": ", ".join(worker["capabilities"])}
 
 
 def _print_result(value: Mapping[str, Any], sentence: str, as_json: bool) -> None:

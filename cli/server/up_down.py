@@ -52,9 +52,9 @@ def up(
     chosen, left_out, console = settings(), _parts_named(without), Screen(quiet=as_json)
     if adopt:
         home_of(chosen).create(adopt=True)
-    report = partial(_print_json, chosen) if as_json else partial(_summary, chosen, console)
+    report = partial(_print_json, chosen) if as_json else partial(print_summary, chosen, console)
     if detach:
-        _launch(chosen, left_out, console)
+        launch(chosen, left_out, console)
         report()
     else:
         _bear_mark(chosen)
@@ -133,21 +133,8 @@ def _parts_named(text: str) -> frozenset[str]:
     return names
 
 
-def start(chosen: Settings, console: Screen) -> None:
-    """Start everything in the background, wait until it is ready, and print where to find it."""
-    _launch(chosen, frozenset(), console)
-    _summary(chosen, console)
-
-
-def stop(chosen: Settings, *, purge: bool = False) -> bool:
-    """Stop everything, and with `purge` delete the data; returns whether anything was running."""
-    stopped = daemon.stop(chosen, lambda: None)
-    if purge:
-        purging.purge(home_of(chosen))
-    return stopped
-
-
-def _launch(chosen: Settings, left_out: frozenset[str], console: Screen) -> None:
+def launch(chosen: Settings, left_out: frozenset[str], console: Screen) -> None:
+    """Start everything except the parts left out in the background, and wait until it is ready."""
     home = home_of(chosen)
     with console.status("starting") as spinner:
         daemon.launch(
@@ -159,7 +146,7 @@ def _progress(home: Home) -> str:
     return "  ".join(f"{part['name']} {part['state']}" for part in report.recorded(home)) or "starting"
 
 
-def _summary(chosen: Settings, console: Screen) -> None:
+def print_summary(chosen: Settings, console: Screen) -> None:
     """Print the running parts, their addresses and the next commands."""
     home, found = home_of(chosen), report.status(chosen)
     known = endpoints.load(home)
@@ -185,9 +172,8 @@ def _summary(chosen: Settings, console: Screen) -> None:
 
 def _print_json(chosen: Settings) -> None:
     """Print the running parts, as `status --json` does."""
-    print_json(
-        report.status(chosen).as_json(), lines=True
-    )  # flushed now, because in the foreground the process keeps running
+    # Flushed now, because in the foreground the process keeps running.
+    print_json(report.status(chosen).as_json(), lines=True)
 
 
 def _table(parts: list[dict[str, Any]]) -> Table:

@@ -47,11 +47,11 @@ def lock(connection: Connection) -> None:
     """Prevent others from making an anchor or export until this transaction ends, and read from one snapshot."""
     connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     connection.execute(text("SET LOCAL lock_timeout = '60s'"))
-    connection.execute(text(in_schema("LOCK TABLE interlock.anchors IN SHARE ROW EXCLUSIVE MODE")))
+    connection.execute(text(in_schema("LOCK TABLE interlock.anchoring IN SHARE ROW EXCLUSIVE MODE")))
 
 
 def newest(connection: Connection) -> RowMapping | None:
-    """The newest anchor: number, made_at, body, signature; `age_seconds` by the database's clock."""
+    """The newest anchor: number, made_at, record, proof; `age_seconds` by the database's clock."""
     query = in_schema("SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM interlock.anchors")
     return connection.execute(text(query + " ORDER BY number DESC LIMIT 1")).mappings().one_or_none()
 
@@ -70,6 +70,12 @@ def listed(connection: Connection, *, after: int = 0) -> Sequence[RowMapping]:
     """The anchors numbered higher than `after`, in order."""
     query = text(in_schema("SELECT * FROM interlock.anchors WHERE number > :after ORDER BY number"))
     return connection.execute(query, {"after": after}).mappings().all()
+
+
+def next_after(connection: Connection, number: int) -> RowMapping | None:
+    """The first anchor numbered higher than `number`."""
+    query = text(in_schema("SELECT * FROM interlock.anchors WHERE number > :number ORDER BY number LIMIT 1"))
+    return connection.execute(query, {"number": number}).mappings().one_or_none()
 
 
 def gather(connection: Connection, number: int) -> int:
@@ -98,15 +104,24 @@ def totals(connection: Connection) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def add(connection: Connection, number: int, made_at: Any, body: str, signature: bytes) -> None:
+def add(connection: Connection, number: int, made_at: Any, record: str, proof: str) -> None:
     """Insert an anchor."""
     query = text(
         in_schema(
-            "INSERT INTO interlock.anchors (number, made_at, body, signature)"
-            " VALUES (:number, :made_at, :body, :signature)"
+            "INSERT INTO interlock.anchors (number, made_at, record, proof) VALUES (:number, :made_at, :record, :proof)"
         )
     )
-    connection.execute(query, {"number": number, "made_at": made_at, "body": body, "signature": signature})
+    connection.execute(query, {"number": number, "made_at": made_at, "record": record, "proof": proof})
+
+
+def heads_of(connection: Connection, ids: Sequence[UUID]) -> Sequence[tuple[int, Head]]:
+    """What anchors recorded of some instances, as (the anchor's number, head), in the order of ids and events."""
+    query = in_schema(
+        "SELECT number, workflow_id, seq, hash FROM interlock.anchor_heads WHERE workflow_id = ANY(%s)"
+        " ORDER BY workflow_id, seq"
+    )
+    found = connection.exec_driver_sql(query, (list(ids),))
+    return [(row.number, Head(row.workflow_id, row.seq, bytes(row.hash))) for row in found]
 
 
 def missing(snapshot: Snapshot) -> Iterator[Missing]:

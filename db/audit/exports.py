@@ -7,17 +7,17 @@ from interlock.db.schema import in_schema, lock_number
 EXPORT_LOCK = lock_number(0x1E71_0C4D)
 
 
-def alone(connection: Connection) -> bool:
-    """Take the exports' lock until this transaction ends; False if another process has it."""
-    return bool(connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": EXPORT_LOCK}).scalar_one())
-
-
 def newest(connection: Connection) -> RowMapping | None:
     """The newest export: number, made_at, events, manifest; `age_seconds` by the database's clock."""
     query = in_schema(
         "SELECT *, extract(epoch FROM now() - made_at)::float8 AS age_seconds FROM interlock.audit_exports"
     )
     return connection.execute(text(query + " ORDER BY number DESC LIMIT 1")).mappings().one_or_none()
+
+
+def named(export: RowMapping | None) -> dict[str, int | str] | None:
+    """How an anchor's record names an export, and with it all before: number, and SHA-256 (hex) of its manifest."""
+    return {"number": export["number"], "manifest": export["manifest"]} if export else None
 
 
 def add(connection: Connection, number: int, made_at: str, events: int, manifest: str) -> None:

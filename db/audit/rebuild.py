@@ -55,6 +55,14 @@ REBUILT_COLUMNS: Mapping[str, tuple[str, Columns]] = {
     "circuit_breakers": ("breaker_id", ("state", "opened_at")),
     "supervised_workers": ("id", ("status",)),
     "jobs": ("id", ("status", *SPAN)),
+    "deprecations": (
+        "deprecation_id",
+        (
+            *("state", "type", "version", "kind", "name", "deprecated_by", "reason", "guide", "deprecated_at"),
+            *("remove_after", "removal_proposed_by", "removed_by", "removed_at"),
+        ),
+    ),
+    "operators": ("grant_id", ("state", "name", "granted_by", "reason", "since", "until", "ended_at", "revoked_by")),
 }
 
 # Where each scratch instance stands after its last event.

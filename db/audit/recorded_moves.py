@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from interlock.db.core import definitions
-from interlock.db.tables.core import definition_transitions
+from interlock.db.tables.core import definition_states, definition_transitions
 from interlock.workflows.input.json_text import read
 from interlock.workflows.versioning.export import canonical_checksum
 from interlock.workflows.versioning.migration import MIGRATE, misfit
@@ -24,24 +24,29 @@ class Rules:
     moves: Mapping[bytes, frozenset[Move]]
     forms: Mapping[str, Mapping[str, Any]]
 
-    def broken(self, under: bytes | None, to: bytes, move: Move, metadata: bytes) -> str | None:
+    def broken(self, under: bytes, to: bytes, move: Move, metadata: bytes) -> str | None:
         """Why an event is illegal; None if it is legal.
 
         Args:
-            under: the version of its instance before the event; None for the first event.
+            under: the version of its instance before the event.
             to: the version the event names.
             move: the event's trigger and states.
             metadata: the event's metadata, as JSON.
         """
-        if move[1] != MIGRATION and (under is None or under == to):
+        if move[1] != MIGRATION and under == to:
             return None if move in self.moves.get(to, ()) else _named(move)
-        if move[1] != MIGRATION and under is not None:
+        if move[1] != MIGRATION:
             return f"{_named(move)}: under {to.decode()}, but {under.decode()} was its version"
-        parsed = read(metadata)
-        was = under.decode() if under else str(parsed.get("from_version"))
         source, dest = move[0].decode(), move[2].decode()
-        message = misfit(self.forms, under=was, to=to.decode(), source=source, dest=dest, metadata=parsed)
+        message = misfit(
+            self.forms, under=under.decode(), to=to.decode(), source=source, dest=dest, metadata=read(metadata)
+        )
         return message and f"{_named(move)}: {message}"
+
+    def begins(self, version: str) -> str | None:
+        """The state in which instances of a version begin; None if it is not recorded."""
+        form = self.forms.get(version)
+        return str(form["initial"]) if form else None
 
 
 NO_RULES = Rules({}, {})
@@ -69,6 +74,9 @@ def changed(connection: Connection) -> Iterator[tuple[str, str]]:
     enforced: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in connection.execute(select(definition_transitions)).mappings():
         enforced.setdefault((row["type"], row["version"]), []).append(dict(row))
+    terminal: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in connection.execute(select(definition_states)).mappings():
+        terminal.setdefault((row["type"], row["version"]), {})[row["state"]] = {"terminal": row["terminal"]}
     for row in definitions.listed(connection):
         type_, version = row["type"], row["version"]
         if canonical_checksum(row["body"]) != row["checksum"]:
@@ -77,6 +85,11 @@ def changed(connection: Connection) -> Iterator[tuple[str, str]]:
             yield (
                 f"definition {type_} {version}",
                 "changed: the moves PostgreSQL enforces, or who may make them, are not those it recorded",
+            )
+        if (terminal.get((type_, version)), row["initial_state"]) != (row["body"]["states"], row["body"]["initial"]):
+            yield (
+                f"definition {type_} {version}",
+                "changed: its first state, or its states and which of them are terminal, are not those it recorded",
             )
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping
 from interlock.db.audit.verify import Verdict
 from interlock.db.schema import in_schema, lock_number
 
-VERIFY_LOCK = lock_number(0x1E71_0C4E)
+VERIFY_LOCK = lock_number(0x1E71_0C4F)
 KEPT = 100  # problems kept of a pass; past this, counting is enough
 
 # The pass that is under way; a new one, if the last began long enough ago; else no row.
@@ -35,11 +35,6 @@ SELECT *, extract(epoch FROM now() - started_at)::float8 AS age_seconds FROM int
  WHERE pass >= (SELECT COALESCE(max(pass), 0) FROM interlock.verifications WHERE finished_at IS NOT NULL)
  ORDER BY pass
 """)
-
-
-def alone(connection: Connection) -> bool:
-    """Take the lock on verifying until this transaction ends; False if another process has it."""
-    return bool(connection.exec_driver_sql("SELECT pg_try_advisory_xact_lock(%s)", (VERIFY_LOCK,)).scalar_one())
 
 
 def present(connection: Connection, *, every_seconds: float) -> RowMapping | None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine
 
-from interlock.db.audit import recorded_moves
+from interlock.db.audit import belongings, recorded_moves, schema_state
 from interlock.db.audit.snapshot import AHEAD, Snapshot
 from interlock.db.schema import in_schema
 from interlock.workflows.audit.chain import digest, digest_bytes
@@ -21,39 +21,49 @@ Progress = Callable[[int], None]
 
 # Events with their fields as they were hashed, in UTF-8.
 _HASHED_EVENTS = in_schema("""
-SELECT t.workflow_id, t.seq, t.prev_hash, t.hash, convert_to(t.id::text, 'UTF8'),
+SELECT t.workflow_id, t.workflow_type, t.seq, t.xid::text::bigint, t.position, t.prev_hash, t.hash,
+       convert_to(t.id::text, 'UTF8'),
        convert_to(t.definition_version, 'UTF8'), convert_to(t.from_state, 'UTF8'), convert_to(t.to_state, 'UTF8'),
        convert_to(t.trigger, 'UTF8'), convert_to(t.triggered_by, 'UTF8'), convert_to(t.request_id, 'UTF8'),
+       convert_to(t.authority, 'UTF8'), convert_to(t.proof, 'UTF8'), convert_to(t.login, 'UTF8'),
        convert_to(t.severity, 'UTF8'), convert_to(t.metadata::text, 'UTF8'),
        convert_to(interlock.micros(t.created_at), 'UTF8')
   FROM interlock.every_transition t
 """)
 # Instances as their birth was hashed.
 _HASHED_INSTANCES = in_schema("""
-SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project,
-       i.created_by, interlock.micros(i.created_at)
+SELECT i.id, i.definition_version, i.current_state, i.version,
+       i.context_sha256 = interlock.digest(i.context), i.workflow_type, i.born_version, i.entity_id, i.project,
+       i.created_by, interlock.micros(i.created_at), encode(i.context_sha256, 'hex'), i.bodies::text
   FROM interlock.every_instance i
 """)
 _EVENTS = f"{_HASHED_EVENTS} ORDER BY t.workflow_id, t.seq"  # read in parallel, both in the order of the ids
 _INSTANCES = f"{_HASHED_INSTANCES} ORDER BY i.id"
 _EVENTS_BETWEEN = f"{_HASHED_EVENTS} WHERE t.workflow_id > %s AND t.workflow_id <= %s ORDER BY t.workflow_id, t.seq"
 _INSTANCES_AFTER = f"{_HASHED_INSTANCES} WHERE i.id > %s ORDER BY i.id LIMIT %s"
+_EVENTS_OF_SOME = f"{_HASHED_EVENTS} WHERE t.workflow_id = ANY(%s) ORDER BY t.workflow_id, t.seq"
+_SOME_INSTANCES = f"{_HASHED_INSTANCES} WHERE i.id = ANY(%s) ORDER BY i.id"
 _EVENTS_OF = f"{_HASHED_EVENTS} WHERE t.workflow_id = %s ORDER BY t.seq"
 _INSTANCE = f"{_HASHED_INSTANCES} WHERE i.id = %s"
+_UNTOLD = in_schema("SELECT named, what FROM interlock.untold() ORDER BY named")
 
 
 class Instance(NamedTuple):
     """The columns of `_HASHED_INSTANCES`."""
 
     id: UUID
-    workflow_type: str
     definition_version: str
     current_state: str
     version: int
+    context_whole: bool
+    workflow_type: str  # from here on, what the birth's hash has beside the id
+    born_version: str
     entity_id: str
     project: str
     created_by: str
     born_micros: str
+    context_sha256: str
+    bodies: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +77,14 @@ class Problem:
 
 @dataclass(slots=True)
 class Verdict:
-    """How much a verification read, and the problems it found."""
+    """How much a verification read, the problems it found, and what it did not compare with history, and why."""
 
     instances: int = 0
     transitions: int = 0
     anchors: int = 0
     found: int = 0
     problems: list[Problem] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -104,9 +115,10 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
     with Snapshot(engine) as snapshot:
         with engine.connect() as connection:
             rules = recorded_moves.recorded(connection)
-            for name, message in recorded_moves.changed(connection):
-                verdict.note(name, None, message)
+            _protection(verdict, connection)
         read(verdict, rules, snapshot, progress)
+        reading = snapshot.connection()
+        _belongings(verdict, lambda query, parameters: reading.execute(query.encode(), parameters))
     return verdict
 
 
@@ -122,11 +134,30 @@ def verify_instance(connection: Connection, instance_id: UUID) -> Verdict:
     rules = recorded_moves.recorded(connection, instance.workflow_type).get(instance.workflow_type)
     events = connection.exec_driver_sql(_EVENTS_OF, (instance_id,)).all()
     _check(verdict, rules or recorded_moves.NO_RULES, instance, iter(tuple(event) for event in events))
+    _belongings(verdict, connection.exec_driver_sql, ids=[instance_id])
+    return verdict
+
+
+def verify_instances(connection: Connection, ids: Sequence[UUID], progress: Progress = lambda _: None) -> Verdict:
+    """Check the chains of some instances, as `verify` checks all, and what PostgreSQL judges all moves by.
+
+    Args:
+        connection: a transaction that reads one snapshot.
+        ids: instances that exist, archived or not.
+        progress: called now and then with the number of events read so far.
+    """
+    verdict = Verdict()
+    _protection(verdict, connection)
+    instances = connection.exec_driver_sql(_SOME_INSTANCES, (list(ids),)).all()
+    options = {"stream_results": True, "max_row_buffer": AHEAD}
+    events = connection.exec_driver_sql(_EVENTS_OF_SOME, (list(ids),), execution_options=options)
+    _compare(verdict, recorded_moves.recorded(connection), instances, map(tuple, events), progress)
+    _belongings(verdict, connection.exec_driver_sql, ids=ids)
     return verdict
 
 
 def verify_next(connection: Connection, after: UUID | None, *, limit: int) -> tuple[Verdict, UUID | None]:
-    """Check the instances after one, in the order of their ids, as `verify` checks all; the first also the definitions.
+    """Check the instances after one, in the order of their ids, as `verify` checks all; first also `_protection`.
 
     Args:
         connection: a transaction that reads one snapshot.
@@ -136,17 +167,32 @@ def verify_next(connection: Connection, after: UUID | None, *, limit: int) -> tu
     Returns:
         The verdict, and the id of the last instance checked; None: there are no more.
     """
-    verdict, begun = Verdict(), after or UUID(int=0)
+    verdict, begun = Verdict(), after or belongings.FIRST
     if after is None:
-        for name, message in recorded_moves.changed(connection):
-            verdict.note(name, None, message)
+        _protection(verdict, connection)
     instances = connection.exec_driver_sql(_INSTANCES_AFTER, (begun, limit)).all()
     last = instances[-1][0] if len(instances) == limit else None
     # A cursor: one instance may have more events than fit into memory.
     reading = connection.execution_options(stream_results=True, max_row_buffer=AHEAD)
-    events = reading.exec_driver_sql(_EVENTS_BETWEEN, (begun, last or UUID(int=2**128 - 1)))
+    upto = last or belongings.LAST
+    events = reading.exec_driver_sql(_EVENTS_BETWEEN, (begun, upto))
     _compare(verdict, recorded_moves.recorded(connection), instances, map(tuple, events), lambda _: None)
+    _belongings(verdict, connection.exec_driver_sql, after=begun, upto=upto)
     return verdict, last
+
+
+def _belongings(verdict: Verdict, execute: belongings.Execute, **which: Any) -> None:
+    """Check the rows beside history that belong to some instances, as `belongings.changed` names them."""
+    for instance_id, message in belongings.changed(execute, **which):
+        verdict.note(instance_id, None, message)
+
+
+def _protection(verdict: Verdict, connection: Connection) -> None:
+    """Check what PostgreSQL judges moves by: the recorded definitions, the schema's functions and triggers, and the
+    rows that say who has power."""
+    untold = connection.exec_driver_sql(_UNTOLD).all()
+    for name, message in (*recorded_moves.changed(connection), *schema_state.changed(connection), *untold):
+        verdict.note(name, None, message)
 
 
 def read(verdict: Verdict, rules: dict[str, recorded_moves.Rules], snapshot: Snapshot, progress: Progress) -> None:
@@ -185,30 +231,71 @@ def _compare(
 
 
 def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, history: Iterator[Event]) -> None:
-    last, state, last_version, previous_at = 0, None, None, b""
+    last, state, last_version, previous_at = 0, None, instance.born_version.encode(), b""
+    last_xid, last_position = 0, 0
     named = str(instance.id).encode()
-    previous = digest(b"", (named.decode(), instance.workflow_type, *instance[5:]))
-    for _, seq, prev_hash, hashed, id_, version, source, dest, trigger, by, request, severity, metadata, at in history:
+    previous = digest(b"", (named.decode(), *instance[5:]))
+    if not instance.context_whole:
+        verdict.note(instance.id, None, "its context was changed: the birth has another digest")
+    for (
+        _,
+        type_,
+        seq,
+        xid,
+        position,
+        prev_hash,
+        hashed,
+        id_,
+        version,
+        source,
+        dest,
+        trigger,
+        *rest,
+        metadata,
+        at,
+    ) in history:
         verdict.transitions += 1
         if seq != last + 1:
             verdict.note(instance.id, seq, f"gap: event {last + 1} is missing")
         elif prev_hash != previous:
-            verdict.note(instance.id, seq, "chain broken: it does not follow the event before it")
-        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, by, request, severity, metadata, at)
+            before = "the event before it" if last else "the birth, so what the instance was born with was changed"
+            verdict.note(instance.id, seq, f"chain broken: it does not follow {before}")
+        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, *rest, metadata, at)
         if hashed != digest_bytes(prev_hash, fields):
             verdict.note(instance.id, seq, "changed: its hash is not that of its content")
         if at < previous_at:  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
             verdict.note(instance.id, seq, "is dated before the event before it")
+        if xid < last_xid or position <= last_position:  # both are taken under the partition's lock
+            verdict.note(instance.id, seq, "its xid or position was changed: it is before the event before it")
+        last_xid, last_position = xid, position
+        if type_ != instance.workflow_type:
+            verdict.note(instance.id, seq, f"is of a {type_}, but its instance is a {instance.workflow_type}")
+        if state is None and (begins := rules.begins(instance.born_version)) not in (None, source.decode()):
+            verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but it began in {begins!r}")
         if state is not None and source != state:
             verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
         if message := rules.broken(last_version, version, (source, trigger, dest), metadata):
             verdict.note(instance.id, seq, message)
         last, state, previous, last_version, previous_at = seq, dest, hashed, version, at
+    _check_end(verdict, rules, instance, (last, state, last_version))
+
+
+def _check_end(
+    verdict: Verdict,
+    rules: recorded_moves.Rules,
+    instance: Instance,
+    end: tuple[int, bytes | None, bytes],
+) -> None:
+    """Check that the instance stands where its history ends: number, state and version of its last event."""
+    last, state, last_version = end
     if instance.version != last:
         verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
+    begins = rules.begins(instance.definition_version)
+    if last == 0 and begins not in (None, instance.current_state):
+        verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but it began in {begins!r}")
     if state is not None and state.decode() != instance.current_state:
         verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state.decode()!r}")
-    if last_version is not None and last_version.decode() != instance.definition_version:
+    if last_version.decode() != instance.definition_version:
         message = f"is under {instance.definition_version}, but history ends under {last_version.decode()}"
         verdict.note(instance.id, None, message)
 
@@ -216,4 +303,4 @@ def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, hi
 def _orphans(verdict: Verdict, owner: UUID, history: Iterator[Event]) -> None:
     for event in history:
         verdict.transitions += 1
-        verdict.note(owner, event[1], "belongs to an instance that does not exist")
+        verdict.note(owner, event[2], "belongs to an instance that does not exist")

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, text
+from sqlalchemy import Connection, RowMapping, func, insert, select
 
-from interlock.db.core import deprecations
-from interlock.db.schema import in_schema
+from interlock.db.connection import take_lock
+from interlock.db.schema import lock_number
 from interlock.db.tables.core import definition_states, definition_transitions, definitions
 from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import Definition
@@ -13,15 +13,17 @@ from interlock.workflows.errors import DefinitionChanged
 from interlock.workflows.versioning.diff import compare
 from interlock.workflows.versioning.export import checksum, recorded
 
+RECORD_LOCK = lock_number(0x1E71_0C50)
+
 
 def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
-    """Record new definitions and the deprecations marked in the code; returns the newly recorded ones.
+    """Record new definitions; returns those that are new.
 
     Raises:
         DefinitionChanged: a recorded version has other content in the code; the message says which part of the version
             to raise (VERSION-4). Nothing is recorded.
     """
-    connection.execute(text(in_schema("LOCK TABLE interlock.workflow_definitions IN SHARE ROW EXCLUSIVE MODE")))
+    take_lock(connection, RECORD_LOCK)
     known = {(row["type"], row["version"]): row for row in listed(connection)}
     new = []
     for definition in catalogue:
@@ -35,7 +37,6 @@ def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
                 f"{definition.type} {definition.version} was changed after it was recorded in this database, and the "
                 f"change is {difference.verdict}. Give the changed definition a new version, {difference.wanted}."
             )
-    deprecations.record_marks(connection, catalogue)
     return new
 
 

@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Text, cast, func, select, update
+from sqlalchemy import Connection, RowMapping, cast, func, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
 from interlock.db.core.instances import with_names
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import internal, of_lease, own_id
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, functions, queries, returning
 from interlock.db.tables.core import effects
@@ -159,10 +160,11 @@ def outcome_request(
         trace: the traceparent of the reporting span.
     """
     return internal(
-        f"{effect['id']}:{effect['token']}",
+        own_id(effect["id"], effect["token"]),
         effect["workflow_id"],
         trigger,
         by="effect",
+        right=of_lease(effect["id"], effect["token"]),
         version=effect["version"],
         metadata={"effect": effect["name"]}
         | (_outcome_metadata(result, error) if metadata is None else dict(metadata)),
@@ -193,12 +195,14 @@ def dead(connection: Connection, *, project: str | None = None, limit: int) -> S
 
 
 def redrive(
-    connection: Connection, effect_ids: Sequence[UUID] | None = None, *, by: str = "system"
+    connection: Connection, effect_ids: Sequence[UUID] | None = None, *, by: str = "system", reason: str = ""
 ) -> Sequence[RowMapping]:
     """Give dead effects (all, or those named) a new set of attempts; returns (id, name) of those revived.
 
-    Their payload names the operator (`redriven_by`). An effect whose payload exceeds the limits stays dead.
+    Their payload says who did it and why (`redriven_by`, `redriven_because`). One whose payload exceeds the
+    limits stays dead.
     """
+    facts = {"redriven_by": by} | ({"redriven_because": reason} if reason else {})
     query = (
         update(effects)
         .where(effects.c.status == "dead", functions.bounded(effects.c.payload))
@@ -208,7 +212,7 @@ def redrive(
             error=None,
             finished_at=None,
             not_before=func.now(),
-            payload=effects.c.payload.op("||")(func.jsonb_build_object("redriven_by", cast(by, Text))),
+            payload=effects.c.payload.op("||")(cast(facts, JSONB)),
         )
         .returning(effects.c.id, effects.c.name)
     )

@@ -1,7 +1,10 @@
 """Reads events of history, of one instance or all in commit order. Only `db.core.rounds` appends events."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from heapq import merge
+from operator import itemgetter
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select
@@ -13,8 +16,24 @@ from interlock.db.tables.core import relay_cursors, transitions
 
 sql = queries(__file__)
 
+STREAMED = 500  # events fetched at once
 LIVE = re.compile(rf"(\b{SCHEMA}\.)workflow_(instances|transitions)\b")  # each has an archived twin
 
+# Events behind a cursor, in commit order. Only those below the oldest transaction still running: nothing can appear
+# behind them any more, which a cursor on `position` alone cannot promise.
+_BATCH = sql("event_rows") + in_schema("""
+ WHERE (t.xid, t.position) > (%(xid)s::text::xid8, %(position)s)
+   AND t.xid < pg_snapshot_xmin(pg_current_snapshot())
+ ORDER BY t.xid, t.position
+ LIMIT %(limit)s
+""")
+# The events of some instances; of a period, only those within it.
+_OF_INSTANCES = sql("event_rows") + in_schema("""
+ WHERE t.workflow_id = ANY(%(ids)s::uuid[])
+   AND t.created_at >= %(since)s::timestamptz AND t.created_at < %(until)s::timestamptz
+ ORDER BY t.xid, t.position
+""")
+_OF_ARCHIVED = LIVE.sub(r"\1archived_\2", _OF_INSTANCES)
 # Of events that were told elsewhere, those that history does not have.
 _MISSING = in_schema("""
 SELECT g.nth
@@ -62,16 +81,32 @@ def batch(
         archived: include archived events, for a cursor far in the past.
     """
     parameters = {"xid": str(after[0]), "position": after[1], "limit": limit}
-    live = connection.exec_driver_sql(sql("relay_batch"), parameters).mappings().all()
+    live = connection.exec_driver_sql(_BATCH, parameters).mappings().all()
     if not archived:
         return live
-    archived_events = (
-        connection.exec_driver_sql(LIVE.sub(r"\1archived_\2", sql("relay_batch")), parameters).mappings().all()
-    )
-    by_place = {
-        (event["xid"], event["position"]): event for event in (*live, *archived_events)
-    }  # one may have moved in between
+    archived_events = connection.exec_driver_sql(LIVE.sub(r"\1archived_\2", _BATCH), parameters).mappings().all()
+    # One may have moved in between.
+    by_place = {(event["xid"], event["position"]): event for event in (*live, *archived_events)}
     return [by_place[place] for place in sorted(by_place)[:limit]]
+
+
+def of_instances(
+    connection: Connection, ids: Sequence[UUID], *, since: datetime | None = None, until: datetime | None = None
+) -> Iterator[RowMapping]:
+    """The events of some instances in commit order, streamed; live and archived ones.
+
+    Args:
+        connection: a transaction that reads one snapshot.
+        ids: the instances.
+        since, until: only events from the one instant on, and before the other.
+    """
+    parameters = {"ids": list(ids), "since": since or "-infinity", "until": until or "infinity"}
+    options = {"stream_results": True, "max_row_buffer": STREAMED}
+    both = (
+        connection.exec_driver_sql(each, parameters, execution_options=options).mappings()
+        for each in (_OF_INSTANCES, _OF_ARCHIVED)
+    )
+    return merge(*both, key=itemgetter("xid", "position"))
 
 
 def behind(connection: Connection, names: Sequence[str]) -> set[str]:

@@ -1,7 +1,7 @@
 """Instances: create them, find them by name, read them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from shlex import quote
 from typing import Any
 from uuid import UUID
@@ -13,14 +13,14 @@ from sqlalchemy.sql import Select
 
 from interlock.db.core.archive import archived_instances
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, matching, queries, returning
+from interlock.db.statements import Rows, among, matching, returning
 from interlock.db.tables.core import instances
-from interlock.workflows.errors import AmbiguousInstance, Archived, BadInput, UnknownInstance
+from interlock.workflows.errors import AmbiguousInstance, Archived, Attempt, BadInput, NotYours, UnknownInstance
 from interlock.workflows.input.names import UNKEPT
 from interlock.workflows.output.suggestions import offered
 
-sql = queries(__file__)
-
+_CREATE = in_schema("SELECT id FROM interlock.create_all(%(rows)s::json) AS id")
+_LINK = in_schema("SELECT * FROM interlock.link_all(%(rows)s::json)")
 # The instances linked to some, in either direction, with the state each stands in now.
 _LINKED = in_schema("""
 SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.current_state
@@ -39,9 +39,20 @@ def create(connection: Connection, births: Rows) -> set[UUID]:
     Raises:
         UnknownInstance: a context names something that does not exist; nothing is inserted.
         BadInput: a context breaks a CHECK of its typed row.
+        NotYours: the login may not create one of them; nothing is inserted.
     """
+    with _refusals():
+        try:
+            return {row["id"] for row in returning(connection, _CREATE, births)}
+        except NotYours as refused:
+            refused.attempt = Attempt("create_all", births)
+            raise
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
     try:
-        return {row["id"] for row in returning(connection, sql("create"), births)}
+        yield
     except IntegrityError as refused:
         diagnostic = getattr(refused.orig, "diag", None)
         message = "; ".join(
@@ -59,9 +70,12 @@ def link(connection: Connection, rows: Rows) -> None:
 
     Raises:
         UnknownInstance: a target does not exist in the project; nothing is linked.
+        BadInput: a job names a worker that is not its own (JOB-1).
     """
     found: set[tuple[str, str, str | None]] = set()
-    for row in returning(connection, sql("link"), rows):
+    with _refusals():
+        linked_rows = returning(connection, _LINK, rows)
+    for row in linked_rows:
         source, role = str(row["source_id"]), row["role"]
         found |= {(source, role, str(row["target_id"])), (source, role, None)}
     for each in rows:
@@ -197,16 +211,6 @@ def _named(table: Table, ref: str, types: Sequence[str]) -> ColumnElement[bool]:
     return names
 
 
-def ids_of(connection: Connection, type_: str, named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], UUID]:
-    """(project, entity id) -> id, for the instances of a type."""
-    wanted = set(named)
-    query = select(instances.c.project, instances.c.entity_id, instances.c.id).where(
-        instances.c.workflow_type == type_,
-        among(instances.c.entity_id, {entity_id for _, entity_id in wanted}),
-    )
-    return {(row[0], row[1]): row[2] for row in connection.execute(query) if (row[0], row[1]) in wanted}
-
-
 def page(
     connection: Connection,
     *,
@@ -233,10 +237,3 @@ def with_names(table: Table, project: str | None) -> Select[Any]:
     named = (instances.c.project, instances.c.workflow_type, instances.c.entity_id)
     query = select(table, *named).join(instances, instances.c.id == table.c.workflow_id)
     return matching(query, (instances.c.project, project))
-
-
-def count_by_state(connection: Connection) -> dict[tuple[str, str], int]:
-    """(type, state) -> number of instances."""
-    of = (instances.c.workflow_type, instances.c.current_state)
-    query = select(*of, func.count()).group_by(*of)
-    return {(type_, state): count for type_, state, count in connection.execute(query)}

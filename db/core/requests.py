@@ -7,21 +7,25 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, RowMapping, Text, case, cast, func, not_, null, or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Engine, RowMapping, case, cast, func, not_, null, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import DBAPIError
 
+from interlock.db.connection import AUTHORITY
 from interlock.db.core import counters
 from interlock.db.core.instances import with_names
 from interlock.db.fast_path import first_row
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, execute, functions, queries, returning
 from interlock.db.tables.core import instances, requests
-from interlock.workflows.errors import RequestConflict, UnknownInstance
+from interlock.workflows.authority import refusal
+from interlock.workflows.errors import Attempt, Function, NotYours, RequestConflict, UnknownInstance
 
 sql = queries(__file__)
 
 PARTITIONS = 16  # as in the generated column `partition`: the instance id's last byte, modulo this
-FOREIGN_KEY_VIOLATION = "23503"
+FOREIGN_KEY_VIOLATION, NOT_YOURS = "23503", "42501"
+OWN_RIGHTS = ("machinery", "effect")  # of Interlock's parts: what these are refused was overtaken, and is no attempt
 # The `code` in the result of a request that died for another reason than used-up attempts. A request that `was` dead
 # before an operator quarantined it is settled.
 QUARANTINED, UNREADABLE = "quarantined", "unreadable"
@@ -37,14 +41,11 @@ _HINTED = (
     requests.c.status,
 )
 
-# Accept one request that is due at once: durable when this returns, being a transaction of its own. Plain parameters
-# cost a third less than the rows of `accept`. One whose request_id is known already is left as it is.
+# Durable when these return, being transactions of their own. One whose request_id is known already is left as it is.
+_ACCEPT_ALL = in_schema("SELECT * FROM interlock.accept_all(%(rows)s::json)")
 _ACCEPT_ONE = in_schema("""
-INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, trace)
-VALUES (%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s, %(triggered_by)s, %(metadata)s,
-        %(trace)s)
-    ON CONFLICT (request_id) DO NOTHING
-RETURNING request_id, partition, workflow_id, trigger, status
+SELECT * FROM interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
+                                   %(triggered_by)s, %(metadata)s, %(trace)s)
 """)
 # A vote was decided: those held for the same trigger were part of it, those held for another are superseded.
 _CLOSE_VOTES = in_schema("""
@@ -54,6 +55,15 @@ UPDATE interlock.trigger_requests r
        finished_at = now()
   FROM json_to_recordset(%(rows)s::json) AS s (workflow_id uuid, trigger text, result jsonb)
  WHERE r.workflow_id = s.workflow_id AND r.status = 'waiting' AND r.held_by IS NULL
+""")
+# What an approval holds counts only until its instance moves: then it is superseded, and may be fired anew
+# (APPROVAL-5).
+_WAITING = in_schema("""
+SELECT r.workflow_id, r.trigger, r.triggered_by
+  FROM interlock.trigger_requests r
+  JOIN interlock.workflow_instances i ON i.id = r.workflow_id
+ WHERE r.workflow_id = ANY(%(ids)s) AND r.status = 'waiting'
+   AND (r.held_by IS NULL OR interlock.held_for(r.held_by) = i.version)
 """)
 # Every partition with something pending, and its oldest request: one index probe a partition, however much waits.
 PARTITIONS_DUE = in_schema("""
@@ -65,13 +75,20 @@ SELECT l.partition, r.request_id, r.workflow_id, r.trigger, r.triggered_by, r.st
   JOIN interlock.workflow_instances i ON i.id = r.workflow_id
 """)
 # Requests whose time has come (timers, retries, `--after`) become pending, in bounded batches; two sweeps at once
-# take different rows.
+# take different rows. Who is no operator any more has lost the right that he had when an operator's was accepted.
 _WAKE = in_schema("""
 WITH due AS (
-    SELECT seq FROM interlock.trigger_requests WHERE status = 'scheduled' AND not_before <= now()
+    SELECT seq, authority = 'operator' AND interlock.grant_of(triggered_by) IS NULL AS lapsed
+      FROM interlock.trigger_requests WHERE status = 'scheduled' AND not_before <= now()
      ORDER BY not_before LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-UPDATE interlock.trigger_requests r SET status = 'pending' FROM due d WHERE r.seq = d.seq
+UPDATE interlock.trigger_requests r
+   SET status = CASE WHEN d.lapsed THEN 'rejected' ELSE 'pending' END,
+       finished_at = CASE WHEN d.lapsed THEN now() END,
+       result = CASE WHEN d.lapsed THEN jsonb_build_object('code', 'not_an_operator', 'message',
+                         format('%%s is not an operator any more: the grant ended before this was due', r.triggered_by))
+                     ELSE r.result END
+  FROM due d WHERE r.seq = d.seq
 """)
 
 
@@ -85,9 +102,10 @@ def accept(connection: Connection, rows: Rows) -> dict[str, RowMapping]:
 
     Raises:
         UnknownInstance: a request names an instance that does not exist; none is accepted.
+        NotYours: a request lacks the right that its trigger needs, or the proof of it; none is accepted.
     """
-    with _unknown_refused():
-        return {row["request_id"]: row for row in returning(connection, sql("accept"), rows)}
+    with refusing("accept_all", rows):
+        return {row["request_id"]: row for row in returning(connection, _ACCEPT_ALL, rows)}
 
 
 def accept_one(statements: Engine, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -95,8 +113,9 @@ def accept_one(statements: Engine, row: Mapping[str, Any]) -> Mapping[str, Any] 
 
     Raises:
         UnknownInstance: it names an instance that does not exist.
+        NotYours: it lacks the right that its trigger needs.
     """
-    with _unknown_refused():
+    with refusing("accept_all", [row]):
         return first_row(statements, _ACCEPT_ONE, {"trace": None, **row, "metadata": json.dumps(row["metadata"])})
 
 
@@ -111,12 +130,19 @@ def status(statements: Engine, request_id: str) -> str | None:
 
 
 @contextmanager
-def _unknown_refused() -> Iterator[None]:
+def refusing(function: Function, rows: Rows) -> Iterator[None]:
+    """Raise what a function of PostgreSQL refuses to do with these rows as `NotYours`, or as `UnknownInstance`."""
     try:
         yield
-    except IntegrityError as error:
-        if getattr(error.orig, "sqlstate", None) == FOREIGN_KEY_VIOLATION:
+    except DBAPIError as error:
+        state, diagnosed = getattr(error.orig, "sqlstate", None), getattr(error.orig, "diag", None)
+        if state == FOREIGN_KEY_VIOLATION:
             raise UnknownInstance("a trigger was fired on an instance that does not exist, or is archived") from error
+        if diagnosed and (state, diagnosed.constraint_name) == (NOT_YOURS, AUTHORITY):
+            allowed = filter(None, str(diagnosed.message_primary).rpartition(": ")[2].split(", "))
+            theirs = [row for row in rows if row.get("authority") not in OWN_RIGHTS]
+            attempt = Attempt(function, theirs) if theirs else None
+            raise NotYours(refusal(str(diagnosed.message_detail), allowed), attempt) from error
         raise
 
 
@@ -152,11 +178,8 @@ def close_votes(connection: Connection, closed: Rows) -> int:
 
 
 def waiting(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, trigger, triggered_by) of the requests held on these instances."""
-    query = select(requests.c.workflow_id, requests.c.trigger, requests.c.triggered_by).where(
-        among(requests.c.workflow_id, ids), requests.c.status == "waiting"
-    )
-    return connection.execute(query).mappings().all()
+    """(workflow_id, trigger, triggered_by) of the requests held on these instances, as these stand now."""
+    return connection.exec_driver_sql(_WAITING, {"ids": list(ids)}).mappings().all()
 
 
 def by_ids(connection: Connection, request_ids: Iterable[str]) -> dict[str, RowMapping]:
@@ -169,6 +192,22 @@ def of_instance(connection: Connection, instance_id: UUID, *, limit: int = 20) -
     """The newest requests of an instance, newest first."""
     query = select(requests).where(requests.c.workflow_id == instance_id).order_by(requests.c.seq.desc()).limit(limit)
     return connection.execute(query).mappings().all()
+
+
+def in_retry_before(connection: Connection, instance_id: UUID, seq: int) -> RowMapping | None:
+    """The oldest request in retry for which a later one of the same instance waits."""
+    query = (
+        select(requests)
+        .where(
+            requests.c.workflow_id == instance_id,
+            requests.c.status == "scheduled",
+            requests.c.attempts > 0,
+            requests.c.seq < seq,
+        )
+        .order_by(requests.c.seq)
+        .limit(1)
+    )
+    return connection.execute(query).mappings().first()
 
 
 def count_by_status(connection: Connection, request_ids: Sequence[str] | None = None) -> dict[str, int]:
@@ -185,18 +224,20 @@ def partitions_due(connection: Connection) -> Sequence[RowMapping]:
 
 
 def wake(connection: Connection, *, limit: int) -> int:
-    """Make scheduled requests pending whose time has come; returns their number."""
+    """Make scheduled requests pending whose time has come, or refuse them (AUTHORITY-8); returns their number."""
     return connection.exec_driver_sql(_WAKE, {"limit": limit}).rowcount
 
 
 def redrive(
-    connection: Connection, request_ids: Sequence[str] | None = None, *, by: str = "system"
+    connection: Connection, request_ids: Sequence[str] | None = None, *, by: str = "system", reason: str = ""
 ) -> Sequence[RowMapping]:
     """Give dead requests (all, or those named) a new set of attempts; returns those revived.
 
-    The operator is stored in the metadata of the resulting events (`redriven_by`). A request whose data exceeds the
-    limits stays dead, because it would fail again. Quarantined or unreadable requests are revived only if named.
+    Operator and reason are stored in the metadata of the resulting events (`redriven_by`, `redriven_because`). One
+    whose data exceeds the limits stays dead, because it would fail again. Quarantined or unreadable requests are
+    revived only if named.
     """
+    facts = {"redriven_by": by} | ({"redriven_because": reason} if reason else {})
     query = (
         update(requests)
         .where(requests.c.status == "dead", functions.bounded(requests.c.metadata))
@@ -207,7 +248,7 @@ def redrive(
             result=null(),
             finished_at=None,
             not_before=func.now(),
-            metadata=requests.c.metadata.op("||")(func.jsonb_build_object("redriven_by", cast(by, Text))),
+            metadata=requests.c.metadata.op("||")(cast(facts, JSONB)),
         )
         .where(instances.c.id == requests.c.workflow_id)
         .returning(*_HINTED, instances.c.workflow_type, instances.c.entity_id)

@@ -9,7 +9,7 @@ from interlock.db.statements import queries
 
 sql = queries(__file__)
 
-RESCUE_LOCK = lock_number(0x1E72)  # the advisory locks' namespace
+RESCUE_LOCK = lock_number(0x1E73)  # the advisory locks' namespace
 LATE_SECONDS = 5.0  # a partition is watched once a request has been due for this long
 STALLED_SECONDS = 10.0  # a partition is stalled once its oldest request has not changed for this long
 
@@ -49,13 +49,6 @@ def watch(connection: Connection) -> list[int]:
 def stalled(connection: Connection) -> Sequence[RowMapping]:
     """The stalled partitions, each with its oldest request and for how many seconds it has not changed."""
     return connection.exec_driver_sql(_STALLED, {"seconds": STALLED_SECONDS}).mappings().all()
-
-
-def try_lock(connection: Connection, partition: int) -> bool:
-    """Take the lock on rescuing a partition until this transaction ends; False if another process has it."""
-    return bool(
-        connection.exec_driver_sql("SELECT pg_try_advisory_xact_lock(%s, %s)", (RESCUE_LOCK, partition)).scalar_one()
-    )
 
 
 def begin(connection: Connection, partition: int) -> int | None:

@@ -4,6 +4,9 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
 
+from interlock.db.core.requests import PARTITIONS
+from interlock.db.core.rounds import PARTITION_LOCK
+from interlock.db.schema import ROLES
 from interlock.db.statements import queries
 
 sql = queries(__file__)
@@ -25,11 +28,23 @@ def server(connection: Connection) -> RowMapping:
 
 
 def login(connection: Connection) -> RowMapping:
-    """The current role: `name`, whether it is a `superuser`, and whether it is the server's `first` role."""
-    question = (
-        "SELECT rolname AS name, rolsuper AS superuser, oid = 10 AS first FROM pg_roles WHERE rolname = current_user"
-    )
-    return connection.execute(text(question)).mappings().one()
+    """The login.
+
+    Returns:
+        `name`; `superuser`; `creates_roles`; `member_of`: those of the schema's roles that it is a member of; `writes`:
+        the tables that it may write by grants of its own, or of everybody's.
+    """
+    return connection.exec_driver_sql(sql("login"), {"roles": list(ROLES)}).mappings().one()
+
+
+def lock_holders(connection: Connection) -> dict[int, RowMapping]:
+    """The sessions that hold partitions' locks.
+
+    Returns:
+        by process id: `login`; `application`; `engine`: whether the login is one of Interlock's; `partitions`.
+    """
+    parameters = {"namespace": PARTITION_LOCK, "partitions": PARTITIONS}
+    return {row["pid"]: row for row in connection.exec_driver_sql(sql("lock_holders"), parameters).mappings()}
 
 
 def backlog(connection: Connection) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Queries for migrating instances to another version: the instances, their unfinished work, the event."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,11 @@ SELECT extract(epoch FROM clock_timestamp() - COALESCE(
              WHERE t.workflow_id = i.id AND (t.trigger <> 'definition.migrate' OR t.from_state <> t.to_state)
              ORDER BY t.seq DESC LIMIT 1),
            i.created_at))
+  FROM interlock.workflow_instances i WHERE i.id = %(id)s
+""")
+# What an instance is decided by, as `interlock.gather` reads it.
+_CONTEXT = in_schema("""
+SELECT CASE i.workflow_type WHEN 'circuit_breaker' THEN interlock.configured(i) ELSE i.context END
   FROM interlock.workflow_instances i WHERE i.id = %(id)s
 """)
 # The event of a migration, before the instance's row changes: the `append` trigger asks where the instance stands now.
@@ -90,6 +95,12 @@ def lock(connection: Connection, instance_id: UUID) -> RowMapping | None:
     rounds.lock(connection, partition_of(instance_id))
     query = select(instances).where(instances.c.id == instance_id).with_for_update(key_share=True)
     return connection.execute(query).mappings().first()
+
+
+def context(connection: Connection, instance_id: UUID) -> Mapping[str, Any]:
+    """What an instance is decided by: its context, and a breaker's present configuration."""
+    known: Mapping[str, Any] = connection.exec_driver_sql(_CONTEXT, {"id": instance_id}).scalar_one()
+    return known
 
 
 def unfinished(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:

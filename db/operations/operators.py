@@ -1,12 +1,9 @@
-"""Operators: who may override, since when, and who granted it. Ended grants are kept."""
+"""Operators: who may override, since when, granted by whom and why. Each grant is an instance; these rows show it."""
 
-from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, select
 
-from interlock.db.schema import in_schema
 from interlock.db.statements import among
 from interlock.db.tables.core import operators
 
@@ -17,40 +14,16 @@ def current(connection: Connection, names: Iterable[str]) -> frozenset[str]:
     return frozenset(connection.execute(query).scalars())
 
 
-def any_granted(connection: Connection) -> bool:
-    """Whether there ever was an operator; False in a new database."""
-    return connection.execute(select(operators.c.grant_id).limit(1)).first() is not None
+def count(connection: Connection) -> int:
+    """How many grants there ever were; 0 in a new database."""
+    return connection.execute(select(func.count()).select_from(operators)).scalar_one()
 
 
 def grants(connection: Connection, *, ended: bool = False) -> Sequence[RowMapping]:
-    """The current grants (with `ended`: all), oldest first: name, since, granted_by, until, revoked_by."""
-    query = select(operators, _in_force().label("stands")).order_by(operators.c.grant_id)
+    """The grants in force (with `ended`: all), oldest first, as rows of `operators`."""
+    query = select(operators).where(operators.c.since.is_not(None)).order_by(operators.c.since, operators.c.grant_id)
     return connection.execute(query if ended else query.where(_in_force())).mappings().all()
 
 
-def grant(connection: Connection, names: Collection[str], *, by: str, until: datetime | None = None) -> list[str]:
-    """Make people operators, until an instant or until revoked; returns those who were not operators."""
-    known = current(connection, names)
-    new = [name for name in dict.fromkeys(names) if name not in known]
-    rows: list[dict[str, Any]] = [{"name": name, "granted_by": by, "until": until} for name in new]
-    if rows:
-        connection.execute(insert(operators), rows)
-    return new
-
-
-def revoke(connection: Connection, name: str, *, by: str) -> int:
-    """End all grants of an operator at once; returns their number."""
-    ending = update(operators).where(operators.c.name == name, _in_force()).values(until=func.now(), revoked_by=by)
-    return connection.execute(ending).rowcount
-
-
-def lock(connection: Connection) -> None:
-    """Take the lock on changing operators until this transaction ends."""
-    connection.exec_driver_sql(in_schema("LOCK TABLE interlock.operators IN SHARE ROW EXCLUSIVE MODE"))
-
-
 def _in_force() -> ColumnElement[bool]:
-    return and_(
-        operators.c.since <= func.now(),
-        or_(operators.c.until.is_(None), operators.c.until > func.now()),
-    )
+    return and_(operators.c.state == "active", or_(operators.c.until.is_(None), operators.c.until > func.now()))

@@ -132,14 +132,14 @@ def waits_of(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping
 
 
 def free_name(connection: Connection, project: str, kind: str, base: str) -> str:
-    """A name that is free in the project: BASE~2, or with the next higher number."""
+    """A name that is free in the project: BASE~2, or with the next number after those of at most 5 digits."""
     query = select(instances.c.entity_id).where(
         instances.c.project == project,
         instances.c.workflow_type == kind,
         instances.c.entity_id.startswith(f"{base}~", autoescape=True),
     )
     taken = [name.rpartition("~")[2] for name in connection.execute(query).scalars()]
-    return f"{base}~{max([1, *(int(each) for each in taken if each.isdecimal())]) + 1}"
+    return f"{base}~{max([1, *(int(each) for each in taken if each.isdecimal() and len(each) < 6)]) + 1}"
 
 
 def recount(connection: Connection, run_id: UUID) -> None:

@@ -15,39 +15,42 @@ TRIGGERS: Mapping[str, str] = {
     "archived_records": "kept kept_whole",
     "archived_transitions": "kept kept_whole takes",
     "audit_exports": "kept kept_whole",
-    "circuit_breakers": "kept kept_whole not_in_future state_is_told worded",
-    "commands": "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made shown",
-    "definition_removals": "checked kept kept_whole worded",
+    "breaker_configurations": "configures kept kept_whole worded",
+    "circuit_breakers": "configuration_is_told kept kept_whole not_in_future state_is_told worded",
+    "commands": "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made shown tells_body",
     "definition_states": "as_recorded kept kept_whole worded",
     "definition_transitions": "as_recorded kept kept_whole worded",
-    "deprecations": "checked kept kept_whole worded",
-    "effects": "bounded_payload bounded_result worded",
+    "deprecations": "judged kept kept_whole state_is_told worded",
+    "effects": "bounded_payload bounded_result not_lost worded",
     "jobs": "kept kept_whole not_in_future state_is_told worded",
-    "operators": "kept kept_whole past_fixed worded",
+    "link_changes": "by_links_only kept kept_whole stays",
+    "operators": "judged kept kept_whole state_is_told worded",
     "patch_ledger_entries": (
         "belongs_fixed bounded_metadata bounded_quarantine_metadata bounded_rollback_compensation "
         "bounded_state_history kept kept_whole not_in_future past_fixed state_is_told worded"
     ),
     "patches": "kept kept_whole worded",
     "phases": "worded",
-    "plans": "bounded_body kept kept_whole made",
+    "plans": "bounded_body kept kept_whole made tells_body",
     "runs": "bounded_metadata kept kept_whole not_in_future state_is_told",
+    "schema_states": "bounded_objects kept kept_whole",
     "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_is_told worded",
     "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_is_told worded",
     "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_is_told",
-    "trigger_requests": "bounded_metadata bounded_result worded",
+    "trigger_requests": "accept accepted_fixed approved bounded_metadata bounded_result not_lost noted worded",
     "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
     "verifications": "bounded_found",
     "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
     "workflow_definitions": "bounded_body kept kept_whole worded",
     "workflow_instances": (
-        "born born_typed bounded_context context_fixed counted_birth counted_departure identity_fixed "
-        "kept kept_whole no_command no_uuid not_archived one_spelling state_has_history version_stands worded"
+        "born born_typed bounded_bodies bounded_context context_fixed counted_birth counted_departure identity_fixed "
+        "kept kept_whole narrower no_command no_uuid not_archived not_by_clients one_spelling state_has_history "
+        "version_stands worded"
     ),
-    "workflow_links": "worded",
+    "workflow_links": "links_own noted own_workers worded",
     "workflow_transitions": (
         "add_facts append authorised bounded_metadata history_has_state kept kept_whole migrated_typed "
-        "moved_typed policy_dependencies worded"
+        "moved_typed narrows policy_dependencies worded"
     ),
     "workstreams": "belongs_fixed bounded_metadata kept kept_whole not_in_future of_the_plan state_is_told worded",
 }

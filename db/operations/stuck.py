@@ -24,6 +24,11 @@ REST = (
     ("circuit_breaker", "CLOSED"),
     ("circuit_breaker", "HALF_OPEN"),  # until somebody calls the tool
     ("sprint", "active"),  # for one to two weeks
+    ("operator_grant", "active"),
+    ("deprecation", "announced"),
+    ("deprecation", "removal_proposed"),
+    ("refusal_log", "open"),
+    ("narrowing", "in_force"),
 )
 
 # A workstream's tasks, where each stands, and how long it has run.

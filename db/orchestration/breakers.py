@@ -10,15 +10,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, RowMapping, func, select, update
+from sqlalchemy import Connection, Engine, RowMapping, func, insert, select, update
 
 from interlock.db.fast_path import first_row
 from interlock.db.schema import in_schema
 from interlock.db.statements import matching, queries
 from interlock.db.tables.core import requests
+from interlock.db.tables.orchestration import breaker_configurations as configurations
 from interlock.db.tables.orchestration import circuit_breakers
 
 sql = queries(__file__)
+
+CONFIGURED = ("failure_threshold", "cooldown_seconds", "success_threshold")
 
 # Take the trial of a half-open breaker, if nobody has it: of many who ask at once, the row lock lets one in, and the
 # others find its token. One who died with it is waited for until the lease is over.
@@ -146,15 +149,34 @@ def give_back(connection: Connection, breaker_id: UUID, token: UUID) -> None:
     )
 
 
-def configure(connection: Connection, project: str, configuration: Mapping[str, Any]) -> None:
-    """Set the configuration of a tool's breaker, unless it has it already.
+def configure(
+    connection: Connection, project: str, tool_id: str, wanted: Mapping[str, Any], *, by: str, reason: str
+) -> None:
+    """Change the configuration of a tool's breaker (BREAKER-10), and record it; does nothing if it has it already.
 
     Args:
         connection: the caller's transaction; until it commits, reports of calls to the tool wait.
-        project: the breaker's project.
-        configuration: `tool_id`, `failure_threshold`, `cooldown_seconds`, `success_threshold`.
+        project, tool_id: whose breaker.
+        wanted: the values to set, of `CONFIGURED`; one that is missing or None stays as it is.
+        by, reason: who changes it, and why.
     """
-    connection.exec_driver_sql(sql("breaker_configure"), {"project": project} | dict(configuration))
+    own = circuit_breakers.c
+    breaker_id = connection.execute(
+        select(own.breaker_id).where(own.project == project, own.tool_id == tool_id)
+    ).scalar()
+    if breaker_id is not None:
+        row = {name: wanted.get(name) for name in CONFIGURED}
+        connection.execute(
+            insert(configurations), row | {"breaker_id": breaker_id, "configured_by": by, "reason": reason}
+        )
+
+
+def configured(connection: Connection, breaker_id: UUID, *, limit: int) -> Sequence[RowMapping]:
+    """The newest `limit` changes of a breaker's configuration, oldest first: who, why, new and `old_` values."""
+    own = configurations.c
+    query = select(*(each for each in own if each.name not in ("id", "breaker_id")))
+    query = query.where(own.breaker_id == breaker_id).order_by(own.id.desc()).limit(limit)
+    return connection.execute(query).mappings().all()[::-1]
 
 
 def wake(connection: Connection, request_id: str) -> None:

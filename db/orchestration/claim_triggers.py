@@ -5,13 +5,13 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import OPERATOR, by_claim, internal, itself, of_claim, own_id
 from interlock.db.statements import Rows
 
 
-def start_id(token: int) -> str:
+def start_id(claim_id: int) -> str:
     """The request_id of a claimed task's start."""
-    return f"claim:{token}:start"
+    return own_id("claim", claim_id, "start")
 
 
 def claimed(task: RowMapping) -> Rows:
@@ -20,13 +20,14 @@ def claimed(task: RowMapping) -> Rows:
     Args:
         task: a row of `claims.claim`.
     """
-    who = {"worker_id": str(task["worker_id"]), "worker": task["worker"], "claim": task["token"]}
+    who = {"worker_id": str(task["worker_id"]), "worker": task["worker"], "claim": task["claim_id"]}
     rows = [
         internal(
-            start_id(task["token"]),
+            start_id(task["claim_id"]),
             task["task_id"],
             "worker_started",
             by=task["worker"],
+            right=of_claim(task["token"]),
             version=task["version"],
             metadata=who | {"capabilities": task["capabilities"]},
         )
@@ -34,30 +35,43 @@ def claimed(task: RowMapping) -> Rows:
     if task["full"]:
         metadata = {"task_id": str(task["task_id"]), "required_capabilities": task["required_capabilities"]}
         rows.append(
-            internal(f"claim:{task['token']}:full", task["worker_id"], "task_assigned", by="crew", metadata=metadata),
+            internal(
+                own_id("claim", task["claim_id"], "full"),
+                task["worker_id"],
+                "task_assigned",
+                by="crew",
+                right=by_claim(task["claim_id"]),
+                metadata=metadata,
+            ),
         )
     return rows
 
 
-def freed(ended: RowMapping) -> Rows:
+def freed(ended: RowMapping, secret: str) -> Rows:
     """The requests on the worker that follow a claim's end: it becomes idle; if it is draining, it is shut down.
 
     Args:
         ended: a row of `claims.end`.
+        secret: of the worker's registration.
     """
     metadata = {"task_id": str(ended["task_id"])}
     why = {"reason": ended["drain_reason"]} if ended["drain_reason"] else {}
-    triggers = [("task_completed", "crew", metadata)] * ended["was_full"]
-    triggers += [("shutdown_requested", ended["drained_by"] or "crew", metadata | why)] * ended["drained"]
+    asker = ended["drained_by"]
+    triggers = [("task_completed", "crew", by_claim(ended["claim_id"]), metadata)] * ended["was_full"]
+    triggers += [
+        ("shutdown_requested", asker or ended["worker"], OPERATOR if asker else itself(secret), metadata | why)
+    ] * ended["drained"]
     return [
-        internal(f"claim:{ended['token']}:{trigger}", ended["worker_id"], trigger, by=by, metadata=said)
-        for trigger, by, said in triggers
+        internal(
+            own_id("claim", ended["claim_id"], trigger), ended["worker_id"], trigger, by=by, right=right, metadata=data
+        )
+        for trigger, by, right, data in triggers
     ]
 
 
-def report_id(token: int) -> str:
+def report_id(claim_id: int) -> str:
     """The request_id of a claim's report, which therefore counts once."""
-    return f"claim:{token}:report"
+    return own_id("claim", claim_id, "report")
 
 
 def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,12 +82,13 @@ def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict
         trigger: `execution_completed`, `execution_failed` or `timeout_exceeded`.
         metadata: exit_code, error, duration_seconds, stdout, stderr.
     """
-    who = {"worker_id": str(ended["worker_id"]), "worker": ended["worker"], "claim": ended["token"]}
+    who = {"worker_id": str(ended["worker_id"]), "worker": ended["worker"], "claim": ended["claim_id"]}
     return internal(
-        report_id(ended["token"]),
+        report_id(ended["claim_id"]),
         ended["task_id"],
         trigger,
         by=ended["worker"],
+        right=of_claim(ended["token"]),
         version=ended["version"],
         metadata=who | dict(metadata),
     )
@@ -91,10 +106,18 @@ def task_returned(task: RowMapping, reason: str) -> dict[str, Any]:
     metadata = {
         "worker_id": str(task["worker_id"]),
         "worker": task["worker"],
-        "claim": task["token"],
+        "claim": task["claim_id"],
         "reason": reason,
         "error": reason,
         "exit_code": None,
     }
-    request_id = f"claim:{task['token']}:given_back:{version}"
-    return internal(request_id, task["task_id"], "execution_failed", by="crew", version=version, metadata=metadata)
+    request_id = own_id("claim", task["claim_id"], "given_back", version)
+    return internal(
+        request_id,
+        task["task_id"],
+        "execution_failed",
+        by="crew",
+        right=of_claim(task["token"]),
+        version=version,
+        metadata=metadata,
+    )

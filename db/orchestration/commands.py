@@ -46,7 +46,7 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where commands come from (a plan, an operator or a corrected patch), by whom, and why."""
+    """Where commands come from (a plan, an operator or a corrected patch), by whom, and why; a plan needs no reason."""
 
     source: Literal["plan", "operator", "mended"]
     by: str

@@ -1,6 +1,7 @@
 """Supervised workers and jobs (docs/spec/supervision.md): rows, allocations and resources."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from interlock.workflows.machines.supervision.supervised_worker import SUPERVISE
 
 sql = queries(__file__)
 
-POOL_LOCK = lock_number(0x1E72)  # the namespace of the advisory locks for allocating a project's workers
+POOL_LOCK = lock_number(0x1E74)  # the namespace of the advisory locks for allocating a project's workers
 
 # A worker's resources are those of its latest event that names some; an ended worker has none.
 _resources = case(
@@ -62,6 +63,21 @@ SELECT w.id, i.version
                   AND (%(job_id)s::uuid IS NULL OR j.id = %(job_id)s::uuid))
    AND NOT EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.workflow_id = w.id AND r.status = 'pending')
  LIMIT %(limit)s
+""")
+
+# Who may act for a worker or job: who created it or the job that has it; as a holder, the worker itself or one of the
+# job's, whose secret it is.
+_TRUSTED = in_schema("""
+SELECT i.created_by FROM interlock.workflow_instances i WHERE i.id = %(id)s
+UNION
+SELECT i.created_by FROM interlock.workflow_links l JOIN interlock.jobs j ON j.id = l.source_id
+  JOIN interlock.workflow_instances i ON i.id = j.id
+ WHERE l.target_id = %(id)s AND l.role = 'workers' AND j.completed_at IS NULL
+UNION
+SELECT i.entity_id FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
+ WHERE interlock.is_secret_of(i.context, %(secret)s)
+   AND (w.id = %(id)s OR EXISTS (SELECT FROM interlock.workflow_links l
+                                  WHERE (l.source_id, l.target_id, l.role) = (%(id)s, w.id, 'workers')))
 """)
 
 
@@ -140,6 +156,12 @@ def hold(connection: Connection, job_id: UUID, worker_id: UUID) -> None:
     connection.execute(insert(links).values(row).on_conflict_do_nothing())
 
 
+def trusted(connection: Connection, instance_id: UUID, *, secret: str) -> frozenset[str]:
+    """Who may act for a worker or job (SUPERVISED-7): its supervisors, and the holder whose secret it is."""
+    parameters = {"id": instance_id, "secret": secret}
+    return frozenset(connection.exec_driver_sql(_TRUSTED, parameters).scalars())
+
+
 def servable(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
     """(id, version) of pending jobs for which enough workers are idle."""
     return connection.exec_driver_sql(sql("jobs_servable"), {"limit": limit}).mappings().all()
@@ -148,6 +170,11 @@ def servable(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
 def stranded(connection: Connection, *, job_id: UUID | None = None, limit: int) -> Sequence[RowMapping]:
     """(id, version) of paused workers whose job has ended; with `job_id`, only of that job."""
     return connection.exec_driver_sql(_STRANDED, {"job_id": job_id, "limit": limit}).mappings().all()
+
+
+def now(connection: Connection) -> datetime:
+    """When the transaction began, by the database's clock."""
+    return connection.execute(select(func.now())).scalar_one()
 
 
 def note(connection: Connection, worker_id: UUID, facts: Mapping[str, Any]) -> None:

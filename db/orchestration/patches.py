@@ -10,6 +10,7 @@ from interlock.db.schema import in_schema
 from interlock.db.statements import among, matching, one, queries
 from interlock.db.tables.core import instances
 from interlock.db.tables.orchestration import patch_ledger_entries as entries
+from interlock.db.tables.orchestration import tasks
 
 sql = queries(__file__)
 
@@ -32,6 +33,11 @@ def of_task(connection: Connection, task_id: UUID) -> RowMapping:
         UnknownInstance: no task has that id.
     """
     return one(connection, sql("patch_of_task"), task_id, "task")
+
+
+def lock_task(connection: Connection, task_id: UUID) -> None:
+    """Wait until nobody else puts a patch of this task into the ledger, and keep others waiting until the commit."""
+    connection.execute(select(tasks.c.task_id).where(tasks.c.task_id == task_id).with_for_update(key_share=True))
 
 
 def entry(connection: Connection, ledger_id: UUID) -> RowMapping:

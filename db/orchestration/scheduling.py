@@ -29,6 +29,12 @@ DELETE FROM interlock.run_signals
 RETURNING id, kind, entity_id, parent_id, was, state, critical
 """)
 # Whatever named a failed gate names the one that is run in its place.
+_IS_RERUN = in_schema("""
+SELECT EXISTS (SELECT FROM interlock.workflow_links l
+                WHERE l.target_id = %(gate)s AND l.role = 'retry_of'
+                  AND (EXISTS (SELECT FROM interlock.commands WHERE workflow_id = l.source_id)  -- no stranger's has one
+                       OR NOT EXISTS (SELECT FROM interlock.commands WHERE workflow_id = %(gate)s)))
+""")
 _RELINK_GATE = in_schema("""
 WITH old AS (
     DELETE FROM interlock.workflow_links WHERE target_id = %(old)s AND role <> 'retry_of' RETURNING *
@@ -125,6 +131,11 @@ def gates_needed(connection: Connection, gate_id: UUID) -> list[str]:
         "SELECT target_id FROM interlock.workflow_links WHERE source_id = %s AND role = 'depends_on' ORDER BY target_id"
     )
     return [str(row.target_id) for row in connection.exec_driver_sql(query, (gate_id,))]
+
+
+def is_rerun(connection: Connection, gate: UUID) -> bool:
+    """Whether another gate was made in place of this one."""
+    return bool(connection.exec_driver_sql(_IS_RERUN, {"gate": gate}).scalar_one())
 
 
 def relink_gate(connection: Connection, old: UUID, new: UUID) -> None:

@@ -1,10 +1,11 @@
 """Workers: heartbeats, silent workers, free ones, and those that claim nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, String, cast, func, or_, select, update
 
+from interlock.db.core import requests
 from interlock.db.schema import in_schema
 from interlock.db.statements import among, queries
 from interlock.db.tables.core import instances
@@ -12,28 +13,40 @@ from interlock.db.tables.orchestration import workers
 
 sql = queries(__file__)
 
+BEAT = "send a heartbeat"
+
 # Workers that are alive: one heap-only update each, and nothing else is touched. In the order of their ids, so that two
-# who speak for the same workers never wait for each other both.
-_HEARTBEAT = in_schema("""
+# who speak for the same workers never wait for each other both. Nobody speaks for them without their secrets:
+# a subquery looks each up in the index, where a join might read the whole table.
+_ALIVE = """
 WITH alive AS (
-    SELECT worker_id FROM interlock.workers WHERE worker_id = ANY (%(ids)s) AND state <> 'shutdown'
-     ORDER BY worker_id FOR NO KEY UPDATE
+    SELECT worker_id
+      FROM interlock.workers w
+      JOIN unnest(%(ids)s::uuid[], %(secrets)s::text[]) AS s (worker_id, secret) USING (worker_id)
+     WHERE w.state <> 'shutdown'
+       AND ((SELECT interlock.is_secret_of(context, s.secret) FROM interlock.workflow_instances WHERE id = worker_id)
+            OR interlock.as_itself(worker_id, s.secret, %(deed)s))
+     ORDER BY worker_id FOR NO KEY UPDATE OF w
 )
+"""
+_HEARTBEAT = in_schema(
+    _ALIVE
+    + """
 UPDATE interlock.workers w SET last_heartbeat = GREATEST(now(), last_heartbeat)
   FROM alive a WHERE w.worker_id = a.worker_id
 RETURNING w.worker_id, w.name, w.state, w.draining
-""")
-# As _HEARTBEAT, for workers of the execution engine: their name is their instance's.
-_HEARTBEAT_UET = in_schema("""
-WITH alive AS (
-    SELECT worker_id FROM interlock.uet_workers WHERE worker_id = ANY (%(ids)s) AND state <> 'TERMINATED'
-     ORDER BY worker_id FOR NO KEY UPDATE
+"""
 )
+# As _HEARTBEAT, for workers of the execution engine: their name is their instance's.
+_HEARTBEAT_UET = in_schema(
+    _ALIVE.replace("interlock.workers", "interlock.uet_workers").replace("'shutdown'", "'TERMINATED'")
+    + """
 UPDATE interlock.uet_workers w SET last_heartbeat = GREATEST(now(), w.last_heartbeat)
   FROM alive a JOIN interlock.workflow_instances i ON i.id = a.worker_id
  WHERE w.worker_id = a.worker_id
 RETURNING w.worker_id, i.entity_id AS name, w.state, w.state = 'DRAINING' AS draining
-""")
+"""
+)
 # The workers that the pool processes of one Celery node registered and that are not shut down.
 _OF_NODE = in_schema("""
 SELECT w.worker_id, w.name, w.state, i.version, (i.context->>'pid')::integer AS pid,
@@ -45,19 +58,31 @@ SELECT w.worker_id, w.name, w.state, i.version, (i.context->>'pid')::integer AS 
 """)
 
 
-def heartbeat(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
+def heartbeat(connection: Connection, secrets: Mapping[UUID, str]) -> Sequence[RowMapping]:
     """Record heartbeats of many workers in one statement; returns (worker_id, name, state, draining) of each.
 
     A worker that is shut down is left out, and must register again.
+
+    Args:
+        connection: the caller's transaction.
+        secrets: the secret of each worker's registration.
+
+    Raises:
+        NotYours: a secret is not its worker's; no heartbeat is recorded.
     """
-    parameters = {"ids": list(worker_ids)}
-    return connection.exec_driver_sql(_HEARTBEAT, parameters).mappings().all()
+    return _heartbeat(connection, _HEARTBEAT, secrets)
 
 
-def heartbeat_uet(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
+def heartbeat_uet(connection: Connection, secrets: Mapping[UUID, str]) -> Sequence[RowMapping]:
     """As `heartbeat`, for UET workers (UET-1); TERMINATED ones are left out."""
-    parameters = {"ids": list(worker_ids)}
-    return connection.exec_driver_sql(_HEARTBEAT_UET, parameters).mappings().all()
+    return _heartbeat(connection, _HEARTBEAT_UET, secrets)
+
+
+def _heartbeat(connection: Connection, statement: str, secrets: Mapping[UUID, str]) -> Sequence[RowMapping]:
+    rows = [{"workflow_id": each, "proof": secret, "trigger": BEAT} for each, secret in secrets.items()]
+    with requests.refusing("as_itself", rows):
+        parameters = {"ids": list(secrets), "secrets": list(secrets.values()), "deed": BEAT}
+        return connection.exec_driver_sql(statement, parameters).mappings().all()
 
 
 def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float, limit: int) -> Sequence[RowMapping]:

@@ -82,6 +82,9 @@ instances = Table(
     Column("created_by", String(100), nullable=False),
     stamped("created_at"),
     stamped("updated_at"),
+    Column("born_version", String(20), nullable=False),
+    Column("context_sha256", LargeBinary, nullable=False),
+    Column("bodies", JSONB),
 )
 
 links = Table(
@@ -107,6 +110,9 @@ transitions = Table(
     Column("trigger", String(100), nullable=False),
     Column("triggered_by", String(100)),
     Column("request_id", String(200)),
+    Column("authority", String(10), nullable=False),
+    Column("proof", String(200)),
+    Column("login", String(63), nullable=False),
     Column("severity", String(10), nullable=False),
     document("metadata"),
     stamped("created_at"),
@@ -129,6 +135,9 @@ requests = Table(
     document("metadata"),
     Column("origin", String(10), nullable=False),
     Column("bound_version", Integer),
+    Column("authority", String(10), nullable=False),
+    Column("proof", String(200)),
+    Column("login", String(63), nullable=False),
     Column("status", String(10), nullable=False),
     stamped("not_before"),
     count("attempts"),
@@ -168,37 +177,34 @@ effects = Table(
 operators = Table(
     "operators",
     metadata,
-    Column("grant_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("grant_id", Uuid, primary_key=True),
+    Column("state", String(20), nullable=False),
     Column("name", String(100), nullable=False),
-    stamped("since"),
     Column("granted_by", String(100), nullable=False),
+    Column("reason", Text),
+    instant("since"),
     instant("until"),
+    instant("ended_at"),
     Column("revoked_by", String(100)),
 )
 
 deprecations = Table(
     "deprecations",
     metadata,
-    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("deprecation_id", Uuid, primary_key=True),
+    Column("state", String(20), nullable=False),
     Column("type", String(50), nullable=False),
     Column("version", String(20), nullable=False),
     Column("kind", String(10), nullable=False),
     Column("name", String(100), nullable=False),
     Column("deprecated_by", String(100), nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Text),
     Column("guide", Text, nullable=False),
-    stamped("deprecated_at"),
-    stamped("remove_after"),
-)
-
-definition_removals = Table(
-    "definition_removals",
-    metadata,
-    Column("type", String(50), primary_key=True),
-    Column("version", String(20), primary_key=True),
-    Column("removed_by", String(100), nullable=False),
-    Column("reason", Text, nullable=False),
-    stamped("removed_at"),
+    instant("deprecated_at"),
+    instant("remove_after"),
+    Column("removal_proposed_by", String(100)),
+    Column("removed_by", String(100)),
+    instant("removed_at"),
 )
 
 sweeps = Table(

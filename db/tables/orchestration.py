@@ -77,7 +77,8 @@ tasks = Table(
 task_claims = Table(
     "task_claims",
     metadata,
-    Column("token", BigInteger, Identity(always=True), primary_key=True),
+    Column("claim_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("token", BigInteger, nullable=False),
     Column("task_id", Uuid, nullable=False),
     Column("run_id", Uuid, nullable=False),
     Column("worker_id", Uuid, nullable=False),
@@ -205,6 +206,22 @@ circuit_breakers = Table(
     Column("trial_token", Uuid),
     instant("trial_until"),
     stamped("updated_at"),
+)
+
+breaker_configurations = Table(
+    "breaker_configurations",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("breaker_id", Uuid, nullable=False),
+    stamped("configured_at"),
+    Column("configured_by", String(100), nullable=False),
+    Column("reason", Text, nullable=False),
+    count("failure_threshold"),
+    Column("cooldown_seconds", Double, nullable=False),
+    count("success_threshold"),
+    count("old_failure_threshold"),
+    Column("old_cooldown_seconds", Double, nullable=False),
+    count("old_success_threshold"),
 )
 
 supervised_workers = Table(

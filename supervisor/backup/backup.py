@@ -4,48 +4,27 @@ It is physical, not a dump, because it must keep transaction ids, on which the p
 journal and the stream depend, and sequences. Taking it, and restoring it, each take the time of a copy.
 """
 
+import contextlib
 import os
-import re
 import secrets
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from interlock.db.schema import SCHEMA, in_schema
-from interlock.supervisor.backup import manifest, unpack
-from interlock.supervisor.backup.manifest import BASE, KEYS, LOG, Manifest
-from interlock.supervisor.servers import postgres
+from interlock.supervisor.backup import unpack
+from interlock.supervisor.backup.base_backup import BackupFailed, Progress, copy
+from interlock.supervisor.backup.directory import PARTIAL, exclusively
+from interlock.workers.audit import backup_manifest as manifest
+from interlock.workers.audit.backup_manifest import BASE, KEYS, LOG, Manifest
+from interlock.workers.audit.kept_backups import name_of
 from interlock.workers.audit.signing_keys import signer
 from interlock.workers.system.safe_remove import remove
-from interlock.workflows.errors import InterlockError
-
-PARTIAL = ".partial-"
-ERROR = re.compile(rb"pg_basebackup: (?:error|detail|hint): (.*)")
-DONE = re.compile(rb"(\d+)/(\d+) kB")
-LIBPQ = {
-    "host": "PGHOST",
-    "hostaddr": "PGHOSTADDR",
-    "port": "PGPORT",
-    "user": "PGUSER",
-    "password": "PGPASSWORD",
-    "sslmode": "PGSSLMODE",
-    "sslrootcert": "PGSSLROOTCERT",
-    "sslcert": "PGSSLCERT",
-    "sslkey": "PGSSLKEY",
-}
-
-Progress = Callable[[int, int], None]
-"""Told (done, total), in any unit."""
-
-
-class BackupFailed(InterlockError):
-    """A backup could not be taken, and nothing of it is left. The message is that of pg_basebackup."""
+from interlock.workers.system.uninterrupted import uninterrupted
 
 
 def back_up(
@@ -65,23 +44,24 @@ def back_up(
 
     Raises:
         BackupFailed: nothing is left behind.
+        BackupUnderWay: another process is writing a backup into the directory.
         KeyFault: there are anchors, but the key that signed them is missing.
     """
     draft = directory / f"{PARTIAL}{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _clear(directory)
-        with psycopg.connect(url, autocommit=True) as connection:
-            before = _server_state(connection)
-            signing = signer(keys, may_make=before["anchor"] is None)
-            _copy(replicating or url, draft, progress)
-            _take_keys(keys, draft)
-            after = _server_state(connection)
-        made = _manifest(draft, before, after)
-        made.write(draft, signing)
-        _flush(draft)
-        final = directory / f"interlock-{datetime.fromisoformat(made.taken_at).astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
-        draft.rename(final)
+        with exclusively(directory) as lock, _removed_unless_renamed(draft):
+            with psycopg.connect(url, autocommit=True) as connection:
+                before = _server_state(connection)
+                signing = signer(keys, may_make=before["anchor"] is None)
+                copy(replicating or url, draft, progress, lock)
+                _take_keys(keys, draft)
+                after = _server_state(connection)
+            made = _manifest(draft, before, after)
+            made.write(draft, signing)
+            _flush(*draft.rglob("*"), draft)  # before the rename, which marks the backup as complete
+            final = directory / name_of(datetime.fromisoformat(made.taken_at))
+            draft.rename(final)
+            _flush(directory)
         return final, made
     except psycopg.OperationalError as error:
         message = str(error).strip().splitlines()[0]
@@ -92,61 +72,16 @@ def back_up(
         raise BackupFailed(
             f"{error.filename or directory}: {error.strerror or error}; the unfinished backup was removed"
         ) from error
+
+
+@contextlib.contextmanager
+def _removed_unless_renamed(draft: Path) -> Iterator[None]:
+    """Delete the draft at the end of a block, whatever ends it."""
+    try:
+        yield
     finally:
-        remove(draft)
-
-
-def _clear(directory: Path) -> None:
-    """Delete drafts of killed backups: those whose process no longer exists."""
-    for left in directory.glob(f"{PARTIAL}*"):
-        pid = left.name.removeprefix(PARTIAL).partition("-")[0]
-        if not pid.isdigit() or not Path(f"/proc/{pid}").exists():
-            remove(left)
-
-
-def _copy(url: str, draft: Path, progress: Progress) -> None:
-    parameters = conninfo_to_dict(url)
-    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"} | {
-        LIBPQ[name]: str(value) for name, value in parameters.items() if name in LIBPQ
-    }
-    command = [str(postgres.programs() / "pg_basebackup"), f"--pgdata={draft}", "--format=tar"]
-    command += ["--compress=client-gzip:1", "--wal-method=stream", "--checkpoint=fast", "--progress", "--no-password"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
-        assert process.stderr is not None  # it is a PIPE
-        line = b""
-        errors: list[str] = []
-        try:
-            for line in _lines(process.stderr):
-                if found := DONE.search(line):
-                    progress(int(found[1]), int(found[2]))
-                elif found := ERROR.match(line):
-                    errors.append(found[1].decode(errors="replace").strip())
-        except BaseException:
-            process.terminate()
-            raise
-    if process.returncode != 0:
-        raise BackupFailed(_reason("; ".join(errors) or line.decode(errors="replace").strip()))
-
-
-def _reason(output: str) -> str:
-    if "No space left" in output:
-        return f"{output}. Make room there, or name another directory: interlock backup DIR"
-    if "FATAL" in output or "server version" in output:
-        return (
-            f"{output}. The role must be allowed to replicate and the server be PostgreSQL {postgres.MAJOR} or older; "
-            "of a managed one, use the provider's own backups."
-        )
-    return output
-
-
-def _lines(stream: Any) -> Iterator[bytes]:
-    """A program's output, split at carriage returns and line ends."""
-    held = b""
-    while chunk := stream.read1(4096):
-        *whole, held = re.split(rb"[\r\n]", held + chunk)
-        yield from filter(None, whole)
-    if held:
-        yield held
+        with uninterrupted():
+            remove(draft)
 
 
 def _server_state(connection: "psycopg.Connection[Any]") -> dict[str, Any]:
@@ -185,9 +120,8 @@ def _take_keys(keys: Path, draft: Path) -> None:
         shutil.copy2(key, draft / KEYS / key.name)
 
 
-def _flush(draft: Path) -> None:
-    """Flush to disk before the rename that marks the backup as complete."""
-    for each in [*draft.rglob("*"), draft]:
+def _flush(*paths: Path) -> None:
+    for each in paths:
         handle = os.open(each, os.O_RDONLY)
         try:
             os.fsync(handle)

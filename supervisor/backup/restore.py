@@ -3,21 +3,21 @@
 import contextlib
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from interlock.db.schema import SCHEMA, in_schema
+from interlock.db.schema import ENGINE, SCHEMA, in_schema
 from interlock.supervisor import orphans
-from interlock.supervisor.backup import manifest, unpack
-from interlock.supervisor.backup.backup import Progress
-from interlock.supervisor.backup.manifest import BASE, LOG, PUBLIC_KEY, BackupUnusable, Manifest, TrustedKeys
+from interlock.supervisor.backup import unpack
+from interlock.supervisor.backup.base_backup import Progress
 from interlock.supervisor.home import PRIVATE, Home, home_of
 from interlock.supervisor.processes import lock
 from interlock.supervisor.servers import data_dirs, endpoints, handover, postgres
+from interlock.workers.audit import backup_manifest as manifest
+from interlock.workers.audit.backup_manifest import BASE, LOG, PUBLIC_KEY, BackupUnusable, Manifest, TrustedKeys
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import Account, server_account
 from interlock.workflows.errors import InterlockError, Refused
@@ -107,7 +107,7 @@ def _require_restorable(backup: Path, found: Manifest, known: Sequence[str]) -> 
             f"{backup} has schema revision {found.revision}, newer than this installation knows ({max(known)}): "
             "install the Interlock that made it"
         )
-    if (found.database, found.role) != (postgres.DATABASE, postgres.ROLE):
+    if (found.database, found.role) != (endpoints.DATABASE, ENGINE):
         raise BackupUnusable(
             f"{backup} is of database {found.database} and role {found.role}, your own server's: unpack {BASE}, and "
             f"{LOG} into its pg_wal, as the data directory of a server of yours"
@@ -127,8 +127,7 @@ def _build(home: Home, data: Path, backup: Path, found: Manifest, account: Accou
     _require_room(data.parent, backup, found)
     anew = replace(
         endpoints.Servers(),
-        postgres_password=secrets.token_hex(16),
-        postgres_superuser_password=secrets.token_hex(16),
+        postgres_passwords=endpoints.new_passwords(),
         postgres_data=str(data),
     )
     with handover.build_directory(data) as workshop:
@@ -141,7 +140,7 @@ def _build(home: Home, data: Path, backup: Path, found: Manifest, account: Accou
                 (draft / name).write_text(text)
         program = str(postgres.binaries(home, account) / "postgres")
         postgres.run(
-            [program, "--single", "-D", str(draft), postgres.DATABASE],
+            [program, "--single", "-D", str(draft), endpoints.DATABASE],
             account=account,
             environment={**postgres.ENVIRONMENT, orphans.MARK: str(home.path)},
             stdin="".join(f"{each}\n" for each in _anew(backup, found, anew)),
@@ -197,8 +196,7 @@ def _anew(backup: Path, found: Manifest, anew: endpoints.Servers) -> Sequence[st
     """SQL for the server after recovery: set new passwords, and record the first transaction id after the restore."""
     name = re.sub(r"[^\w.-]", "_", backup.name, flags=re.ASCII)  # it becomes part of SQL
     return (
-        f"ALTER ROLE {postgres.ROLE} PASSWORD '{anew.postgres_password}'",
-        f"ALTER ROLE {postgres.SUPERUSER} PASSWORD '{anew.postgres_superuser_password}'",
+        *(f"ALTER ROLE {login} PASSWORD '{password}'" for login, password in anew.postgres_passwords.items()),
         in_schema(
             "INSERT INTO interlock.restores (first_xid, taken_at, backup)"
             f" VALUES (pg_current_xact_id(), '{found.taken_at}', '{name}')"

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from interlock.supervisor.backup.manifest import CHUNK, BackupUnusable, opened
+from interlock.workers.audit.backup_manifest import CHUNK, BackupUnusable, opened
 
 # The parts of a data directory that a server needs; other parts, such as its log, are left out.
 DATA = re.compile(
@@ -75,9 +75,8 @@ def _members(packed: Path, file: "BinaryIO | _Hashing") -> Iterator[_Found]:
     seen: set[str] = set()
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as raw, tarfile.open(fileobj=_Measured(raw), mode="r:") as archive:  # type: ignore[arg-type, call-overload]
-            archive.extraction_filter = getattr(
-                tarfile, "data_filter", None
-            )  # from 3.11.4 on; `_checked` refuses the same
+            # From 3.11.4 on; `_checked` refuses the same.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
             for member in archive:
                 name = _checked(packed, member)
                 if name in seen or len(seen) >= MOST_MEMBERS:

@@ -28,6 +28,10 @@ from interlock.workers.settings import settings
 
 # Modules that worker nodes, beat and Flower import anyway. `interlock.workers.main` must not be here: it makes the app.
 SHARED = (
+    "billiard.popen_fork",
+    "billiard.sharedctypes",
+    "billiard.synchronize",
+    "celery.app.routes",
     "celery.apps.beat",
     "celery.apps.worker",
     "celery.bin.celery",
@@ -36,6 +40,7 @@ SHARED = (
     "celery.fixups.django",
     "celery.worker.consumer",
     "celery.worker.autoscale",
+    "cffi.cparser",  # which each of billiard's pool processes uses
     "kombu.transport.redis",
     "psycopg",
     "psycopg_binary",

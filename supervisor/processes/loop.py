@@ -68,7 +68,7 @@ def supervise(
         )
         account = server_account(settings)
         data_dirs.require_safe(home, account, commands_account(settings))
-        if settings.database_url is None and not endpoints.load(home).postgres_password:
+        if settings.database_url is None and not endpoints.load(home).postgres_passwords:
             postgres.refuse_without_password(home)
         addresses = endpoints.settle(
             home, settings, lambda name, known: data_dirs.data_directory(home, name, known, account), without
@@ -76,7 +76,7 @@ def supervise(
         with reaper.watching(home, data_places(home)):
             _create_data(home, settings, addresses, account)
         rows = specs.parts(home, settings, addresses, account, without)
-        supervision.run(rows, tuple(prepare), specs.part_environment(home, settings, addresses), ready)
+        supervision.run(rows, tuple(prepare), specs.prepare_environment(home, settings, addresses), ready)
 
 
 def _create_data(home: Home, settings: Settings, addresses: endpoints.Servers, account: Account | None) -> None:

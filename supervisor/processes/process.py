@@ -179,10 +179,8 @@ def _spawn(part: Part, log: Path) -> subprocess.Popen[bytes] | Fork:
             **spawn_options(part.account),
         )
     if process.stdin is not None:
-        with (
-            contextlib.suppress(BrokenPipeError),
-            process.stdin as stdin,
-        ):  # it ended at once, which poll() will report
+        # If it ended at once, poll() will report that.
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(part.stdin.encode())
     return process
 

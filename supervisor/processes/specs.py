@@ -10,7 +10,7 @@ from interlock.supervisor import orphans
 from interlock.supervisor.environment import PYTHON, environment
 from interlock.supervisor.home import Home
 from interlock.supervisor.processes.fork import CAN_FORK
-from interlock.supervisor.processes.spec import Part, Waits
+from interlock.supervisor.processes.spec import Part
 from interlock.supervisor.servers import postgres, valkey
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.broker.queues import WORK
@@ -22,10 +22,12 @@ APP = ("-A", "interlock.workers.main:app")
 # Longer than the workers' soft shutdown, which returns their messages to the queue.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
+OWNER_URL = "INTERLOCK_OWNER_URL"
 FORK_SERVER = "interlock.cli.fork_server.listener"
+BACKUPS = "interlock.supervisor.backup.schedule"
 
 
-KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "commands")
+KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "backups", "commands")
 
 
 def parts(
@@ -77,9 +79,9 @@ def _valkey(home: Home, settings: Settings, servers: Servers, account: Account |
 
 
 def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[str, str]:
-    """The environment of every Celery part and of `interlock migrate`, with the secrets, to keep them out of `ps`."""
+    """The environment of every Celery part, with the secrets, to keep them out of `ps`."""
     return {
-        **environment(settings),
+        **{name: value for name, value in environment(settings).items() if name != OWNER_URL},
         "DATABASE_URL": servers.database_url,
         "BROKER_URL": servers.broker_url,
         "PYTHONUNBUFFERED": "1",
@@ -88,8 +90,14 @@ def part_environment(home: Home, settings: Settings, servers: Servers) -> dict[s
     }
 
 
+def prepare_environment(home: Home, settings: Settings, servers: Servers) -> dict[str, str]:
+    """The environment of `interlock migrate`, which alone acts as the schema's owner."""
+    url = settings.owner_url or servers.database_url if settings.database_url else servers.owner_url
+    return {**part_environment(home, settings, servers), OWNER_URL: url}
+
+
 def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]:
-    """Worker nodes, beat, Flower, the metrics exporter and the fork server of commands."""
+    """Worker nodes, beat, Flower, the metrics exporter, the schedule of backups and the fork server of commands."""
     base = part_environment(home, settings, servers)
     triggers = [
         _node(home, base, f"triggers{number}", "triggers,sweeps", ("--pool", "solo"))
@@ -103,6 +111,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         _beat(home, base),
         _flower(home, base, settings, servers),
         _metrics(home, base, settings, servers),
+        *([_backups(home, base)] if settings.backup_directory and settings.database_url is None else []),
         *([_commands(home, base)] if CAN_FORK else []),
     ]
 
@@ -129,14 +138,8 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, pool: tuple[
         "--loglevel",
         "INFO",
     )
-    return Part(
-        name=name,
-        command=(*PYTHON, "-m", "celery", *APP, *worker),
-        environment={**base, "INTERLOCK_READY_FILE": str(home.ready_file(name))},
-        waits_for=_touched(home.ready_file(name)),
-        stop_seconds=NODE_STOP_SECONDS,
-        before=lambda: home.ready_file(name).unlink(missing_ok=True),
-    )
+    part = _reporting(home, name, (*PYTHON, "-m", "celery", *APP, *worker), base)
+    return replace(part, stop_seconds=NODE_STOP_SECONDS)
 
 
 def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
@@ -145,15 +148,8 @@ def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
 
 
 def _beat(home: Home, base: dict[str, str]) -> Part:
-    ready = home.ready_file("beat")
     options = ("--schedule", str(home.beat_schedule), "--pidfile=", "--loglevel", "INFO")
-    return Part(
-        name="beat",
-        command=(*PYTHON, "-m", "celery", *APP, "beat", *options),
-        environment={**base, "INTERLOCK_READY_FILE": str(ready)},
-        waits_for=_touched(ready),
-        before=lambda: ready.unlink(missing_ok=True),
-    )
+    return _reporting(home, "beat", (*PYTHON, "-m", "celery", *APP, "beat", *options), base)
 
 
 def _flower(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
@@ -169,14 +165,13 @@ def _flower(home: Home, base: dict[str, str], settings: Settings, servers: Serve
 
 
 def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
-    ready, address = home.ready_file("metrics"), ("--host", settings.host, "--port", str(servers.metrics_port))
-    return Part(
-        name="metrics",
-        command=(*PYTHON, "-m", "interlock.cli.main", "metrics", "serve", *address),
-        environment={**base, "INTERLOCK_READY_FILE": str(ready)},
-        waits_for=_touched(ready),
-        before=lambda: ready.unlink(missing_ok=True),
-    )
+    address = ("--host", settings.host, "--port", str(servers.metrics_port))
+    command = (*PYTHON, "-m", "interlock.cli.main", "metrics", "serve", *address)
+    return _reporting(home, "metrics", command, base)
+
+
+def _backups(home: Home, base: dict[str, str]) -> Part:
+    return _reporting(home, "backups", (*PYTHON, "-m", BACKUPS), base)
 
 
 def _commands(home: Home, base: dict[str, str]) -> Part:
@@ -184,29 +179,22 @@ def _commands(home: Home, base: dict[str, str]) -> Part:
 
     The mark is in the command line, because the forks, which `interlock down` does not end, keep its environment.
     """
-    ready = home.ready_file("commands")
+    mark, directory = process_privacy.marked(home.path, process_privacy.SUPERVISOR), home.ready_file("commands").parent
+    kept = {name: base[name] for name in (VARIABLE, "PYTHONPATH", "PYTHONSAFEPATH") if name in base}
+    command = (*PYTHON, *mark, "-m", FORK_SERVER, str(directory))
+    return replace(_reporting(home, "commands", command, {**kept, "LC_ALL": "C.UTF-8"}), executed=True)
+
+
+def _reporting(home: Home, name: str, command: tuple[str, ...], environment: dict[str, str]) -> Part:
+    """A part that creates a file once it is ready."""
+    ready = home.ready_file(name)
     return Part(
-        name="commands",
-        command=(
-            *PYTHON,
-            *process_privacy.marked(home.path, process_privacy.SUPERVISOR),
-            "-m",
-            FORK_SERVER,
-            str(ready.parent),
-        ),
-        environment={
-            **{name: base[name] for name in (VARIABLE, "PYTHONPATH", "PYTHONSAFEPATH") if name in base},
-            "LC_ALL": "C.UTF-8",
-            "INTERLOCK_READY_FILE": str(ready),
-        },
-        waits_for=_touched(ready),
+        name=name,
+        command=command,
+        environment={**environment, "INTERLOCK_READY_FILE": str(ready)},
+        waits_for=lambda _pid: None if ready.exists() else "has not reported ready yet",
         before=lambda: ready.unlink(missing_ok=True),
-        executed=True,
     )
-
-
-def _touched(ready_file: Path) -> Waits:
-    return lambda _pid: None if ready_file.exists() else "has not reported ready yet"
 
 
 def answers(url: str) -> str | None:

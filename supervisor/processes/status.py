@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 from pydantic import BaseModel, ValidationError
 
+from interlock.db.schema import ENGINE
 from interlock.supervisor.home import Home, home_of
 from interlock.supervisor.processes import lock
 from interlock.supervisor.processes.process import Report
@@ -29,6 +30,7 @@ class Status:
     home: Path
     parts: list[dict[str, Any]]
     database_url: str | None
+    client_url: str | None
     broker_url: str | None
     redis_url: str | None
     flower_url: str | None
@@ -58,7 +60,8 @@ def status(settings: Settings) -> Status:
         running,
         home.path,
         parts,
-        _sayable(database_url, known.postgres_password),
+        _sayable(database_url, known.postgres_passwords.get(ENGINE, "")),
+        known.client_url or None if settings.database_url is None else None,
         _sayable(broker_url, known.redis_password),
         _sayable(redis_url, known.redis_password),
         known.flower_url or None,

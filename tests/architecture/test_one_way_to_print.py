@@ -12,11 +12,12 @@ OWN_LINES = {  # one JSON object a line, made by `json_text`
     "supervisor/processes/fork.py": {"print(end.code"},  # as Python does
     "cli/operations/metrics.py": {"sys.stdout.write(metrics_server.shown(runtime))"},  # its form escapes
     "cli/fork_server/server.py": {"print(line("},
+    "supervisor/backup/schedule.py": {"print(line("},
     "cli/main.py": {"typer.echo(f\"interlock {version('interlock')}\")"},
 }
 MARKUP = {("rich.markup", "escape"), ("rich", "print"), ("rich.console", "Console")}
 HELP = {  # examples in --help, made of the code's own words
-    "cli/operations/overrides.py": {"LOOK_FIRST", "DO_IT"},
+    "cli/operations/overrides.py": {"example"},
     "cli/operations/playbooks.py": {"_examples"},
     "cli/jobs/answers.py": {"example"},
 }

@@ -40,6 +40,7 @@ BACK = {
     ("story", "review", "blocked", "blocked"),
     ("story", "testing", "blocked", "blocked"),
     ("pr_review", "approved", "reviewing", "rework"),
+    ("deprecation", "removal_proposed", "announced", "rework"),
 }
 
 # POLICY-5: where each type ends.

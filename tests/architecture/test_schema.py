@@ -20,7 +20,8 @@ from interlock.db.tables.core import metadata
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workflows.catalogue import catalogue
-from interlock.workflows.definition import Severity
+from interlock.workflows.definition import AUTHORITIES, Severity
+from interlock.workflows.fields import SECRET
 from interlock.workflows.input.limits import DEPTH, KEPT_BYTES, KEPT_DEPTH, PLAN_BYTES, deeper
 from interlock.workflows.outcomes import FINISHED, Status
 from interlock.workflows.scheduling.counts import RUN_COUNTS, TASK_COUNTS
@@ -94,6 +95,20 @@ def test_the_statuses_of_an_effect_are_those_the_code_writes(dba: Dba) -> None:
 
 def test_the_origins_of_a_request_are_those_the_code_declares(dba: Dba) -> None:
     assert set(get_args(Origin)) == check_of(dba, "trigger_requests", r"'agent'")
+
+
+def listed_by(dba: Dba, function: str, before: str) -> set[str]:
+    """The texts of the list that follows some words in the body of a function."""
+    (body,) = dba.execute("SELECT prosrc FROM pg_proc WHERE proname = %s", (function,)).fetchone()
+    (found,) = re.findall(rf"{before}\s*[(\[]([^)\]]*)[)\]]", body)
+    return set(re.findall("'([^']*)'", found))
+
+
+def test_who_is_a_worker_and_what_an_authority_is_are_said_alike_by_postgresql_and_the_code(dba: Dba) -> None:
+    proved = {each.type for each in catalogue() if SECRET in each.fields}
+    assert listed_by(dba, "accept_closed", "workflow_type IN") == proved
+    assert listed_by(dba, "narrower", "wanted <@ ARRAY") == set(AUTHORITIES) - {"anyone"}
+    assert check_of(dba, "trigger_requests", "authority") == set(AUTHORITIES)
 
 
 def test_the_partitions_are_said_alike_by_the_column_the_sweep_and_the_code(dba: Dba) -> None:

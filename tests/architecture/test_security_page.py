@@ -26,7 +26,8 @@ def test_every_test_that_it_names_is_there(file: str, name: str) -> None:
 
 
 def test_every_claim_names_a_test() -> None:
-    claims = [row for row in CLAIMS if not row.startswith(("| claim |", "| a command |")) and "stopped |" not in row]
+    tables = ("| claim |", "| a command |", "| tables |", "| `")  # of rights, which one test prints as a whole
+    claims = [row for row in CLAIMS if not row.startswith(tables) and "stopped |" not in row]
     assert len(claims) > 30
     assert [row for row in claims if "::test_" not in row] == []
 

@@ -30,6 +30,9 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "breaker.md": ("circuit_breaker",),
     "delivery.md": ("story", "sprint", "pr_review", "approval"),
     "supervision.md": ("supervised_worker", "job"),
+    "governance.md": ("operator_grant", "deprecation"),
+    "refusals.md": ("refusal_log",),
+    "narrowing.md": ("narrowing",),
     "legacy.md": (("workstream", "0.1.0"), ("step", "0.1.0"), ("workstream", "0.2.0"), ("task", "0.2.0")),
 }
 NEWEST = {type_: max(version for each, version in WORKFLOWS if each == type_) for type_, _ in WORKFLOWS}

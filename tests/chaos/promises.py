@@ -48,7 +48,7 @@ SELECT workflow_id, request_id FROM (
 REPORTS = """
 SELECT e.id::text, e.token, array_agg(r.request_id) FILTER (WHERE r.request_id IS NOT NULL)
   FROM effects e LEFT JOIN trigger_requests r
-    ON r.workflow_id = e.workflow_id AND starts_with(r.request_id, e.id::text)
+    ON r.workflow_id = e.workflow_id AND starts_with(r.request_id, 'interlock:' || e.id)
  WHERE e.done_trigger IS NOT NULL GROUP BY e.id"""
 COMMIT_ORDER = "(context->>'xid')::bigint, (context->>'position')::bigint"
 NEWEST_EVENT = "SELECT xid::text || '-' || position FROM workflow_transitions ORDER BY xid DESC, position DESC LIMIT 1"
@@ -92,7 +92,7 @@ def assert_history_whole(installation: Installation) -> None:
 def assert_no_stale_report(installation: Installation) -> None:
     """An effect was finished under its newest token, told once, and nobody came after it with an older one."""
     for effect, token, told in installation.sql(REPORTS):
-        assert told == [f"{effect}:{token}"]
+        assert told == [f"interlock:{effect}:{token}"]
     finished = dict(installation.sql("SELECT id::text, token FROM effects WHERE status = 'done' AND name = 'notice'"))
     arrivals = sorted(installation.receiver.arrivals, key=lambda each: each.effect)  # stable: keeps their order
     arrived = {effect: [each.token for each in seen] for effect, seen in groupby(arrivals, lambda each: each.effect)}

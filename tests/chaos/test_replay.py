@@ -88,7 +88,15 @@ def states(installation: Installation, story: Story, type_: str) -> dict[str, in
 
 
 # Beat writes these every minute, whether or not anybody asks for anything.
-WRITTEN_BY_BEAT = ["sweeps", "relay_cursors", "audit_exports", "anchors", "anchor_heads"]
+WRITTEN_BY_BEAT = [
+    "sweeps",
+    "relay_cursors",
+    "audit_exports",
+    "anchors",
+    "anchor_heads",
+    "verifications",
+    "stuck_entities",
+]
 
 
 def rows(installation: Installation) -> dict[str, int]:

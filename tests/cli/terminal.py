@@ -21,7 +21,10 @@ from typing import Any
 
 from interlock.cli.index import MODULES
 from interlock.supervisor.environment import environment
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from tests.rights import fire
 
 COMMAND = "interlock.cli.main"
 ANSWER_SECONDS = 90.0
@@ -156,6 +159,12 @@ class Terminal:
         answer = self.run(*words, "--json")
         assert answer.code == 0, answer.said
         return answer.json
+
+    def by_right(self, ref: str, trigger: str) -> None:
+        """Fire what Interlock's own parts fire, and wait until it is applied."""
+        with Client(Runtime(Settings(home=self.home)), project=self.env.get("INTERLOCK_PROJECT")) as client:
+            (receipt,) = client.wait([fire(client, ref, trigger, by="engine").request_id])
+        assert receipt.status == "applied", receipt
 
     def all(self, commands: Sequence[Sequence[str | bytes]]) -> list[Answer]:
         """Run commands, a few at once; their answers in the order given."""

@@ -145,8 +145,8 @@ def test_options_that_make_no_sense_are_refused(terminal: Terminal, story: str) 
             ("fire", story, "block"),
             ("list", "--limit", "0"),
             ("up", "--without", "flour"),
-            ("redrive",),
-            ("redrive", "--all", "some-request"),
+            ("redrive", "--reason", "r"),
+            ("redrive", "--all", "some-request", "--reason", "r"),
             ("no-such-command",),
         ]
     )
@@ -243,7 +243,8 @@ def test_where_nothing_runs_every_command_says_how_to_start(tmp_path: Path) -> N
     here = Terminal(tmp_path / "never")
     commands = (
         ("create", "story", "S"), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
-        ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("redrive", "--all"), ("migrate",), ("audit", "verify"),
+        ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("migrate",), ("audit", "verify"),
+        ("redrive", "--all", "--reason", "r"),
     )  # fmt: skip
     assert {words[0] for words in OTHERS if words} - {words[0] for words in commands} == {"doctor", "definitions"}
     for answer in here.all(commands):

@@ -121,10 +121,10 @@ def test_the_code_is_what_the_database_has_recorded(terminal: Terminal) -> None:
 def test_a_live_instance_moves_to_another_version_and_back(
     terminal: Terminal, project: str, name: str, dba: "psycopg.Connection[Any]"
 ) -> None:
-    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
-    terminal.ok("create", "worker", name)
-    terminal.ok("fire", name, "registration_complete", "--by", "ann", "--wait")
-    terminal.ok("fire", name, "suspend", "--by", "ann", "--wait")
+    terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
+    itself = terminal.set(INTERLOCK_WORKER_SECRET=terminal.ok("create", "worker", name)["secret"])
+    itself.ok("fire", name, "registration_complete", "--by", name, "--proof", "secret", "--wait")
+    terminal.ok("fire", name, "suspend", "--by", "ann", "--data", '{"reason": "a test"}', "--wait")
     words = (
         "definitions",
         "migrate",
@@ -162,7 +162,7 @@ def test_a_live_instance_moves_to_another_version_and_back(
 def test_what_is_deprecated_says_so_wherever_it_is_used(
     terminal: Terminal, project: str, name: str, dba: "psycopg.Connection[Any]"
 ) -> None:
-    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
     words = ("definitions", "deprecate", "test_gate", "1.1.0", "--state", "BLOCKED", "--reason", "gates just wait")
     said = terminal.ok(*words, "--by", name, "--remove-after", "2100-01-31", "--guide", "leave it PENDING")
     assert (said["kind"], said["name"], said["uses"], said["deprecated_by"]) == ("state", "BLOCKED", 0, name)
@@ -203,7 +203,7 @@ def test_a_deprecation_that_makes_no_sense_is_one_clear_line(
 def test_a_version_that_is_not_deprecated_or_not_yet_over_is_not_removed(
     terminal: Terminal, name: str, dba: "psycopg.Connection[Any]"
 ) -> None:
-    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
     words = ("definitions", "remove", "uet_worker", "1.0.0", "--reason", "over", "--by", name)
     never = terminal.run(*words)
     assert never.code == 2
@@ -224,7 +224,7 @@ def test_a_version_that_is_not_deprecated_or_not_yet_over_is_not_removed(
 def test_the_newest_version_is_not_removed_under_those_that_are_still_to_begin(
     terminal: Terminal, name: str, dba: "psycopg.Connection[Any]"
 ) -> None:
-    dba.execute("INSERT INTO operators (name, granted_by) VALUES (%s, 'test')", (name,))
+    terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
     words = ("step", "0.1.0", "--reason", "nobody steps any more", "--by", name)
     said = terminal.run("definitions", "deprecate", *words, "--remove-after", "1s")
     assert (said.code, "every new step still gets this version" in said.out) == (0, True)
@@ -233,3 +233,41 @@ def test_the_newest_version_is_not_removed_under_those_that_are_still_to_begin(
         timeout=60,
     )
     assert terminal.run("definitions", "remove", *words).code == 2
+
+
+def test_a_version_is_removed_by_two_and_a_deprecation_is_taken_back(terminal: Terminal, name: str) -> None:
+    terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
+    part, why = ("workstream", "0.1.0"), ("--reason", "nobody is left")
+    terminal.ok("definitions", "deprecate", *part, *why, "--by", name, "--remove-after", "0s")
+    assert terminal.ok("definitions", "deprecate", *part, "--undo", *why, "--by", "ann")["by"] == "ann"
+    terminal.ok("definitions", "deprecate", *part, *why, "--by", name, "--remove-after", "0s")
+    both = terminal.run("definitions", "remove", *part, "--approve", "--withdraw", *why, "--by", name)
+    both.is_one_clear_line("not both")
+    terminal.ok("definitions", "remove", *part, *why, "--by", name)
+    alone = terminal.run("definitions", "remove", *part, "--approve", *why, "--by", name)
+    assert alone.code == 2
+    alone.is_one_clear_line("another operator must approve it")
+    terminal.ok("definitions", "remove", *part, "--withdraw", *why, "--by", "ann")
+    terminal.ok("definitions", "remove", *part, *why, "--by", name)
+    done = terminal.ok("definitions", "remove", *part, "--approve", *why, "--by", "ann")
+    assert done == {"removed": "workstream 0.1.0", "by": "ann", "reason": "nobody is left"}
+    (row,) = [each for each in terminal.ok("definitions", "deprecated") if (each["type"], each["version"]) == part]
+    assert (row["state"], row["removal_proposed_by"], row["removed_by"]) == ("removed", name, "ann")
+    assert terminal.ok("audit", "verify")["ok"]
+
+
+def test_a_narrowed_trigger_is_listed_and_shown_until_that_is_undone(terminal: Terminal, project: str) -> None:
+    words = ("definitions", "narrow", "sprint", "start", "--project", project)
+    made = terminal.ok(*words, "--to", "machinery,operator", "--reason", "only leads start")
+    assert (made["current_state"], made["context"]["to"]) == ("in_force", ["machinery", "operator"])
+    (row,) = terminal.ok("definitions", "narrowed", "--project", project)
+    assert (row["type"], row["trigger"], row["to"], row["reason"]) == (
+        *("sprint", "start", ["machinery", "operator"]),
+        "only leads start",
+    )
+    shown = terminal.ok("definitions", "show", "sprint", "--project", project)
+    assert shown["narrowed"] == {"start": ["machinery", "operator"]}
+    assert "narrowed" not in terminal.ok("definitions", "show", "sprint")
+    terminal.run(*words, "--reason", "neither").is_one_clear_line("give --to")
+    assert terminal.ok(*words, "--undo", "--reason", "over")["current_state"] == "lifted"
+    assert terminal.ok("definitions", "narrowed", "--project", project) == []

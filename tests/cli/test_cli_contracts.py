@@ -24,8 +24,8 @@ EXAMPLES_PROMISED = (
         "validate-workstream", "rollback-patch", "drop-patch", "reset-breaker",
     )),
     ("definitions", "diff"), ("definitions", "lock"), ("definitions", "migrate"),
-    ("definitions", "deprecate"), ("definitions", "remove"),
-    *(("audit", name) for name in ("verify", "anchor", "export", "validate", "rebuild", "key")),
+    ("definitions", "deprecate"), ("definitions", "remove"), ("definitions", "narrow"), ("definitions", "narrowed"),
+    *(("audit", name) for name in ("verify", "anchor", "checkpoint", "export", "validate", "rebuild", "key")),
     ("metrics", "serve"), ("metrics", "show"),
 )  # fmt: skip
 OTHERS = (
@@ -137,10 +137,10 @@ def test_a_dead_trigger_exits_1_until_it_is_redriven(
     assert terminal.ok("show", name)["error"] == "ValueError: broken for now"
     assert f"take-{name}" in [each["request_id"] for each in terminal.ok("dead")["requests"]]
     fault.unlink()
-    assert terminal.ok("redrive", f"take-{name}") == {"redriven": [f"take-{name}"]}
+    assert terminal.ok("redrive", f"take-{name}", "--reason", "mended")["redriven"] == [f"take-{name}"]
     again = terminal.run(*fire)
     assert (again.code, again.json["status"], again.json["replayed"]) == (0, "applied", True)
-    assert terminal.ok("redrive", "--all")["redriven"] == []
+    assert terminal.ok("redrive", "--all", "--reason", "mended")["redriven"] == []
 
 
 def test_the_same_request_again_is_the_same_trigger(terminal: Terminal, story: str) -> None:
@@ -208,7 +208,12 @@ def test_list_shows_the_newest_of_a_type_in_a_state(terminal: Terminal, story: s
 
 def test_status_gives_every_part_and_where_it_listens(terminal: Terminal) -> None:
     found = terminal.ok("status")
-    numbered = {"triggers": ("triggers1", "triggers2"), "work": ("work1",), "flower": ()}  # this one was left out
+    numbered = {
+        "triggers": ("triggers1", "triggers2"),
+        "work": ("work1",),
+        "flower": (),
+        "backups": (),
+    }  # without these two
     assert {part["name"] for part in found["parts"]} == {name for kind in KINDS for name in numbered.get(kind, (kind,))}
     assert all(part["state"] == "ready" and part["pid"] for part in found["parts"])
     assert found["running"] is True

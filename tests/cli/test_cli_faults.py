@@ -65,7 +65,8 @@ def test_with_no_database_every_command_says_so_in_one_line(terminal: Terminal) 
     nowhere = terminal.set(DATABASE_URL=f"postgresql://interlock:secret-word@{CLOSED}/interlock")
     commands = (
         ("create", "story", "S"), ("fire", "S", "block", "--by", "ann"), ("show", "S"),
-        ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("redrive", "--all"), ("migrate",), ("audit", "verify"),
+        ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("migrate",), ("audit", "verify"),
+        ("redrive", "--all", "--reason", "r"),
     )  # fmt: skip
     for answer in (*nowhere.all(commands), nowhere.demo.run("replay", str(EXAMPLE))):
         assert answer.code == 1, answer.said

@@ -43,7 +43,8 @@ def test_every_command_on_an_instance_has_the_option() -> None:
         on_instances = words[0] in ON_INSTANCES or words[:2] == ("playbook", "run") or words[:2] == ("audit", "verify")
         if words == ("run", "check") or words in NAMELESS:
             on_instances = False
-        if words == ("definitions", "migrate"):
+        of_definitions = {("definitions", name) for name in ("migrate", "narrow", "narrowed", "show")}
+        if words in of_definitions or words == ("audit", "report"):
             on_instances = True
         assert ("--project" in options(command)) == on_instances, words
 
@@ -98,7 +99,7 @@ def test_dead_requests_are_of_all_projects_or_one(
     of_all = [row for row in terminal.ok("dead", "--limit", "10000")["requests"] if row["entity_id"] == name]
     (mine,) = terminal.ok("dead", "--project", project)["requests"]
     tmp_path.rmdir()
-    terminal.ok("redrive", *(row["request_id"] for row in of_all))
+    terminal.ok("redrive", "--reason", "mended", *(row["request_id"] for row in of_all))
     assert {row["project"] for row in of_all} == {project, f"other/{project}"}
     assert (mine["entity_id"], mine["project"]) == (name, project)
     assert terminal.ok("dead", "--project", project) == {"requests": [], "effects": []}
@@ -176,6 +177,7 @@ def test_a_breaker_is_one_of_its_project(terminal: Terminal, other: Terminal, na
 
 def test_a_heartbeat_is_of_the_projects_uet_worker(terminal: Terminal, other: Terminal, name: str) -> None:
     made = other.ok("create", "uet_worker", name)
+    terminal = terminal.set(INTERLOCK_WORKER_SECRET=made["secret"])
     refused = terminal.run("worker", "heartbeat", name)
     assert refused.code == 2
     refused.is_one_clear_line("no worker is called", made["project"], "--project")

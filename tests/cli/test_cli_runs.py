@@ -20,6 +20,7 @@ workstreams:
       - {{id: compile, command: [make], capabilities: [nobody-offers-this]}}
       - {{id: link, command: [make], depends_on: [compile]}}
 """
+WHY = ("--by", "ann", "--reason", "wrong branch")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plans"
 Detached = Callable[[], dict[str, Any]]
 
@@ -45,7 +46,7 @@ def detached(terminal: Terminal, plan: Path) -> Detached:
 
 def test_a_run_that_has_ended_is_told_to_whoever_watches_it_later(terminal: Terminal, detached: Detached) -> None:
     name = detached()["name"]
-    terminal.ok("run", "cancel", name, "--by", "ann")
+    terminal.ok("run", "cancel", name, *WHY)
     watched = terminal.run("run", "watch", name)
     assert watched.code == 3
     assert f"run {name}: canceled" in watched.out
@@ -125,7 +126,7 @@ def test_a_canceled_run_ends_with_3_for_whoever_watches_and_is_not_canceled_twic
     with terminal.start("run", "watch", name, "--json") as watching:
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["was"] is None  # where it stands; from here on it watches
-        canceled = terminal.run("run", "cancel", name, "--by", "ann", "--reason", "wrong branch")
+        canceled = terminal.run("run", "cancel", name, *WHY, "--json")
         out, err = watching.communicate(timeout=90)
     assert canceled.code == 0, canceled.said
     assert watching.returncode == 3, err
@@ -133,7 +134,8 @@ def test_a_canceled_run_ends_with_3_for_whoever_watches_and_is_not_canceled_twic
     assert {(name, "canceled"), ("build", "cancelled"), ("build/compile", "cancelled")} <= moves
     event = terminal.ok("history", f"run/{name}")[-1]
     assert (event["triggered_by"], event["metadata"]["reason"]) == ("ann", "wrong branch")
-    again = terminal.run("run", "cancel", name, "--by", "ann")
+    assert json.loads(canceled.out)["reason"] == "wrong branch"
+    again = terminal.run("run", "cancel", name, *WHY)
     assert again.code == 2
     assert "canceled" in again.said
 
@@ -143,7 +145,7 @@ def test_a_canceled_run_is_resumed_as_another(terminal: Terminal, detached: Deta
     early = terminal.run("run", "resume", old["name"], "--detach")
     assert early.code == 2
     early.is_one_clear_line(old["name"], "failed or was canceled")
-    terminal.ok("run", "cancel", old["name"], "--by", "ann")
+    terminal.ok("run", "cancel", old["name"], *WHY)
     new = terminal.ok("run", "resume", old["name"], "--by", "bob", "--detach")
     assert new["id"] != old["id"]
     shown = terminal.ok("run", "show", new["name"])
@@ -171,7 +173,7 @@ def test_a_plan_with_faults_is_refused_with_file_line_and_field(terminal: Termin
         ("run", "/dev/zero"),
         ("run", "show", "nobody"),
         ("run", "watch", ""),
-        ("run", "cancel", "nobody", "--by", "ann"),
+        ("run", "cancel", "nobody", *WHY),
         ("run", "resume", "nobody"),
         ("run", "show", "x" * 5000),
         ("run", str(EXAMPLES / "hello.yaml"), "--name", "no/good"),

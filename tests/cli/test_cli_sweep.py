@@ -17,7 +17,8 @@ STAYING = {
 }  # they start, stop, serve, write
 NOT_JSON = {("metrics", "serve")}  # a server
 MAKING = {
-    ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"), ("backup",),
+    ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"),
+    ("backup", "take"),
 }  # fmt: skip
 CLOSED = "127.0.0.1:1"  # nobody listens there
 

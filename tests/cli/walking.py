@@ -12,6 +12,21 @@ NOBODY = "no-such-thing"
 PROJECT = "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11"
 KINDS = {UUID: PROJECT, int: "1", float: "1"}
 Words = tuple[str, ...]
+READERS: set[Words] = {  # they change nothing
+    ("status",), ("show",), ("history",), ("list",), ("watch",), ("runs",), ("doctor",), ("stuck",), ("dead",),
+    *(("definitions", each) for each in ("diff", "deprecated", "narrowed", "list", "show", "check", "graph")),
+    *(("run", each) for each in ("check", "watch", "show")),
+    *(("worker", each) for each in ("list", "show")),
+    *(("patch", each) for each in ("list", "quarantined", "show")),
+    *(("quarantine", each) for each in ("list", "show")),
+    *(("breaker", each) for each in ("list", "show")),
+    *(("supervise", "worker", each) for each in ("list", "show")),
+    *(("job", each) for each in ("list", "show", "tree")),
+    *(("playbook", each) for each in ("list", "show")),
+    ("override", "list"), ("operator", "list"), ("metrics", "show"), ("backup", "list"),
+    *(("audit", each) for each in ("verify", "validate", "verify-report", "checkpoint")),
+    *(("archive", each) for each in ("list", "show")),
+}  # fmt: skip
 
 
 def every_command() -> Iterator[tuple[Words, Any]]:

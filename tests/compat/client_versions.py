@@ -111,7 +111,7 @@ def main() -> None:
     only = words.parse_args().only
     with tempfile.TemporaryDirectory() as place, running(Settings(home=Path(place) / "home")) as servers:
         settings = Settings(home=Path(place) / "home", database_url=servers.database_url, broker_url=servers.broker_url)
-        databases.prepare(servers.database_url)
+        databases.prepare(servers.owner_url)
         os.environ.pop("PYTHONPATH", None)
         run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=ROOT)
         (wheel,) = Path(place).glob("*.whl")

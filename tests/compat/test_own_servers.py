@@ -52,7 +52,7 @@ def own_database() -> Iterator[str]:
         psycopg.connect(POSTGRES, connect_timeout=5).close()
     except psycopg.OperationalError as refused:
         pytest.skip(f"no PostgreSQL of the machine's own: {refused}")
-    with databases.copy_of(Servers(database_url=POSTGRES), "template1") as url:
+    with databases.copy_of(Servers(database_url=POSTGRES, owner_url=POSTGRES), "template1") as url:
         databases.prepare(url)
         yield url
 

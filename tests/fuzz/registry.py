@@ -12,6 +12,7 @@ from tests.fuzz.doors.logs import LOGS
 from tests.fuzz.doors.manifests import EXPORTS, HOMES
 from tests.fuzz.doors.patches import PATCHES
 from tests.fuzz.doors.plans import PLANS
+from tests.fuzz.doors.reports import REPORTS
 from tests.fuzz.doors.typed import TYPED
 
 DOORS: Mapping[str, Door] = {
@@ -20,6 +21,7 @@ DOORS: Mapping[str, Door] = {
         PLANS,
         LOGS,
         EXPORTS,
+        REPORTS,
         BACKUPS,
         ARCHIVES,
         HOMES,

@@ -15,6 +15,7 @@ from tests.fuzz.doors.backups import BACKUP
 from tests.fuzz.doors.logs import events
 from tests.fuzz.doors.manifests import EXPORT, PROCESSES
 from tests.fuzz.doors.plans import EVERYTHING
+from tests.fuzz.doors.reports import SIGNED, STATEMENT
 from tests.fuzz.ground import NOWHERE
 from tests.fuzz.registry import DOORS
 from tests.fuzz.shapes import written
@@ -73,6 +74,7 @@ FILES = {  # door -> a sound file, and what begins it there
     "plans": (EVERYTHING, b""),
     "logs": (events()[0], b""),
     "exports": (EXPORT, b""),
+    "reports": (STATEMENT, SIGNED),
     "backups": (BACKUP, b""),
     "homes": (PROCESSES, b"p"),
 }

@@ -60,7 +60,7 @@ def knowing(make_runtime: Callable[..., Runtime]) -> Callable[..., Runtime]:
 
     def make(*modules: str, **chosen: Any) -> Runtime:
         runtime = make_runtime(definitions=modules, **chosen)
-        with transaction(runtime.database) as connection:
+        with transaction(runtime.owned) as connection:
             definitions.record(connection, catalogue(modules))
         return runtime
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,13 +20,15 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.destinations import Counters, destinations
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import NotYours
 from tests import machines
+from tests.backup_stubs import stub_backup
 from tests.crewing import silence
 from tests.driving import applied, drain_all, swept
 from tests.promtool import fired, needs_promtool, rules_of
 from tests.running import Stage
 
-pytestmark = [pytest.mark.integration, needs_promtool]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann"), needs_promtool]
 RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
 OWN = ("tests.machines",)
 EVERY_SECONDS = 15
@@ -60,9 +63,9 @@ class Prometheus:
 
 
 @pytest.fixture
-def own(knowing: Callable[..., Runtime]) -> Iterator[Runtime]:
+def own(knowing: Callable[..., Runtime], tmp_path: Path) -> Iterator[Runtime]:
     """A runtime that knows `turnstile` and `announcement`, gives up at once, and counts a moment as stuck."""
-    runtime = knowing(*OWN, max_attempts=1, stuck_seconds=0.001)
+    runtime = knowing(*OWN, max_attempts=1, stuck_seconds=0.001, backup_directory=tmp_path / "backups")
     for sweep in SCHEDULE:
         swept(runtime, sweep.name)
     yield runtime
@@ -248,6 +251,18 @@ def history_unverified(stage: Stage) -> None:
     stage.dba.execute("UPDATE verifications SET started_at = started_at - interval '51 hours'")
 
 
+def backup_overdue(stage: Stage) -> None:
+    stub_backup(stage.runtime.settings, datetime.now(UTC) - timedelta(hours=51))
+
+
+def many_refusals(stage: Stage) -> None:
+    stage.client.create("circuit_breaker", "B-1", project=stage.project, context={"tool_id": "ruff"})
+    for _ in range(21):
+        with pytest.raises(NotYours):
+            stage.client.fire("B-1", "failure_threshold_exceeded", by="mallory")
+    drain_all(stage.runtime)
+
+
 PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     # alert: what provokes it, and which others that rightly fires too
     "InterlockHighFailureRate": (failures, set()),
@@ -258,7 +273,7 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockBeatDead": (beat_dead, set()),
     "InterlockTriggersNotApplied": (nobody_applies, set()),
     "InterlockRetryIncrease": (retries, set()),
-    "InterlockWorkerUnresponsive": (silent_worker, set()),
+    "InterlockWorkerUnresponsive": (silent_worker, {"InterlockRetryIncrease"}),  # its task is given back
     "InterlockValidationFailures": (quarantined, set()),
     "InterlockBlockedTasks": (blocked, set()),
     "InterlockPartitionStuck": (partition_stuck, set()),
@@ -270,6 +285,8 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockAuditExportMissing": (export_missing, set()),
     "InterlockHistoryChanged": (history_changed, set()),
     "InterlockHistoryUnverified": (history_unverified, set()),
+    "InterlockBackupOverdue": (backup_overdue, set()),
+    "InterlockManyRefusals": (many_refusals, set()),
 }
 ELSEWHERE = {"InterlockDown"}
 

@@ -48,6 +48,7 @@ def test_a_merge_is_held_and_its_approval_tells_what_for(client: Client, review:
     assert approval["context"] == {
         "subject": "pr_review/PR-1",
         "subject_id": str(review),
+        "subject_version": 2,
         "trigger": "merge",
         "request_id": merge["request_id"],
         "requested_by": "bob",
@@ -129,14 +130,14 @@ def test_two_merges_in_one_round_ask_for_one_approval(client: Client, review: UU
     assert [outcome(client, each.request_id)["status"] for each in receipts] == ["waiting", "rejected"]
 
 
-def test_what_is_held_holds_up_nothing_and_is_decided_where_the_instance_stands_by_then(
+def test_what_is_held_holds_up_nothing_and_is_superseded_once_its_instance_has_moved(
     client: Client, review: UUID
 ) -> None:
     merge = fire(client, review, "merge", "bob")
     applied(client, review, "dismiss")
     fire(client, merge["held_by"], "approve", "cyd")
     late = outcome(client, merge["request_id"])
-    assert (late["status"], late["result"]["code"]) == ("rejected", "no_such_transition")
+    assert (late["status"], late["result"]["code"]) == ("superseded", "superseded")
     assert state(client, review) == "reviewing"
 
 
@@ -187,6 +188,10 @@ def test_a_quorum_of_two_holds_the_first_vote_and_the_second_decides_both(client
     assert outcome(client, first["request_id"])["status"] == "applied"
     assert outcome(client, first["request_id"])["result"] == second["result"]
     assert trail(client, approval) == ["approve"]
+    (decided,) = client.history(approval)
+    assert decided["metadata"]["votes"] == ["bob", "cyd"]
+    assert decided["metadata"]["terms"]["quorum"] == 2
+    assert decided["metadata"]["terms"]["author"] == "ann"
 
 
 def test_votes_in_one_round_count_together(client: Client) -> None:
@@ -218,3 +223,24 @@ def test_long_names_still_get_an_approval_of_their_own(client: Client, project: 
     assert start["status"] == "waiting"
     fire(client, start["held_by"], "reject", "bob")
     assert fire(client, sprint, "start", "ann")["held_by"] != start["held_by"]
+
+
+def test_an_approval_releases_nothing_once_its_instance_has_moved(
+    client: Client, review: UUID, dba: "psycopg.Connection[Any]"
+) -> None:
+    held = fire(client, review, "merge", "bob")
+    applied(client, review, "dismiss", "approve", by="bob")  # with other commits than those that cyd is shown
+    again = fire(client, review, "merge", "bob")
+    assert again["status"] == "waiting"
+    assert fire(client, review, "merge", "bob")["result"]["code"] == "already_held"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="is not approved"):
+        dba.execute(
+            "UPDATE trigger_requests SET granted = true, bound_version = 4 WHERE held_by = %s", (held["held_by"],)
+        )
+    fire(client, held["held_by"], "approve", "cyd")
+    late = outcome(client, held["request_id"])
+    assert (late["status"], late["result"]["code"]) == ("superseded", "superseded")
+    assert "has moved since" in late["result"]["message"]
+    assert state(client, review) == "approved"
+    fire(client, again["held_by"], "approve", "cyd")
+    assert state(client, review) == "merged"

@@ -242,14 +242,14 @@ def own_database(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.delenv("PGOPTIONS")
     with databases.copy_of(servers, "template1") as url:
         with psycopg.connect(databases.as_superuser(servers, url), autocommit=True) as dba:
-            dba.execute(f"ALTER ROLE interlock IN DATABASE {url.rpartition('/')[2]} SET search_path = public")
-            dba.execute("GRANT ALL ON SCHEMA public TO interlock")
+            dba.execute(f"ALTER ROLE interlock_engine IN DATABASE {url.rpartition('/')[2]} SET search_path = public")
+            dba.execute("GRANT ALL ON SCHEMA public TO interlock_engine")
         yield url
 
 
 @pytest.mark.timeout(180)
 def test_it_lives_in_an_application_s_own_database(
-    site: Path, own_database: str, client: Client, project: object, tmp_path: Path
+    site: Path, servers: Servers, own_database: str, client: Client, project: object, tmp_path: Path
 ) -> None:
     """Beside tables of the same names and an Alembic of the application's, with triggers in its transactions."""
     mine = tmp_path / "project"
@@ -259,7 +259,8 @@ def test_it_lives_in_an_application_s_own_database(
     (mine / "migrations" / "env.py").write_text(OWN_ALEMBIC)
     (mine / "migrations" / "script.py.mako").write_text(OWN_TEMPLATE)
     (mine / "alembic.ini").write_text("[alembic]\nscript_location = %(here)s/migrations\n")
-    settings = client.runtime.settings.model_copy(update={"database_url": own_database})
+    own = {"database_url": own_database, "owner_url": databases.as_owner(servers, own_database)}
+    settings = client.runtime.settings.model_copy(update=own)
     chosen = environment(settings) | {
         "PYTHONPATH": os.pathsep.join((str(mine), str(site))),
         "APPLICATION_URL": own_database.replace("postgresql://", "postgresql+psycopg://"),
@@ -303,26 +304,30 @@ def test_it_lives_in_an_application_s_own_database(
 
     (mine / "db" / "__init__.py").write_text(OWN_TABLES.replace('"runs"', '"runs", "jobs"'))
     alembic_makes("second")
-    (second,) = (mine / "migrations" / "versions").glob("*_second.py")
-    written = second.read_text()
+    written = next((mine / "migrations" / "versions").glob("*_second.py")).read_text()
     assert [line.strip().partition("(")[0] for line in written.splitlines() if "op." in line] == ["op.create_table"]
     assert "'jobs'" in written
     assert "revision" in interlock("migrate")  # nothing is due: nobody is asked
 
-    interlock("migrate", "--yes", INTERLOCK_SCHEMA="second")
-    with psycopg.connect(own_database, autocommit=True) as connection:
-        connection.execute("DELETE FROM tasks")
-        others = (
-            "SELECT proname FROM pg_proc WHERE pronamespace = 'second'::regnamespace AND prosrc LIKE '%interlock.%'"
+    assert "roles are missing: second_owner, second_engine" in interlock(
+        "migrate", "--yes", ends=2, INTERLOCK_SCHEMA="second"
+    )
+    with psycopg.connect(databases.as_superuser(servers, own_database), autocommit=True) as connection:
+        connection.execute(
+            f"{interlock('migrate', '--print-roles', INTERLOCK_SCHEMA='second')}"
+            "; GRANT second_engine TO interlock_engine".encode()
         )
-        assert connection.execute(others).fetchall() == []
+        interlock("migrate", "--yes", INTERLOCK_SCHEMA="second")
+        connection.execute("DELETE FROM tasks")
+        assert connection.execute(OF_ANOTHER_SCHEMA).fetchall() == []
         counted = (
             "SELECT (SELECT count(*) FROM {0}.workflow_instances), (SELECT count(*) FROM {0}.workflow_transitions)"
         )
-        assert connection.execute(counted.format("second")).fetchone() == (0, 0)  # type: ignore[call-overload]
+        # The grant of who migrated it.
+        assert connection.execute(counted.format("second")).fetchone() == (1, 1)  # type: ignore[call-overload]
         assert run(*fire, INTERLOCK_SCHEMA="second").splitlines()[-2:] == ["design ['design_complete']", "2"]
         for schema in ("interlock", "second"):
-            assert connection.execute(counted.format(schema)).fetchone() == (1, 1)  # type: ignore[call-overload]
+            assert connection.execute(counted.format(schema)).fetchone() == (2, 2)  # type: ignore[call-overload]
         audits = several("audit verify --json", "audit rebuild --json", INTERLOCK_SCHEMA="second")
         assert [(json.loads(said)["ok"], code) for said, code in audits] == [(True, "0")] * 2
         connection.execute("CREATE SCHEMA mine; CREATE TABLE mine.tasks ()")
@@ -331,6 +336,9 @@ def test_it_lives_in_an_application_s_own_database(
     assert "holds tables that are not Interlock's" in interlock("migrate", "--yes", ends=2, INTERLOCK_SCHEMA="mine")
 
 
+OF_ANOTHER_SCHEMA = (
+    "SELECT proname FROM pg_proc WHERE pronamespace = 'second'::regnamespace AND prosrc ~ 'interlock[.]'"
+)
 BARE = """
 import os
 from interlock import Agent, AsyncClient, Client, Definition, Guard, T

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from redis import Redis
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 
 from interlock.supervisor.environment import environment
 from interlock.workers.client.async_client import AsyncClient, AsyncRuntime
@@ -82,6 +82,13 @@ async def engine_of(settings: Settings) -> AsyncIterator[AsyncEngine]:
 
 def queued(valkey: "Redis") -> int:
     return int(valkey.llen("interlock:triggers"))
+
+
+async def committed(caller: AsyncSession | AsyncConnection, valkey: "Redis") -> None:
+    """Commit; only that sends the wake-up."""
+    assert queued(valkey) == 0
+    await caller.commit()
+    await asyncio.to_thread(eventually, lambda: queued(valkey) == 1)
 
 
 @pytest.fixture
@@ -168,9 +175,7 @@ def test_it_commits_and_rolls_back_with_an_async_session(
             await session.execute(text("INSERT INTO callers_own VALUES ('kept')"))
             async with session.begin_nested():
                 await interlock.fire(story, "design_complete", by="a", request_id="kept", session=session)
-            assert queued(valkey) == 0
-            await session.commit()
-            await asyncio.to_thread(eventually, lambda: queued(valkey) == 1)
+            await committed(session, valkey)
 
     run(settings, steps)
     assert dba.execute("SELECT request_id FROM trigger_requests").fetchall() == [("kept",)]
@@ -187,9 +192,7 @@ def test_it_commits_and_rolls_back_with_an_async_connection(
             await interlock.fire(story, "design_complete", by="a", request_id="lost", session=connection)
             await connection.rollback()
             await interlock.fire(story, "design_complete", by="a", request_id="kept", session=connection)
-            assert queued(valkey) == 0
-            await connection.commit()
-            await asyncio.to_thread(eventually, lambda: queued(valkey) == 1)
+            await committed(connection, valkey)
 
     run(settings, steps)
     assert dba.execute("SELECT request_id FROM trigger_requests").fetchall() == [("kept",)]

@@ -43,7 +43,7 @@ def archived(runtime: Runtime, client: Client, project: str, dba: Dba) -> list[t
 
 def test_it_verifies_against_anchors_and_journal(runtime: Runtime, archived: list[Any]) -> None:
     sweeps.SWEEPS["relay"](runtime)
-    verdict = verify(runtime, with_journal=True)
+    verdict = verify(runtime, every_line=True)
     assert (verdict.ok, verdict.problems) == (True, [])
     assert verdict.transitions == len(archived) + 1
 
@@ -106,5 +106,5 @@ def test_what_was_archived_before_any_anchor_saw_it_is_in_the_next(
         dba.execute("DELETE FROM archived_transitions")
         dba.execute("DELETE FROM archived_records")
         dba.execute("DELETE FROM archived_instances")
-    problems = verify(runtime, with_journal=False).problems
+    problems = verify(runtime, every_line=False).problems
     assert (str(instance), seq, "cut") in {(each.instance, each.seq, each.message[:3]) for each in problems}

@@ -1,5 +1,7 @@
 """A backup is whole or not there; restored, it verifies and works on; nothing told is told twice, nothing left out."""
 
+import contextlib
+import gc
 import json
 import os
 import shutil
@@ -8,11 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psutil
 import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -22,15 +27,19 @@ from uuid_utils.compat import uuid7
 from interlock.db.connection import transaction
 from interlock.db.core import history
 from interlock.supervisor.backup import backup as backups
-from interlock.supervisor.backup import manifest, restore
-from interlock.supervisor.backup.backup import BackupFailed, back_up
-from interlock.supervisor.backup.manifest import BackupUnusable
+from interlock.supervisor.backup import restore
+from interlock.supervisor.backup.backup import back_up
+from interlock.supervisor.backup.base_backup import BackupFailed
+from interlock.supervisor.backup.directory import LOCK, PARTIAL, BackupUnderWay, exclusively
 from interlock.supervisor.backup.restore import NotEmpty, RestoreFailed
 from interlock.supervisor.embedded import running
 from interlock.supervisor.environment import environment
 from interlock.supervisor.home import home_of
 from interlock.supervisor.servers import endpoints
+from interlock.workers.audit import backup_manifest as manifest
 from interlock.workers.audit import signing_keys
+from interlock.workers.audit.backup_manifest import BackupUnusable
+from interlock.workers.audit.kept_backups import age_seconds
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
 from interlock.workers.relay.journal import Journal
@@ -41,6 +50,7 @@ from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
 from tests.driving import applied, drain_all
 from tests.homes import installed, open_directory
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -95,6 +105,11 @@ def room(client: Client) -> Path:
     return client.runtime.settings.home.parent
 
 
+def left_in(directory: Path) -> list[Path]:
+    """What a directory of backups holds beside its lock."""
+    return [each for each in directory.iterdir() if each.name != LOCK]
+
+
 def signed_anew(backup: Path, place: Path, **changed: Any) -> None:
     """Have a backup say something else, with the installation's own signature."""
     said = replace(manifest.read(backup, believed(place)), **changed)
@@ -136,7 +151,7 @@ def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(running_one: 
     kept = some(running_one, 1)[0]
     carry(running_one)
     terminal = Terminal(chosen.home)
-    backup = terminal.ok("backup", str(place / "backups"))
+    backup = terminal.ok("backup", "take", str(place / "backups"))
     assert backup["events_after"] == before + 2
     lost = some(running_one, 1)[0]
     carry(running_one)
@@ -207,6 +222,37 @@ def test_names_of_transactions_never_fall_back() -> None:
     assert named(20, [8, 15]) == 20 + 2**41
 
 
+# What is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_backups_are_listed_newest_first_with_what_is_wrong_with_each(running_one: Client, place: Path) -> None:
+    some(running_one, 1)
+    older, cut, newer = (take(running_one, place) for _ in range(3))
+    with (cut / backups.BASE).open("r+b") as packed:
+        packed.truncate(1000)
+    stranger = place / "backups" / "interlock-20200101T000000000000Z"
+    shutil.copytree(older, stranger)
+    signing_keys.make(place / "home" / "keys")
+    signed_by_another = manifest.read(older, believed(room(running_one)))
+    signed_by_another.write(stranger, signing_keys.signer(place / "home" / "keys", may_make=False))
+    (place / "backups" / "notes.txt").touch()
+    terminal = Terminal(running_one.runtime.settings.home, {"INTERLOCK_BACKUP_DIRECTORY": str(place / "backups")})
+    found = terminal.ok("backup", "list")
+    assert [each["backup"] for each in found] == [str(each) for each in (newer, cut, older, stranger)]
+    assert [each["problem"] is None for each in found] == [True, False, True, False]
+    assert "is damaged: base.tar.gz has 1,000 bytes" in found[1]["problem"]
+    assert "which is not trusted here" in found[3]["problem"]
+    assert found[0]["bytes"] == sum(each.stat().st_size for each in newer.rglob("*.gz")) + sum(
+        each.stat().st_size for each in (newer / "backup_manifest", *newer.glob("keys/*"))
+    )
+    assert 0 <= found[0]["age_seconds"] < 600
+    now = datetime.now(UTC)
+    keys = believed(room(running_one))
+    assert 0 <= (age_seconds(place / "backups", keys, now) or -1.0) < 600
+    assert age_seconds(place / "backups", keys, now - timedelta(days=1)) is None, "those from the future do not count"
+    assert terminal.ok("backup", "list", str(place / "nowhere")) == []
+
+
 # What is refused -------------------------------------------------------------------------------------------------
 
 
@@ -223,7 +269,7 @@ def taken(running_one: Client) -> Path:
 def backup(taken: Path, place: Path) -> Path:
     """A copy of it, to be changed."""
     shutil.copytree(taken / "home" / "keys", place / "home" / "keys")
-    (only,) = (taken / "backups").iterdir()
+    (only,) = (taken / "backups").glob("interlock-*")
     return shutil.copytree(only, place / "backups" / only.name)
 
 
@@ -321,7 +367,7 @@ def test_a_server_that_lets_nobody_replicate_is_refused_with_what_to_do(running_
     weaker = url.replace(url.split("@", maxsplit=1)[0], "postgresql://reader:x")
     with pytest.raises(BackupFailed, match="must be allowed to replicate"):
         back_up(weaker, place / "backups", place / "keys")
-    assert list((place / "backups").iterdir()) == []
+    assert left_in(place / "backups") == []
 
 
 FULL = """#!/bin/sh
@@ -348,19 +394,41 @@ def test_a_place_that_cannot_be_written_and_a_database_that_is_away_are_one_clea
     (place / "file").touch()
     here = Terminal(place / "home", {"DATABASE_URL": "postgresql://x:y@127.0.0.1:1/z"})
     for directory, says in (("file/backups", "Not a directory"), ("backups", "does not answer")):
-        failed = here.run("backup", str(place / directory))
+        failed = here.run("backup", "take", str(place / directory))
         assert failed.code == 1
         failed.is_one_clear_line(says)
 
 
 # Being killed ----------------------------------------------------------------------------------------------------
 
-BACKUP = """
+ASKED_TO_END = """
 import sys
 from pathlib import Path
-from interlock.supervisor.backup.backup import back_up
-back_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), lambda done, total: print(done, flush=True))
+from interlock.supervisor.servers import postgres
+programs = Path(sys.argv.pop(1))
+postgres.programs = lambda: programs
+from interlock.cli.main import main
+main()
 """
+
+BACKUP = """
+import sys, time
+from pathlib import Path
+from interlock.supervisor.backup.backup import back_up
+def stay(done, total):
+    print(done, flush=True)
+    time.sleep(600)
+back_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), stay)
+"""
+
+
+def writing_to(directory: Path) -> list[int]:
+    """The pids of programs that write a backup there."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if any(word.startswith(f"--pgdata={directory}") for word in process.info["cmdline"] or ())
+    ]
 
 
 def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(running_one: Client, place: Path) -> None:
@@ -371,12 +439,72 @@ def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(running_one: Cl
         assert victim.stdout
         victim.stdout.readline()
         victim.send_signal(signal.SIGKILL)
-    (left,) = (place / "backups").iterdir()
-    assert left.name.startswith(backups.PARTIAL)
+    eventually(lambda: not writing_to(place / "backups"))
+    (left,) = left_in(place / "backups")
+    assert left.name.startswith(PARTIAL)
     with pytest.raises(BackupUnusable, match="not a complete backup"):
         put_back(place, left)
     whole = take(running_one, place)
-    assert list((place / "backups").iterdir()) == [whole]  # what was left is gone
+    assert left_in(place / "backups") == [whole]  # what was left is gone
+
+
+def test_two_backups_at_once_follow_each_other_and_the_second_does_not_wait_for_long(
+    running_one: Client, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: take(running_one, place), range(2)))
+    assert sorted(left_in(place / "backups")) == sorted(both)
+    monkeypatch.setattr("interlock.supervisor.backup.directory.PATIENCE_SECONDS", 0.0)
+    with exclusively(place / "backups"), pytest.raises(BackupUnderWay, match="another backup is being written"):
+        take(running_one, place)
+    assert sorted(left_in(place / "backups")) == sorted(both)
+
+
+def test_a_backup_that_is_asked_to_end_leaves_nothing(running_one: Client, place: Path) -> None:
+    programs = place / "programs"
+    programs.mkdir()
+    (programs / "pg_basebackup").write_text(
+        "#!/bin/sh\nmkdir \"${1#--pgdata=}\"; echo '1/345 kB' >&2; exec sleep 600\n"
+    )
+    (programs / "pg_basebackup").chmod(0o755)
+    words = [sys.executable, "-c", ASKED_TO_END, str(programs), "backup", "take", str(place / "backups")]
+    variables = Terminal(running_one.runtime.settings.home).variables
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=variables) as asked:
+        eventually(lambda: list((place / "backups").glob(f"{PARTIAL}*")))
+        asked.terminate()
+        assert asked.wait(60) == 128 + signal.SIGTERM
+    assert writing_to(place / "backups") == []
+    assert left_in(place / "backups") == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the signal may come in any iterator
+def test_whenever_a_backup_is_asked_to_end_nothing_is_left(running_one: Client, place: Path) -> None:
+    def ends(_number: int, _frame: object) -> None:
+        raise SystemExit
+
+    (place / "backups").mkdir()
+    before, later = signal.signal(signal.SIGTERM, ends), 0.0
+    try:
+        while not left_in(place / "backups"):  # until one was whole before it was asked to end
+            later += 0.02
+            asking = threading.Timer(later, os.kill, (os.getpid(), signal.SIGTERM))
+            with contextlib.suppress(SystemExit):
+                asking.start()
+                take(running_one, place)
+                asking.join()
+            gc.collect()  # whatever the signal left half made ends here, not in a later test that knows nothing of it
+            assert writing_to(place / "backups") == []
+            assert list((place / "backups").glob(f"{PARTIAL}*")) == []
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert later > 0.05
+
+
+def test_what_is_no_draft_of_a_backup_is_left_alone(running_one: Client, place: Path) -> None:
+    others = place / "backups" / f"{PARTIAL}of-somebody-else"
+    others.mkdir(parents=True)
+    whole = take(running_one, place)
+    assert sorted(left_in(place / "backups")) == sorted([others, whole])
 
 
 def test_a_restore_that_fails_leaves_an_empty_home(backup: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def test_every_door_there_is_has_a_sound_call_here(scene: Scene) -> None:
     assert set(scene.given) == set(DOORS)
 
 
+@pytest.mark.usefixtures("ann")
 def test_no_door_takes_a_hostile_value_and_each_says_why(scene: Scene, dba: Dba) -> None:
     wrong = {}
     for name, door in DOORS.items():

@@ -15,12 +15,13 @@ from interlock.workers.overrides.reset_task import reset_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import work_loop
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput
+from interlock.workflows.errors import BadInput, NotYours
 from interlock.workflows.machines.orchestration.reserved_fields import COMMAND_FIELDS
 from tests import commanding
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, state
 from tests.landscape import ONE_LINE, Landscape
+from tests.rights import known
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -71,7 +72,7 @@ def test_a_task_that_nobody_gave_a_command_runs_nothing(
     runtime: Runtime, client: Client, site: Site, kind: str
 ) -> None:
     task = site.task(site.workstream(site.run()), kind=kind, max_retries=0)
-    assert work_loop.work(runtime, hand(runtime)) == 1
+    assert work_loop.work(runtime, known(hand(runtime))) == 1
     drain_all(runtime)
     assert state(client, task) == "failed"
     assert "neither" in client.history(task)[-1]["metadata"]["error"]
@@ -87,7 +88,9 @@ def test_a_ledger_entry_made_by_hand_lands_nothing(land: Landscape) -> None:
     second = by_hand(land, "patch_ledger", patch_id="patch-theirs")
     land.dba.execute("UPDATE effects SET status = 'done', finished_at = now() WHERE status = 'pending'")
     for trigger in ("validation_passed", "accept", "apply_succeeded", "tests_passed"):
-        land.client.fire(second, trigger, by="mallory", data={"reason": "x"})
+        with pytest.raises(NotYours):
+            land.client.fire(second, trigger, by="mallory", data={"reason": "x"})
+        land.fire(second, trigger, reason="x")
     land.settle()
     assert state(land.client, second) != "committed"
     assert land.dba.execute("SELECT count(*) FROM patch_ledger_entries WHERE commit_sha IS NOT NULL").fetchone() == (0,)

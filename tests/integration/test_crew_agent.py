@@ -16,6 +16,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, UnknownInstance
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state
+from tests.rights import known
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -84,7 +85,7 @@ def test_what_is_no_claim_of_the_agents_is_refused(runtime: Runtime) -> None:
     with pytest.raises(NotRegistered):
         agent_of(runtime).claim()
     with agent_of(runtime) as agent:
-        with pytest.raises(StaleClaim, match="no claim 4711"):
+        with pytest.raises(StaleClaim, match="no claim under this token"):
             agent.finish(4711)
         with pytest.raises(BadInput, match="output"):
             agent.finish(4711, output={"nan": float("nan")})
@@ -96,7 +97,7 @@ def test_what_is_no_claim_of_the_agents_is_refused(runtime: Runtime) -> None:
 def carried_out(runtime: Runtime, client: Client, site: Site, **context: Any) -> tuple[str, dict[str, Any]]:
     """Let a worker carry out one task; its state, and what was said with its last move."""
     (task,) = site.queue(1, **context)
-    assert work_loop.work(runtime, hand(runtime)) == 1
+    assert work_loop.work(runtime, known(hand(runtime))) == 1
     drain_all(runtime)
     return state(client, task), client.history(task)[-1]["metadata"]
 
@@ -146,7 +147,7 @@ def test_a_tool_left_alone_fails_the_task_at_once(
         "circuit_breaker", "linter", project=site.project, context={"tool_id": "linter", "failure_threshold": 1}
     )
     failing, spared = site.queue(2, command=["false"], tool="linter", max_retries=0)
-    assert work_loop.work(runtime, hand(runtime)) == 2
+    assert work_loop.work(runtime, known(hand(runtime))) == 2
     drain_all(runtime)
     assert (state(client, failing), state(client, spared)) == ("failed", "failed")
     assert row(dba, "tasks", failing)["exit_code"] == 1
@@ -167,10 +168,10 @@ def test_a_task_taken_away_meanwhile_counts_neither_as_failure_nor_as_success_of
     runtime: Runtime, client: Client, site: Site, tmp_path: Path
 ) -> None:
     site.queue(2, command=["false"], tool="linter", max_retries=0)
-    assert work_loop.work(runtime, hand(runtime)) == 2
+    assert work_loop.work(runtime, known(hand(runtime))) == 2
     begun = tmp_path / "begun"
     (task,) = site.queue(1, command=["sh", "-c", f"touch {begun}; sleep 60"], tool="linter")
-    worker = Thread(target=work_loop.work, args=(runtime, hand(runtime, "another")))
+    worker = Thread(target=work_loop.work, args=(runtime, known(hand(runtime, "another"))))
     worker.start()
     eventually(begun.exists)
     client.fire(task, "user_cancelled", by="ann")

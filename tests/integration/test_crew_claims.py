@@ -6,6 +6,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
@@ -19,6 +20,7 @@ from interlock.workers.pool.report import Report, failure
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state, trail
+from tests.rights import fire, known, remember
 
 pytestmark = pytest.mark.integration
 DONE = Report("execution_completed", {"exit_code": 0})
@@ -26,14 +28,14 @@ DONE = Report("execution_completed", {"exit_code": 0})
 
 def take(runtime: Runtime, worker: UUID) -> Claim:
     """Claim; something must fit."""
-    claim = claims.take(runtime, worker)
+    claim = claims.take(runtime, known(worker))
     assert claim is not None
     drain_all(runtime)
     return claim
 
 
 def finish(runtime: Runtime, claim: Claim, report: Report = DONE) -> None:
-    claims.finish(runtime, claim.worker_id, claim.token, report)
+    claims.finish(runtime, known(claim.worker_id), claim.token, report)
     drain_all(runtime)
 
 
@@ -52,7 +54,7 @@ def test_a_claimed_task_runs_in_its_workers_name(
     assert state(client, worker) == "busy"
     assert row(dba, "workers", worker)["current_load"] == 1
     said = client.history(task)[-1]["metadata"]
-    assert (said["worker"], said["claim"], said["worker_id"]) == ("W", claim.token, str(worker))
+    assert (said["worker"], said["claim"], said["worker_id"]) == ("W", claim.id, str(worker))
 
 
 def test_a_finished_task_frees_its_worker(
@@ -87,7 +89,7 @@ def test_a_worker_is_busy_exactly_when_it_can_take_no_more(runtime: Runtime, cli
     assert state(client, worker) == "idle"
     second = take(runtime, worker)
     assert state(client, worker) == "busy"
-    assert claims.take(runtime, worker) is None
+    assert claims.take(runtime, known(worker)) is None
     finish(runtime, first)
     assert state(client, worker) == "idle"
     take(runtime, worker)
@@ -100,9 +102,9 @@ def test_a_report_may_come_before_anyone_applied_what_the_claim_fired(
 ) -> None:
     site.queue()
     worker = hand(runtime)
-    claim = claims.take(runtime, worker)
+    claim = claims.take(runtime, known(worker))
     assert claim is not None
-    claims.finish(runtime, worker, claim.token, DONE)
+    claims.finish(runtime, known(worker), claim.token, DONE)
     drain_all(runtime)
     assert state(client, worker) == "idle"
     assert [each["status"] for each in client.show(worker)["requests"]] == ["applied"] * 3
@@ -120,7 +122,7 @@ def test_a_stale_claim_cannot_finish_a_task(
     client.fire(task, "user_cancelled", by="ann")
     drain_all(runtime)
     assert not claims.is_current(runtime, claim.token)
-    with pytest.raises(StaleClaim, match=f"claim {claim.token}"):
+    with pytest.raises(StaleClaim, match="the claim is no longer valid"):
         finish(runtime, claim)
     drain_all(runtime)
     assert trail(client, task) == ["scheduler_assigned", "worker_started", "user_cancelled"]
@@ -133,11 +135,11 @@ def test_a_report_on_a_task_that_was_given_to_another_is_refused(
     (task,) = site.queue(1, backoff={"base": 0})
     late, other = hand(runtime, "late"), hand(runtime, "other")
     lost = take(runtime, late)
-    client.fire(task, "timeout_exceeded", by="ann")
+    fire(client, task, "timeout_exceeded", by="ann")
     drain_all(runtime)
     again = take(runtime, other)
     assert again.task_id == task
-    assert again.token > lost.token
+    assert again.id > lost.id
     with pytest.raises(StaleClaim):
         finish(runtime, lost)
     assert row(dba, "tasks", task)["worker_id"] == other
@@ -157,11 +159,11 @@ def test_nobody_reports_under_anothers_claim(runtime: Runtime, client: Client, s
     (task,) = site.queue()
     claim, thief = take(runtime, hand(runtime, "honest")), hand(runtime, "thief")
     with pytest.raises(StaleClaim):
-        claims.finish(runtime, thief, claim.token, DONE)
+        claims.finish(runtime, known(thief), claim.token, DONE)
     assert claims.is_current(runtime, claim.token)
     finish(runtime, claim)
     with pytest.raises(StaleClaim):
-        claims.finish(runtime, thief, claim.token, DONE)
+        claims.finish(runtime, known(thief), claim.token, DONE)
     assert state(client, task) == "validating"
 
 
@@ -171,7 +173,7 @@ def test_a_task_that_left_before_its_start_was_applied_is_let_go(
     (task,) = site.queue()
     worker = hand(runtime)
     client.fire(task, "user_cancelled", by="ann")  # accepted first: applied first
-    assert claims.take(runtime, worker) is None
+    assert claims.take(runtime, known(worker)) is None
     drain_all(runtime)
     assert state(client, task) == "cancelled"
     assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
@@ -183,9 +185,9 @@ def test_a_claim_keeps_others_off_from_its_first_moment(runtime: Runtime, site: 
     first, second, third = site.queue(3)
     one, two, three = (hand(runtime, name) for name in "abc")
     with transaction(runtime.database) as connection, transaction(runtime.database) as other:
-        begun, beside = crew.claim(connection, one), crew.claim(other, two)
+        begun, beside = _claimed(connection, one), _claimed(other, two)
     with transaction(runtime.database) as connection:
-        after = crew.claim(connection, three)
+        after = _claimed(connection, three)
     assert begun
     assert beside
     assert after
@@ -197,14 +199,14 @@ def test_a_claim_keeps_others_off_from_its_first_moment(runtime: Runtime, site: 
 
 def test_a_worker_gets_only_what_it_can_do(runtime: Runtime, site: Site) -> None:
     (task,) = site.queue(1, required_capabilities=["python", "git"])
-    assert claims.take(runtime, hand(runtime, "less", capabilities=("python",))) is None
+    assert claims.take(runtime, known(hand(runtime, "less", capabilities=("python",)))) is None
     assert take(runtime, hand(runtime, "more", capabilities=("git", "python", "shell"))).task_id == task
 
 
 def test_agents_do_agents_tasks_and_processes_do_commands(runtime: Runtime, site: Site) -> None:
     workstream = site.workstream(site.run())
     command, thought = site.task(workstream), site.task(workstream, kind="agent")
-    agent = register(runtime, WorkerDescription("agent", (AGENT,)))
+    agent = remember(register(runtime, WorkerDescription("agent", (AGENT,))))
     assert take(runtime, agent).task_id == thought
     assert take(runtime, hand(runtime)).task_id == command
 
@@ -217,14 +219,14 @@ def test_a_workers_affinity_keeps_it_to_its_workstreams(runtime: Runtime, client
     entity = client.show(shown)["entity_id"]
     picky = hand(runtime, affinity={"workstreams": ["named", entity]}, max_concurrent_tasks=3)
     assert {take(runtime, picky).workstream_id for _ in range(2)} == {named, shown}
-    assert claims.take(runtime, picky) is None
+    assert claims.take(runtime, known(picky)) is None
     assert take(runtime, hand(runtime, "own", affinity={"workstreams": [str(theirs)]})).workstream_id == theirs
 
 
 def test_a_workstreams_affinity_names_its_workers_or_their_type(runtime: Runtime, site: Site) -> None:
     site.task(site.workstream(site.run(), affinity=["chosen", "gpu"]))
     site.task(site.workstream(site.run(), affinity=["chosen", "gpu"]))
-    assert claims.take(runtime, hand(runtime, "other")) is None
+    assert claims.take(runtime, known(hand(runtime, "other"))) is None
     take(runtime, hand(runtime, "chosen"))
     take(runtime, hand(runtime, "anybody", worker_type="gpu"))
 
@@ -233,7 +235,7 @@ def test_a_tasks_own_affinity_stands_for_its_workstreams(runtime: Runtime, site:
     workstream = site.workstream(site.run(), affinity=["chosen"])
     own, theirs = site.task(workstream, affinity=["gpu"]), site.task(workstream)
     assert take(runtime, hand(runtime, "chosen")).task_id == theirs
-    assert claims.take(runtime, hand(runtime, "other")) is None
+    assert claims.take(runtime, known(hand(runtime, "other"))) is None
     assert take(runtime, hand(runtime, "anybody", worker_type="gpu")).task_id == own
 
 
@@ -242,12 +244,12 @@ def test_a_paused_workstream_gives_nothing(runtime: Runtime, client: Client, sit
     site.tasks(workstream, 2)
     first = take(runtime, hand(runtime, "first"))
     for trigger in ("first_task_started", "pause"):
-        client.fire(workstream, trigger, by="ann")
+        fire(client, workstream, trigger, by="ann")
     _count_started(client, workstream)
     drain_all(runtime)
     assert state(client, workstream) == "paused"
     second = hand(runtime, "second")
-    assert claims.take(runtime, second) is None
+    assert claims.take(runtime, known(second)) is None
     client.fire(workstream, "resume", by="ann")
     drain_all(runtime)
     assert take(runtime, second).task_id != first.task_id
@@ -288,10 +290,14 @@ def test_a_claim_reads_a_few_rows_however_long_the_queue(
         dba.execute(prepare)
         with transaction(runtime.database) as connection:
             text = f"EXPLAIN (ANALYZE, FORMAT JSON) {crew.sql('claim_task')}"
-            ((said,),) = connection.exec_driver_sql(text, {"worker_id": worker}).all()
+            ((said,),) = connection.exec_driver_sql(text, {"worker_id": worker, "secret": known(worker).secret}).all()
             connection.rollback()
         read = [node for node in _nodes(said[0]["Plan"]) if node.get("Relation Name") == "tasks"]
         assert [(node["Index Name"], node["Actual Rows"]) for node in read] == [("tasks_queued", 1)]
+
+
+def _claimed(connection: Connection, worker: UUID) -> RowMapping | None:
+    return crew.claim(connection, worker, known(worker).secret)
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -307,10 +313,10 @@ def test_a_draining_worker_finishes_takes_no_more_and_shuts_down(runtime: Runtim
     site.queue(2)
     worker = hand(runtime, max_concurrent_tasks=2)
     claim = take(runtime, worker)
-    assert drain(runtime, worker) == 1
+    assert drain(runtime, known(worker)) == 1
     drain_all(runtime)
     assert state(client, worker) == "idle"
-    assert claims.take(runtime, worker) is None
+    assert claims.take(runtime, known(worker)) is None
     finish(runtime, claim)
     assert state(client, worker) == "shutdown"
     assert state(client, claim.task_id) == "validating"
@@ -318,7 +324,7 @@ def test_a_draining_worker_finishes_takes_no_more_and_shuts_down(runtime: Runtim
 
 def test_a_worker_without_work_drains_at_once(runtime: Runtime, client: Client) -> None:
     worker = hand(runtime)
-    assert drain(runtime, worker) == 0
+    assert drain(runtime, known(worker)) == 0
     drain_all(runtime)
     assert state(client, worker) == "shutdown"
 
@@ -328,7 +334,7 @@ def test_who_leaves_gives_back_what_it_holds(
 ) -> None:
     (task,) = site.queue()
     claim = take(runtime, worker := hand(runtime, "W"))
-    leave(runtime, worker, "went home")
+    leave(runtime, known(worker), "went home")
     drain_all(runtime)
     assert (state(client, worker), state(client, task)) == ("shutdown", "retrying")
     found = row(dba, "tasks", task)
@@ -343,10 +349,10 @@ def test_who_leaves_before_its_start_was_applied_leaves_no_task_running(
     (task,) = site.queue()
     worker = hand(runtime)
     with transaction(runtime.database) as connection:
-        claimed = crew.claim(connection, worker)
+        claimed = _claimed(connection, worker)
         assert claimed is not None
         requests.accept(connection, claim_triggers.claimed(claimed))
-    leave(runtime, worker, "was interrupted")
+    leave(runtime, known(worker), "was interrupted")
     drain_all(runtime)
     assert trail(client, task) == ["scheduler_assigned", "worker_started", "execution_failed"]
     assert state(client, worker) == "shutdown"
@@ -356,8 +362,8 @@ def test_who_leaves_before_its_start_was_applied_leaves_no_task_running(
 def test_a_worker_may_leave_from_every_state(runtime: Runtime, client: Client, before: tuple[str, ...]) -> None:
     worker = hand(runtime)
     for trigger in before:
-        client.fire(worker, trigger, by="ann")
+        fire(client, worker, trigger, by="ann")
         drain_all(runtime)
-    leave(runtime, worker, "left")
+    leave(runtime, known(worker), "left")
     drain_all(runtime)
     assert state(client, worker) == "shutdown"

@@ -22,6 +22,7 @@ from interlock.workers.isolation import in_force
 from interlock.workers.operations import doctor
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.pool import claims
+from interlock.workers.pool.registration import Registration
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
@@ -29,6 +30,7 @@ from tests.callers import FORKS
 from tests.crewing import Site, hand, row
 from tests.driving import drain_all, state, trail
 from tests.nodes import CELERY, Node, node
+from tests.rights import known
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -121,7 +123,7 @@ def test_eight_processes_claim_two_hundred_tasks_each_once(
     site.queue(TASKS)
     workers = [hand(client.runtime, f"p{number}") for number in range(PROCESSES)]
     begin, taken = FORKS.Barrier(PROCESSES), FORKS.Queue()
-    processes = [FORKS.Process(target=_claim_all, args=(settings, each, begin, taken)) for each in workers]
+    processes = [FORKS.Process(target=_claim_all, args=(settings, known(each), begin, taken)) for each in workers]
     for process in processes:
         process.start()
     found = [each for _ in processes for each in taken.get(timeout=PATIENCE)]
@@ -136,7 +138,7 @@ def test_eight_processes_claim_two_hundred_tasks_each_once(
     assert counted.fetchone() == (TASKS, TASKS, TASKS)
 
 
-def _claim_all(settings: Settings, worker: UUID, begin: Any, taken: Any) -> None:
+def _claim_all(settings: Settings, worker: Registration, begin: Any, taken: Any) -> None:
     """What one process does: claim and finish until nothing is left."""
     runtime, mine = Runtime(settings), []
     begin.wait()

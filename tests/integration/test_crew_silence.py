@@ -20,6 +20,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput
 from tests.crewing import Site, hand, row, silence
 from tests.driving import drain_all, make_due, state, swept, trail
+from tests.rights import fire, known
 
 pytestmark = pytest.mark.integration
 MISSED, GONE = 121.0, 301.0  # WORKER-7, WORKER-9: two heartbeats of 60 s; five minutes
@@ -53,7 +54,7 @@ def test_a_silent_busy_worker_is_unresponsive_and_its_task_is_tried_again(
 ) -> None:
     (task,) = site.queue()
     worker = hand(runtime, "W")
-    claim = claims.take(runtime, worker)
+    claim = claims.take(runtime, known(worker))
     assert claim is not None
     drain_all(runtime)
     spared_until(MISSED, client, dba, worker, sweep)
@@ -63,7 +64,7 @@ def test_a_silent_busy_worker_is_unresponsive_and_its_task_is_tried_again(
     assert said["heartbeat_status"] == "silent"
     assert said["last_heartbeat_age_seconds"] >= MISSED
     with pytest.raises(StaleClaim):
-        claims.finish(runtime, worker, claim.token, DONE)
+        claims.finish(runtime, known(worker), claim.token, DONE)
 
 
 def test_a_task_without_retries_fails_with_its_worker(
@@ -71,7 +72,7 @@ def test_a_task_without_retries_fails_with_its_worker(
 ) -> None:
     (task,) = site.queue(1, max_retries=0)
     worker = hand(runtime)
-    claims.take(runtime, worker)
+    claims.take(runtime, known(worker))
     drain_all(runtime)
     silence(dba, worker, MISSED)
     sweep()
@@ -83,20 +84,20 @@ def test_a_worker_heard_of_again_recovers_and_works_on(
 ) -> None:
     (task,) = site.queue()
     worker = hand(runtime)
-    claim = claims.take(runtime, worker)
+    claim = claims.take(runtime, known(worker))
     assert claim is not None
     drain_all(runtime)
     silence(dba, worker, MISSED)
     sweep()
-    assert heartbeat(runtime, [worker])[worker]["state"] == "unresponsive"
+    assert heartbeat(runtime, [known(worker)])[worker]["state"] == "unresponsive"
     drain_all(runtime)
     assert state(client, worker) == "idle"
-    assert claims.take(runtime, worker) is None, "it still has its hands full"
-    claims.release(runtime, worker, claim.token)
+    assert claims.take(runtime, known(worker)) is None, "it still has its hands full"
+    claims.release(runtime, known(worker), claim.token)
     make_due(dba, "retry_delay_elapsed")
     dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE status = 'scheduled' AND not_before <= now()")
     drain_all(runtime)
-    again = claims.take(runtime, worker)
+    again = claims.take(runtime, known(worker))
     assert again is not None
     assert again.task_id == task
     assert trail(client, worker)[2:4] == ["health_check_timeout", "health_check_recovered"]
@@ -107,7 +108,7 @@ def test_an_unresponsive_worker_is_shut_down_after_five_minutes(
 ) -> None:
     site.queue()
     worker = hand(runtime)
-    claims.take(runtime, worker)
+    claims.take(runtime, known(worker))
     drain_all(runtime)
     silence(dba, worker, MISSED)
     sweep()
@@ -133,7 +134,7 @@ def test_a_suspended_worker_that_fell_silent_is_shut_down_by_way_of_idle(
     runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
 ) -> None:
     worker = hand(runtime)
-    client.fire(worker, "suspend", by="ann")
+    fire(client, worker, "suspend", by="ann")
     drain_all(runtime)
     spared_until(GONE, client, dba, worker, sweep)
     assert trail(client, worker) == ["registration_complete", "suspend", "resume", "max_timeout_exceeded"]
@@ -144,7 +145,7 @@ def test_a_half_loaded_idle_worker_gives_its_tasks_back_when_it_is_shut_down(
 ) -> None:
     (task,) = site.queue()
     worker = hand(runtime, max_concurrent_tasks=2)
-    claims.take(runtime, worker)
+    claims.take(runtime, known(worker))
     drain_all(runtime)
     silence(dba, worker, GONE)
     sweep()
@@ -155,11 +156,11 @@ def test_heartbeats_touch_no_instance_and_revive_nobody(
     runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]"
 ) -> None:
     alive, gone = hand(runtime, "alive"), hand(runtime, "gone")
-    registration.leave(runtime, gone, "left")
+    registration.leave(runtime, known(gone), "left")
     drain_all(runtime)
     silence(dba, alive, 50.0)
     before = [client.show(each)["updated_at"] for each in (alive, gone)]
-    assert heartbeat(runtime, [alive, gone]).keys() == {alive}
+    assert heartbeat(runtime, [known(alive), known(gone)]).keys() == {alive}
     assert row(dba, "workers", alive)["last_heartbeat"] > before[0]
     assert [client.show(each)["updated_at"] for each in (alive, gone)] == before
     assert state(client, gone) == "shutdown"
@@ -170,27 +171,29 @@ def test_a_process_that_was_given_up_enlists_anew_but_not_one_that_was_dismissed
 ) -> None:
     pulse = HeartbeatSender(runtime, WorkerDescription("P", ()))
     pulse.beat()
-    first = pulse.worker_id(0)
-    assert first is not None
+    registered = pulse.registered(0)
+    assert registered is not None
+    first = registered.worker_id
     silence(dba, first, GONE)
     sweep()
     pulse.beat()
-    second = pulse.worker_id(0)
-    assert second is not None
+    registered = pulse.registered(0)
+    assert registered is not None
+    second = registered.worker_id
     assert (state(client, first), state(client, second)) == ("shutdown", "idle")
     assert row(dba, "workers", second)["name"] == "P#1"
-    registration.drain(runtime, second)
+    registration.drain(runtime, registered)
     drain_all(runtime)
     for _ in range(2):
         pulse.beat()
-        assert pulse.worker_id(0) is None
+        assert pulse.registered(0) is None
 
 
 def test_a_name_is_free_again_once_its_bearer_is_shut_down(runtime: Runtime) -> None:
     first = hand(runtime, "name")
     with pytest.raises(AlreadyExists, match="'name' is idle already"):
         hand(runtime, "name")
-    registration.leave(runtime, first, "left")
+    registration.leave(runtime, known(first), "left")
     drain_all(runtime)
     second = hand(runtime, "name")
     assert registration.find(runtime, "name")["worker_id"] == second
@@ -209,9 +212,9 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
 ) -> None:
     lost, other = site.queue(2)
     worker = hand(runtime, "W")
-    claims.take(runtime, worker)  # and then a fault
+    claims.take(runtime, known(worker))  # and then a fault
     drain_all(runtime)
-    assert work_loop.work(runtime, worker) == 1
+    assert work_loop.work(runtime, known(worker)) == 1
     drain_all(runtime)
     assert (state(client, lost), state(client, other)) == ("retrying", "validating")
     assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
@@ -272,7 +275,7 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     assert says() == {affinity}, "each offers a part of it"
     last = hand(runtime, "whole", capabilities=("python", "gpu", "cuda"))
     assert says() == set()
-    registration.drain(runtime, last)
+    registration.drain(runtime, known(last))
     assert says() == {affinity}
 
 
@@ -297,9 +300,9 @@ def test_dispatch_counts_free_hands_that_fit(runtime: Runtime, site: Site, free:
     site.queue(1, kind="agent")
     site.queue(1, required_capabilities=["gpu"])
     assert free() == 2
-    claims.take(runtime, hands[0])
+    claims.take(runtime, known(hands[0]))
     assert free() == 1
-    claims.take(runtime, hands[1])
+    claims.take(runtime, known(hands[1]))
     assert free() == 0
 
 
@@ -313,7 +316,7 @@ def test_dispatch_sends_nobody_to_tasks_that_affinity_keeps_for_others(
     assert free() == 0
     chosen = hand(runtime, "chosen")
     assert free() == 1
-    claimed = claims.take(runtime, chosen)
+    claimed = claims.take(runtime, known(chosen))
     assert claimed is not None
     assert claimed.task_id == kept
     assert free() == 0

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation, ForeignKeyViolation, RaiseException, RestrictViolation, UniqueViolation
+from psycopg.errors import (
+    CheckViolation,
+    ForeignKeyViolation,
+    InsufficientPrivilege,
+    RaiseException,
+    RestrictViolation,
+    UniqueViolation,
+)
 from uuid_utils.compat import uuid7
 
 from interlock.db.core.requests import partition_of
@@ -17,21 +24,27 @@ from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
+from tests.driving import drain_all
+from tests.rights import ASKED
 
 pytestmark = pytest.mark.integration
 NO_BROKER = "redis://127.0.0.1:1/0"  # nobody answers there
 ILLEGAL = (CheckViolation, ForeignKeyViolation, RestrictViolation)
 
-MOVE = """
-WITH moved AS (
+MOVE = f"""
+WITH {ASKED}, moved AS (
     UPDATE workflow_instances SET current_state = %(to)s, version = version + 1 WHERE id = %(id)s RETURNING version
 )
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger)
-SELECT gen_random_uuid(), %(id)s, version, '1.0.0', %(from)s, %(to)s, %(trigger)s FROM moved"""
+INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
+                                  request_id)
+SELECT gen_random_uuid(), %(id)s, version, '1.0.0', %(from)s, %(to)s, %(trigger)s, 'dba', request_id
+  FROM moved, asked"""
 
-EVENT = """
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger)
-VALUES (gen_random_uuid(), %(id)s, %(seq)s, %(version)s, %(from)s, %(to)s, %(trigger)s)"""
+EVENT = f"""
+WITH {ASKED}
+INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
+                                  request_id)
+SELECT gen_random_uuid(), %(id)s, %(seq)s, %(version)s, %(from)s, %(to)s, %(trigger)s, 'dba', request_id FROM asked"""
 
 BIRTH = """
 INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, version, entity_id, project,
@@ -238,8 +251,19 @@ def test_what_is_kept_for_ever_cannot_be_changed_or_removed(raw: Raw, statement:
         raw.run(statement)
 
 
+def test_what_has_not_ended_cannot_be_deleted(client: Client, dba: "psycopg.Connection[Any]", project: str) -> None:
+    story = client.create("story", "S-1", project=project)["id"]
+    client.fire(story, "block", by="ann", after=timedelta(hours=1))
+    client.fire(story, "design_complete", by="ann")
+    drain_all(client.runtime)
+    with pytest.raises(RestrictViolation, match="of trigger_requests has not ended"):
+        dba.execute("DELETE FROM trigger_requests")
+    deleted = dba.execute("DELETE FROM trigger_requests WHERE finished_at IS NOT NULL")
+    assert deleted.rowcount == 1
+
+
 def test_history_cannot_be_rewritten_by_an_upsert(raw: Raw) -> None:
-    with pytest.raises((RestrictViolation, CheckViolation)):
+    with pytest.raises((RestrictViolation, CheckViolation, InsufficientPrivilege)):
         raw.run(
             "INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger)"
             " SELECT id, workflow_id, seq, definition_version, from_state, to_state, trigger FROM workflow_transitions"
@@ -286,18 +310,21 @@ def test_forged_time_order_and_hashes_are_replaced_by_the_databases_own(legal: R
     with legal.connection.transaction():
         legal.run("UPDATE workflow_instances SET current_state = 'implementation', version = 2 WHERE id = %(id)s")
         legal.run(
-            "INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger,"
-            " created_at, prev_hash, hash, xid) VALUES (gen_random_uuid(), %(id)s, 2, '1.0.0', 'design',"
-            " 'implementation', 'start_coding', '1999-12-31', 'forged', 'forged', '1')"
+            f"WITH {ASKED} INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state,"
+            " to_state, trigger, triggered_by, request_id, authority, proof, login, created_at, prev_hash, hash, xid)"
+            " SELECT gen_random_uuid(), %(id)s, 2, '1.0.0', 'design', 'implementation', 'start_coding', 'dba',"
+            " request_id, 'operator', 'grant:1', 'ceo', '1999-12-31', 'forged', 'forged', '1' FROM asked",
+            trigger="start_coding",
         )
     row = legal.run(
-        "SELECT t.created_at, t.xid::text::bigint > 3, t.hash = event_hash(t), t.prev_hash = p.hash"
+        "SELECT t.created_at, (t.authority, t.proof, t.login) IS NOT DISTINCT FROM ('anyone', NULL, session_user),"
+        " t.xid::text::bigint > 3, t.hash = event_hash(t), t.prev_hash = p.hash"
         " FROM workflow_transitions t JOIN workflow_transitions p ON p.workflow_id = t.workflow_id AND p.seq = 1"
         " WHERE t.seq = 2"
     ).fetchone()
     assert row is not None
     assert (datetime.now(UTC) - row[0]).total_seconds() < 60
-    assert row[1:] == (True, True, True)
+    assert row[1:] == (True, True, True, True)
 
 
 def test_a_commit_order_cannot_be_chosen(raw: Raw) -> None:

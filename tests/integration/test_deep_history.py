@@ -11,7 +11,8 @@ from uuid_utils.compat import uuid7
 
 from interlock.beat.schedule import SCHEDULE
 from interlock.db.audit.rebuild import rebuild
-from interlock.workers.audit import exports, log_validation
+from interlock.workers.audit import exports, log_validation, report_check, reports, signing_keys
+from interlock.workers.audit.reports import Wanted
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
@@ -35,12 +36,17 @@ def told(client: Client, project: str, dba: Dba) -> dict[str, UUID]:
     stories = {name: client.create("story", f"S-{name}", project=project)["id"] for name in JSON}
     with unbound(dba):
         for name, story in stories.items():
+            client.fire(story, "design_complete", by="mallory", request_id=name)
             with dba.transaction():
                 dba.execute(
                     "INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version,"
-                    " from_state, to_state, trigger, triggered_by, metadata) VALUES (%s, %s, 1, 'story', '1.0.0',"
-                    " 'analysis', 'design', 'design_complete', 'mallory', jsonb_build_object('a', %s::jsonb))",
-                    (uuid7(), story, JSON[name]),
+                    " from_state, to_state, trigger, triggered_by, request_id, metadata)"
+                    " VALUES (%s, %s, 1, 'story', '1.0.0', 'analysis', 'design', 'design_complete', 'mallory', %s,"
+                    " jsonb_build_object('a', %s::jsonb))",
+                    (uuid7(), story, name, JSON[name]),
+                )
+                dba.execute(
+                    "UPDATE trigger_requests SET status = 'applied', finished_at = now() WHERE request_id = %s", (name,)
                 )
                 dba.execute(
                     "UPDATE workflow_instances SET current_state = 'design', version = 1 WHERE id = %s", (story,)
@@ -56,10 +62,10 @@ def test_it_is_verified_with_its_journal_its_exports_and_a_rebuild(
         for story in told.values():
             applied(client, story, "start_coding" if state(client, story) == "design" else "submit_pr")
     assert exports.export(runtime)
-    verdict = verify(runtime, with_journal=True)
+    verdict = verify(runtime, every_line=True)
     assert verdict.problems == []
     assert verdict.transitions == 3 * len(told)
-    assert rebuild(runtime.database).differences == []
+    assert rebuild(runtime.owned).differences == []
     journal = files(runtime.settings.state_directory)
     (exported,) = (runtime.settings.audit_directory / "exports").iterdir()
     for log in (journal, [exported]):
@@ -101,3 +107,13 @@ def test_what_is_read_is_printed_as_it_was() -> None:
     for text in JSON.values():
         if "e" not in text:
             assert printed(read(text)) == text.replace('":', '": ')
+
+
+def test_it_is_reported_and_the_report_proves_itself(runtime: Runtime, told: dict[str, UUID], tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    for story in told.values():
+        made = reports.make_report(runtime, Wanted(story))
+        file.write_text(made.page)
+        keys = signing_keys.trusted_keys(runtime.settings.signing_directory)
+        assert report_check.check(file, keys, catalogue()).findings == ()
+        assert len(made.report.moves) == 1

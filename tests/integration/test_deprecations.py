@@ -2,50 +2,84 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation, ForeignKeyViolation, InsufficientPrivilege, RestrictViolation
+from psycopg.errors import RestrictViolation
+from uuid_utils.compat import uuid7
 
+from interlock.db.audit.verify import verify
 from interlock.db.connection import transaction
-from interlock.db.core import definitions, deprecations
+from interlock.db.core import definitions, deprecations, effects
+from interlock.db.core.deprecations import Part
+from interlock.db.core.request_rows import OPERATOR, Right, as_found
 from interlock.workers.client.client import Client
 from interlock.workers.engine.deprecations import Deprecations
 from interlock.workers.operations import doctor
 from interlock.workers.operations.metrics import read
+from interlock.workers.overrides.at_once import CannotMove, at_once
+from interlock.workers.overrides.deprecations import (
+    CannotDeprecate,
+    announce,
+    announce_marks,
+    approve_removal,
+    propose_removal,
+    undo,
+    withdraw_removal,
+)
+from interlock.workers.overrides.transaction import NotAnOperator, OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import T
-from interlock.workflows.errors import InvalidDefinition
+from interlock.workflows.errors import InterlockError, InvalidDefinition
 from interlock.workflows.versioning.export import checksum
 from interlock.workflows.versioning.validate import check
 from tests import parcels
 from tests.driving import applied, drain_all, outcome
 from tests.parcels import PARCEL_1_0, born
+from tests.tampering import unprotected
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
+OLD = ("parcel", "1.0.0")
 PATHS = {"version": "", "trigger": "send", "state": "sent"}
 
 
 @pytest.fixture
 def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
     made = make_runtime(definitions=("tests.parcels",))
-    parcels.record(made, "ann")
+    parcels.record(made, "ann", "bob")
     return made
 
 
-def deprecate(runtime: Runtime, kind: str = "version", name: str = "", version: str = "1.0.0", **said: Any) -> bool:
-    with transaction(runtime.database) as connection:
-        words = {"by": "ann", "reason": "old", "guide": "use 1.1.0"} | said
-        return deprecations.deprecate(connection, type_="parcel", version=version, kind=kind, name=name, **words)
+def order(by: str = "ann", reason: str = "old") -> OverrideOrder:
+    return OverrideOrder(by, reason)
+
+
+def deprecate(runtime: Runtime, kind: str = "version", name: str = "", version: str = "1.0.0", **said: Any) -> None:
+    part = Part("parcel", version, kind, name)
+    announce(runtime, part, order(), **{"guide": "use 1.1.0"} | said)
 
 
 def listed(runtime: Runtime) -> list[dict[str, Any]]:
     with transaction(runtime.database) as connection:
         return [dict(row) for row in deprecations.listed(connection)]
+
+
+def be_due(dba: Dba) -> None:
+    """Let the time of what is deprecated be over."""
+    with unprotected(dba):
+        for statement in (
+            "UPDATE workflow_instances SET created_at = now() - interval '40 days' WHERE workflow_type = 'deprecation'",
+            "UPDATE workflow_transitions SET created_at = now() - interval '40 days'"
+            " WHERE workflow_type = 'deprecation'",
+            "UPDATE deprecations d SET (deprecated_at, remove_after) ="
+            " (SELECT t.deprecated_at, t.remove_after FROM interlock.told_deprecation(d.deprecation_id) t)",
+        ):
+            dba.execute(statement)
 
 
 def see_again(runtime: Runtime) -> None:
@@ -56,7 +90,7 @@ def see_again(runtime: Runtime) -> None:
 def test_whoever_uses_it_is_told_and_counted_in_the_commit_of_the_move(
     client: Client, runtime: Runtime, project: str, kind: str
 ) -> None:
-    assert deprecate(runtime, kind, PATHS[kind])
+    deprecate(runtime, kind, PATHS[kind])
     see_again(runtime)
     old, new = (born(runtime, "parcel", version, version, project) for version in ("1.0.0", "1.1.0"))
     receipts = [client.fire(each, "send", by="bob") for each in (old, new)]
@@ -91,7 +125,7 @@ def test_uses_are_counted_over_partitions_and_rounds_and_not_where_a_trigger_is_
 
 def test_where_nothing_is_deprecated_a_round_does_not_look_again_within_ten_seconds(runtime: Runtime) -> None:
     seen = Deprecations()
-    with transaction(runtime.database) as connection:
+    with transaction(runtime.owned) as connection:
         seen.refresh(connection)
         connection.exec_driver_sql("ALTER TABLE interlock.deprecations RENAME TO gone")
         seen.refresh(connection)  # no statement: there is no such table any more
@@ -111,13 +145,18 @@ def test_marks_in_the_code_are_announced_when_definitions_are_recorded_and_chang
         ),
     )
     assert checksum(marked) == checksum(replace(PARCEL_1_0, version="1.5.0"))
-    for _ in range(2):
-        with transaction(runtime.database) as connection:
-            definitions.record(connection, Catalogue([marked]))
+    with transaction(runtime.owned) as connection:
+        definitions.record(connection, Catalogue([marked]))
+    vars(runtime)["catalogue"] = Catalogue([*runtime.catalogue, marked])
+    vars(runtime).pop("applier", None)
+    assert [announce_marks(runtime) for _ in range(2)] == [2, 0]
     assert [(each["kind"], each["name"], each["deprecated_by"], each["reason"]) for each in listed(runtime)] == [
         ("state", "stopped", "the code", "nothing stops any more"),
         ("trigger", "weighed", "the code", "weigh it yourself"),
     ]
+    undo(runtime, Part("parcel", "1.5.0", "state", "stopped"), order())
+    assert announce_marks(runtime) == 0, "what an operator took back is not announced again"
+    assert [each["name"] for each in listed(runtime)] == ["weighed"]
     with pytest.raises(InvalidDefinition, match="'limbo' is deprecated but not a state"):
         check(replace(marked, deprecated=MappingProxyType({"limbo": "x"})))
 
@@ -140,63 +179,144 @@ def test_doctor_names_what_is_in_use_and_what_the_code_has_lost(
     assert [level for level, _ in findings(runtime)] == ["ok"]
 
 
-def test_a_version_is_removed_once_its_time_is_over_and_nothing_lives_under_it(
+def test_a_version_is_removed_by_two_once_its_time_is_over_and_nothing_lives_under_it(
     client: Client, runtime: Runtime, project: str, dba: Dba
 ) -> None:
-    def remove() -> None:
-        with transaction(runtime.database) as connection:
-            deprecations.remove(connection, type_="parcel", version="1.0.0", by="ann", reason="over")
-
     parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
-    with pytest.raises(Exception, match="cannot be removed before it is deprecated"):
-        remove()
+    with pytest.raises(CannotDeprecate, match="is not deprecated: interlock definitions deprecate parcel"):
+        propose_removal(runtime, *OLD, order())
+    with pytest.raises(CannotMove, match="notice is at least 30 days"):
+        deprecate(runtime, remove_after=datetime.now(UTC) + timedelta(days=29))
     deprecate(runtime)
-    with pytest.raises(Exception, match="cannot be removed before"):
-        remove()
-    dba.execute("ALTER TABLE deprecations DISABLE TRIGGER kept")
-    dba.execute("UPDATE deprecations SET remove_after = now(), deprecated_at = now() - interval '30 days'")
-    with pytest.raises(Exception, match=r"live instances use parcel 1\.0\.0"):
-        remove()
+    with pytest.raises(CannotDeprecate, match=r"deprecated already, on .* by ann"):
+        deprecate(runtime)
+    with pytest.raises(CannotDeprecate, match="can be removed after"):
+        propose_removal(runtime, *OLD, order())
+    be_due(dba)
+    with pytest.raises(CannotDeprecate, match=r"1 live instances use parcel 1\.0\.0"):
+        propose_removal(runtime, *OLD, order())
     applied(client, parcel, "send", "deliver")
-    remove()
+    propose_removal(runtime, *OLD, order())
+    with pytest.raises(CannotMove, match="another operator must approve it"):
+        approve_removal(runtime, *OLD, order())
+    with pytest.raises(NotAnOperator):
+        approve_removal(runtime, *OLD, order("eve"))
+    living = born(runtime, "parcel", "1.0.0", "P-2", project)
+    with pytest.raises(CannotDeprecate, match="live instances use"):
+        approve_removal(runtime, *OLD, order("bob"))
+    with pytest.raises(CannotMove, match="live instances use it"):
+        approve_by_hand(runtime, "bob")
+    applied(client, living, "send", "deliver")
+    approve_removal(runtime, *OLD, order("bob", "seen to it"))
     with pytest.raises(Exception, match="this version was removed at"):
-        born(runtime, "parcel", "1.0.0", "P-2", project)
+        born(runtime, "parcel", "1.0.0", "P-3", project)
     assert client.show(parcel)["current_state"] == "delivered"
-    assert born(runtime, "parcel", "1.1.0", "P-2", project)
+    assert born(runtime, "parcel", "1.1.0", "P-3", project)
+    with pytest.raises(CannotDeprecate, match=r"was removed on .* by bob"):
+        approve_removal(runtime, *OLD, order("bob"))
+    (row,) = listed(runtime)
+    events = client.history(row["deprecation_id"])
+    assert [(event["to_state"], event["triggered_by"], event["authority"]) for event in events] == [
+        ("announced", "ann", "operator"),
+        ("removal_proposed", "ann", "operator"),
+        ("removed", "bob", "operator"),
+    ]
+    assert events[-1]["metadata"]["reason"] == "seen to it"
+
+
+def test_where_nothing_lives_a_version_can_be_removed_at_once(runtime: Runtime, project: str) -> None:
+    deprecate(runtime, remove_after=datetime.now(UTC))
+    propose_removal(runtime, *OLD, order())
+    withdraw_removal(runtime, *OLD, order("bob"))
+    with pytest.raises(CannotMove, match="was not applied"):
+        approve_removal(runtime, *OLD, order("bob"))
+    propose_removal(runtime, *OLD, order("bob"))
+    approve_removal(runtime, *OLD, order())
+    with pytest.raises(Exception, match="this version was removed at"):
+        born(runtime, "parcel", "1.0.0", "P-1", project)
+    assert verify(runtime.database).ok
+
+
+def test_the_newest_version_is_not_removed_unless_the_code_has_lost_the_type(
+    runtime: Runtime, make_runtime: Callable[..., Runtime]
+) -> None:
+    announce(runtime, Part("parcel", "3.0.0"), order(), remove_after=datetime.now(UTC))
+    with pytest.raises(CannotDeprecate, match=r"3\.0\.0 is the newest version in the code"):
+        propose_removal(runtime, "parcel", "3.0.0", order())
+    without = make_runtime()
+    propose_removal(without, "parcel", "3.0.0", order())
+    with pytest.raises(CannotMove, match="it is the newest version"):
+        approve_by_hand(runtime, "bob")
+    approve_removal(without, "parcel", "3.0.0", order("bob"))
+    assert [row["state"] for row in listed(runtime)] == ["removed"]
+
+
+def test_a_deprecation_is_taken_back_and_announced_anew(client: Client, runtime: Runtime) -> None:
+    deprecate(runtime, "trigger", "send")
+    (first,) = listed(runtime)
+    undo(runtime, Part("parcel", "1.0.0", "trigger", "send"), order("bob", "needed after all"))
+    assert listed(runtime) == []
+    with pytest.raises(CannotDeprecate, match=r"trigger send of parcel 1\.0\.0 is not deprecated"):
+        undo(runtime, Part("parcel", "1.0.0", "trigger", "send"), order())
+    deprecate(runtime, "trigger", "send")
+    (second,) = listed(runtime)
+    assert second["deprecation_id"] != first["deprecation_id"]
+    assert [event["to_state"] for event in client.history(first["deprecation_id"])] == ["announced", "undone"]
+    with transaction(runtime.database) as connection:
+        told = [each["payload"]["trigger"] for each in effects.of_instance(connection, first["deprecation_id"])]
+    assert sorted(told) == ["announce", "undo"]
+
+
+# What PostgreSQL refuses, whoever asks -------------------------------------------------------------------------------
+
+
+def approve_by_hand(runtime: Runtime, by: str) -> None:
+    """Approve the one removal that is proposed, without the checks of the command."""
+    (row,) = listed(runtime)
+    with at_once(runtime) as acting:
+        acting.move(row["deprecation_id"], "approve_removal", by=by, reason="mine", right=OPERATOR)
+
+
+def by_hand(runtime: Runtime, right: Right, by: str = "ann", **terms: Any) -> None:
+    """Announce something without the checks of the command."""
+    with at_once(runtime) as acting:
+        said = {"type": "parcel", "version": "1.0.0", "kind": "version"} | terms
+        made = acting.born("deprecation", f"mine#{uuid7().hex}", by=by, terms=said)
+        acting.move(made, "announce", by=by, reason="mine", right=right)
+
+
+@pytest.mark.parametrize(
+    ("right", "terms", "refusal"),
+    [
+        (OPERATOR, {"by": "eve"}, "eve may not fire announce"),
+        (OPERATOR, {"kind": "state", "name": "limbo"}, "none of that name"),
+        (OPERATOR, {"kind": "trigger", "name": "limbo"}, "none of that name"),
+        (OPERATOR, {"name": "x"}, "violates check constraint"),
+        (OPERATOR, {"version": "9.0.0"}, "create that first"),
+        (as_found(0), {"by": "the code"}, "the code marks only states and triggers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_to_everyone(
+    runtime: Runtime, right: Right, terms: dict[str, Any], refusal: str
+) -> None:
+    with pytest.raises(InterlockError, match=refusal):
+        by_hand(runtime, right, **terms)
 
 
 @pytest.mark.parametrize("role", ["origin", "replica"])
 @pytest.mark.parametrize(
-    ("values", "refusal"),
+    "tampering",
     [
-        ("'parcel', '1.0.0', 'version', '', 'bob', 'x', now() + interval '30 d'", InsufficientPrivilege),
-        ("'parcel', '1.0.0', 'state', 'limbo', 'ann', 'x', now() + interval '30 d'", CheckViolation),
-        ("'parcel', '1.0.0', 'trigger', 'limbo', 'ann', 'x', now() + interval '30 d'", CheckViolation),
-        ("'parcel', '1.0.0', 'version', '', 'ann', '', now() + interval '30 d'", CheckViolation),
-        ("'parcel', '1.0.0', 'version', '', 'ann', 'x', now() - interval '1 d'", CheckViolation),
-        ("'parcel', '1.0.0', 'version', 'x', 'ann', 'x', now() + interval '30 d'", CheckViolation),
-        (
-            "'parcel', '9.0.0', 'version', '', 'ann', 'x', now() + interval '30 d'",
-            (CheckViolation, ForeignKeyViolation),
-        ),
+        "DELETE FROM deprecations",
+        "TRUNCATE deprecations CASCADE",
+        "UPDATE deprecations SET remove_after = now()",
+        "UPDATE deprecations SET state = 'undone'",
+        "UPDATE deprecations SET state = 'removed', removal_proposed_by = 'ann', removed_by = 'bob', removed_at = now()",  # noqa: E501
+        "UPDATE deprecations SET deprecated_by = 'eve'",
     ],
 )
-def test_what_makes_no_sense_is_refused_to_everyone(
-    runtime: Runtime, dba: Dba, values: str, refusal: Any, role: str
-) -> None:
-    dba.execute(f"SET session_replication_role = {role}")
-    if role == "replica" and refusal is not InsufficientPrivilege and "9.0.0" in values:
-        pytest.skip("foreign keys are ordinary triggers")
-    with pytest.raises(refusal):
-        dba.execute(
-            "INSERT INTO deprecations (type, version, kind, name, deprecated_by, reason, remove_after)"
-            f" VALUES ({values})"  # type: ignore[call-overload]
-        )
-
-
-def test_what_was_announced_is_not_taken_back(runtime: Runtime, dba: Dba) -> None:
+def test_what_is_deprecated_cannot_be_written_by_hand(runtime: Runtime, dba: Dba, tampering: str, role: str) -> None:
     deprecate(runtime)
-    assert not deprecate(runtime, reason="again")
-    for statement in ("UPDATE deprecations SET remove_after = now()", "DELETE FROM deprecations"):
-        with pytest.raises(RestrictViolation):
-            dba.execute(statement)
+    dba.execute(f"SET session_replication_role = {role}")
+    with pytest.raises(RestrictViolation):
+        dba.execute(tampering)  # type: ignore[call-overload]

@@ -18,6 +18,7 @@ from tests.cli.walking import Words, every_command, options
 from tests.databases import whole
 from tests.landscape import Landscape
 from tests.repositories import everything as checkout
+from tests.rights import operate
 from tests.stuck import terminal
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -64,6 +65,7 @@ def traps(place: Path) -> str:
 def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
     trap = tmp_path / "bin" / "make"
     land = Landscape(runtime, dba, tmp_path)
+    operate(runtime, os_user())
     land.gate([str(trap)], env={"X": "1"})
     task = land.create("task", "demo/w/c", {"workstream_id": str(land.workstream), "command": [str(trap)]})
     bad, good = land.patch("no diff", "bad"), land.committed_patch(name="good")
@@ -90,6 +92,7 @@ def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: D
         said = others.get(words) or others.get(words[-1]) or (about[words[-1]], "--reason", "x", "--by", os_user())
         told, programs = started(here, (*words, *said, "--dry-run"), place)
         assert "Traceback" not in told, (words, told)
+        assert "not an operator" not in told, (words, told)
         assert "No such option" not in told, (words, told)
         for event, argv in programs:
             assert event == "subprocess.Popen", (words, event, argv)

@@ -22,6 +22,7 @@ from interlock.workers.operations import doctor
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import StaleLease
 from tests.driving import drain_all, outcome, state, swept
+from tests.rights import fire
 from tests.waiting import eventually
 from tests.webhooks import Webhook
 
@@ -164,9 +165,10 @@ def test_waiting_for_a_busy_repository_is_no_attempt(
 
 
 def test_an_instance_that_has_moved_on_is_not_told(own: Client, announcing: UUID) -> None:
-    own.fire(announcing, "give_up", by="ann", request_id="r-2")
+    effect = only(own, announcing)
+    fire(own, announcing, "give_up", by="ann", request_id="r-2")
     drain_all(own.runtime)
-    runner.run(own.runtime, only(own, announcing)["id"])
+    runner.run(own.runtime, effect["id"])
     drain_all(own.runtime)
     (told,) = [each for each in own.show(announcing)["requests"] if each["triggered_by"] == "effect"]
     assert told["status"] == "superseded"
@@ -264,7 +266,7 @@ def test_without_targets_a_notice_is_sent_to_nobody_and_is_done(client: Client) 
 
 def test_an_approvals_notice_says_how_to_decide(own: Client, world: Webhook) -> None:
     sprint = own.create("sprint", "P-1", project=uuid7())["id"]
-    own.fire(sprint, "start", by="ann", request_id="r-1")
+    fire(own, sprint, "start", by="ann", request_id="r-1")
     drain_all(own.runtime)
     approval = outcome(own, "r-1")["held_by"]
     runner.run(own.runtime, only(own, approval)["id"])

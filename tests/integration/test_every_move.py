@@ -60,6 +60,8 @@ def test_postgresql_refuses_every_other_move(walker: Walker, definition: Definit
         made = walker.at(definition, state)
         legal = {(move.trigger, move.dest) for move in definition.transitions if state in move.sources}
         others = [each for each in product(definition.triggers, definition.states) if each not in legal]
+        if not others:  # a machine of one move
+            continue
         answers = walker.dba.execute(ANSWER, (*map(list, zip(*others, strict=True)), made)).fetchall()
         assert [tuple(each[:2]) for each in answers] == others
         assert [each for each in answers if "illegal move" not in str(each[2])] == []

@@ -80,50 +80,50 @@ def marked(tmp_path: Path) -> Iterator[Marked]:
 
 
 def test_a_timeout_ends_the_whole_tree_with_its_daemons(marked: Marked) -> None:
-    ended = marked.run(f"{DAEMONS} touch all; wait", timeout_seconds=1.5)
+    ended = marked.run(f"{DAEMONS} touch all; wait", timeout_seconds=4)
     assert (marked.directory / "all").exists(), ended.stderr
     assert (ended.timed_out, ended.exit_code, ended.survivors) == (True, 128 + signal.SIGTERM, 0)
-    assert ended.duration_seconds == pytest.approx(1.5 + 0.4, abs=0.6)
+    assert 4 <= ended.duration_seconds < 20
     assert marked.alive() == []
 
 
 def test_who_ignores_sigterm_gets_the_grace_and_then_sigkill(marked: Marked) -> None:
-    ended = marked.run("trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=0.3, grace_seconds=0.5)
+    ended = marked.run("trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=1, grace_seconds=0.5)
     assert (ended.timed_out, ended.signal, ended.exit_code) == (True, signal.SIGKILL, 137)
-    assert 0.8 <= ended.duration_seconds < 4
+    assert 1.5 <= ended.duration_seconds < 20
 
 
 def test_who_hears_sigterm_may_tidy_up_within_the_grace(marked: Marked) -> None:
     tidy = "trap 'echo tidied; exit 7' TERM; while :; do sleep 0.05; done"
-    ended = marked.run(tidy, timeout_seconds=0.3, grace_seconds=10)
+    ended = marked.run(tidy, timeout_seconds=1.5, grace_seconds=30)
     assert (ended.timed_out, ended.exit_code, ended.stdout) == (True, 7, "tidied\n")
-    assert ended.duration_seconds < 3
+    assert ended.duration_seconds < 20
     assert not ended.succeeded(expected=(7,))
 
 
 def test_what_is_stopped_hears_sigterm_too(marked: Marked) -> None:
-    ended = marked.run("kill -STOP $$", timeout_seconds=0.3, grace_seconds=10)
+    ended = marked.run("kill -STOP $$", timeout_seconds=0.3, grace_seconds=30)
     assert (ended.timed_out, ended.signal) == (True, signal.SIGTERM)
-    assert ended.duration_seconds < 3
+    assert ended.duration_seconds < 20
 
 
 def test_what_a_command_leaves_behind_is_ended_and_counted(marked: Marked) -> None:
     ended = marked.run(f"{DAEMONS} exit 0")
     assert (ended.exit_code, ended.timed_out, ended.left_behind) == (0, False, 3)
     assert ended.succeeded()
-    assert ended.duration_seconds < 4
+    assert ended.duration_seconds < 20
 
 
 def test_a_grandchild_that_holds_the_output_does_not_hold_us(marked: Marked) -> None:
     ended = marked.run("echo first; sleep 300 & exit 6")
     assert (ended.exit_code, ended.stdout, ended.left_behind) == (6, "first\n", 1)
-    assert ended.duration_seconds < 3
+    assert ended.duration_seconds < 20
 
 
 def test_who_only_needs_a_moment_longer_gets_it(marked: Marked) -> None:
     ended = marked.run("(sleep 0.15; echo late) & exit 0", grace_seconds=10)
     assert (ended.stdout, ended.left_behind) == ("late\n", 0)
-    assert ended.duration_seconds < 3
+    assert ended.duration_seconds < 20
 
 
 def test_an_orphan_that_ended_is_reaped_while_the_command_runs(marked: Marked) -> None:
@@ -138,7 +138,7 @@ def test_a_cancel_ends_the_tree_after_the_grace(marked: Marked) -> None:
     ready = marked.directory / "there.deaf"
     ended = run(marked.command(f"{DAEMONS} wait"), cancelled=ready.exists, tick_seconds=0.05)
     assert (ended.cancelled, ended.timed_out, ended.exit_code) == (True, False, 128 + signal.SIGTERM)
-    assert ended.duration_seconds < 5
+    assert ended.duration_seconds < 20
     assert not ended.succeeded()
 
 
@@ -165,7 +165,7 @@ def test_a_tick_that_raises_ends_the_tree_at_once_and_is_raised(marked: Marked) 
     began = time.monotonic()
     with pytest.raises(StaleLease):
         run(marked.command(f"{DAEMONS} wait", grace_seconds=60), on_tick=beat, tick_seconds=0.05)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert marked.alive() == []
 
 
@@ -177,7 +177,7 @@ def test_the_time_limit_does_not_wait_for_a_slow_tick(marked: Marked) -> None:
 
     ended = run(marked.command("sleep 300", timeout_seconds=0.5), on_tick=slow, tick_seconds=0.1)
     assert ended_by[0]
-    assert (ended.timed_out, ended.duration_seconds < 2) == (True, True)
+    assert (ended.timed_out, ended.duration_seconds < 20) == (True, True)
 
 
 # Runs one command as a worker's process does. With `fork`, a fork without exec keeps a copy of all it has open.
@@ -220,13 +220,13 @@ def start_runner(marked: Marked) -> Iterator[Callable[..., subprocess.Popen[byte
         process.wait()
 
 
-def test_when_who_asked_is_killed_the_whole_tree_is_gone_in_two_seconds(
+def test_when_who_asked_is_killed_the_whole_tree_is_gone(
     marked: Marked, start_runner: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     runner = start_runner()
     assert len(marked.alive()) >= 6  # it, the shell, two daemons, two sleeps; the shim has no environment
     runner.kill()
-    eventually(lambda: runner.poll() is not None and marked.alive() == [], timeout=2)
+    eventually(lambda: runner.poll() is not None and marked.alive() == [])
 
 
 def test_a_lock_that_is_kept_lasts_until_the_tree_is_gone_and_the_command_has_no_part_in_it(
@@ -260,7 +260,7 @@ def test_a_fork_of_who_asked_does_not_keep_the_tree_alive(
     fork = int(eventually((marked.directory / "forked").read_text))
     runner.kill()
     try:
-        eventually(lambda: [process.pid for process in marked.alive()] == [fork], timeout=2)
+        eventually(lambda: [process.pid for process in marked.alive()] == [fork])
     finally:
         os.kill(fork, signal.SIGKILL)
     eventually(lambda: marked.alive() == [])
@@ -271,7 +271,7 @@ def test_a_ctrl_c_for_who_asked_ends_the_tree_through_its_exception(
 ) -> None:
     runner = start_runner()
     runner.send_signal(signal.SIGINT)
-    assert runner.wait(5) != 0
+    assert runner.wait(30) != 0
     assert marked.alive() == []
 
 
@@ -292,7 +292,7 @@ def test_a_shim_that_is_killed_takes_the_command_along_and_is_a_fault(marked: Ma
 
     with pytest.raises(ShimLost, match="hello"):
         run(marked.command("echo hello; sleep 300 & touch up; sleep 301"), on_tick=murder, tick_seconds=0.05)
-    eventually(lambda: marked.alive() == [], timeout=2)
+    eventually(lambda: marked.alive() == [])
 
 
 def test_a_command_dies_with_its_shim_even_if_nobody_is_left_to_see_it(
@@ -301,7 +301,7 @@ def test_a_command_dies_with_its_shim_even_if_nobody_is_left_to_see_it(
     runner = start_runner("touch all; exec sleep 300;")
     runner.send_signal(signal.SIGSTOP)
     psutil.Process(runner.pid).children()[0].kill()
-    eventually(lambda: [process.pid for process in marked.alive()] == [runner.pid], timeout=2)
+    eventually(lambda: [process.pid for process in marked.alive()] == [runner.pid])
 
 
 def test_a_busy_brood_of_forks_is_caught(marked: Marked) -> None:

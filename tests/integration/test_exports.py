@@ -76,7 +76,7 @@ def test_each_event_is_in_one_export_and_nothing_makes_none(runtime: Runtime, cl
     manifests = [json.loads((each.directory / exports.MANIFEST).read_text()) for each in (one, other)]
     assert [each["number"] for each in manifests] == [1, 2]
     assert manifests[1]["behind"] == manifests[0]["upto"]
-    assert manifests[0]["anchor"]["body"] != manifests[1]["anchor"]["body"]
+    assert manifests[0]["anchor"]["record"] != manifests[1]["anchor"]["record"]
     assert verify(runtime).ok
     for each in (one, other):
         assert seals(runtime, each.directory) == []

@@ -59,6 +59,7 @@ def filtered() -> None:
 
 def unshared(kind: int) -> Callable[[], None]:
     def confine() -> None:
+        eventually(lambda: len(os.listdir("/proc/self/task")) == 1)  # a fork has threads of OpenTelemetry's that end
         if LIBC.unshare(kind):
             raise OSError(ctypes.get_errno(), "unshare")
 

@@ -120,7 +120,7 @@ def test_a_gate_whose_workers_all_died_fails_with_exit_code_70(
     for _ in range(2):
         with transaction(land.runtime.database) as connection:
             assert rows.claim(connection, land.effect(gate, "run_gate")["id"], holder="dead", lease_seconds=60)
-        dba.execute("UPDATE effects SET lease_until = now() - interval '1 s'")
+        dba.execute("UPDATE effects SET lease_until = now() - interval '1 s' WHERE status = 'leased'")
         with transaction(land.runtime.database) as connection:
             sweeps.leases(connection, max_attempts=2)
     drain_all(land.runtime)

@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.rights import fire
 from tests.running import Stage
 
 pytestmark = pytest.mark.integration
@@ -116,7 +117,7 @@ def test_a_gate_run_again_when_its_last_task_was_given_up_holds_nothing_up(stage
     stage.start()
     stage.work("u")
     stage.work("t")
-    stage.client.fire(stage.ids["lint"], "gate_failed", by="test", data=BAD)  # both in one pass
+    fire(stage.client, stage.ids["lint"], "gate_failed", by="test", data=BAD)  # both in one pass
     stage.fire("t", "user_cancelled")
     assert stage.states("t", "u", "a", "run") == {"t": "cancelled", "u": "failed", "a": "failed", "run": "failed"}
 

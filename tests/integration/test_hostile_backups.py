@@ -15,11 +15,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from interlock.supervisor.backup import manifest, restore, unpack
+from interlock.supervisor.backup import restore, unpack
 from interlock.supervisor.backup.backup import back_up
-from interlock.supervisor.backup.manifest import BASE, LOG, BackupUnusable, Manifest
 from interlock.supervisor.backup.restore import RestoreFailed
 from interlock.supervisor.embedded import running
+from interlock.workers.audit import backup_manifest as manifest
+from interlock.workers.audit.backup_manifest import BASE, LOG, BackupUnusable, Manifest
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import server_account
 from tests import databases
@@ -194,7 +195,7 @@ def taken() -> Iterator[Path]:
     with open_directory() as directory:
         home = Settings(home=directory / "home")
         with running(home) as addresses:
-            databases.prepare(addresses.database_url)
+            databases.prepare(addresses.owner_url)
             known = addresses.database_url, directory / "backups", home.signing_directory
             made = back_up(*known, replicating=addresses.superuser_url)[0]
         yield made

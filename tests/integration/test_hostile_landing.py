@@ -16,7 +16,7 @@ from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import git, make, opened, put
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = "psycopg.Connection[Any]"
 COMMIT = "git config user.name c; git config user.email c; git add -A; git commit -qm mine"
 

@@ -1,5 +1,6 @@
 """Jobs: they run with all the workers they ask for or with none, and take these with them when they end."""
 
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from typing import Any
@@ -7,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation
+from psycopg.errors import CheckViolation, RestrictViolation
 from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
@@ -16,10 +17,12 @@ from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
 from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.recovery import JobError, WorkerError, recover_job, recover_worker
 from interlock.workers.supervision.supervised_workers import Supervisor
-from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
+from interlock.workflows.errors import BadInput, IllegalTransition, NotYours, RequestConflict, UnknownInstance
 from tests.callers import FORKS
 from tests.driving import drain_all, swept
+from tests.rights import fire, grant
 from tests.supervising import allocated
 
 pytestmark = pytest.mark.integration
@@ -42,21 +45,24 @@ LEADS = {
     ("PENDING", "cancel"): "CANCELED",
     ("RUNNING", "cancel"): "CANCELED",
 }
+ORDER = ActionOrder("ann", "why")
 ACTIONS = ("validate", "allocate", "succeed", "fail", "cancel")
 
 
 @pytest.fixture
 def jobs(client: Client) -> Jobs:
+    grant(client, "ann")
     return Jobs(client)
 
 
 @pytest.fixture
 def supervisor(client: Client) -> Supervisor:
+    grant(client, "ann")
     return Supervisor(client)
 
 
 def act(jobs: Jobs, action: str, ref: str | UUID, **order: str) -> Answer:
-    answer: Answer = getattr(jobs, action)(ref, ActionOrder(**order))
+    answer: Answer = getattr(jobs, action)(ref, ActionOrder(**{"by": "ann", "reason": "why"} | order))
     return answer
 
 
@@ -116,7 +122,7 @@ def test_a_paused_worker_of_a_completed_job_is_released_by_force(
     jobs: Jobs, supervisor: Supervisor, project: str
 ) -> None:
     job = job_in(jobs, supervisor, project, "RUNNING")
-    supervisor.pause(jobs.show(job)["workers"][0]["id"])
+    supervisor.pause(jobs.show(job)["workers"][0]["id"], ORDER)
     assert statuses(jobs.succeed(job, result={"tests": 12}).subject["workers"]) == ["COMPLETED", "TERMINATED"]
     assert jobs.client.history(job)[-1]["metadata"]["result"] == {"tests": 12}
 
@@ -127,7 +133,7 @@ def test_a_job_without_enough_idle_workers_waits_holding_none_until_the_sweep_fi
     job = pending(jobs, project, 3)
     idle(supervisor, project, 2)
     idle(supervisor, uuid7(), 5)  # another project's are not its own
-    answer = jobs.allocate(job, ActionOrder(request_id="allocate-1"))
+    answer = jobs.allocate(job, ActionOrder("ann", request_id="allocate-1"))
     assert answer.subject["status"] == "PENDING"
     assert "3 needed" in answer.response["message"]
     assert jobs.show(job)["workers"] == []
@@ -144,8 +150,8 @@ def test_the_sweep_ends_what_a_dead_supervisor_left_paused(
 ) -> None:
     job = job_in(jobs, supervisor, project, "RUNNING")
     paused = jobs.show(job)["workers"][0]["id"]
-    supervisor.pause(paused)
-    jobs.client.fire(job, "success", by="agent")
+    supervisor.pause(paused, ORDER)
+    fire(jobs.client, job, "success", by="agent")
     drain_all(jobs.client.runtime)
     assert supervisor.show(paused)["status"] == "PAUSED"
     assert sweep(jobs, dba) == 1
@@ -161,7 +167,7 @@ def sweep(jobs: Jobs, dba: "psycopg.Connection[Any]") -> int | None:
 
 def test_a_trigger_fired_past_the_allocation_is_refused_by_the_machine(jobs: Jobs, project: str) -> None:
     job = pending(jobs, project)
-    receipt = jobs.client.fire(job, "allocate_resources", by="agent")
+    receipt = fire(jobs.client, job, "allocate_resources", by="agent")
     drain_all(jobs.client.runtime)
     (settled,) = jobs.client.wait([receipt.request_id])
     assert settled.status == "rejected"
@@ -186,7 +192,7 @@ def test_a_canceled_jobs_reserved_workers_are_free_again(jobs: Jobs, supervisor:
     idle(supervisor, project, 1)
     with transaction(jobs.client.runtime.database) as connection:
         assert supervision.reserve(connection, job)
-    jobs.cancel(job)
+    jobs.cancel(job, ORDER)
     assert jobs.allocate(other).subject["status"] == "RUNNING"
 
 
@@ -215,7 +221,7 @@ def test_a_repeated_request_gives_the_recorded_answer(jobs: Jobs, supervisor: Su
 
 
 def test_a_repeated_submission_makes_one_job(jobs: Jobs, project: str) -> None:
-    order = ActionOrder(request_id="submit-1")
+    order = ActionOrder("ann", request_id="submit-1")
     first, again = (jobs.submit("build", project=project, order=order) for _ in range(2))
     assert (first.subject["id"], again.replayed) == (again.subject["id"], True)
     with pytest.raises(RequestConflict):
@@ -275,7 +281,7 @@ def test_canceling_a_job_cancels_all_below_it_and_nothing_beside_it(
     jobs.validate(below)
     idle(supervisor, project, 1)
     jobs.allocate(below)
-    jobs.cancel(one)
+    jobs.cancel(one, ORDER)
     found = {each["task_description"]: each["status"] for each in jobs.tree(root)}
     assert found == {"root": "SUBMITTED", "one": "CANCELED", "below": "CANCELED", "two": "SUBMITTED"}
     assert [each["task_description"] for each in jobs.tree(root)] == ["root", "one", "below", "two"]
@@ -289,8 +295,21 @@ def test_a_canceled_job_takes_its_children_with_it_wherever_it_stood(
 ) -> None:
     job = job_in(jobs, supervisor, project, state)
     child = jobs.submit("a part", parent=job).subject["id"]
-    jobs.cancel(job)
+    jobs.cancel(job, ORDER)
     assert jobs.show(child)["status"] == "CANCELED"
+
+
+def test_a_job_is_canceled_with_a_reason_and_what_follows_names_who_and_the_event_with_why(
+    jobs: Jobs, project: str
+) -> None:
+    job = pending(jobs, project)
+    child = jobs.submit("a part", parent=job).subject["id"]
+    with pytest.raises(BadInput, match="say why"):
+        jobs.cancel(job, ActionOrder("ann"))
+    event = jobs.client.history(jobs.cancel(job, ORDER).subject["id"])[-1]
+    assert (event["triggered_by"], event["metadata"]["reason"]) == ("ann", "why")
+    (followed,) = jobs.client.history(child)
+    assert (followed["triggered_by"], followed["metadata"]["caused_by"]) == ("ann", str(event["id"]))
 
 
 def test_a_job_is_found_by_its_name_and_only_as_a_job(jobs: Jobs, supervisor: Supervisor, project: str) -> None:
@@ -298,4 +317,76 @@ def test_a_job_is_found_by_its_name_and_only_as_a_job(jobs: Jobs, supervisor: Su
     assert made["entity_id"].startswith("j_")
     assert jobs.show(made["entity_id"])["id"] == jobs.show(f"job/{made['entity_id']}")["id"] == made["id"]
     with pytest.raises(UnknownInstance, match="is not a job but a supervised_worker"):
-        jobs.cancel(supervisor.create(project=project).subject["id"])
+        jobs.cancel(supervisor.create(project=project).subject["id"], ORDER)
+
+
+def test_a_job_and_its_workers_are_moved_by_their_supervisor_only(
+    client: Client, jobs: Jobs, supervisor: Supervisor, project: str
+) -> None:
+    mine, others = ActionOrder("sue", "hers"), ActionOrder("mallory", "his")
+    made = supervisor.create(project=project, order=ActionOrder("tom"))
+    worker, job = made.subject, jobs.submit("build", project=project, order=mine).subject["id"]
+
+    def refused(*actions: Callable[[UUID, ActionOrder], object]) -> None:
+        before = client.show(job), client.show(worker["id"])
+        for action in actions:
+            with pytest.raises(NotYours, match="mallory may not fire"):
+                action(job if isinstance(getattr(action, "__self__", None), Jobs) else worker["id"], others)
+        assert (client.show(job), client.show(worker["id"])) == before
+
+    refused(jobs.validate, jobs.allocate, jobs.succeed, jobs.fail)
+    jobs.validate(job, mine)
+    refused(jobs.allocate)
+    assert jobs.allocate(job, mine).subject["status"] == "RUNNING"
+    refused(jobs.succeed, jobs.fail, supervisor.complete, supervisor.fail)
+    with pytest.raises(NotYours):
+        recover_worker(client, worker["id"], WorkerError.TRANSIENT_NETWORK, others)
+    for kind in (JobError.WORKER_CRASH, JobError.VALIDATION):
+        with pytest.raises(NotYours):
+            recover_job(client, job, kind, others, worker=worker["id"])
+    supervisor.pause(worker["id"], others)  # open to anyone
+    supervisor.resume(worker["id"], others)
+    other = supervisor.create(project=project)
+    supervisor.terminate(other.subject["id"], mine)
+    for secret in ("", "x" * 43, other.secret or ""):  # none, a made-up one, another's
+        with pytest.raises(NotYours, match="the worker itself, by the secret of its registration"):
+            jobs.succeed(job, ActionOrder(worker["entity_id"], secret=secret))
+        with pytest.raises(NotYours):
+            supervisor.complete(worker["id"], ActionOrder(worker["entity_id"], secret=secret))
+    jobs.succeed(job, ActionOrder(worker["entity_id"], secret=made.secret or ""))
+    assert supervisor.show(worker["id"])["status"] == "COMPLETED"
+    for who in (mine, ActionOrder("ann"), ActionOrder("tom")):  # its job's submitter, an operator, its own
+        worker = supervisor.create(project=project, order=ActionOrder("tom")).subject
+        jobs.validate(job := jobs.submit("build", project=project, order=mine).subject["id"], mine)
+        jobs.allocate(job, mine)
+        supervisor.fail(worker["id"], who)
+        jobs.cancel(job, others)
+
+
+def test_a_job_names_no_workers_of_others_as_its_own(
+    client: Client, dba: "psycopg.Connection[Any]", jobs: Jobs, supervisor: Supervisor, project: str
+) -> None:
+    def named(worker: UUID, by: str, within: str = project) -> UUID:
+        context = {"depth": 0, "workers": [str(worker)]}
+        found: UUID = client.create("job", f"J-{uuid7()}", project=within, context=context, by=by)["id"]
+        return found
+
+    idle, running, busy = (supervisor.create(project=project, order=ActionOrder("sue")).subject["id"] for _ in range(3))
+    for worker in (running, busy):
+        supervisor.start(worker)
+    named(busy, "sue")  # her own, which works already
+    for worker, by, within, why in (
+        (running, "mallory", project, "it is RUNNING, and sue created it"),
+        (busy, "sue", project, "another job has it"),
+        (idle, "mallory", "elsewhere", "it is of another project"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            named(worker, by, within)
+    mine = named(idle, "mallory")  # as the pool would give it
+    with pytest.raises(RestrictViolation, match="another job has it"):
+        dba.execute(
+            "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, 'workers', 'job', %s)",
+            (mine, busy),
+        )
+    jobs.cancel(mine, ActionOrder("mallory", "why"))
+    assert named(idle, "sue")  # the other has ended

@@ -1,17 +1,20 @@
 """A workstream that completes is merged once; one that fails is archived, with why."""
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interlock.workers.audit import report_check, signing_keys
 from interlock.workers.effects import runner
 from interlock.workers.runtime import Runtime
 from tests.driving import state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import everything, git, put
+from tests.rights import fire
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -19,8 +22,7 @@ Dba = "psycopg.Connection[Any]"
 
 @pytest.fixture
 def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Landscape:
-    slowly = make_runtime(max_attempts=3, backoff_base_seconds=1e9, backoff_cap_seconds=1e9)  # never by itself
-    return Landscape(slowly, dba, tmp_path)
+    return Landscape(make_runtime(max_attempts=3), dba, tmp_path)
 
 
 def test_a_validated_workstream_is_merged_into_its_base_branch_and_its_worktree_closed(land: Landscape) -> None:
@@ -132,7 +134,7 @@ def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: La
     land.committed_patch()
     land.validate()
     landing = land.land()
-    land.client.fire(land.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
+    fire(land.client, land.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
     runner.run(land.runtime, landing)
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
     assert "was not merged" in land.effect(land.workstream, "land_workstream")["error"]
@@ -148,7 +150,7 @@ def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(land:
     land.validate()
     runner.run(land.runtime, land.land())
     assert state(land.client, land.workstream) == "completed"
-    land.client.fire(land.workstream, "cancel", by="ann")
+    fire(land.client, land.workstream, "cancel", by="ann")
     land.settle()
     assert state(land.client, land.workstream) == "completed"
     assert land.effect(land.workstream, "land_workstream")["status"] == "done"
@@ -232,3 +234,77 @@ def test_a_landing_intended_twice_is_one_effect(land: Landscape) -> None:
     assert land.land() == land.land()
     landings = [each for each in land.client.show(land.workstream)["effects"] if each["name"] == "land_workstream"]
     assert len(landings) == 1
+
+
+def noted(land: Landscape, commit: str) -> dict[str, Any]:
+    """The statement in a commit's note."""
+    envelope = json.loads(git(land.checkout, "notes", "--ref=interlock", "show", commit))
+    return dict(json.loads(b64decode(envelope["payload"])))
+
+
+def test_each_commit_that_landed_has_a_signed_note_with_its_gates_and_their_tree(
+    land: Landscape, tmp_path: Path
+) -> None:
+    entry = land.applied_patch()
+    gate = land.gate(["grep", "-q", "two", "app.py"], moment="final")
+    land.settle()
+    land.fire(entry, "tests_passed")
+    land.settle()
+    config = (land.checkout / ".git/config").read_text()
+    land.validate()
+    land.land()
+    land.settle()
+    patch = land.said(entry)["commit_sha"]
+    tree = git(land.checkout, "rev-parse", f"{patch}^{{tree}}").strip()
+    statement = noted(land, patch)
+    assert {"gitCommit": patch} in [each["digest"] for each in statement["subject"]]
+    (ran,) = statement["predicate"]["gates"]
+    assert (ran["workflow_id"], ran["result"], ran["exit_code"]) == (str(gate), "PASSED", 0)
+    assert (ran["ran_on"]["tree"], ran["ran_on"]["patch"]) == (tree, str(entry))
+    assert next((each["sha"], each["tree"]) for each in statement["predicate"]["commits"]) == (patch, tree)
+    merge = git(land.checkout, "rev-parse", "main").strip()
+    whole = noted(land, merge)
+    assert {each["digest"]["gitCommit"] for each in whole["subject"] if "gitCommit" in each["digest"]} == {patch, merge}
+    file = tmp_path / "note.json"
+    file.write_text(git(land.checkout, "notes", "--ref=interlock", "show", merge))
+    keys = signing_keys.trusted_keys(land.runtime.settings.signing_directory)
+    assert report_check.check(file, keys, land.runtime.catalogue).findings == ()
+    assert (land.checkout / ".git/config").read_text() == config
+    assert git(land.checkout, "status", "--porcelain") == ""
+
+
+def test_notes_that_were_killed_are_written_when_the_landing_is_tried_again(
+    land: Landscape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land.committed_patch()
+    land.validate()
+    landing = land.land()
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr("interlock.workers.effects.landing_notes.write", kill)
+        with pytest.raises(Killed):
+            runner.run(land.runtime, landing)
+    assert state(land.client, land.workstream) == "completed"
+    land.make_due()
+    land.settle()
+    merge = land.said(land.workstream)["commit_sha"]
+    assert noted(land, merge)["predicate"]["scope"]["name"] == "default/workstream/demo/w"
+
+
+def test_a_landing_without_a_key_lands_without_notes(land: Landscape, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = land.runtime.settings.signing_directory
+    directory.mkdir(parents=True)
+    (directory / "anchor.key").write_text("no key")
+    land.committed_patch()
+    land.validate()
+    land.land()
+    land.settle()
+    assert state(land.client, land.workstream) == "completed"
+    assert "note_failed" in capsys.readouterr().out
+    assert git(land.checkout, "for-each-ref", "refs/notes") == ""

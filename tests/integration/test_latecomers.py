@@ -12,9 +12,10 @@ from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.driving import drain_all
+from tests.rights import fire
 from tests.running import Stage
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
 BY_HAND = OverrideOrder("ann", "seen to it myself")
 STEPS = ("ends", "other ends", "comes")
@@ -37,7 +38,7 @@ def end(stage: Stage, name: str, *, well: bool) -> None:
     """Let a running task end, and the scheduler hear nothing of it yet."""
     triggers = ("execution_completed", "validation_passed") if well else ("execution_failed",)
     for each in triggers:
-        stage.client.fire(stage.ids[name], each, by="test", data={"exit_code": 0 if well else 1})
+        fire(stage.client, stage.ids[name], each, by="test", data={"exit_code": 0 if well else 1})
         drain_all(stage.runtime)
 
 
@@ -111,9 +112,7 @@ def test_a_task_added_while_its_workstream_is_planned_does_not_keep_it_there(run
     stage.start()
     stage.work("a")
     assert stage.states("w", "late") == {"w": "executing", "late": "queued"}
-    stage.work("late")
-    stage.land()
-    assert stage.state("run") == "succeeded"
+    stage.succeed("late")
 
 
 @pytest.fixture

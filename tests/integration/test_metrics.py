@@ -1,9 +1,10 @@
 """Metrics: counted once whatever dies, the same as history says, and readable by Prometheus."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,10 +15,11 @@ from sqlalchemy.orm import Session
 
 from interlock.beat.schedule import SCHEDULE
 from interlock.db.connection import transaction
-from interlock.db.core import counters, effects, requests
+from interlock.db.core import counters, definitions, effects, requests
 from interlock.db.core.counters import Series
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.operations.doctor import examine
 from interlock.workers.operations.metrics import read
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -26,8 +28,10 @@ from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import machines
+from tests.backup_stubs import stub_backup
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, swept
 from tests.nodes import node
+from tests.rights import grant
 from tests.running import Stage
 from tests.waiting import eventually
 
@@ -141,6 +145,7 @@ def test_an_override_counts_once_though_its_moves_come_in_several_batches(
     stage.submit({"w": {}}, {"t": {"workstream": "w"}})
     stage.start()
     stage.begin("t")
+    grant(stage.client, "ann")
     assert len(complete_task(runtime, str(stage.ids["t"]), OverrideOrder("ann", "seen to it")).moves) == 2
     assert value(stage.client, "manual_state_overrides_total", "task", "ann") == 1
 
@@ -209,6 +214,45 @@ def test_leases_that_run_out_are_seen_and_then_counted(own: Client, project: str
     found = counted(own)
     assert found["interlock_expired_leases", ()] == 0
     assert found[counters.LEASE_EXPIRIES, ("notice",)] == 1
+
+
+# Backups --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_age_of_the_newest_backup_is_told_where_they_are_scheduled(
+    client: Client, make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    assert not [name for name, _ in read(client.runtime) if name.startswith("interlock_backup_")]
+    place = tmp_path / "backups"
+    runtime = make_runtime(backup_directory=place, backup_every_seconds=3600.0, signing=tmp_path / "keys")
+
+    def told() -> float:
+        found = read(runtime)
+        assert found["interlock_backup_period_seconds", ()] == 3600
+        return found["interlock_backup_age_seconds", ()]
+
+    with transaction(runtime.database) as connection:
+        installed_for = definitions.age_seconds(connection)
+    assert told() == pytest.approx(installed_for, abs=60), "none yet: as old as the installation"
+    stub_backup(runtime.settings, datetime.now(UTC) - timedelta(hours=5))
+    cut = stub_backup(runtime.settings, datetime.now(UTC) - timedelta(hours=1))
+    (cut / "base.tar.gz").write_text("more than its manifest says")
+    assert told() == pytest.approx(5 * 3600, abs=60), "one that cannot be restored does not count"
+    findings = {each.level: each for each in examine(runtime) if each.check == "backups"}
+    assert findings.keys() == {"warn"}
+    both = [each.message for each in examine(runtime) if each.check == "backups"]
+    assert both == ["the newest backup is 5.0 h old", f"1 of 2 backups cannot be restored, first {cut.name}"]
+    shutil.rmtree(place)
+    place.touch()
+    assert told() == pytest.approx(installed_for, abs=60), "what cannot be read is no backup, nor the end of the scrape"
+    (only,) = [each for each in examine(runtime) if each.check == "backups"]
+    assert (only.level, "cannot be read" in only.message) == ("warn", True)
+
+
+def test_doctor_says_who_backs_up_a_postgresql_of_ones_own(client: Client) -> None:
+    assert client.runtime.settings.database_url is not None
+    (only,) = [each for each in examine(client.runtime) if each.check == "backups"]
+    assert (only.level, "its administrator backs it up" in only.message) == ("ok", True)
 
 
 # What stands now ------------------------------------------------------------------------------------------------------

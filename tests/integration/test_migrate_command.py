@@ -33,7 +33,10 @@ def own_database(servers: Servers) -> Iterator[str]:
 
 @pytest.fixture
 def own(own_database: str, servers: Servers, tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=own_database, broker_url=servers.broker_url)
+    owner_url = databases.as_owner(servers, own_database)
+    return Settings(
+        home=tmp_path / "home", database_url=own_database, owner_url=owner_url, broker_url=servers.broker_url
+    )
 
 
 def interlock(own: Settings, *words: str, typed: str | None = None) -> tuple[int, str]:
@@ -89,7 +92,7 @@ def test_up_never_migrates_a_database_of_somebody_s_own(own: Settings, own_datab
 
 def test_a_schema_that_a_newer_one_made_is_left_alone(own: Settings, own_database: str) -> None:
     assert interlock(own, "migrate", "--yes")[0] == 0
-    with psycopg.connect(own_database) as connection:
+    with psycopg.connect(own.owner_url or "") as connection:
         connection.execute("UPDATE interlock.alembic_version SET version_num = '9999'")
     code, said = interlock(own, "migrate", "--yes")
     assert code == 1

@@ -19,6 +19,7 @@ from tests import parcels
 from tests.driving import applied, drain_all, outcome, state, trail
 from tests.migrating import due_in, move, sound, whys
 from tests.parcels import born
+from tests.rights import fire
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -113,7 +114,7 @@ def test_a_dry_run_names_all_that_would_break_and_why_and_changes_nothing(
     telling = born(runtime, "parcel", "1.1.0", "telling", project, {"address": "1 Road"})
     applied(client, held, "send")
     client.fire(held, "stop", by="ann")
-    client.fire(later, "weighed", by="ann", after=timedelta(hours=1))
+    fire(client, later, "weighed", by="ann", after=timedelta(hours=1))
     applied(client, telling, "weigh")
     drain_all(runtime)
     before = everything(dba)

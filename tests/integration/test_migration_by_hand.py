@@ -14,6 +14,7 @@ from tests import parcels
 from tests.driving import applied
 from tests.migrating import sound
 from tests.parcels import born
+from tests.tampering import unprotected
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -105,13 +106,15 @@ def test_no_move_of_the_old_version_follows_a_migration(dba: Dba, sent: UUID) ->
 
 def test_tampering_with_a_migration_is_seen(runtime: Runtime, dba: Dba, sent: UUID, project: str) -> None:
     raw(dba, sent, EVENT, FOLLOW)
-    dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER ALL")
-    dba.execute("ALTER TABLE workflow_instances DISABLE TRIGGER ALL")
-    dba.execute("UPDATE workflow_instances SET definition_version = '3.0.0'")
+    with unprotected(dba):
+        dba.execute("UPDATE workflow_instances SET definition_version = '3.0.0' WHERE id = %s", (sent,))
     (said,) = [each.message for each in verify.verify(runtime.database).problems]
     assert said == "is under 3.0.0, but history ends under 1.1.0"
-    dba.execute("UPDATE workflow_instances SET definition_version = '1.1.0'")
-    dba.execute('UPDATE workflow_transitions SET metadata = metadata || \'{"from_version": "2.0.0"}\' WHERE seq = 2')
+    with unprotected(dba):
+        dba.execute("UPDATE workflow_instances SET definition_version = '1.1.0' WHERE id = %s", (sent,))
+        dba.execute(
+            'UPDATE workflow_transitions SET metadata = metadata || \'{"from_version": "2.0.0"}\' WHERE seq = 2'
+        )
     says = [each.message for each in verify.verify(runtime.database).problems]
     assert any("under 1.0.0" in each for each in says)
     assert any("its hash is not that of its content" in each for each in says)

@@ -11,6 +11,7 @@ from tests import parcels
 from tests.driving import applied
 from tests.migrating import due_in, move, sound, whys
 from tests.parcels import born
+from tests.rights import OF_SECRET
 from tests.running import Stage
 
 pytestmark = pytest.mark.integration
@@ -62,15 +63,12 @@ def test_a_state_that_gets_another_name_moves_the_typed_row_and_the_counts(stage
     assert counts == (1, 0)
     assert dba.execute("SELECT state FROM workstreams").fetchall() == [("executing",)]
     assert stage.fire("a", "execution_completed", exit_code=0) == "applied"
-    for name in ("c", "b"):
-        stage.work(name)
-    stage.land()
-    assert stage.state("run") == "succeeded"
+    stage.succeed("c", "b")
     sound(stage.runtime)
 
 
 def test_what_a_typed_table_refuses_is_named(client: Client, runtime: Runtime, project: str, dba: Dba) -> None:
-    worker = born(runtime, "worker", "1.1.0", "W-1", project)
+    worker = born(runtime, "worker", "1.1.0", "W-1", project, OF_SECRET)
     applied(client, worker, "registration_complete", "suspend")
     dba.execute("ALTER TABLE workers ADD CHECK (state <> 'unresponsive')")
     done = move(runtime, "1.1.0", "1.0.0", "worker", renamed={"suspended": "unresponsive"}, dry_run=True)

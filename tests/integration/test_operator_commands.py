@@ -24,16 +24,18 @@ from tests.commanding import OPERATOR
 from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import everything, git
+from tests.rights import OF_SECRET, end_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 Dba = psycopg.Connection[Any]
 WHY = ("--by", "ann", "--reason", "seen to it")
+NIGHT = ("--reason", "for the night")
 
 
 @pytest.fixture
-def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
+def land(runtime: Runtime, ann: None, dba: Dba, tmp_path: Path) -> Landscape:
     return Landscape(runtime, dba, tmp_path)
 
 
@@ -53,16 +55,27 @@ def test_who_migrates_a_new_database_is_its_first_operator_and_those_that_are_na
     servers: Servers, broker_url: str, tmp_path: Path
 ) -> None:
     with databases.copy_of(servers, "template0") as url:
-        settings = Settings(home=tmp_path, database_url=url, broker_url=broker_url, operators=("bob", "cyd"))
+        settings = Settings(
+            home=tmp_path,
+            database_url=url,
+            owner_url=databases.as_owner(servers, url),
+            broker_url=broker_url,
+            operators=("bob", "cyd"),
+        )
         me = getpass.getuser()
         assert answer(settings, "migrate")["operators"] == [me, "bob", "cyd"]
         assert answer(settings, "migrate")["operators"] == []
         assert [each["name"] for each in answer(settings, "operator", "list")] == [me, "bob", "cyd"]
-        assert answer(settings, "operator", "grant", "dan", "--until", "12h") == {"granted": ["dan"]}
-        assert "is not an operator" in answer(settings, "operator", "grant", "eve", "--by", "eve", code=2)["message"]
+        assert answer(settings, "operator", "grant", "dan", "--until", "12h", *NIGHT)["granted"] == ["dan"]
+        assert (
+            "is not an operator"
+            in answer(settings, "operator", "grant", "eve", "--by", "eve", *NIGHT, code=2)["message"]
+        )
         for name in (me, "bob", "dan"):
-            assert answer(settings, "operator", "revoke", name, "--by", "cyd") == {"revoked": name}
-        assert "the only operator" in answer(settings, "operator", "revoke", "cyd", "--by", "cyd", code=2)["message"]
+            done = {"revoked": name, "by": "cyd", "reason": "for the night"}
+            assert answer(settings, "operator", "revoke", name, "--by", "cyd", *NIGHT) == done
+        last = answer(settings, "operator", "revoke", "cyd", "--by", "cyd", *NIGHT, code=2)
+        assert "the only operator" in last["message"]
         assert [each["name"] for each in answer(settings, "operator", "list")] == ["cyd"]
         ended = {each["name"]: each["revoked_by"] for each in answer(settings, "operator", "list", "--all")}
         assert ended == {me: "cyd", "bob": "cyd", "cyd": None, "dan": "cyd"}
@@ -83,17 +96,17 @@ def test_where_nobody_is_an_operator_it_says_so_and_what_helps(land: Landscape, 
         return next(each for each in checks if each["check"] == "operators")
 
     assert doctor()["level"] == "ok"
-    answer(settings, "operator", "revoke", OPERATOR, "--by", "ann")  # who gave the patch its command
-    answer(settings, "operator", "grant", "bob", "--by", "ann", "--until", "1h")
-    assert "never expires" in answer(settings, "operator", "revoke", "ann", "--by", "ann", code=2)["message"]
-    dba.execute("UPDATE operators SET until = now() + interval '1 hour' WHERE until IS NULL")
+    answer(settings, "operator", "revoke", OPERATOR, *WHY)  # who gave the patch its command
+    answer(settings, "operator", "grant", "bob", *WHY, "--until", "1h")
+    assert "never expires" in answer(settings, "operator", "revoke", "ann", *WHY, code=2)["message"]
+    end_at(dba, "now() + interval '1 hour'")
     assert "every operator's grant expires" in doctor()["message"]
-    dba.execute("UPDATE operators SET until = now() WHERE until > now()")
+    end_at(dba, "now() - interval '1 second'")
     assert doctor() | {"message": ""} == {
         "check": "operators", "level": "warn", "message": "", "cure": "interlock operator grant NAME",
     }  # fmt: skip
-    assert "`interlock operator grant ann` makes" in answer(settings, *drop, code=2)["message"]
-    answer(settings, "operator", "grant", "ann")
+    assert "`interlock operator grant ann --reason WHY` makes" in answer(settings, *drop, code=2)["message"]
+    answer(settings, "operator", "grant", "ann", *WHY)
     answer(settings, *drop)
     assert state(land.client, bad) == "dropped"
 
@@ -150,7 +163,7 @@ def test_a_completed_task_keeps_the_digest_of_what_was_verified(land: Landscape,
     settings, task = land.runtime.settings, land.task({"x": "y\n"})
     missing = ("override", "complete-task", str(task), *WHY, "--verify-output", str(tmp_path / "none"))
     assert "No such file" in answer(settings, *missing, code=2)["message"]
-    worker = land.client.create("worker", "W-1", project=land.project, context={"capabilities": []})["id"]
+    worker = land.client.create("worker", "W-1", project=land.project, context={"capabilities": [], **OF_SECRET})["id"]
     land.dba.execute("UPDATE tasks SET unmet = 0")
     for trigger, data in (
         ("scheduler_assigned", {}),
@@ -178,11 +191,18 @@ def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: L
         assert "there is no patch_ledger 'demo/w'" in answer(settings, command, "show", "demo/w", code=2)["message"]
     assert "was never quarantined" in answer(settings, "quarantine", "show", str(good), code=2)["message"]
     (tmp_path / "mended").write_text(land.entry(good)["body"].replace("two", "zwei"))
-    base = ("patch", "create", "--based-on", "demo/w/bad^1")
+    why = ("--reason", "it was no diff")
+    base = ("patch", "create", "--based-on", "demo/w/bad^1", *why)
     made = answer(settings, *base, "--file", str(tmp_path / "mended"), "--by", "ann")
     assert made["entity_id"] == "demo/w/bad^1~2"
     assert land.entry(made["id"])["context"]["retry_of"] == listed["ledger_id"]
-    assert "committed" in answer(settings, "patch", "create", "--based-on", str(good), code=2)["message"]
+    for found in (made, answer(settings, "patch", "show", made["id"])):
+        assert (found["created_by"], found["created_because"]) == ("ann", "it was no diff")
+    assert answer(settings, "show", made["id"])["command"]["reason"] == "it was no diff"
+    assert "created by ann: it was no diff" in interlock(settings, "patch", "show", made["id"])
+    assert "committed" in answer(settings, "patch", "create", "--based-on", str(good), *why, code=2)["message"]
+    blank = answer(settings, *base, "--by", "ann", "--reason", " ", code=2)["message"]
+    assert blank.startswith("reason begins or ends with a blank")
     land.fail()
     assert f"interlock run resume {land.run}" in answer(settings, *base, code=2)["message"]
 
@@ -270,14 +290,16 @@ def test_redriving_all_leaves_what_is_quarantined_and_says_so(land: Landscape) -
     for name in ("stop-1", "kill-1"):
         land.client.fire(story, "design_complete", by="agent", request_id=name)
     chosen = land.runtime.settings
-    answer(chosen, "quarantine", "request", "stop-1", "kill-1", "--reason", "they kill")
-    assert answer(chosen, "redrive", "--all") == {
+    answer(chosen, "quarantine", "request", "stop-1", "kill-1", *WHY)
+    assert answer(chosen, "redrive", "--all", *WHY) == {
         "redriven": [],
+        "by": "ann",
+        "reason": "seen to it",
         "left": {"quarantined": ["stop-1", "kill-1"], "unreadable": []},
     }
-    said = interlock(chosen, "redrive", "--all")
+    said = interlock(chosen, "redrive", "--all", *WHY)
     assert "2 left: quarantined (stop-1, kill-1); name them to release them" in said
-    assert answer(chosen, "redrive", "stop-1") == {"redriven": ["stop-1"]}
+    assert answer(chosen, "redrive", "stop-1", *WHY)["redriven"] == ["stop-1"]
 
 
 def test_redriving_tells_who_did_it(land: Landscape, dba: Dba) -> None:
@@ -286,6 +308,21 @@ def test_redriving_tells_who_did_it(land: Landscape, dba: Dba) -> None:
     dba.execute(
         "UPDATE trigger_requests SET status = 'dead', finished_at = now() WHERE request_id = %s", (receipt.request_id,)
     )
-    answer(land.runtime.settings, "redrive", "--all", "--by", "ann")
+    answer(land.runtime.settings, "redrive", "--all", *WHY)
     land.settle()
-    assert land.client.history(story)[-1]["metadata"] == {"redriven_by": "ann"}
+    assert land.client.history(story)[-1]["metadata"] == {"redriven_by": "ann", "redriven_because": "seen to it"}
+
+
+def test_only_operators_quarantine_and_redrive_requests(land: Landscape) -> None:
+    story = land.client.create("story", "S-1", project=land.project)["id"]
+    land.client.fire(story, "design_complete", by="agent", request_id="r-1")
+    chosen, eve = land.runtime.settings, ("--by", "eve", "--reason", "mine")
+    for words in (("quarantine", "request", "r-1"), ("redrive", "--all"), ("redrive", "r-1")):
+        assert "'eve' is not an operator" in answer(chosen, *words, *eve, code=2)["message"]
+    assert "--reason" in answer(chosen, "redrive", "--all", "--by", "ann", code=2)["message"]
+    land.settle()
+    assert state(land.client, story) == "design"
+    assert land.dba.execute(
+        "SELECT array_agg(format('%s %s', metadata->>'attempted', metadata->>'instance') ORDER BY seq)"
+        "  FROM workflow_transitions WHERE workflow_type = 'refusal_log'"
+    ).fetchone() == (["quarantine r-1", "redrive --all", "redrive r-1"],)

@@ -21,8 +21,9 @@ from interlock.workers.pool.report import Report, failure
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, row
 from tests.driving import applied, drain_all, make_due, state, trail
+from tests.rights import fire, known
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
 BY_HAND = OverrideOrder("ann", "seen to it")
 TRIED = OverrideOrder("ann", "would it?", dry_run=True)
@@ -35,17 +36,17 @@ def test_who_holds_the_task_loses_it_and_is_free_again(
 ) -> None:
     task, _ = site.queue(2)
     worker = hand(runtime)
-    claim = claims.take(runtime, worker)
+    claim = claims.take(runtime, known(worker))
     assert claim
     drain_all(runtime)
     assert claims.is_current(runtime, claim.token)
     told = override(runtime, str(task), TRIED).follows
-    assert f"claim {claim.token} of worker hand on T-3 no longer counts" in "\n".join(told)
+    assert f"claim {claim.id} of worker hand on T-3 no longer counts" in "\n".join(told)
     assert claims.is_current(runtime, claim.token)
     override(runtime, str(task), BY_HAND)
     assert not claims.is_current(runtime, claim.token)
     with pytest.raises(StaleClaim):
-        claims.finish(runtime, worker, claim.token, DONE)
+        claims.finish(runtime, known(worker), claim.token, DONE)
     drain_all(runtime)
     assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
     assert state(client, task) == {complete_task: "completed", fail_task: "failed"}.get(override, "cancelled")
@@ -57,9 +58,9 @@ def test_what_was_begun_before_ends_in_its_last_workers_name(
 ) -> None:
     task, _ = site.queue(2)
     worker = hand(runtime)
-    claim = claims.take(runtime, worker)
+    claim = claims.take(runtime, known(worker))
     assert claim
-    claims.finish(runtime, worker, claim.token, failure("crashed after success"))
+    claims.finish(runtime, known(worker), claim.token, failure("crashed after success"))
     drain_all(runtime)
     assert state(client, task) == "retrying"
     done = override(runtime, str(task), BY_HAND)
@@ -88,7 +89,7 @@ def step(runtime: Runtime, client: Client, project: str) -> dict[str, UUID]:
     workstream, step = (_lineage(runtime, kind, project) for kind in ("workstream", "step"))
     applied(client, workstream, "start_execution")
     applied(client, step, "dependencies_met")
-    client.fire(step, "failure", by="tool", data={"exit_code": 1})
+    fire(client, step, "failure", by="tool", data={"exit_code": 1})
     drain_all(runtime)
     return {"workstream": workstream, "step": step}
 

@@ -24,7 +24,7 @@ from tests.landscape import Landscape
 from tests.repositories import everything as checkout
 from tests.running import Stage
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
 TRIED, BY_HAND = OverrideOrder("ann", "would it?", dry_run=True), OverrideOrder("ann", "seen to it")
 

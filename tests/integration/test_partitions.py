@@ -8,16 +8,20 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from interlock.db.connection import transaction
+from interlock.db.connection import transaction, try_lock
 from interlock.db.core import requests, stalled_partitions
 from interlock.db.core.requests import PARTITIONS, partition_of
+from interlock.db.core.rounds import PARTITION_LOCK, lock
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers import sweeps
 from interlock.workers.client.client import Client
 from interlock.workers.engine.locked_instance import take
 from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.operations.doctor import examine
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from tests import databases
 from tests.cli.terminal import FORKS
 from tests.driving import drain_all, outcome
 from tests.stuck import look
@@ -127,6 +131,32 @@ def test_doctor_names_a_partition_that_stands_and_what_stands_at_its_head(
     assert [each.level for each in examine(own.runtime) if each.check == "partitions"] == ["ok"]
 
 
+def test_doctor_names_who_keeps_a_partition(
+    runtime: Runtime, servers: Servers, database_url: str, project: str
+) -> None:
+    sweeps.run(runtime, "partitions")
+
+    def found() -> list[Finding]:
+        return [each for each in examine(runtime) if each.check == "partitions"]
+
+    assert [each.level for each in found()] == ["ok"]
+    with psycopg.connect(databases.as_client(servers, database_url)) as stranger:
+        stranger.execute("SELECT pg_advisory_xact_lock(%s, n) FROM generate_series(0, 4) n", (PARTITION_LOCK,))
+        stranger.execute("SELECT pg_advisory_xact_lock(%s, 99)", (PARTITION_LOCK,))  # no partition
+        (held,) = found()
+        pid = stranger.info.backend_pid
+    assert held.level == "fail"
+    assert held.message.startswith(
+        f"session {pid} of interlock_client (application unnamed) holds the locks of 5 of 16"
+    )
+    assert f"pg_terminate_backend({pid})" in held.cure
+    with transaction(runtime.database) as working:
+        lock(working, 3)
+        (held,) = found()
+    assert (held.level, "application interlock) holds the locks of 1 of" in held.message) == ("warn", True)
+    assert [each.level for each in found()] == ["ok"]
+
+
 def test_doctor_does_not_say_that_partitions_move_while_nobody_watches_them(runtime: Runtime, dba: Dba) -> None:
     sweeps.run(runtime, "partitions")
     dba.execute("UPDATE sweeps SET started_at = started_at - interval '40 seconds'")
@@ -138,9 +168,9 @@ def test_doctor_does_not_say_that_partitions_move_while_nobody_watches_them(runt
 def test_two_do_not_rescue_the_same_partition_at_once(own: Client, mines: list[UUID]) -> None:
     with transaction(own.runtime.database) as one, transaction(own.runtime.database) as other:
         assert [
-            stalled_partitions.try_lock(one, 3),
-            stalled_partitions.try_lock(other, 3),
-            stalled_partitions.try_lock(other, 4),
+            try_lock(one, stalled_partitions.RESCUE_LOCK, 3),
+            try_lock(other, stalled_partitions.RESCUE_LOCK, 3),
+            try_lock(other, stalled_partitions.RESCUE_LOCK, 4),
         ] == [True, False, True]
 
 
@@ -178,7 +208,7 @@ def test_doctor_and_stuck_offer_nobody_to_redrive_what_is_quarantined_with_the_r
     told = {each.workflow_id: each for each in look(own.runtime)}
     assert set(told) == set(mines[:2])
     assert told[mines[0]].reason == "step is dead: quarantined by bob: it kills"
-    assert told[mines[0]].command == f"once its cause is fixed: interlock redrive {fired[0]}"
+    assert told[mines[0]].command == f"once its cause is fixed: interlock redrive {fired[0]} --reason WHY"
 
 
 def test_a_request_that_is_quarantined_while_a_round_judges_it_is_not_applied(

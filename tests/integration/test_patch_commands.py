@@ -12,7 +12,7 @@ from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import FILES, everything
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = "psycopg.Connection[Any]"
 WHY = ("--by", "ann", "--reason", "regression")
 
@@ -56,6 +56,7 @@ def test_a_patch_is_rolled_back_by_the_plan_that_was_printed(land: Landscape, tm
     file.write_text(interlock(land, "plan", "demo/w/t^1"))
     done = answer(land, "roll-back", "demo/w/t^1", "--plan", str(file), *WHY)
     assert done["compensation"]["plan"]["actions"][0]["action"] == "git_revert"
+    assert (done["by"], done["reason"]) == ("ann", "regression")
     assert state(land.client, entry) == "rolled_back"
     assert (land.place.path / "app.py").read_text() == FILES["app.py"]
     again = answer(land, "roll-back", str(entry), *WHY)

@@ -2,22 +2,27 @@
 
 import base64
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
 from interlock.workers.effects import patches, runner
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput
+from interlock.workflows.errors import BadInput, NotYours
+from tests import commanding
 from tests.driving import state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import diff, git
+from tests.rights import fire, grant
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -190,8 +195,7 @@ def test_a_worktree_that_somebody_removed_is_made_again_with_what_was_verified(l
 def test_a_patch_whose_commit_cannot_be_made_is_quarantined_with_the_reason(
     make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
-    slowly = make_runtime(max_attempts=2, backoff_base_seconds=1e9, backoff_cap_seconds=1e9)  # never by itself
-    land = Landscape(slowly, dba, tmp_path)
+    land = Landscape(make_runtime(max_attempts=2), dba, tmp_path)
     entry = land.applied_patch()
     git(land.place.path, "reset", "-q", "--hard")
     land.leave({"app.py": "somebody else's\n"})
@@ -234,6 +238,17 @@ def test_a_task_submits_its_patch_once_until_nothing_comes_of_it(land: Landscape
     assert land.entry(second)["context"]["retry_of"] == str(first)
 
 
+def test_nobody_stops_a_patch_by_taking_its_name(land: Landscape) -> None:
+    task = {"task_id": land.task(dict(ONE_LINE))}
+    land.dba.execute("INSERT INTO patches (patch_id, body, created_by) VALUES ('theirs', 'diff', 'mallory')")
+    context = {"workstream_id": str(land.workstream), "patch_id": "theirs"}
+    theirs = land.client.create("patch_ledger", "demo/w/t^1", project=land.project, context=context)["id"]
+    made = patches.submit(land.runtime, task)
+    assert made != theirs
+    assert re.fullmatch(r"demo/w/t\^1-[0-9a-f]{6}", land.entry(made)["entity_id"])
+    assert patches.submit(land.runtime, task) == made
+
+
 def test_a_task_without_a_patch_cannot_submit_one(land: Landscape) -> None:
     context = {"workstream_id": str(land.workstream)}
     task = land.client.create("task", "demo/w/plain", project=land.project, context=context)
@@ -248,12 +263,58 @@ def test_a_patch_is_verified_only_once_its_tasks_gates_have_passed(land: Landsca
     land.settle()
     land.fire(entry, "accept")
     land.settle()
-    receipt = land.client.fire(entry, "tests_passed", by="scheduler")
+    receipt = fire(land.client, entry, "tests_passed", by="scheduler")
     land.runtime.applier.apply_partition(entry.bytes[15] % 16)
     assert land.client.wait([receipt.request_id])[0].status == "rejected"
     land.make_due()
     land.settle()
     land.fire(entry, "tests_passed")
+
+
+def test_nobody_but_an_operator_corrects_a_patch_past_a_gate(land: Landscape, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = land.gate(["false"])
+    judged, unjudged = land.patch(dict(ONE_LINE), gates=[str(gate)]), land.patch("no diff", "free")
+    land.settle()
+    land.fire(judged, "accept")
+    land.settle()
+    assert state(land.client, gate) == "FAILED"
+    land.fire(judged, "tests_failed", reason="its gate failed")
+    run = land.client.birth("run", "other", project=land.project)
+    context = {"run_id": str(run.id), "name": "w"}
+    home = land.client.birth("workstream", "other/w", project=land.project, context=context)
+    commanding.planned(land.runtime, run, home, directory=land.root, repository=land.repository)
+    other = home.id
+
+    def correct(entry: UUID, by: str, workstream: UUID | None = None) -> dict[str, Any]:
+        home = str(workstream) if workstream else None
+        made = patches.create(land.runtime, str(entry), None, by=by, reason="again", workstream=home)
+        return land.entry(made["id"])
+
+    def refused() -> list[list[str]]:
+        land.settle()
+        found = land.dba.execute(
+            "SELECT ARRAY[metadata->>'attempted', metadata->>'instance'] FROM workflow_transitions"
+            " WHERE workflow_type = 'refusal_log' ORDER BY seq"
+        )
+        return [row for (row,) in found]
+
+    tried = (judged, judged, unjudged)
+    for told in (True, False):  # then by PostgreSQL
+        for entry, workstream in ((judged, None), (judged, other), (unjudged, other)):
+            with pytest.raises(
+                NotYours if told else IntegrityError, match="do not judge" if told else "cannot get a command"
+            ):
+                correct(entry, "mallory", workstream)
+        assert refused() == [["patch create", f"patch_ledger/{land.client.show(each)['entity_id']}"] for each in tried]
+        monkeypatch.setattr(patches.operators, "current", lambda _, names: frozenset(names))
+    mine = correct(unjudged, "mallory")
+    assert (mine["workstream_id"], mine["task_id"]) == (land.workstream, land.entry(unjudged)["task_id"])
+    with pytest.raises(IntegrityError, match="cannot get a command"):
+        correct(judged, "mallory")
+    monkeypatch.undo()
+    grant(land.client, "ann")
+    for entry, workstream in ((judged, None), (judged, other), (unjudged, other)):
+        assert correct(entry, "ann", workstream)["task_id"] is None
 
 
 def test_of_effects_with_one_key_only_one_is_due_and_its_end_wakeups_the_next(land: Landscape, valkey: Any) -> None:

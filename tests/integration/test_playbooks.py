@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,9 +13,9 @@ import pytest
 
 from interlock.cli.operations.playbooks import INDEX, pages
 from interlock.db.connection import transaction
-from interlock.db.operations import operators
 from interlock.db.orchestration import patches
 from interlock.supervisor.embedded import running
+from interlock.workers.audit import kept_backups
 from interlock.workers.circuit_breakers import BreakerOpen, calling
 from interlock.workers.client.client import Client
 from interlock.workers.relay.journal import Journal
@@ -22,6 +23,7 @@ from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import os_user
+from tests.backup_stubs import stub_backup
 from tests.crewing import Site
 from tests.driving import applied, drain_all, outcome, state, with_a_dead_request
 from tests.forking import ForkServer, fork_server
@@ -29,6 +31,7 @@ from tests.homes import installed
 from tests.landscape import Landscape
 from tests.playbooks import commands, type_in
 from tests.repositories import git
+from tests.rights import operate
 from tests.running import Stage
 from tests.stuck import terminal
 
@@ -60,8 +63,7 @@ def whoever_runs_this_is_an_operator(request: pytest.FixtureRequest, forks: Fork
     if "runtime" in request.fixturenames or "make_runtime" in request.fixturenames:
         runtime = request.getfixturevalue("runtime")
         forks.lend(runtime.settings.home)
-        with transaction(runtime.database) as connection:
-            operators.grant(connection, [os_user()], by="test")
+        operate(runtime, os_user())
 
 
 # Workstreams and tasks -------------------------------------------------------------------------------------------
@@ -251,7 +253,7 @@ def test_room_is_made_as_far_as_it_can_be(make_runtime: Callable[..., Runtime], 
     applied(client, ended, "terminate")
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '91 days'")
     dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '91 days'")
-    dba.execute("UPDATE relay_cursors SET (xid, position) = (SELECT xid, position FROM workflow_transitions)")
+    dba.execute("UPDATE relay_cursors SET (xid, position) = (SELECT max(xid), max(position) FROM workflow_transitions)")
     here = terminal(runtime)
     type_in(here, "disk-full", "Check")
     for command in commands("disk-full", "Cure"):
@@ -275,7 +277,7 @@ def tamper(client: Client) -> UUID:
     """Change an event, as the tables' owner can."""
     made = UUID(str(client.create("story", "S-1", project=UUID(int=1))["id"]))
     applied(client, made, "design_complete")
-    with psycopg.connect(client.runtime.settings.resolved_database_url().replace("+psycopg", "")) as dba:
+    with psycopg.connect(client.runtime.settings.resolved_owner_url().replace("+psycopg", "")) as dba:
         dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER USER")
         dba.execute("UPDATE workflow_transitions SET triggered_by = 'mallory'")
     return made
@@ -293,13 +295,13 @@ def test_an_audit_finding_is_kept_with_a_backup(own: Client, place: Path) -> Non
     type_in(here, "audit-finding", "Check", FINDINGS=place / "findings.json")
     assert str(made) in (place / "findings.json").read_text()
     type_in(here, "audit-finding", "Cure", BACKUPS=place / "backups")
-    assert len(list((place / "backups").iterdir())) == 1
+    assert len(list((place / "backups").glob("interlock-*"))) == 1
 
 
 def test_a_contradiction_is_shown_and_kept(own: Client, place: Path) -> None:
     site = Site(own, UUID(int=1))
     task = site.task(workstream := site.workstream(site.run()))
-    with psycopg.connect(own.runtime.settings.resolved_database_url().replace("+psycopg", "")) as dba:
+    with psycopg.connect(own.runtime.settings.resolved_owner_url().replace("+psycopg", "")) as dba:
         dba.execute("ALTER TABLE tasks DISABLE TRIGGER USER")
         dba.execute("UPDATE tasks SET state = 'validating' WHERE task_id = %s", (task,))
     here = at_home(own)
@@ -309,12 +311,21 @@ def test_a_contradiction_is_shown_and_kept(own: Client, place: Path) -> None:
     assert (place / "findings.json").stat().st_size > 0
 
 
+def test_an_overdue_backup_is_taken_and_tried(own: Client, place: Path) -> None:
+    chosen = own.runtime.settings.model_copy(update={"backup_directory": place / "backups"})
+    stub_backup(chosen, datetime.now(UTC) - timedelta(days=3))
+    here = at_home(own).set(INTERLOCK_BACKUP_DIRECTORY=str(place / "backups"))
+    assert "the newest backup is 3.0 d old" in type_in(here, "backup-overdue", "Check")
+    assert "verified: " in type_in(here, "backup-overdue", "Cure")
+    assert kept_backups.newest_age_seconds(chosen) == pytest.approx(0, abs=300)
+
+
 def test_what_was_lost_is_restored_from_a_backup(own: Client, place: Path) -> None:
     runtime = own.runtime
     kept = own.create("story", "S-1", project=UUID(int=1))["id"]
     applied(own, kept, "design_complete")
     here = at_home(own)
-    made = here.ok("backup", str(place / "backups"))["backup"]
+    made = here.ok("backup", "take", str(place / "backups"))["backup"]
     applied(own, kept, "block")  # lost
     relay(runtime.database, [Journal(runtime.settings.state_directory, max_bytes=10**9, daily=False)])
     type_in(here, "restore-from-backup", "Check", BACKUPS=place / "backups")

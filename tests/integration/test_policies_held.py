@@ -13,15 +13,22 @@ from interlock.db.audit import verify
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.versioning.export import recorded
+from tests.tampering import unprotected
 from tests.walking import Walker
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 EVENT = """
+WITH asked AS (
+    INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, authority, proof)
+    SELECT gen_random_uuid()::text, '', id, %(trigger)s, 'dba', %(authority)s, %(proof)s
+      FROM workflow_instances WHERE id = %(id)s RETURNING request_id
+)
 INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state, to_state,
-                                  trigger, metadata)
-SELECT gen_random_uuid(), i.id, i.version + 1, i.workflow_type, i.definition_version, i.current_state, %s, %s, %s
-  FROM workflow_instances i WHERE i.id = %s"""
+                                  trigger, metadata, triggered_by, request_id)
+SELECT gen_random_uuid(), i.id, i.version + 1, i.workflow_type, i.definition_version, i.current_state, %(to)s,
+       %(trigger)s, %(metadata)s, 'dba', request_id
+  FROM workflow_instances i, asked WHERE i.id = %(id)s"""
 
 
 @pytest.fixture
@@ -30,7 +37,13 @@ def walker(runtime: Runtime, dba: Dba) -> Walker:
 
 
 def enter(dba: Dba, made: UUID, dest: str, trigger: str, **said: Any) -> None:
-    dba.execute(EVENT, (dest, trigger, Jsonb(said), made))
+    (found,) = dba.execute("SELECT workflow_type, version FROM workflow_instances WHERE id = %s", (made,)).fetchall()
+    right = {"authority": "machinery", "proof": f"state:{found[1]}"}
+    if trigger == "worker_started":
+        claim = "INSERT INTO task_claims (task_id, run_id, worker_id) SELECT task_id, run_id, %s FROM tasks"
+        row = dba.execute(f"{claim} WHERE task_id = %s RETURNING token", (said["worker_id"], made)).fetchone()
+        right = {"authority": "holder", "proof": f"claim:{row[0] if row else None}"}
+    dba.execute(EVENT, {"to": dest, "trigger": trigger, "metadata": Jsonb(said), "id": made, **right})
 
 
 # POLICY-8 ---------------------------------------------------------------------------------------------------------
@@ -111,9 +124,9 @@ def test_an_event_dated_before_the_one_before_it_is_named_though_its_hash_is_rig
 ) -> None:
     gate = walker.at(walker.get("test_gate"), "PASSED")
     assert verify.verify(runtime.database).ok
-    dba.execute("ALTER TABLE workflow_transitions DISABLE TRIGGER kept")
-    dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '1 hour' WHERE seq = 2")
-    dba.execute("UPDATE workflow_transitions t SET hash = event_hash(t)")
+    with unprotected(dba):
+        dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '1 hour' WHERE seq = 2")
+        dba.execute("UPDATE workflow_transitions t SET hash = event_hash(t)")
     (problem,) = verify.verify(runtime.database).problems
     assert (problem.instance, problem.seq, problem.message) == (str(gate), 2, "is dated before the event before it")
 

@@ -31,16 +31,19 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch, fail_workstream, validate_workstream
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import AlreadyExists, BadInput, Refused, UnknownInstance
 from interlock.workflows.plan.problems import PlanInvalid
 from interlock.workflows.plan.read import read_plan
+from tests.rights import grant
 
 Dba = psycopg.Connection[Any]
 PLAN = "name: night\nworkstreams:\n  - id: w\n    tasks:\n      - {id: t, command: ['true']}\n"
-ORDER = OverrideOrder("ann", "a test")
+ORDER, WHY = OverrideOrder("ann", "a test"), ActionOrder("ann", "a test")
 MINE, OTHERS = "mine", "others"
+UNGOVERNED = "workflow_instances WHERE project <> 'interlock:governance'"
 
 # Every function that looks up a name, as (what is created in the other project, the function).
 Door = Callable[[Client, str], object]
@@ -64,8 +67,8 @@ DOORS: dict[str, tuple[str, Door]] = {
         "workstream",
         lambda client, name: list(PLAYBOOKS["recover-workstream"](client.runtime, name, ORDER)),
     ),
-    "job": ("job", lambda client, name: Jobs(client).cancel(name)),
-    "supervised worker": ("supervised_worker", lambda client, name: Supervisor(client).terminate(name)),
+    "job": ("job", lambda client, name: Jobs(client).cancel(name, WHY)),
+    "supervised worker": ("supervised_worker", lambda client, name: Supervisor(client).terminate(name, WHY)),
 }
 
 
@@ -76,10 +79,11 @@ def others(make_runtime: Callable[..., Runtime]) -> Client:
 
 
 @pytest.fixture
-def mine(make_runtime: Callable[..., Runtime], dba: Dba) -> Client:
+def mine(make_runtime: Callable[..., Runtime]) -> Client:
     """A client of a project, in whose name operators may act."""
-    dba.execute("INSERT INTO operators (name, granted_by) VALUES ('ann', 'root') ON CONFLICT DO NOTHING")
-    return Client(make_runtime(project=MINE))
+    made = Client(make_runtime(project=MINE))
+    grant(made, "ann")
+    return made
 
 
 def one_of_each(client: Client) -> dict[str, dict[str, Any]]:
@@ -229,7 +233,7 @@ def test_a_run_is_of_the_plans_project_or_the_submitters(
 ) -> None:
     run = submit(mine.runtime, read_plan(said + PLAN), by="ann", directory=tmp_path, run_name="night-1")
     assert run.project == project
-    assert dba.execute("SELECT DISTINCT project FROM workflow_instances").fetchall() == [(project,)]
+    assert dba.execute(f"SELECT DISTINCT project FROM {UNGOVERNED}").fetchall() == [(project,)]
     with pytest.raises(AlreadyExists, match=f"project {project}"):
         submit(mine.runtime, read_plan(said + PLAN), by="ann", directory=tmp_path, run_name="night-1")
 

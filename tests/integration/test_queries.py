@@ -23,7 +23,7 @@ from tests.driving import applied
 from tests.landscape import Landscape
 from tests.running import Stage
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
 FILE = Path(__file__).parents[2] / "docs" / "queries.sql"
 QUERIES = {

@@ -16,6 +16,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.callers import FORKS
 from tests.landscape import Landscape
+from tests.rights import fire
 
 pytestmark = pytest.mark.integration
 PATIENCE = 60.0
@@ -29,7 +30,7 @@ def _move(settings: Settings, patches: list[UUID], which: int, together: Barrier
     client, statuses = Client(runtime), []
     for patch in patches:
         together.wait(PATIENCE)
-        receipt = client.fire(patch, trigger, by=f"process-{which}", data=data)
+        receipt = fire(client, patch, trigger, by=f"process-{which}", data=data)
         runtime.applier.apply_partition(patch.bytes[15] % 16)
         statuses += [each.status for each in client.wait([receipt.request_id])]
     runtime.close()

@@ -42,7 +42,7 @@ def stage(runtime: Runtime, dba: Dba, project: str) -> Stage:
 
 
 def differences(runtime: Runtime) -> set[tuple[str, str, str]]:
-    done = rebuild(runtime.database)
+    done = rebuild(runtime.owned)
     assert done.found == len(done.differences)
     return {(each.table, each.key, each.column) for each in done.differences}
 
@@ -59,7 +59,7 @@ def counts(dba: Dba) -> list[tuple[Any, ...]]:
 
 def test_what_nobody_touched_comes_out_of_history_as_it_stands(runtime: Runtime, stage: Stage, dba: Dba) -> None:
     before = counts(dba)
-    done = rebuild(runtime.database)
+    done = rebuild(runtime.owned)
     assert done.differences == []
     there = dict(before)
     assert (done.transitions, done.instances) == (there["workflow_transitions"], there["workflow_instances"])
@@ -73,7 +73,7 @@ def test_patches_come_out_of_history_too(runtime: Runtime, dba: Dba, tmp_path: A
     entry = land.patch(dict(ONE_LINE))
     land.settle()
     land.fire(entry, "accept")
-    assert rebuild(runtime.database).differences == []
+    assert rebuild(runtime.owned).differences == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_row_that_is_gone_and_one_that_nothing_tells_are_named(runtime: Runtim
             "INSERT INTO test_gates (gate_id, gate_type, phase_id, state, command)"
             " VALUES (gen_random_uuid(), 'UNIT', 'default', 'PENDING', '[]')"
         )
-    found = rebuild(runtime.database).differences
+    found = rebuild(runtime.owned).differences
     assert [(each.table, each.current, each.rebuilt) for each in found if each.key == str(stage.ids["g"])] == [
         ("test_gates", "no such row", "there")
     ]
@@ -114,13 +114,13 @@ def test_a_row_that_is_gone_and_one_that_nothing_tells_are_named(runtime: Runtim
 
 
 def test_one_at_a_time_and_a_killed_ones_schema_is_no_obstacle(runtime: Runtime, stage: Stage, dba: Dba) -> None:
-    dba.execute("CREATE SCHEMA interlock_rebuild AUTHORIZATION interlock")
+    dba.execute("CREATE SCHEMA interlock_rebuild AUTHORIZATION interlock_owner")
     dba.execute("CREATE TABLE interlock_rebuild.runs (x integer)")
     dba.execute("SELECT pg_advisory_lock(%s)", (rebuilding.REBUILD_LOCK,))
     with pytest.raises(RebuildFault, match="another rebuild"):
-        rebuild(runtime.database)
+        rebuild(runtime.owned)
     dba.execute("SELECT pg_advisory_unlock(%s)", (rebuilding.REBUILD_LOCK,))
-    assert rebuild(runtime.database).differences == []
+    assert rebuild(runtime.owned).differences == []
     assert_gone(dba)
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_replayed_says_so_and_leaves_nothing(runtime: Runtime, st
             (stage.ids["u"],),
         )
     with pytest.raises(RebuildFault, match="cannot be replayed: invalid input syntax for type uuid"):
-        rebuild(runtime.database)
+        rebuild(runtime.owned)
     assert_gone(dba)
 
 

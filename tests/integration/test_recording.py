@@ -19,12 +19,12 @@ STORY = catalogue().get("story")
 
 
 def record(runtime: Runtime, *changed: Definition) -> list[Definition]:
-    with transaction(runtime.database) as connection:
+    with transaction(runtime.owned) as connection:
         return definitions.record(connection, Catalogue(changed))
 
 
 def test_what_is_recorded_already_is_not_recorded_again(runtime: Runtime) -> None:
-    with transaction(runtime.database) as connection:
+    with transaction(runtime.owned) as connection:
         assert definitions.record(connection, catalogue()) == []
 
 
@@ -85,6 +85,6 @@ def test_versions_stand_side_by_side(runtime: Runtime, dba: "psycopg.Connection[
 
 
 def test_definitions_of_a_users_module_are_recorded_and_used(runtime: Runtime) -> None:
-    with transaction(runtime.database) as connection:
+    with transaction(runtime.owned) as connection:
         new = definitions.record(connection, catalogue(("tests.machines",)))
     assert [each.type for each in new] == ["announcement", "turnstile"]

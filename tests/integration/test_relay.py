@@ -22,16 +22,19 @@ from interlock.workers.relay.relay import Destination, relay
 from interlock.workers.runtime import Runtime
 from interlock.workflows.audit.ids import event_name
 from tests.driving import UP_TO_REVIEW, applied, drain_all
+from tests.rights import ASKED
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-BLOCK = """
-WITH moved AS (
+BLOCK = f"""
+WITH {ASKED}, moved AS (
     UPDATE workflow_instances SET current_state = 'blocked', version = 1 WHERE id = %(id)s RETURNING version
 )
-INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger)
-SELECT gen_random_uuid(), %(id)s, version, '1.0.0', 'analysis', 'blocked', 'block' FROM moved"""
+INSERT INTO workflow_transitions (id, workflow_id, seq, definition_version, from_state, to_state, trigger, triggered_by,
+                                  request_id)
+SELECT gen_random_uuid(), %(id)s, version, '1.0.0', 'analysis', 'blocked', 'block', 'dba', request_id
+  FROM moved, asked"""
 
 
 def carried(runtime: Runtime, maxlen: int = 1_000) -> int:
@@ -47,7 +50,7 @@ def stream(valkey: "Redis") -> list[str]:
 def block(url: str, story: UUID) -> "psycopg.Connection[Any]":
     """A transaction that has taken its place in history and is not committed yet."""
     connection = psycopg.connect(url)
-    connection.execute(BLOCK, {"id": story})
+    connection.execute(BLOCK, {"id": story, "trigger": "block"})
     return connection
 
 
@@ -111,7 +114,7 @@ def test_an_older_transaction_that_writes_late_is_not_behind_the_cursor(
     fast = block(database_url, stories[1])
     fast.commit()
     carried(client.runtime)
-    old.execute(BLOCK, {"id": stories[0]})  # a smaller transaction id at a greater position
+    old.execute(BLOCK, {"id": stories[0], "trigger": "block"})  # a smaller transaction id at a greater position
     old.commit()
     assert carried(client.runtime) >= 1
     assert sorted(stream(valkey)) == ["S-0", "S-1"]
@@ -237,7 +240,7 @@ def test_the_doctor_names_the_destination_that_is_late(
     sweeps.SWEEPS["relay"](runtime)
     applied(Client(runtime), stories[0], "unblock")
     relay(runtime.database, [each for each in destinations(runtime) if each.name != STREAM])
-    monkeypatch.setattr("interlock.workers.operations.doctor.LATE_SECONDS", 0.0)
+    monkeypatch.setattr("interlock.workers.operations.checks.requests.LATE_SECONDS", 0.0)
     eventually(lambda: f"{STREAM} 0.0 s" not in finding()[1])
     level, says = finding()
     assert level == "warn"

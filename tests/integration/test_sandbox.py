@@ -151,13 +151,13 @@ def test_its_end_is_told_as_it_was(site: Site) -> None:
 
 
 def test_sigterm_reaches_the_command_and_gives_it_its_grace(site: Site) -> None:
-    ended = site.run("trap 'echo tidied; exit 3' TERM; touch up; sleep 300 & wait", timeout_seconds=1, grace_seconds=10)
+    ended = site.run("trap 'echo tidied; exit 3' TERM; touch up; sleep 300 & wait", timeout_seconds=3, grace_seconds=30)
     assert (ended.timed_out, ended.exit_code, ended.stdout) == (True, 3, "tidied\n")
-    assert ended.duration_seconds < 6
+    assert ended.duration_seconds < 20
 
 
 def test_who_ignores_sigterm_is_killed(site: Site) -> None:
-    ended = site.run("trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=0.5, grace_seconds=0.3)
+    ended = site.run("trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=2, grace_seconds=0.3)
     assert (ended.timed_out, ended.signal, ended.survivors) == (True, signal.SIGKILL, 0)
 
 
@@ -215,7 +215,7 @@ def test_a_fork_bomb_gets_its_processes_and_no_more(site: Site) -> None:
     bomb = "i=0; while [ $i -lt 60 ]; do sleep 3 & i=$((i+1)); done; wait"
     ended = site.run(bomb, processes=20)
     assert "Cannot fork" in ended.stderr or "Resource temporarily unavailable" in ended.stderr
-    assert ended.duration_seconds < 10
+    assert ended.duration_seconds < 30
 
 
 FILLERS = {

@@ -1,11 +1,18 @@
 """The scheduler on real PostgreSQL: completion is carried up, failure along, and nothing waits for ever (DERIVE-3)."""
 
+import re
+
 import pytest
 
 from tests.running import Stage
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
+A_GATE_BEFORE_A_TASK = (
+    {"a": {}},
+    {"t": {"workstream": "a", "blocked_by_gates": ["g"]}},
+    {"g": {"workstream": "a", "moment": "start", "reruns_left": 1}},
+)
 
 
 def test_a_run_of_two_workstreams_succeeds(stage: Stage) -> None:
@@ -118,17 +125,11 @@ def test_a_skipped_workstream_skips_its_dependents(stage: Stage) -> None:
     stage.fire("a", "skip")
     stage.start()
     assert stage.states("a", "b", "a1", "b1") == {"a": "skipped", "b": "skipped", "a1": "cancelled", "b1": "cancelled"}
-    stage.work("c1")
-    stage.land()
-    assert stage.state("run") == "succeeded"
+    stage.succeed("c1")
 
 
 def test_a_gate_before_a_task_runs_first_and_is_run_again(stage: Stage, dba: Dba) -> None:
-    stage.submit(
-        {"a": {}},
-        {"t": {"workstream": "a", "blocked_by_gates": ["g"]}},
-        {"g": {"workstream": "a", "moment": "start", "reruns_left": 1}},
-    )
+    stage.submit(*A_GATE_BEFORE_A_TASK)
     stage.start()
     assert stage.states("t", "g") == {"t": "pending", "g": "RUNNING"}
     stage.fire("g", "gate_failed", exit_code=1, stdout="", stderr="no")
@@ -138,6 +139,21 @@ def test_a_gate_before_a_task_runs_first_and_is_run_again(stage: Stage, dba: Dba
     assert (state, left) == ("RUNNING", 0)
     stage.fire(second, "gate_passed", exit_code=0, stdout="", stderr="")
     assert stage.state("t") == "queued"
+
+
+def test_nobody_keeps_a_gate_from_being_run_again_by_taking_its_name(stage: Stage, dba: Dba) -> None:
+    stage.submit(*A_GATE_BEFORE_A_TASK)
+    stage.start()
+    name = stage.client.show(stage.ids["g"])["entity_id"]
+    theirs = stage.client.create("test_gate", f"{name}~1", project=stage.project, context={"gate_type": "UNIT"})["id"]
+    stage.fire("g", "gate_failed", exit_code=1, stdout="", stderr="no")
+    ours = "SELECT gate_id FROM test_gates WHERE gate_id <> ALL(%s)"
+    ((second,),) = dba.execute(ours, ([stage.ids["g"], theirs],)).fetchall()
+    assert re.fullmatch(rf"{name}~1-[0-9a-f]{{6}}", stage.client.show(second)["entity_id"])
+    stage.settle()
+    stage.fire(second, "gate_passed", exit_code=0, stdout="", stderr="")
+    assert stage.state("t") == "queued"
+    assert len(dba.execute(ours, ([stage.ids["g"], theirs],)).fetchall()) == 1
 
 
 def test_a_gate_that_failed_for_good_fails_what_waits_for_it(stage: Stage) -> None:
@@ -207,10 +223,7 @@ def test_nothing_the_scheduler_fires_is_refused(stage: Stage, dba: Dba) -> None:
     for name in ("a0", "a1", "a2", "a3"):
         stage.work(name)
     stage.land()
-    for name in ("b0", "b1", "b2", "b3"):
-        stage.work(name)
-    stage.land()
-    assert stage.state("run") == "succeeded"
+    stage.succeed("b0", "b1", "b2", "b3")
     refused = dba.execute(
         "SELECT trigger, result FROM trigger_requests WHERE triggered_by = 'scheduler' AND status = 'rejected'"
     ).fetchall()

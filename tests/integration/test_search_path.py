@@ -18,6 +18,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.redis_stream import STREAM
 from interlock.workers.runtime import Runtime
 from tests.driving import applied
+from tests.rights import operate
 from tests.running import Stage
 
 pytestmark = pytest.mark.integration
@@ -33,9 +34,11 @@ def decoys(dba: Dba, database_url: str) -> Iterator[list[str]]:
     dba.execute("CREATE TABLE decoys.events (mine integer)")
     for name in names:
         dba.execute(f"CREATE TABLE decoys.{name} (LIKE interlock.{name} INCLUDING ALL)")
-    dba.execute("GRANT ALL ON SCHEMA decoys TO interlock; GRANT ALL ON ALL TABLES IN SCHEMA decoys TO interlock")
+    dba.execute(
+        "GRANT ALL ON SCHEMA decoys TO interlock_engine; GRANT ALL ON ALL TABLES IN SCHEMA decoys TO interlock_engine"
+    )
     database = database_url.rpartition("/")[2]
-    dba.execute(f'ALTER ROLE interlock IN DATABASE "{database}" SET search_path = decoys, public')
+    dba.execute(f'ALTER ROLE interlock_engine IN DATABASE "{database}" SET search_path = decoys, public')
     yield names
     for name in names:
         assert dba.execute(f"SELECT count(*) FROM decoys.{name}").fetchone() == (0,), name
@@ -54,6 +57,7 @@ def test_a_search_path_that_leads_to_other_tables_misleads_nothing(
     stage.start()
     stage.work("t")
     stage.begin("u")
+    operate(runtime, "ann")
     complete_task(runtime, str(stage.ids["u"]), OverrideOrder("ann", "seen to it"))
     for name in sweeps.SWEEPS:
         assert name in sweeps.run(runtime, name)

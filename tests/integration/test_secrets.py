@@ -16,6 +16,7 @@ from interlock.workers.settings import Settings
 from tests.crewing import Site, hand
 from tests.driving import drain_all, state
 from tests.landscape import Landscape
+from tests.rights import known
 
 Dba = "psycopg.Connection[Any]"
 VALUE = "hunter2-of-the-installation"
@@ -134,7 +135,7 @@ def test_a_task_gets_its_secret_and_nothing_that_is_kept_has_it(
     runtime = make_runtime(secrets=kept)
     tells = ["sh", "-c", 'echo "have $NAME"; printf %s "$NAME" | base64; echo "$NAME" >&2; exit 3']
     site.queue(1, command=tells, env_from={"NAME": "file:deep/key"}, max_retries=0)
-    assert work_loop.work(runtime, hand(runtime)) == 1
+    assert work_loop.work(runtime, known(hand(runtime))) == 1
     drain_all(runtime)
     ((told,),) = dba.execute("SELECT metadata FROM workflow_transitions WHERE trigger = 'execution_failed'").fetchall()
     assert (told["exit_code"], told["stdout"], told["stderr"]) == (3, "have ***\n***\n", "***\n")
@@ -150,7 +151,7 @@ def test_a_secret_that_is_missing_fails_the_task_or_gate_before_anything_runs(
 ) -> None:
     witness = tmp_path / "ran"
     (task,) = site.queue(1, command=["touch", str(witness)], env_from={"NAME": "env:PATH"})
-    assert work_loop.work(runtime, hand(runtime)) == 1
+    assert work_loop.work(runtime, known(hand(runtime))) == 1
     drain_all(runtime)
     assert state(client, task) == "retrying"
     assert "NAME: env:PATH: not among INTERLOCK_SECRETS_ENV" in client.history(task)[-1]["metadata"]["error"]

@@ -13,6 +13,7 @@ from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from tests.nodes import CELERY, Node, node
+from tests.rights import fire
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -44,7 +45,7 @@ def clock(own: Client, project: str) -> UUID:
 
 
 def start(client: Client, clock: UUID, how: str) -> str:
-    return client.fire(clock, "start", by="ann", data={"how": how}).request_id
+    return fire(client, clock, "start", by="ann", data={"how": how}).request_id
 
 
 def request(client: Client, clock: UUID) -> dict[str, Any]:

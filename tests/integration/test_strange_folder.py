@@ -82,7 +82,7 @@ def home(place: Path, folder: Folder) -> Iterator[Path]:
     try:
         folder.run(home, "up", "--detach")
         folder.run(home, "run", str(place / "plan.yaml"))
-        folder.run(home, "backup")
+        folder.run(home, "backup", "take")
         yield home
     finally:
         folder.run(home, "down", "--purge", "--yes")

@@ -13,6 +13,7 @@ from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
 from tests.driving import applied, drain_all, make_due, state, swept
 from tests.legacy import rename
+from tests.rights import fire, known
 from tests.running import Stage
 from tests.stuck import age, look, terminal
 
@@ -26,7 +27,7 @@ HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 def test_a_task_is_stuck_once_it_has_run_for_half_an_hour(runtime: Runtime, site: Site, dba: Dba) -> None:
     (task,) = site.queue()
-    claims.take(runtime, hand(runtime))
+    claims.take(runtime, known(hand(runtime)))
     drain_all(runtime)
     age(dba, task, HALF_AN_HOUR - 5)
     assert look(runtime) == []
@@ -65,7 +66,7 @@ def test_a_sprint_runs_for_weeks_and_a_breaker_waits_for_its_next_caller(
     runtime = make_runtime(breaker_failure_threshold=1)
     client = Client(runtime)
     sprint = client.create("sprint", "SP-1", project=project, context={"author": "ann"})["id"]
-    client.fire(sprint, "start", by="ann")
+    fire(client, sprint, "start", by="ann")
     with calling(runtime, project, "pytest") as call:
         call.failed("it hangs")
     drain_all(runtime)

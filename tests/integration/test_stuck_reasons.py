@@ -1,5 +1,6 @@
 """Whoever stands still is told of with the reason, and the command that is printed beside it cures it (RECOVER-3)."""
 
+import getpass
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
 from tests.driving import applied, drain_all, drain_failing, outcome, state, with_a_dead_request
 from tests.landscape import Landscape
+from tests.rights import fire, grant
 from tests.running import Stage
 from tests.stuck import found, look, paste, terminal
 
@@ -23,14 +25,14 @@ Dba = "psycopg.Connection[Any]"
 HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 
-def test_a_run_that_nobody_started_is_started(stage: Stage, runtime: Runtime) -> None:
+def test_a_run_that_nothing_starts_is_canceled(stage: Stage, runtime: Runtime) -> None:
     stage.submit({"w": {}}, {"t": {"workstream": "w"}})
     stage.settle()
     assert found(runtime, stage.ids["t"], everything=True).reason == "its run run has not been started"
     told = found(runtime, stage.run, everything=True)
-    assert told.reason == "nobody has started it"
+    assert told.reason == "it was made by hand, and nothing starts it"
     paste(runtime, told.command)
-    assert stage.state("run") == "running"
+    assert stage.state("run") == "canceled"
 
 
 def test_a_paused_workstream_is_resumed(stage: Stage, runtime: Runtime) -> None:
@@ -70,7 +72,7 @@ def test_a_workstream_counts_what_has_not_ended(stage: Stage, runtime: Runtime) 
 
 def test_an_approval_that_is_missing_is_given(runtime: Runtime, client: Client, project: str) -> None:
     sprint = client.create("sprint", "SP-1", project=project, context={"author": "ann"})["id"]
-    client.fire(sprint, "start", by="ann")
+    fire(client, sprint, "start", by="ann")
     drain_all(runtime)
     told = found(runtime, sprint, everything=True)
     assert told.reason.startswith("start by ann waits for the approval approval/SP-1:start:")
@@ -123,6 +125,7 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
 ) -> None:
     runtime = make_runtime(max_attempts=1)
     story = with_a_dead_request(runtime, project, monkeypatch)
+    grant(Client(runtime), getpass.getuser())
     told = found(runtime, story)
     assert told.reason == "block is dead after 1 attempts: ValueError: on purpose"
     paste(runtime, told.command)
@@ -140,6 +143,7 @@ def test_nothing_that_an_agent_named_reaches_the_shell(
 ) -> None:
     runtime = make_runtime(max_attempts=1)
     client = Client(runtime)
+    grant(client, getpass.getuser())
     for name, asked in (("S-1", request_id), ("S-2", "another")):
         client.fire(client.create("story", name, project=project)["id"], "block", by="ann", request_id=asked)
     drain_failing(runtime, monkeypatch)
@@ -234,6 +238,7 @@ def test_an_effect_that_nobody_takes_and_a_lease_that_ran_out_are_stuck(
     assert "which expired at" in found(runtime, stage.ids["g"]).reason
 
 
+@pytest.mark.usefixtures("ann")
 def test_a_silent_worker_is_stuck_and_shut_down(runtime: Runtime, client: Client, site: Site, dba: Dba) -> None:
     worker = hand(runtime, "W")
     assert look(runtime) == []

@@ -9,26 +9,27 @@ import pytest
 from interlock.workers.circuit_breakers import BreakerOpen, calling
 from interlock.workers.client.client import Client
 from interlock.workers.pool import claims, registration
-from interlock.workers.pool.registration import AGENT, EXECUTE
+from interlock.workers.pool.registration import AGENT, EXECUTE, Registration
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, state
+from tests.rights import fire, known
 from tests.running import Stage
 from tests.stuck import found, look, paste
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = "psycopg.Connection[Any]"
 HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 
-def test_a_running_task_names_its_worker_and_is_given_to_another(runtime: Runtime, client: Client, site: Site) -> None:
+def test_a_running_task_names_its_worker_and_is_made_anew(runtime: Runtime, client: Client, site: Site) -> None:
     (task,) = site.queue()
-    claims.take(runtime, hand(runtime, "W"))
+    claims.take(runtime, known(hand(runtime, "W")))
     drain_all(runtime)
     told = found(runtime, task, everything=True)
     assert re.match(r"worker W \(busy, last heartbeat \d+ s ago\) runs it; it times out at ", told.reason)
     paste(runtime, told.command)
-    assert state(client, task) == "retrying"
+    assert state(client, task) == "cancelled"
 
 
 def test_a_queued_task_names_the_capability_nobody_offers(runtime: Runtime, client: Client, site: Site) -> None:
@@ -38,7 +39,7 @@ def test_a_queued_task_names_the_capability_nobody_offers(runtime: Runtime, clie
     assert told.reason == "it waits for a worker: none offers cobol"
     assert told.command.startswith("INTERLOCK_CAPABILITIES=cobol celery -A interlock.workers.main:app worker -Q work")
     hand(runtime, "old-hand", capabilities=("cobol",))
-    claims.take(runtime, found_worker(client, "old-hand"))
+    claims.take(runtime, known(found_worker(client, "old-hand")))
     drain_all(runtime)
     assert state(client, task) == "running"
 
@@ -57,8 +58,9 @@ def test_a_task_for_an_agent_gets_one_registered(runtime: Runtime, client: Clien
     (task,) = site.queue(1, kind="agent", required_capabilities=["git", AGENT])
     told = found(runtime, task, everything=True)
     assert told.reason == "it waits for an agent: none is registered that offers git"
-    paste(runtime, told.command, NAME="agent-7")
-    claims.take(runtime, found_worker(client, "agent-7"))
+    said = paste(runtime, told.command, NAME="agent-7").said
+    secret = re.findall(r"not shown again: (\S+)", said)[0]
+    claims.take(runtime, Registration(found_worker(client, "agent-7"), secret))
     drain_all(runtime)
     assert state(client, task) == "running"
 
@@ -89,7 +91,7 @@ def test_a_queued_task_whose_worker_is_suspended_is_freed(runtime: Runtime, clie
 
 def test_a_queued_task_whose_workers_are_busy_says_how_many(runtime: Runtime, site: Site) -> None:
     _, second = site.queue(2)
-    claims.take(runtime, hand(runtime))
+    claims.take(runtime, known(hand(runtime)))
     drain_all(runtime)
     told = found(runtime, second, everything=True)
     assert told.reason == "all 1 workers that could run it are busy (0 of them draining)"
@@ -108,7 +110,7 @@ def test_a_claimed_task_that_was_never_begun_is_taken_from_its_worker(
     assert re.fullmatch(r"worker W claimed it \d+ s ago and has not started it", told.reason)
     paste(runtime, told.command)
     other = hand(runtime, "V")
-    claims.take(runtime, other)
+    claims.take(runtime, known(other))
     drain_all(runtime)
     assert state(client, task) == "running"
 
@@ -151,9 +153,9 @@ def test_a_task_whose_tool_is_left_alone_names_the_breaker_and_it_is_reset(
         call.failed("it hangs")
     drain_all(runtime)
     worker = hand(runtime)
-    claims.take(runtime, worker)
+    claims.take(runtime, known(worker))
     drain_all(runtime)
-    client.fire(task, "execution_failed", by="W", data={"exit_code": 1, "error": "BreakerOpen: pytest"})
+    fire(client, task, "execution_failed", by="W", data={"exit_code": 1, "error": "BreakerOpen: pytest"})
     drain_all(runtime)
     told = found(runtime, task, everything=True)
     assert told.reason.startswith("the breaker of its tool pytest is OPEN until ")

@@ -215,6 +215,11 @@ def test_two_runs_share_patches_and_breakers_which_are_as_the_last_plan_says(
     assert len(names) == 2
     assert dba.execute("SELECT count(*) FROM patches").fetchone() == (1,)
     assert found == [(2, 60, 1), (5, 180, 4)]
+    ((by, reason, old, new),) = dba.execute(
+        "SELECT configured_by, reason, old_cooldown_seconds, cooldown_seconds FROM breaker_configurations"
+    ).fetchall()
+    assert (by, old, new) == ("ann", 60, 180)
+    assert any(reason == f"configured by the plan of run {name}" for name in names)
 
 
 def test_what_a_plan_leaves_out_of_a_tool_is_as_the_settings_say(

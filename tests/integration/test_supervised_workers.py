@@ -15,6 +15,7 @@ from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 from tests.callers import FORKS
+from tests.rights import grant
 from tests.supervising import acted
 
 pytestmark = pytest.mark.integration
@@ -38,6 +39,7 @@ LEADS = {
     ("RUNNING", "terminate"): "TERMINATED",
     ("PAUSED", "terminate"): "TERMINATED",
 }
+ORDER = ActionOrder("ann", "why")
 ACTIONS = ("start", "pause", "resume", "complete", "fail", "terminate")
 LEGAL = {
     "IDLE": ("start_task", "terminate"),
@@ -48,11 +50,12 @@ LEGAL = {
 
 @pytest.fixture
 def supervisor(client: Client) -> Supervisor:
+    grant(client, "ann")
     return Supervisor(client)
 
 
 def act(supervisor: Supervisor, action: str, ref: str | UUID, **order: str) -> Answer:
-    answer: Answer = getattr(supervisor, action)(ref, ActionOrder(**order))
+    answer: Answer = getattr(supervisor, action)(ref, ActionOrder(**{"by": "ann", "reason": "why"} | order))
     return answer
 
 
@@ -79,6 +82,23 @@ def test_every_action_in_every_state(supervisor: Supervisor, project: str, state
         assert supervisor.show(worker)["status"] == state
 
 
+@pytest.mark.parametrize("action", ["pause", "resume", "relieve", "terminate"])
+def test_what_changes_others_work_must_say_why(supervisor: Supervisor, project: str, action: str) -> None:
+    worker = worker_in(supervisor, project, "PAUSED" if action == "resume" else "RUNNING")
+    before = supervisor.show(worker)
+    with pytest.raises(BadInput, match="say why"):
+        getattr(supervisor, action)(worker, ActionOrder("ann"))
+    assert supervisor.show(worker) == before
+
+
+@pytest.mark.parametrize(
+    ("by", "reason"), [("ann", ""), ("ann", " "), ("ann", "two\nlines"), ("", "why"), (" ", "why")]
+)
+def test_an_order_without_a_valid_name_or_reason_is_refused(by: str, reason: str) -> None:
+    with pytest.raises(BadInput, match="reason" if by == "ann" else "by"):
+        ActionOrder(by, reason)
+
+
 def test_a_new_worker_is_idle_in_its_workspace(supervisor: Supervisor, project: str) -> None:
     made = supervisor.create(project=project, workspace_id="ws_test").subject
     assert (made["status"], made["workspace_id"]) == ("IDLE", "ws_test")
@@ -90,8 +110,8 @@ def test_a_new_worker_is_idle_in_its_workspace(supervisor: Supervisor, project: 
 def test_what_it_holds_is_told_by_its_history_and_given_back_at_its_end(supervisor: Supervisor, project: str) -> None:
     worker = supervisor.create(project=project).subject["id"]
     assert supervisor.start(worker, resources=("gpu-1", "disk")).subject["resources"] == ["disk", "gpu-1"]
-    assert supervisor.pause(worker).subject["resources"] == ["disk", "gpu-1"]
-    assert supervisor.resume(worker, resources=("gpu-2",)).subject["resources"] == ["gpu-2"]
+    assert supervisor.pause(worker, ORDER).subject["resources"] == ["disk", "gpu-1"]
+    assert supervisor.resume(worker, ORDER, resources=("gpu-2",)).subject["resources"] == ["gpu-2"]
     assert supervisor.complete(worker).subject["resources"] == []
 
 
@@ -106,7 +126,7 @@ def test_another_machine_with_the_same_trigger_is_not_touched(
 ) -> None:
     run = client.create("run", "R-1", project=project)["id"]
     with pytest.raises(UnknownInstance, match="is not a supervised_worker but a run"):
-        supervisor.terminate(run)
+        supervisor.terminate(run, ORDER)
 
 
 def test_a_repeated_request_gives_the_recorded_answer_even_after_the_worker_moved_on(
@@ -149,7 +169,7 @@ def test_a_request_id_with_another_body_is_refused(
 
 
 def test_a_repeated_creation_makes_one_worker(supervisor: Supervisor, project: str) -> None:
-    order = ActionOrder(request_id="create-1")
+    order = ActionOrder("ann", request_id="create-1")
     first = supervisor.create(project=project, workspace_id="ws", order=order)
     again = supervisor.create(project=project, workspace_id="ws", order=order)
     assert (first.subject["id"], first.response, first.replayed) == (again.subject["id"], again.response, False)
@@ -179,4 +199,4 @@ def test_the_view_tells_who_moved_and_why(supervisor: Supervisor, project: str, 
     worker = worker_in(supervisor, project, "RUNNING")
     act(supervisor, "pause", worker, reason="lunch")
     rows = dba.execute("SELECT from_state, to_state, reason FROM worker_state_transitions ORDER BY id").fetchall()
-    assert rows == [("IDLE", "RUNNING", None), ("RUNNING", "PAUSED", "lunch")]
+    assert rows == [("IDLE", "RUNNING", "why"), ("RUNNING", "PAUSED", "lunch")]

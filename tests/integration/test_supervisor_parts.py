@@ -47,6 +47,7 @@ def supervise(home: Home, rows: list[Part], until: Callable[[list[Report]], bool
 
 
 SLEEPS = "import time; time.sleep(60)"
+DIES = "import time; time.sleep(0.3)"  # late enough to be seen ready, on a busy machine too
 IGNORES_SIGTERM = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(60)"
 FORKS = "import subprocess, sys; subprocess.run(['sleep', '61'])"
 
@@ -67,7 +68,7 @@ def test_a_part_that_died_is_started_again(home: Home) -> None:
 
 
 def test_waits_between_restarts_double(home: Home) -> None:
-    seen = supervise(home, [part("dies", "")], lambda parts: parts[0].restarts == 3)
+    seen = supervise(home, [part("dies", DIES)], lambda parts: parts[0].restarts == 3)
     waits = {reports[0].detail.split("again in ")[-1] for reports in seen if "again" in reports[0].detail}
     assert {"0.2 s", "0.4 s", "0.8 s"} <= waits
 
@@ -93,7 +94,7 @@ def test_a_part_that_ignores_its_stop_signal_is_killed_in_time(home: Home, tmp_p
     eventually(lambda: "deaf" in child.log.read_text())
     child.ask_to_stop()
     assert not child.finish_stop()
-    eventually(child.finish_stop, timeout=2)
+    eventually(child.finish_stop)
     assert child.state == "stopped"
 
 

@@ -19,6 +19,7 @@ import psutil
 import psycopg
 import pytest
 
+from interlock.db.schema import ENGINE
 from interlock.supervisor import daemon, purge
 from interlock.supervisor.embedded import CELERY_PARTS, running
 from interlock.supervisor.processes import status
@@ -305,7 +306,7 @@ def test_secrets_are_in_files_of_their_owner_and_in_no_command_line(up: Place) -
     known = up.known
     for process in up.processes():
         line = " ".join(process.cmdline())
-        assert known.postgres_password not in line
+        assert known.postgres_passwords[ENGINE] not in line
         assert known.redis_password not in line
 
 

@@ -24,7 +24,8 @@ from interlock.workers import sweeps as sweeping
 from interlock.workers.broker import nodes
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workers.operations.doctor import Finding, examine
+from interlock.workers.operations.checks.finding import Finding
+from interlock.workers.operations.doctor import examine
 from interlock.workers.runtime import Runtime
 from tests.driving import UP_TO_REVIEW, applied, drain_all, swept, trail
 from tests.nodes import node

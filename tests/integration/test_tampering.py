@@ -3,6 +3,8 @@
 import gzip
 import os
 import shutil
+import subprocess
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from interlock.beat.sweeps import prune
 from interlock.db.audit import verify as audit
+from interlock.db.connection import transaction
 from interlock.workers import sweeps
 from interlock.workers.audit import anchors, exports, signing_keys
 from interlock.workers.audit.verify import verify
@@ -20,6 +24,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.journal import ACTIVE, files
 from interlock.workers.runtime import Runtime
+from interlock.workflows.audit.checkpoints import parsed_checkpoint, parsed_note
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import canonical_checksum
 from tests.driving import UP_TO_REVIEW, applied
@@ -162,8 +167,25 @@ def test_a_tail_cut_before_the_sweep_came_round_is_seen_by_the_journal_alone(
 ) -> None:
     sweeps.SWEEPS["relay"](runtime)
     cut_tail(dba, stories[1], keep=4)
-    assert found(runtime, with_journal=False) == set()
+    assert found(runtime, every_line=False) == set()
     assert found(runtime) == {(str(stories[1]), 5, "cut"), (str(stories[1]), 6, "cut")}
+
+
+def test_a_request_is_missed_until_its_keeping_time_is_over(
+    runtime: Runtime, stories: list[UUID], client: Client, dba: Dba
+) -> None:
+    dba.execute(
+        "UPDATE trigger_requests SET finished_at = finished_at - interval '1 hour' WHERE finished_at IS NOT NULL"
+    )
+    with transaction(runtime.database) as connection:
+        assert prune(connection, keep_days=1 / 48) > 0
+    assert chains(runtime)
+    applied(client, stories[1], "block")
+    with unprotected(dba):
+        dba.execute("DELETE FROM trigger_requests WHERE workflow_id = %s", (stories[1],))
+    assert [(each.seq, each.message.split(":")[1]) for each in audit.verify(runtime.database).problems] == [
+        (None, " event 7 was asked for by it")
+    ]
 
 
 def test_what_an_anchor_has_seen_is_not_looked_up_in_old_parts_of_the_journal_again(
@@ -176,7 +198,7 @@ def test_what_an_anchor_has_seen_is_not_looked_up_in_old_parts_of_the_journal_ag
         os.utime(path, (0, 0))
     forge(dba, stories[1], 3, "triggered_by", "mallory")
     assert (str(stories[1]), 3, "forged") not in found(runtime)
-    assert (str(stories[1]), 3, "forged") in found(runtime, with_journal=True)
+    assert (str(stories[1]), 3, "forged") in found(runtime, every_line=True)
 
 
 def test_a_line_of_the_journal_changed_shows_and_one_half_written_does_not(
@@ -190,14 +212,17 @@ def test_a_line_of_the_journal_changed_shows_and_one_half_written_does_not(
     path.write_text(text.replace('"triggered_by": "agent-1"', '"triggered_by": "agent-2"', 1))
     assert found(runtime) == {(f"{path}:1", None, "changed")}
     path.write_text("[" * 100_000 + "\n" + '{"context": {"seq": 1e99999999999999999999}}' + "\n")
-    assert found(runtime) == {(f"{path}:1", None, "no"), (f"{path}:2", None, "no")}
+    assert found(runtime) == {
+        (f"{path}:1", None, "no"),
+        (f"{path}:2", None, "no"),
+    }  # and what follows is not written yet
 
 
 def test_a_forged_row_with_all_hashes_after_it_computed_anew(runtime: Runtime, anchored: list[UUID], dba: Dba) -> None:
     sweeps.SWEEPS["relay"](runtime)
     forge(dba, anchored[1], 3, "triggered_by", "mallory")
     assert chains(runtime)
-    assert found(runtime, with_journal=False) == {(str(anchored[1]), 6, "forged")}
+    assert found(runtime, every_line=False) == {(str(anchored[1]), 6, "forged")}
     says = found(runtime)
     assert says == {(str(anchored[1]), seq, "forged") for seq in (3, 4, 5, 6)}
 
@@ -220,6 +245,45 @@ def test_a_new_anchor_after_the_cut_does_not_cover_it_up(
     applied(client, anchored[1], "block", "unblock", "submit_pr")  # as long as it was
     anchors.anchor(runtime)
     assert (str(anchored[1]), 6, "forged") in found(runtime)
+
+
+def test_anchors_are_one_tree_that_anybody_can_follow(
+    runtime: Runtime, anchored: list[UUID], client: Client, tmp_path: Path
+) -> None:
+    notes = [anchors.checkpoint(runtime)]
+    for trigger in ("block", "unblock", "submit_pr", "block"):
+        applied(client, anchored[1], trigger)
+        anchors.anchor(runtime)
+        notes.append(anchors.checkpoint(runtime))
+    assert notes[0] is not None
+    assert [parsed_checkpoint(parsed_note(each or "").text).size for each in notes] == [1, 2, 3, 4, 5]
+    asked = str(anchors.checkpoint(runtime, 3))
+    assert asked.startswith("old 3\n")
+    assert asked.endswith(f"\n\n{notes[-1]}")
+    with pytest.raises(BadInput, match="there are 5 anchors"):
+        anchors.checkpoint(runtime, 6)
+    (proof,) = anchors.directory(runtime).glob("anchor-000005.tlog-proof")
+    text, _, line = str(notes[-1]).partition("\n\n")
+    assert proof.read_text().endswith(str(notes[-1]))
+    if shutil.which("openssl") is None:
+        return
+    (tmp_path / "text").write_text(f"{text}\n")
+    (tmp_path / "signature").write_bytes(b64decode(line.split()[2])[4:])
+    (public,) = runtime.settings.signing_directory.glob("*.pub")
+    command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", str(public)]
+    files = ["-in", str(tmp_path / "text"), "-sigfile", str(tmp_path / "signature")]
+    assert subprocess.run([*command, *files], capture_output=True, check=False).returncode == 0
+
+
+def test_a_damaged_newest_anchor_is_named_and_none_follows_it(
+    runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
+) -> None:
+    applied(client, anchored[1], "block")
+    for proof in ("replace(proof, 'index 0', 'index 5')", "'junk'"):
+        with unprotected(dba):
+            dba.execute(f"UPDATE anchors SET proof = {proof}".encode())
+        with pytest.raises(anchors.AnchorFault, match="anchor 1"):
+            anchors.anchor(runtime)
 
 
 def test_an_anchor_taken_away_is_on_file_and_still_says_what_it_saw(
@@ -283,19 +347,20 @@ def test_a_lost_signing_key_is_not_replaced_in_silence(runtime: Runtime, anchore
     assert found(runtime) == set()
 
 
-@pytest.mark.parametrize("what", ["json", "sig", "heads.gz"])
+@pytest.mark.parametrize("what", ["json", "tlog-proof", "heads.gz"])
 def test_a_file_changed_does_not_count(runtime: Runtime, anchored: list[UUID], dba: Dba, what: str) -> None:
     (path,) = anchors.directory(runtime).glob(f"anchor-*.{what}")
     content = path.read_bytes()
     path.chmod(0o640)
-    path.write_bytes(gzip.compress(b"") if what == "heads.gz" else content.replace(b'"heads": 4', b'"heads": 5') + b" ")
+    changed = content.replace(b'"heads": 4', b'"heads": 5').replace(b"\n1\n", b"\n2\n")
+    path.write_bytes(gzip.compress(b"") if what == "heads.gz" else changed)
     with unprotected(dba):
         dba.execute("DELETE FROM anchor_heads")
         dba.execute("DELETE FROM anchors")
     assert {says for _, _, says in found(runtime)} == {"changed"}
 
 
-@pytest.mark.parametrize("what", ["json", "sig", "heads.gz"])
+@pytest.mark.parametrize("what", ["json", "tlog-proof", "heads.gz"])
 @pytest.mark.parametrize("damage", [None, b"", b"junk\xff", b"\x1f\x8b\x08junk"])
 def test_a_file_damaged_or_gone_is_a_finding_that_names_it(
     runtime: Runtime, anchored: list[UUID], what: str, damage: bytes | None
@@ -335,7 +400,8 @@ def test_an_export_that_the_database_forgot_shows(
     with unprotected(dba):
         dba.execute("ALTER TABLE audit_exports DISABLE TRIGGER ALL")
         dba.execute("DELETE FROM audit_exports WHERE number = 1")
-    assert {where for where, _, _ in found(runtime)} == {str(one.directory / exports.MANIFEST)}
+    expected = {str(one.directory / exports.MANIFEST), "export 1"}  # the anchor before the second names the first
+    assert {where for where, _, _ in found(runtime)} == expected
 
 
 def test_a_definition_rewritten_with_its_checksum_is_not_what_the_code_has(
@@ -344,7 +410,6 @@ def test_a_definition_rewritten_with_its_checksum_is_not_what_the_code_has(
     ((body,),) = dba.execute("SELECT body FROM workflow_definitions WHERE (type, version) = ('story', '1.0.0')")
     body["transitions"].append({"source": "analysis", "trigger": "block", "dest": "done", "by": ["anyone"]})
     with unprotected(dba):
-        dba.execute("ALTER TABLE workflow_definitions DISABLE TRIGGER ALL")
         dba.execute(
             "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done', '{anyone}')"
         )

@@ -206,7 +206,7 @@ def test_a_collector_that_is_away_holds_nobody_up(
     assert outcome(client, receipt.request_id)["status"] == "applied"
     began = monotonic()
     tracing.end()
-    assert monotonic() - began < 4, "a process that ends does not wait for it either"
+    assert monotonic() - began < 8, "a process that ends does not wait for it either"
     tracing.forget()
 
 

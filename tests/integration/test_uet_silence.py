@@ -14,6 +14,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import UnknownInstance
 from tests.crewing import hand, row, silence
 from tests.driving import drain_all, state, swept, trail
+from tests.rights import OF_SECRET, SECRET, fire, known
 
 pytestmark = pytest.mark.integration
 MISSED = 121.0  # two heartbeats of 60 s, and a second
@@ -32,9 +33,9 @@ def spawn(runtime: Runtime, client: Client, project: str) -> Spawn:
     """Makes a worker called U, in a state."""
 
     def do(wanted: str) -> UUID:
-        made = UUID(str(client.create("uet_worker", "U", project=project)["id"]))
+        made = UUID(str(client.create("uet_worker", "U", project=project, context=OF_SECRET)["id"]))
         for trigger in WAYS[wanted]:
-            client.fire(made, trigger, by="engine")
+            fire(client, made, trigger, by="engine")
         drain_all(runtime)
         assert state(client, made) == wanted
         return made
@@ -85,7 +86,7 @@ def test_heartbeats_are_owed_from_idle_on_however_long_it_was_spawning(
 ) -> None:
     worker = spawn("SPAWNING")
     silence(dba, worker, 10 * MISSED, "uet_workers")
-    client.fire(worker, "initialization_complete", by="engine")
+    fire(client, worker, "initialization_complete", by="engine")
     drain_all(runtime)
     assert sweep() == 0
     assert state(client, worker) == "IDLE"
@@ -97,9 +98,10 @@ def test_one_that_is_heard_of_stays_and_its_instance_is_not_touched(
     worker, other = spawn("BUSY"), hand(runtime)
     silence(dba, worker, MISSED, "uet_workers")
     before = client.show(worker)["updated_at"]
-    assert heartbeat("U", runtime) == heartbeat(str(worker), runtime) == "BUSY"
-    assert heartbeat("hand", runtime) == "idle"
-    assert registration.heartbeat(runtime, [worker, other]).keys() == {worker, other}
+    assert heartbeat("U", secret=SECRET, runtime=runtime) == "BUSY"
+    assert heartbeat(str(worker), secret=SECRET, runtime=runtime) == "BUSY"
+    assert heartbeat("hand", secret=known(other).secret, runtime=runtime) == "idle"
+    assert registration.heartbeat(runtime, [known(worker), known(other)]).keys() == {worker, other}
     assert sweep() == 0
     assert client.show(worker)["updated_at"] == before
     assert trail(client, worker) == list(WAYS["BUSY"])
@@ -110,8 +112,8 @@ def test_one_that_has_ended_is_told_so_and_who_is_no_worker_too(
 ) -> None:
     spawn("TERMINATED")
     with pytest.raises(ShutDown, match="'U' is shut down"):
-        heartbeat("U", runtime)
+        heartbeat("U", secret=SECRET, runtime=runtime)
     client.create("story", "S-1", project=project)
     for name in ("S-1", "nobody"):
         with pytest.raises(UnknownInstance, match=f"no worker is called '{name}'"):
-            heartbeat(name, runtime)
+            heartbeat(name, secret=SECRET, runtime=runtime)

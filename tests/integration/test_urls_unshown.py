@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,6 @@ from uuid_utils.compat import uuid7
 from interlock.workers.client.client import Client
 from interlock.workers.effects import runner
 from interlock.workers.runtime import Runtime
-from interlock.workers.telemetry import logs
 from tests.cli.terminal import Terminal
 from tests.collector import Collector
 from tests.driving import drain_all
@@ -32,7 +33,15 @@ UNREADABLE = {
     "BROKER_URL": f"nonsense://{SECRET}@{NOWHERE}",
     "INTERLOCK_REDIS_URL": f"redis://:{SECRET}#x@{NOWHERE}",
 }
-COMMANDS = (("doctor",), ("status",), ("status", "--json"), ("list",), ("list", "--json"), ("migrate",), ("backup",))
+COMMANDS = (
+    ("doctor",),
+    ("status",),
+    ("status", "--json"),
+    ("list",),
+    ("list", "--json"),
+    ("migrate",),
+    ("backup", "take"),
+)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +80,19 @@ def test_no_command_tells_what_a_url_of_its_settings_carries(tmp_path: Path, set
         assert "Traceback" not in answer.said
 
 
-def test_a_log_tells_no_password_of_a_url_and_has_one_line_for_each_event(capfd: pytest.CaptureFixture[str]) -> None:
-    before = logging.getLogger().handlers[:]
-    try:
-        logs.configure()
-        logging.getLogger("x").warning("cannot reach %s\n{forged}\x1b[2J\u202e", SETTINGS["BROKER_URL"])
-        (line,) = capfd.readouterr().err.splitlines()
-    finally:
-        logging.getLogger().handlers[:] = before
+LOGS = """
+import logging, sys
+from interlock.workers.telemetry import logs
+
+logs.configure()
+logging.getLogger("x").warning("cannot reach %s\\n{forged}\\x1b[2J\\u202e", sys.argv[1])
+"""
+
+
+def test_a_log_tells_no_password_of_a_url_and_has_one_line_for_each_event() -> None:
+    words = [sys.executable, "-c", LOGS, SETTINGS["BROKER_URL"]]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    (line,) = done.stderr.splitlines()
     assert SECRET not in line
     assert json.loads(line)["event"].startswith("cannot reach redis://…@127.0.0.1:1/0\n{forged}")
     assert "\u202e" not in line

@@ -12,7 +12,8 @@ from interlock.workers import sweeps
 from interlock.workers.audit import verification
 from interlock.workers.client.client import Client
 from interlock.workers.operations import metrics
-from interlock.workers.operations.doctor import Finding, examine
+from interlock.workers.operations.checks.finding import Finding
+from interlock.workers.operations.doctor import examine
 from interlock.workers.runtime import Runtime
 from tests.driving import applied
 from tests.tampering import unprotected
@@ -104,7 +105,7 @@ def test_in_parts_of_any_size_it_finds_what_a_verification_as_a_whole_finds(
         dba.execute("UPDATE definition_transitions SET by = '{anyone}' WHERE (type, trigger) = ('approval', 'expire')")
     monkeypatch.setattr(verification, "INSTANCES", instances)
     whole = audit.verify(runtime.database)
-    assert swept(runtime) == whole.found == 7
+    assert swept(runtime) == whole.found == 8
     assert passes(dba) == [(True, whole.instances, whole.transitions, whole.found)]
     (found,) = dba.execute("SELECT found FROM verifications").fetchone() or ()
     listed = {(each["instance"], each["seq"], each["message"]) for each in found}

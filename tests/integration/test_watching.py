@@ -18,6 +18,7 @@ from interlock.workers.orchestration.run_view import Watch
 from interlock.workers.orchestration.submission import Run, submit
 from interlock.workflows.plan.read import read_plan
 from tests.driving import drain_all
+from tests.rights import fire
 from tests.working import CAPABILITIES, hire, settle, work
 
 pytestmark = pytest.mark.integration
@@ -66,11 +67,16 @@ def test_a_move_that_commits_late_is_not_missed(client: Client, run: Run, dba: D
     url = dba.info.dsn
     with psycopg.connect(url, password=dba.info.password) as slow:  # holds its transaction id while others commit
         slow.execute("SELECT pg_current_xact_id()")
+        slow.execute(
+            "INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, authority,"
+            " proof) VALUES ('late', '', %s, 'start', 'slow', 'machinery', 'state:0')",
+            (run.id,),
+        )
         slow.execute("UPDATE workflow_instances SET current_state = 'running', version = 1 WHERE id = %s", (run.id,))
         slow.execute(
             "INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version, from_state,"
-            " to_state, trigger, triggered_by) SELECT gen_random_uuid(), id, 1, workflow_type, definition_version,"
-            " 'pending', 'running', 'start', 'slow' FROM workflow_instances WHERE id = %s",
+            " to_state, trigger, triggered_by, request_id) SELECT gen_random_uuid(), id, 1, workflow_type,"
+            " definition_version, 'pending', 'running', 'start', 'slow', 'late' FROM workflow_instances WHERE id = %s",
             (run.id,),
         )
         workstream = next(iter(watch.view.workstreams))
@@ -161,14 +167,20 @@ def test_the_tree_never_has_more_lines_than_it_may_and_keeps_what_is_urgent(
 
 def begin(client: Client, watch: Watch, worker_id: UUID, name: str) -> UUID:
     task = next(id_ for id_, row in watch.view.tasks.items() if row["name"] == name)
-    client.fire(task, "worker_started", by="worker-1", data={"worker_id": str(worker_id), "capabilities": CAPABILITIES})
+    fire(
+        client, task, "worker_started", by="worker-1", data={"worker_id": str(worker_id), "capabilities": CAPABILITIES}
+    )
     drain_all(client.runtime)
     return task
 
 
 def fail(client: Client, watch: Watch, worker_id: UUID, name: str) -> None:
     task = begin(client, watch, worker_id, name)
-    client.fire(
-        task, "execution_failed", by="worker-1", data={"exit_code": 1, "error": "long story\nit broke\x1b[31m badly\n"}
+    fire(
+        client,
+        task,
+        "execution_failed",
+        by="worker-1",
+        data={"exit_code": 1, "error": "long story\nit broke\x1b[31m badly\n"},
     )
     drain_all(client.runtime)

@@ -22,6 +22,7 @@ from interlock.workers.pool.report import Report
 from tests import crewing
 from tests.property.play import Play, answer, interfere
 from tests.property.run_things import Task
+from tests.rights import known, remember
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Crew:
                 {"workstreams": [str(ids[each.name]) for each in world.workstreams]},  # of other runs they see nothing
                 self.chances.randint(1, 2),
             )
-            self.workers.append(Worker(registration.register(self.runtime, description)))
+            self.workers.append(Worker(remember(registration.register(self.runtime, description))))
 
     def claim(self) -> None:
         """A worker asks for work: it gets some exactly if there is any, and it has room."""
@@ -99,7 +100,7 @@ class Crew:
             return
         queued = {self.play.stage.ids[task.name]: task for task in self._open() if task.state == "queued"}
         may = self._state_of(worker) == ("idle", True)
-        claim = claims.take(self.runtime, worker.id)
+        claim = claims.take(self.runtime, known(worker.id))
         assert (claim is not None) == (may and bool(queued))
         if claim is not None:
             note(f"{queued[claim.task_id].name}: claimed")
@@ -136,14 +137,14 @@ class Crew:
         """A worker goes, and what it holds is given back."""
         if worker := self._one_of(self.workers):
             self._lose(worker)
-            registration.leave(self.runtime, worker.id, "left")
+            registration.leave(self.runtime, known(worker.id), "left")
             self.play.stage.settle()
             self._let_go(worker)
 
     def drain(self) -> None:
         """A worker is to go once it holds nothing: it takes no more."""
         if worker := self._one_of(self.workers):
-            registration.drain(self.runtime, worker.id)
+            registration.drain(self.runtime, known(worker.id))
 
     def others(self) -> None:
         """A gate's command ends, a retry's time comes, a workstream lands."""
@@ -174,7 +175,7 @@ class Crew:
 
     def _is_alive(self, worker: Worker) -> bool:
         """It says that it is; one that was given up for dead is told so, and goes."""
-        if not registration.heartbeat(self.runtime, [worker.id]):
+        if not registration.heartbeat(self.runtime, [known(worker.id)]):
             self._let_go(worker)
             return False
         self.play.stage.settle()
@@ -202,15 +203,15 @@ class Crew:
         self.workers.remove(worker)
         for claim in worker.claims:
             with pytest.raises(StaleClaim):
-                claims.finish(self.runtime, worker.id, claim.token, ENDS[0])
+                claims.finish(self.runtime, known(worker.id), claim.token, ENDS[0])
 
     def _report(self, claim: Claim, report: Report) -> None:
         if not claims.is_current(self.runtime, claim.token):
             with pytest.raises(StaleClaim):
-                claims.finish(self.runtime, claim.worker_id, claim.token, report)
+                claims.finish(self.runtime, known(claim.worker_id), claim.token, report)
             return
         note(f"{self._task(claim).name}: {report.trigger}")
-        claims.finish(self.runtime, claim.worker_id, claim.token, report)
+        claims.finish(self.runtime, known(claim.worker_id), claim.token, report)
         assert self.play.world.told(self._task(claim), report.trigger)
 
     def _task(self, claim: Claim) -> Task:

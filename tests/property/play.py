@@ -14,6 +14,7 @@ from interlock.workers.orchestration.scheduler import schedule
 from tests.driving import partitions_due
 from tests.property.run_model import World
 from tests.property.run_things import Gate, Task, Thing, Workstream
+from tests.rights import fire_all
 from tests.running import Stage
 
 T = TypeVar("T")
@@ -71,8 +72,9 @@ class Play:
             return
         self.spoken.append(thing)
         request_id = f"{self.stage.run}/{len(self.said)}"
-        if trigger == "worker_started":
-            data = {"worker_id": str(self.stage.worker()), "capabilities": []}
+        if isinstance(thing, Task):  # whoever reports on it, be it too late
+            worker = str(self.stage.worker())
+            data = {"worker_id": worker, "capabilities": []} if trigger == "worker_started" else data
         self.said[request_id] = self.world.told(thing, trigger)
         note(f"{thing.name}: {trigger} {'' if self.said[request_id] else '(to be refused)'}")
         self.firings.append(Firing(self.stage.ids[thing.name], trigger, "test", request_id, data))
@@ -94,7 +96,7 @@ class Play:
     def end_step(self) -> None:
         """Let both settle, and compare."""
         fired = [firing.request_id for firing in self.firings]
-        self.stage.client.fire_many(self.firings)
+        fire_all(self.stage.client, self.firings)
         self.firings, self.spoken = [], []
         self.stage.settle()
         self.world.settle()

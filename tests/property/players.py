@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -17,7 +18,9 @@ from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from interlock.workflows.errors import NotYours
 from tests.driving import partitions_due
+from tests.rights import fire_all
 
 T = TypeVar("T")
 
@@ -100,7 +103,9 @@ def _carry_out(settings: Settings, run: UUID, worker: UUID, fates: Fates, seed: 
             state = connection.execute(text(STATE), {"run": run}).scalar_one()
         if not found and not seen and state in ("succeeded", "failed", "canceled"):
             break
-        client.fire_many([*_reports(chances.sample(found, min(len(found), 10)), worker, fates)])
+        for each in _reports(chances.sample(found, min(len(found), 10)), worker, fates):
+            with suppress(NotYours):  # another player ended it meanwhile
+                fire_all(client, [each])
     runtime.close()
     return read
 

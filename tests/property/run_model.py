@@ -60,6 +60,8 @@ class World:
             return False
         if isinstance(thing, Task) and to == "retrying":
             thing.retries += 1
+        if isinstance(thing, Task) and trigger == "worker_started":
+            thing.begun = True
         thing.state = to
         return True
 

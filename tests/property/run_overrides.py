@@ -50,8 +50,14 @@ def _rehearse(play: Play, command: Callable[..., Done], thing: Thing) -> None:
         return
 
 
+def _may_end(task: Task) -> bool:
+    """At work, or with nothing to wait for before it is tried again."""
+    waits = any(each.state != "completed" for each in task.after) or any(each.state != "PASSED" for each in task.before)
+    return task.state in ("running", "validating") or (task.begun and not task.ended and not waits)
+
+
 def _complete(world: World, task: Task) -> bool:
-    if task.state not in ("running", "validating"):
+    if not _may_end(task):
         return False
     task.state = "completed"
     _unjudge(world, task)
@@ -59,7 +65,7 @@ def _complete(world: World, task: Task) -> bool:
 
 
 def _fail(world: World, task: Task) -> bool:
-    if task.state not in ("running", "validating"):
+    if not _may_end(task):
         return False
     task.state = "failed"
     return True
@@ -122,8 +128,8 @@ SAID: dict[Callable[..., Done], Callable[[World, Any], bool]] = {
 
 
 LIKELY: dict[Callable[..., Done], tuple[str, ...]] = {  # left to chance, most would be refused
-    complete_task: ("running", "validating"),
-    fail_task: ("running", "validating"),
+    complete_task: ("running", "validating", "retrying"),
+    fail_task: ("running", "validating", "retrying"),
     reset_task: ("failed", "cancelled", "running"),
     unblock_task: ("blocked", "pending"),
     validate_workstream: ("paused",),

@@ -48,5 +48,6 @@ class Task(Thing):
     after: list["Task"] = field(default_factory=list)
     before: list[Gate] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
+    begun: bool = False  # a worker had it once
     given_up: bool = False  # cancelled, and not by a person
     left_out: bool = False  # by an operator: it counts no more

@@ -15,7 +15,7 @@ from interlock.workers.overrides.circuit_breakers import reset
 from interlock.workers.runtime import Runtime
 from tests.callers import TOOL, let_the_cooldown_pass
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 
 
 class PlainBreaker:

@@ -1,6 +1,7 @@
 """The engine against a plain model: many agents at random, duplicates, reordering, delays, faults, approvals."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -27,9 +28,10 @@ from interlock.db.core.requests import PARTITIONS, partition_of
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import catalogue
-from interlock.workflows.errors import RequestConflict
+from interlock.workflows.errors import NotYours, RequestConflict
 from tests import machines
 from tests.property.model import ATTEMPTS, FINISHED, MOVES, Asked, Model, Thing, states, triggers
+from tests.rights import fire, operate
 
 pytestmark = pytest.mark.integration
 OWN = ("tests.machines",)
@@ -39,6 +41,7 @@ TO_MERGE = ("start_review", "approve", "merge")
 agents = st.sampled_from(AGENTS)
 picks = st.integers(0, 10_000)
 
+OPERATOR = "ann"
 ALL_REQUESTS = """
 SELECT request_id, seq, workflow_id, trigger, triggered_by, origin, bound_version, status, attempts, granted, held_by
   FROM trigger_requests WHERE workflow_id = ANY(%s) ORDER BY seq"""
@@ -46,7 +49,8 @@ OVERRIDES = """
 SELECT count(*) AS overrides, count(*) FILTER (WHERE t.severity <> 'warning' OR t.metadata->>'operator' <> 'ann'
                                                OR NOT t.metadata->'override' ? 'passed_over') AS silent
   FROM workflow_transitions t JOIN trigger_requests r USING (request_id) WHERE r.origin = 'override'"""
-ALL_INSTANCES = "SELECT id, current_state, version FROM workflow_instances WHERE project = %s"
+ALL_INSTANCES = """
+SELECT id, current_state, version FROM workflow_instances WHERE project = %s AND workflow_type <> 'refusal_log'"""
 ALL_EVENTS = """
 SELECT workflow_id, seq, from_state, to_state, trigger, triggered_by FROM workflow_transitions
  WHERE workflow_id = ANY(%s) ORDER BY workflow_id, seq"""
@@ -136,7 +140,7 @@ class EngineAndModel(RuleBasedStateMachine):
         if not (own := self._agents_own()):
             return
         asked = self._one_of(own, which)
-        receipt = self.client.fire(self.ids[asked.thing], asked.trigger, by=asked.by, request_id=asked.name)
+        receipt = fire(self.client, self.ids[asked.thing], asked.trigger, by=asked.by, request_id=asked.name)
         assert receipt.replayed
         assert receipt.status == asked.status
 
@@ -146,7 +150,7 @@ class EngineAndModel(RuleBasedStateMachine):
             return
         asked = self._one_of(own, which)
         with pytest.raises(RequestConflict):
-            self.client.fire(self.ids[asked.thing], asked.trigger, by="somebody else", request_id=asked.name)
+            fire(self.client, self.ids[asked.thing], asked.trigger, by="somebody else", request_id=asked.name)
 
     @rule(partitions=st.permutations(range(PARTITIONS)), limit=st.sampled_from([1, 2, 500]))
     def drain(self, partitions: list[int], limit: int) -> None:
@@ -234,7 +238,7 @@ class EngineAndModel(RuleBasedStateMachine):
 
     def _fire(self, thing: Thing, trigger: int, by: str, after: timedelta | None = None) -> None:
         named = self._one_of(triggers(thing.type), trigger)
-        receipt = self.client.fire(self.ids[thing], named, by=by, after=after)
+        receipt = fire(self.client, self.ids[thing], named, by=by, after=after)
         asked = Asked(thing, named, by, "scheduled" if after else "pending", name=receipt.request_id)
         if after:
             asked.origin = "later"
@@ -247,11 +251,18 @@ class EngineAndModel(RuleBasedStateMachine):
             "request_id": name, "fingerprint": name, "workflow_id": self.ids[thing], "trigger": trigger,
             "triggered_by": by, "metadata": said, "origin": "override",
         }  # fmt: skip
-        with transaction(self.client.runtime.database) as connection:
+        refused = by != OPERATOR
+        with (
+            pytest.raises(NotYours) if refused else nullcontext(),
+            transaction(self.client.runtime.database) as connection,
+        ):
             requests.accept(connection, [wanted])
+        if refused:
+            return
         self.model.asked.append(Asked(thing, trigger, by, "pending", name=name, origin="override", to=to))
 
     def _round(self, partition: int, limit: int) -> None:
+        self._note_refusals()
         due = any(self._pending(partition))
         done = self.client.runtime.applier.apply_partition(partition, limit=limit)
         if not due:
@@ -259,6 +270,15 @@ class EngineAndModel(RuleBasedStateMachine):
             return
         ended = self.model.round(partition, limit)
         self._agree_on_new([(asked, approval) for asked, approval in ended.approvals])
+
+    def _note_refusals(self) -> None:
+        """Apply what was asked for to record refusals; the model knows nothing of that."""
+        logs = self.dba.execute(
+            "SELECT workflow_id FROM trigger_requests WHERE trigger = 'refuse' AND status = 'pending'"
+        )
+        for log in {row["workflow_id"] for row in logs.fetchall()}:
+            with transaction(self.client.runtime.database) as connection:
+                self.client.runtime.applier.round(connection, partition_of(log), only=log)
 
     def _agree_on_new(self, approvals: list[tuple[Asked, Thing]]) -> None:
         """Learn the names the engine gave to what the model expects; more or fewer would be found out here."""
@@ -309,9 +329,10 @@ class EngineAndModel(RuleBasedStateMachine):
 @pytest.fixture
 def engine(make_runtime: Callable[..., Runtime]) -> Iterator[Client]:
     """The engine, with `tests.machines` known, giving up as soon as the model does."""
-    runtime = make_runtime(definitions=OWN, max_attempts=ATTEMPTS, backoff_base_seconds=1e9, backoff_cap_seconds=1e9)
-    with transaction(runtime.database) as connection:
+    runtime = make_runtime(definitions=OWN, max_attempts=ATTEMPTS)
+    with transaction(runtime.owned) as connection:
         definitions.record(connection, catalogue(OWN))
+    operate(runtime, OPERATOR)
     yield Client(runtime)
     machines.broken.clear()
 

@@ -15,7 +15,6 @@ from uuid_utils.compat import uuid7
 from interlock.db.audit import verify
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.db.operations import operators
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration, migrate
 from interlock.workers.engine.applier import Applier
@@ -25,6 +24,7 @@ from interlock.workflows.catalogue import Catalogue, catalogue
 from interlock.workflows.definition import Deadline, Definition, T
 from interlock.workflows.errors import BadInput
 from tests.driving import drain_all
+from tests.rights import operate
 
 pytestmark = pytest.mark.integration
 STATES = ("a", "b", "c", "d", "e")
@@ -86,13 +86,12 @@ def under(runtime: Runtime, *known: Definition) -> None:
     """Let this runtime know some definitions more, and the database too."""
     both = Catalogue([*catalogue(), *known])
     vars(runtime).update(catalogue=both, applier=Applier(runtime.database, both, runtime.retry_policy))
-    with transaction(runtime.database) as connection:
+    with transaction(runtime.owned) as connection:
         definitions.record(connection, Catalogue(known))
 
 
 def test_any_way_through_two_versions_leaves_a_whole_chain(client: Client, runtime: Runtime) -> None:
-    with transaction(runtime.database) as connection:
-        operators.grant(connection, [BY], by="test")
+    operate(runtime, BY)
 
     @given(data=st.data())
     @hypothesis_settings(max_examples=20)

@@ -22,12 +22,13 @@ from tests.property.run_overrides import override, override_blindly
 from tests.property.run_rules import broken_rules
 from tests.property.run_things import ENDED
 from tests.property.runs import Run, many_tasks, runs
+from tests.rights import fire, operate
 from tests.running import Stage
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
-EXAMPLES = 28
+EXAMPLES = 20
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
 VERBS = (
     ["answer"] * 12
@@ -36,15 +37,17 @@ VERBS = (
     + ["override"] * 4
 )
 STEPS = st.lists(st.lists(st.sampled_from(VERBS), min_size=1, max_size=4), max_size=12)
-CREWS = 12
+CREWS = 9
 DEEDS = (
     *["hire"] * 2 + ["claim"] * 8 + ["finish"] * 4 + ["others"] * 4,
     *["silent", "killed", "killed", "heard_of", "leave", "drain", "time_passes", "interfere"],
 )
+
 TAKEN_AWAY = """
-SELECT count(*) FROM trigger_requests WHERE request_id LIKE 'claim:%:given_back:%' AND status = 'applied'"""
+SELECT count(*) FROM trigger_requests WHERE request_id LIKE 'interlock:claim:%:given_back:%' AND status = 'applied'"""
 STATES = """
-SELECT entity_id, current_state FROM workflow_instances WHERE workflow_type NOT IN ('worker', 'approval')"""
+SELECT entity_id, current_state FROM workflow_instances
+ WHERE workflow_type NOT IN ('worker', 'approval', 'operator_grant')"""
 BY_HAND = "SELECT to_state, count(*) FROM workflow_transitions WHERE metadata ? 'operator' GROUP BY to_state"
 REFUSED = "SELECT trigger, result FROM trigger_requests WHERE status NOT IN ('applied', 'superseded', 'scheduled')"
 SIGNALLED = """
@@ -56,6 +59,7 @@ SELECT (SELECT count(*) FROM workflow_instances WHERE workflow_type IN ('workstr
 @pytest.fixture
 def make_stage(make_runtime: Callable[..., Runtime], dba: Dba) -> Callable[[], Stage]:
     runtime = make_runtime()
+    operate(runtime, "ann")
     return lambda: Theatre(runtime, dba)
 
 
@@ -143,7 +147,7 @@ def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage]
     stage, world = make_stage(), run.world()
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
-    stage.client.fire(stage.run, "start", by="test")
+    fire(stage.client, stage.run, "start", by="test")
     read = play_together(settings, stage.run, worker, fates, players=4)
     play_the_model(world, fates)
     states = dba.execute(STATES).fetchall()
@@ -174,7 +178,7 @@ def test_overrides_among_busy_schedulers_break_no_rule(
     stage, chances = make_stage(), Random(2026)
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
-    stage.client.fire(stage.run, "start", by="test")
+    fire(stage.client, stage.run, "start", by="test")
     with ThreadPoolExecutor(1) as pool:
         played = pool.submit(play_together, settings, stage.run, worker, fates, players=3)
         done = 0

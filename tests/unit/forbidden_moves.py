@@ -59,6 +59,15 @@ FORBIDDEN: dict[str, str] = {
     FAILED -> RUNNING
     TERMINATED -> *
     """,
+    "deprecation": """
+    announced -> removed
+    undone -> *
+    removed -> *
+    """,
+    "operator_grant": """
+    revoked -> *
+    lapsed -> *
+    """,
     "job": """
     SUBMITTED -> RUNNING
     COMPLETED -> *

@@ -15,7 +15,18 @@ from tests.unit.move_tables_orchestration import (
     WORKSTREAM,
     WORKSTREAM_1_1,
 )
-from tests.unit.move_tables_others import JOB, OLDER_TASK, OLDER_WORKSTREAM, OLDEST_WORKSTREAM, STEP, SUPERVISED_WORKER
+from tests.unit.move_tables_others import (
+    DEPRECATION,
+    JOB,
+    NARROWING,
+    OLDER_TASK,
+    OLDER_WORKSTREAM,
+    OLDEST_WORKSTREAM,
+    OPERATOR_GRANT,
+    REFUSAL_LOG,
+    STEP,
+    SUPERVISED_WORKER,
+)
 
 TABLES: dict[tuple[str, str], Table] = {
     ("run", "1.0.0"): RUN,
@@ -38,6 +49,10 @@ TABLES: dict[tuple[str, str], Table] = {
     ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
     ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
     ("job", "1.0.0"): JOB,
+    ("operator_grant", "1.0.0"): OPERATOR_GRANT,
+    ("deprecation", "1.0.0"): DEPRECATION,
+    ("refusal_log", "1.0.0"): REFUSAL_LOG,
+    ("narrowing", "1.0.0"): NARROWING,
 }
 
 # Moves along a pair of the table by another trigger than the one that gives the pair its severity.
@@ -55,5 +70,8 @@ REQUIRED_METADATA = {
     "task": {"worker_id", "duration_seconds", "retry_count", "exit_code", "timeout_occurred"},
     "workstream": {"total_tasks", "completed_tasks", "failed_tasks", "duration_seconds", "critical_failure"},
     "patch_ledger": {"patch_id", "validation_results", "commit_sha", "quarantine_reason"},
+    "operator_grant": {"terms"},
+    "deprecation": {"terms"},
+    "narrowing": {"terms"},
     "worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
 }

@@ -15,6 +15,28 @@ SUPERVISED_WORKER = table(
     IDLE RUNNING PAUSED -> TERMINATED : terminate ! warning
     """,
 )
+OPERATOR_GRANT = table(
+    "docs/spec/governance.md",
+    "proposed active revoked lapsed",
+    "revoked lapsed",
+    """
+    proposed -> active : grant
+    active -> revoked : revoke ! warning
+    active -> lapsed : lapse
+    """,
+)
+DEPRECATION = table(
+    "docs/spec/governance.md",
+    "proposed announced removal_proposed undone removed",
+    "undone removed",
+    """
+    proposed -> announced : announce
+    announced -> undone : undo ! warning
+    announced -> removal_proposed : propose_removal
+    removal_proposed -> announced : withdraw_removal ! warning
+    removal_proposed -> removed : approve_removal
+    """,
+)
 JOB = table(
     "docs/spec/supervision.md",
     "SUBMITTED PENDING RUNNING COMPLETED FAILED CANCELED",
@@ -25,6 +47,23 @@ JOB = table(
     PENDING -> RUNNING : allocate_resources
     RUNNING -> COMPLETED : success
     RUNNING -> FAILED : error ! error
+    """,
+)
+REFUSAL_LOG = table(
+    "docs/spec/refusals.md",
+    "open",
+    "",
+    """
+    open -> open : refuse ! warning
+    """,
+)
+NARROWING = table(
+    "docs/spec/narrowing.md",
+    "proposed in_force lifted",
+    "lifted",
+    """
+    proposed -> in_force : enforce ! warning
+    proposed in_force -> lifted : lift ! warning
     """,
 )
 OLDEST_WORKSTREAM = table(

@@ -71,6 +71,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"birth_effects": (Effect("notice", done="press"),)},
         "effect 'notice' of 'birth' reports 'press', which anyone may fire",
     ),
+    "a trigger whose authorities depend on the state": (
+        with_move(T("dim", "on", "off", by="operator"), T("dim", "off", "on", by="machinery")),
+        "'dim' is open to operator in 'on', elsewhere to machinery: let it be one",
+    ),
     "no source": (with_move(T("dim", (), "on")), "lists no source, or one twice"),
     "a source twice": (with_move(T("dim", ("off", "off"), "on")), "lists no source, or one twice"),
     "a destination that is hidden": (with_move(T("press", "off", "broken")), "hides those after it"),

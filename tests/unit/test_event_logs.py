@@ -231,6 +231,14 @@ def test_a_gap_in_what_an_entity_counts_and_a_beginning_elsewhere_show() -> None
     assert findings([line]) == ["1: is the first, but leaves 'queued'; expected pending"]
 
 
+@pytest.mark.parametrize("digits", ["9" * 5_000, "1e130000"])
+def test_a_count_too_long_to_be_printed_is_a_finding(digits: str) -> None:
+    lines = [each | {"context": {"seq": number}} for number, each in enumerate(log(*TASK), 1)]
+    texts = [json.dumps(each) for each in lines]
+    texts[1] = texts[1].replace('"seq": 2', f'"seq": {digits}')
+    assert findings(texts)[0].startswith("2: context.seq is ")
+
+
 def test_an_error_is_an_event_and_no_move() -> None:
     line = {"timestamp": "2024-01-15T10:30:00Z", "event_type": "error", "severity": "error", "entity_id": "task-1"}
     assert findings([line]) == []

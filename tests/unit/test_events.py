@@ -21,16 +21,20 @@ def row(**changed: Any) -> dict[str, Any]:
     made = {
         "id": uuid7(), "workflow_id": uuid7(), "seq": 1, "definition_version": "1.0.0", "from_state": "running",
         "to_state": "completed", "trigger": "validation_passed", "triggered_by": "agent-1", "request_id": None,
+        "authority": "machinery", "proof": None, "login": "engine",
         "severity": "info", "metadata": {"b": 1, "aa": "ü"}, "created_at": AT, "xid": 7, "position": 9,
         "workflow_type": "task", "entity_id": "t-1", "project": uuid7(), "created_by": "ann", "born_at": AT,
+        "born_version": "1.0.0", "context_sha256": bytes(32), "bodies": None,
         "run_id": None, "workstream_id": None, "phase_id": None,
     } | changed  # fmt: skip
     made.setdefault("metadata_text", printed(made["metadata"]))
-    birth = (str(made["workflow_id"]), made["workflow_type"], made["entity_id"], str(made["project"]),
-             made["created_by"], micros(timestamp(made["born_at"])))  # fmt: skip
+    birth = (str(made["workflow_id"]), made["workflow_type"], made["born_version"], made["entity_id"],
+             str(made["project"]), made["created_by"], micros(timestamp(made["born_at"])),
+             made["context_sha256"].hex(), made["bodies"])  # fmt: skip
     made["prev_hash"] = digest(b"", birth)
     fields = (str(made["id"]), str(made["workflow_id"]), str(made["seq"]), made["definition_version"],
               made["from_state"], made["to_state"], made["trigger"], made["triggered_by"], made["request_id"],
+              made["authority"], made["proof"], made["login"],
               made["severity"], made["metadata_text"], micros(timestamp(made["created_at"])))  # fmt: skip
     made["hash"] = digest(made["prev_hash"], fields)
     return made

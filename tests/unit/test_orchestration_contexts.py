@@ -45,6 +45,13 @@ CONTEXTS: list[tuple[str, Facts, str]] = [
     ("circuit_breaker", {"tool_id": "git", "failure_threshold": 0}, "failure_threshold"),
     ("circuit_breaker", {"tool_id": "git", "cooldown_seconds": 0}, "cooldown_seconds"),
     ("circuit_breaker", {"tool_id": "git", "success_threshold": 0}, "success_threshold"),
+    ("deprecation", {"version": "1.0.0", "kind": "version"}, "type"),
+    ("deprecation", {"type": "task", "version": "1.0.0", "kind": "guard"}, "kind"),
+    ("deprecation", {"type": "task", "version": "1.0.0", "kind": "version", "remove_after": "soon"}, "remove_after"),
+    ("operator_grant", {}, "name"),
+    ("operator_grant", {"name": "ann", "until": "2026-11-21T15:00:00"}, "until"),
+    ("operator_grant", {"name": "ann", "until": "tomorrow"}, "until"),
+    ("operator_grant", {"name": "ann", "until": 5}, "until"),
     ("job", {"depth": 6}, "depth"),
     ("job", {"depth": -1}, "depth"),
     ("job", {"depth": 0, "worker_count": 11}, "worker_count"),
@@ -74,6 +81,8 @@ SOUND_CONTEXTS: list[tuple[str, Facts]] = [
     ("test_gate", {"gate_type": "SECURITY"}),
     ("circuit_breaker", {"tool_id": "git", "failure_threshold": 5, "cooldown_seconds": 60, "success_threshold": 1}),
     ("supervised_worker", {}),
+    ("operator_grant", {"name": "ann", "until": "2026-11-21T15:00:00+01:00"}),
+    ("deprecation", {"type": "task", "version": "1.0.0", "kind": "state", "name": "blocked", "guide": "wait"}),
     ("job", {"depth": 5, "worker_count": 10, "parent_job_id": W}),
 ]
 

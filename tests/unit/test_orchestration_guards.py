@@ -10,6 +10,7 @@ from tests.unit.cases import decided
 
 Facts = dict[str, Any]
 NEWEST = {each.type: each for each in catalogue().newest.values()}
+STARTS = ("task", "queued", "worker_started")
 
 # (type, state, trigger), the guard that refuses, and the facts under which it does; all else is favourable.
 REFUSED: list[tuple[str, str, str, str, Facts]] = [
@@ -20,19 +21,11 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
     ("task", "blocked", "dependency_satisfied", "dependencies_completed", {"linked": {"blocked_by_gates": "FAILED"}}),
     ("task", "pending", "dependency_check_failed", "dependency_missing", {"linked": {"depends_on": "completed"}}),
     ("task", "queued", "dependency_check_failed", "gate_failed", {"linked": {"gates": "RUNNING"}}),
-    ("task", "queued", "worker_started", "worker_identified", {"metadata": {"worker_id": None}}),
-    ("task", "queued", "worker_started", "worker_identified", {"metadata": {"worker_id": "w-1"}}),
+    (*STARTS, "worker_identified", {"metadata": {"worker_id": None}}),
+    (*STARTS, "worker_identified", {"metadata": {"worker_id": "w-1"}}),
+    (*STARTS, "worker_capable", {"context": {"required_capabilities": ["git", "rust"]}}),
     (
-        "task",
-        "queued",
-        "worker_started",
-        "worker_capable",
-        {"context": {"required_capabilities": ["git", "rust"]}},
-    ),
-    (
-        "task",
-        "queued",
-        "worker_started",
+        *STARTS,
         "worker_capable",
         {"context": {"required_capabilities": ["git"]}, "metadata": {"capabilities": [{"git": 1}]}},
     ),

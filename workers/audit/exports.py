@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, text
 
 from interlock.db.audit import exports
-from interlock.db.connection import one_snapshot, transaction
+from interlock.db.connection import one_snapshot, transaction, try_lock
 from interlock.db.core import history
 from interlock.workers.audit import anchors, signing_keys
 from interlock.workers.relay.relay import BATCH, Place
@@ -28,6 +28,7 @@ from interlock.workflows.input.json_text import read
 
 CURSOR = "export"
 PART = 100_000  # events per export: about ten seconds of work
+FIRST = "0" * 64  # the first manifest's value for the hash of the one before
 EVENTS, MANIFEST, SIGNATURE = "events.jsonl.gz", "manifest.json", "manifest.sig"
 
 
@@ -62,13 +63,13 @@ def export(runtime: Runtime, progress: Callable[[int], None] = lambda _: None) -
     place.mkdir(parents=True, exist_ok=True)
     with transaction(runtime.database) as reading:
         one_snapshot(reading)
-        if not exports.alone(reading):
+        if not try_lock(reading, exports.EXPORT_LOCK):
             return None
         last = exports.newest(reading)
         coming = Next(
             last["number"] + 1 if last else 1,
             history.read_cursor(reading, CURSOR),
-            last["manifest"] if last else anchors.FIRST,
+            last["manifest"] if last else FIRST,
         )
         found = next(place.glob(f"export-{coming.number:06}.*"), None) or _write(reading, runtime, coming, progress)
         return _enter(runtime, found, coming) if found else None

@@ -1,29 +1,48 @@
-"""Checks history against the journal, which also has the events committed between two anchors."""
+"""Compares the journal with history, which also shows what was committed and removed again between two anchors."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from sqlalchemy import Engine
 
 from interlock.db.audit import anchors
-from interlock.db.audit.anchors import Head
+from interlock.db.audit.commit_order import Place
+from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
 from interlock.db.connection import transaction
-from interlock.workers.audit import chain_heads
+from interlock.workers.audit import log_comparison
+from interlock.workers.audit.log_comparison import START, Log, Told
 from interlock.workers.relay import journal
-from interlock.workflows.audit.events import chained
-from interlock.workflows.input.json_text import read
+from interlock.workers.relay.journal_tail import read_tail
 
 MARGIN = timedelta(minutes=10)  # for differing clocks, and for transactions that ran while the anchor was made
 
 
+class Files(NamedTuple):
+    """The journal as it was at one instant.
+
+    Attributes:
+        parts: the files that were set aside, oldest first.
+        active: the file that is written, and the bytes that it had; None: there is none.
+    """
+
+    parts: Sequence[Path]
+    active: tuple[BinaryIO, int] | None
+
+
 def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bool) -> None:
-    """Check that the journal's lines match their hashes, and that history still has their events.
+    """Check that the journal's lines match their hashes, and that it and history have the same events in one order.
+
+    What history has after the journal's last line is not written yet; what was before the oldest part that is here was
+    moved elsewhere. Neither is a problem.
 
     Args:
         database: where history is.
-        verdict: collects the problems.
+        verdict: collects the problems, and what was not compared.
         directory: the journal's; it may contain none.
         every_line: check all files; otherwise only those written since the newest anchor, which covers the others.
 
@@ -33,22 +52,66 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
     with transaction(database) as connection:
         anchor = None if every_line else anchors.newest(connection)
     since = (anchor["made_at"] - MARGIN).timestamp() if anchor else 0.0
-    for path in journal.files(directory):
-        if path.name == journal.ACTIVE or path.stat().st_mtime >= since:
-            chain_heads.compare(database, verdict, _heads(verdict, path), f"the journal {path.name}")
+    with ExitStack() as opened:
+        files = _files(opened, directory)
+        if not files.parts and files.active is None:
+            verdict.not_compared.append(f"the journal: there is none in {directory}")
+            return
+        _numbers(verdict, files.parts)
+        skipped = next((n for n, path in enumerate(files.parts) if path.stat().st_mtime >= since), len(files.parts))
+        log = Log("the journal", _lines(verdict, files, skipped), _beginning(files.parts, skipped))
+        with Snapshot(database) as snapshot:  # taken after the file's size: each line's event was committed before
+            waiting = log_comparison.compare(database, snapshot, verdict, log)
+        if skipped:
+            verdict.not_compared.append(
+                f"the journal up to {files.parts[skipped - 1].name}: an anchor covers it; --journal compares it too"
+            )
+        if waiting:
+            verdict.not_compared.append(f"the journal: {waiting} events are not written to it yet")
 
 
-def _heads(verdict: Verdict, path: Path) -> Iterator[Head]:
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.endswith(b"\n") and path.name == journal.ACTIVE:
-                return  # it is being written, or its writer was killed
-            try:
-                event = read(line)
-                context = event["context"]
-                yield chain_heads.seen(context["workflow_id"], context["seq"], event["hash"])
-                message = None if chained(event) == event["hash"] else "changed: its hash is not that of its content"
-            except (ValueError, KeyError, TypeError):
-                message = "no event"
-            if message:
-                verdict.note(f"{path}:{number}", None, f"{message}; `interlock audit validate` says more")
+def _files(opened: ExitStack, directory: Path) -> Files:
+    """The active file is opened before the others are listed: it may become one of them at any time."""
+    try:
+        active = opened.enter_context((directory / journal.ACTIVE).open("rb"))
+    except FileNotFoundError:
+        return Files(journal.parts(directory), None)
+    status = os.fstat(active.fileno())
+    parts = [path for path in journal.parts(directory) if not os.path.samestat(path.stat(), status)]
+    return Files(parts, (active, status.st_size))
+
+
+def _numbers(verdict: Verdict, parts: Sequence[Path]) -> None:
+    numbers = list(map(journal.number, parts))
+    if parts and numbers[0] > 1:
+        verdict.not_compared.append(f"the journal before {parts[0].name}: parts up to {numbers[0] - 1} are elsewhere")
+    for path, before, number in zip(parts[1:], numbers, numbers[1:], strict=False):
+        if number > before + 1:
+            gone = f"parts {before + 1} to {number - 1} are" if number > before + 2 else f"part {before + 1} is"
+            verdict.note(
+                str(path), None, f"gap: {gone} missing before it; only the oldest parts may be moved elsewhere"
+            )
+
+
+def _beginning(parts: Sequence[Path], skipped: int) -> Place | None:
+    """The place behind which the files that are read begin; None: with their first line, whatever that is."""
+    if skipped == 0:
+        return None if parts and journal.number(parts[0]) > 1 else START
+    with parts[skipped - 1].open("rb") as part:
+        tail, _ = read_tail(part.fileno(), journal.START)
+    return tail.place if tail else None
+
+
+def _lines(verdict: Verdict, files: Files, skipped: int) -> Iterator[Told]:
+    for path in files.parts[skipped:]:
+        with path.open("rb") as part:
+            for number, line in enumerate(part, 1):
+                yield from log_comparison.told(verdict, line, f"{path}:{number}")
+    if files.active is None:
+        return
+    active, left = files.active
+    for number, line in enumerate(active, 1):
+        left -= len(line)
+        if left < 0 or not line.endswith(b"\n"):
+            return  # it was not there at the beginning, is being written, or its writer was killed
+        yield from log_comparison.told(verdict, line, f"{active.name}:{number}")

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from interlock.workers.system import write_once
 from interlock.workflows.errors import InterlockError
 
 SIGNING = "anchor.key"
@@ -41,9 +42,14 @@ class Signer:
         return self.key.sign(body)
 
 
+def raw(key: Ed25519PublicKey) -> bytes:
+    """A public key as RFC 8032 encodes it, 32 bytes."""
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
 def fingerprint(key: Ed25519PublicKey) -> str:
     """The first 16 hex digits of the SHA-256 of the raw public key."""
-    return sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()[:16]
+    return sha256(raw(key)).hexdigest()[:16]
 
 
 def signer(directory: Path, *, may_make: bool) -> Signer:
@@ -77,7 +83,7 @@ def make(directory: Path) -> str:
     draft = directory / f".{SIGNING}.{os.getpid()}"
     draft.unlink(missing_ok=True)
     try:
-        _write(draft, 0o600, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        write_once.create(draft, 0o600, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         os.link(draft, directory / SIGNING)  # atomic, and never replaces another key
     except FileExistsError:
         raise KeyFault(
@@ -94,16 +100,9 @@ def _published(directory: Path, key: Ed25519PublicKey) -> str:
     if not path.exists():
         draft = directory / f".{path.name}.{os.getpid()}"
         draft.unlink(missing_ok=True)
-        _write(draft, 0o644, key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        write_once.create(draft, 0o644, key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
         draft.rename(path)
     return name
-
-
-def _write(path: Path, mode: int, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def trusted_keys(*places: Path) -> dict[str, Ed25519PublicKey]:

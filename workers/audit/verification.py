@@ -7,7 +7,7 @@ import structlog
 
 from interlock.db.audit import verification
 from interlock.db.audit.verify import Verdict, verify_next
-from interlock.db.connection import one_snapshot, transaction
+from interlock.db.connection import one_snapshot, transaction, try_lock
 from interlock.workers.runtime import Runtime
 
 VERIFY_SECONDS = 5.0  # of each run of the sweep: a twelfth of a core while a pass is under way
@@ -27,7 +27,7 @@ def verify_some(runtime: Runtime) -> int:
     found, until = 0, time.monotonic() + VERIFY_SECONDS
     while time.monotonic() < until:
         with transaction(runtime.database) as connection:
-            if not verification.alone(connection):
+            if not try_lock(connection, verification.VERIFY_LOCK):
                 return found
             present = verification.present(connection, every_seconds=runtime.settings.verify_seconds)
             if present is None:

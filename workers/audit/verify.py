@@ -1,22 +1,16 @@
 """`audit verify`: checks the chains (`db.audit.verify`), and them against code, anchors, exports and the journal."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from interlock.db.audit import exports
 from interlock.db.audit import verify as audit
 from interlock.db.audit.verify import Progress, Verdict
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.workers.audit import anchor_checks, anchors, journal_checks, signing_keys
-from interlock.workers.audit import exports as exporting
+from interlock.workers.audit import anchor_checks, anchors, export_checks, exports, journal_checks, signing_keys
 from interlock.workers.runtime import Runtime
-from interlock.workers.system import write_once
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import checksum
-
-EXPORT = re.compile(r"export-(\d+)\..+")
 
 
 def verify(
@@ -25,7 +19,7 @@ def verify(
     *,
     places: Iterable[Path] = (),
     trusted: Iterable[Path] = (),
-    with_journal: bool | None = None,
+    every_line: bool | None = None,
 ) -> Verdict:
     """Check that nothing was rewritten, not even with newly computed hashes.
 
@@ -34,7 +28,7 @@ def verify(
         progress: called now and then with the number of events read so far.
         places: further directories that hold anchors, or that have such a directory `anchors`.
         trusted: further public keys, or directories of them, to trust.
-        with_journal: True: compare every line of the journal with history; False: none; None: those that no anchor
+        every_line: True: compare every line of the journal and of exports; False: none; None: those that no anchor
             covers.
 
     Returns:
@@ -50,13 +44,22 @@ def verify(
     verdict = audit.verify(runtime.database, progress)
     _definitions(runtime, verdict)
     sound = anchor_checks.check_database(runtime.database, verdict, keys)
-    for place in (anchors.directory(runtime), *anchor_directories):
+    for place in (anchors.directory(runtime), *_copies(runtime, verdict), *anchor_directories):
         anchor_checks.check_files(runtime.database, verdict, place, keys, sound)
-    _exports(runtime, verdict)
-    if with_journal is not False:
+    place, named = exports.directory(runtime), anchor_checks.exports_named(sound)
+    export_checks.check(runtime.database, verdict, place, keys, named, every_line=every_line)
+    if every_line is not False:
         directory = runtime.settings.state_directory
-        journal_checks.check(runtime.database, verdict, directory, every_line=bool(with_journal))
+        journal_checks.check(runtime.database, verdict, directory, every_line=bool(every_line))
     return verdict
+
+
+def _copies(runtime: Runtime, verdict: Verdict) -> Iterator[Path]:
+    for each in runtime.settings.anchor_copy_directories:
+        if each.is_dir():
+            yield each
+        else:
+            verdict.not_compared.append(f"the anchors in {each}: there is no such directory now")
 
 
 def _with_anchors(place: Path) -> Path:
@@ -74,19 +77,3 @@ def _definitions(runtime: Runtime, verdict: Verdict) -> None:
         if recorded.get((each.type, each.version), checksum(each)) != checksum(each):
             message = "differs from the one in the code: rewritten here, or changed there without a new version"
             verdict.note(f"definition {each.type} {each.version}", None, message)
-
-
-def _exports(runtime: Runtime, verdict: Verdict) -> None:
-    """Check the manifests on file against the database. A manifest after its last one is not recorded yet."""
-    with transaction(runtime.database) as connection:
-        known = exports.manifests(connection)
-    for number, path in _manifests(exporting.directory(runtime)):
-        if number in known and write_once.sha256_of(path) != known[number]:
-            verdict.note(str(path), None, "changed: it is not the manifest that was written")
-        elif number not in known and number < max(known, default=0):
-            verdict.note(str(path), None, "the database does not know this export, but a later one")
-
-
-def _manifests(place: Path) -> Sequence[tuple[int, Path]]:
-    found = [(EXPORT.fullmatch(path.parent.name), path) for path in place.glob(f"export-*/{exporting.MANIFEST}")]
-    return sorted((int(named[1]), path) for named, path in found if named)

@@ -1,7 +1,8 @@
 """The operations of `Client` and `AsyncClient`: create instances, fire triggers, wait for their outcome."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -11,7 +12,8 @@ from sqlalchemy import RowMapping
 
 from interlock.db.audit.verify import Problem, verify_instance
 from interlock.db.connection import one_snapshot, transaction
-from interlock.db.core import archive, counters, effects, history, instances, requests
+from interlock.db.core import archive, effects, history, instances, requests
+from interlock.db.core.request_rows import Right
 from interlock.db.orchestration import commands
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt
 from interlock.workers.client.transaction import Unit, Units
@@ -20,10 +22,19 @@ from interlock.workers.engine.creation import Birth, with_terms
 from interlock.workers.engine.trigger_request import Firing, checked, row
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry.tracing import tracing
-from interlock.workflows.errors import AlreadyExists, BadInput, RequestConflict, UnknownInstance, UnknownTrigger
+from interlock.workflows.errors import (
+    AlreadyExists,
+    Attempt,
+    BadInput,
+    NotYours,
+    RequestConflict,
+    UnknownInstance,
+    UnknownTrigger,
+)
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeObject, door
 from interlock.workflows.machines.orchestration.reserved_fields import reserved_fields_error
+from interlock.workflows.machines.orchestration.worker import OWN
 
 Caller = TypeVar("Caller")  # the type of `session`
 
@@ -87,7 +98,8 @@ class Operations(Generic[Caller]):
             except UnknownInstance as other:
                 raise AlreadyExists(f"{type_}/{entity_id} exists in project {birth.project} already") from other
 
-        return self._units.do(deliver, session)
+        with self._recorded(session):
+            return self._units.do(deliver, session)
 
     @door
     def create_many(self, wanted: Sequence[Birth]) -> int:
@@ -111,10 +123,12 @@ class Operations(Generic[Caller]):
 
         for each in wanted:
             checked("context", each.context, self.runtime.settings.context_limit_bytes)
+            self._require_sound(each)
         new = 0
         for start in range(0, len(wanted), BULK):
             part = wanted[start : start + BULK]
-            new += self._units.do(deliver, None)
+            with self._recorded(None):
+                new += self._units.do(deliver, None)
         return new
 
     @door
@@ -141,12 +155,24 @@ class Operations(Generic[Caller]):
         definition = self.runtime.catalogue.get(type_)
         chosen = self.runtime.settings
         full_context = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
-        if error := reserved_fields_error(definition, full_context):
-            raise BadInput(f"context of a {type_}: {error}")
-        if wrong := definition.wrong_fields(full_context):
-            raise BadInput(f"context of a {type_}: {'; '.join(wrong)}")
         of_project = names.project_or(project, self.project)
-        return Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), full_context)
+        made = Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), full_context)
+        self._require_sound(made)
+        return made
+
+    def _require_sound(self, birth: Birth) -> None:
+        """Raise `BadInput` if an instance must not be created as a caller describes it."""
+        definition, context = birth.definition, birth.context
+        if definition is not self.runtime.catalogue.get(definition.type, definition.version):
+            raise BadInput(f"{definition.type} {definition.version}: that is another definition than the known one")
+        error = reserved_fields_error(definition, context) or "; ".join(definition.wrong_fields(context))
+        if error:
+            raise BadInput(f"context of a {definition.type}: {error}")
+        if definition.type == "worker" and ("#" in birth.entity_id or _owned(context.get("capabilities"))):
+            raise BadInput(
+                f"a worker's name with a '#' and capabilities that begin with {OWN!r} come from its registration: "
+                "use `Agent` or `interlock worker register`"
+            )
 
     @door
     def fire(
@@ -158,12 +184,13 @@ class Operations(Generic[Caller]):
         request_id: str = "",
         data: FreeObject | None = None,
         after: datetime | timedelta | None = None,
+        proof: str = "",
         session: Caller | None = None,
     ) -> Receipt:
         """Fire a trigger. It is accepted, exactly once, when this returns (or, with `session`, when that commits).
 
         Args:
-            ref, trigger, by, request_id, data, after: see `Firing`.
+            ref, trigger, by, request_id, data, after, proof: see `Firing`.
             session: accept it in this session's transaction, to commit or roll back with the caller's data.
 
         Returns:
@@ -171,8 +198,9 @@ class Operations(Generic[Caller]):
 
         Raises:
             UnknownInstance, AmbiguousInstance, UnknownTrigger, BadInput, RequestConflict: nothing was accepted.
+            NotYours: nothing was accepted. If PostgreSQL refused it, roll the transaction of `session` back.
         """
-        return self._fire_many([Firing(ref, trigger, by, request_id, data or {}, after)], session)[0]
+        return self._fire_many([Firing(ref, trigger, by, request_id, data or {}, after, proof)], session)[0]
 
     @door
     def fire_many(self, firings: Sequence[Firing], *, session: Caller | None = None) -> list[Receipt]:
@@ -186,8 +214,8 @@ class Operations(Generic[Caller]):
             The receipts in the same order.
 
         Raises:
-            UnknownInstance, AmbiguousInstance, UnknownTrigger, BadInput, RequestConflict: nothing of that thousand was
-                accepted, nor of those after it.
+            UnknownInstance, AmbiguousInstance, UnknownTrigger, NotYours, BadInput, RequestConflict: nothing of that
+                thousand was accepted, nor of those after it.
         """
         return self._fire_many(firings, session)
 
@@ -294,17 +322,27 @@ class Operations(Generic[Caller]):
             found = instances.find_with_archived(connection, ref, self.project)
             return tuple(verify_instance(connection, found["id"]).problems)
 
-    def _accept(self, firings: Sequence[Firing], session: Caller | None) -> list[Receipt]:
-        rows = self._rows(firings, session)
-        if (at_work := tracing()) is None:
-            return self._accept_rows(firings, rows, session)
-        with at_work.accepting(rows):
-            return self._accept_rows(firings, rows, session)
+    def _accept(self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None) -> list[Receipt]:
+        with self._recorded(session):
+            rows = self._rows(firings, session, right)
+            if (at_work := tracing()) is None:
+                return self._accept_rows(firings, rows, session)
+            with at_work.accepting(rows):
+                return self._accept_rows(firings, rows, session)
+
+    @contextmanager
+    def _recorded(self, session: Caller | None) -> Iterator[None]:
+        try:
+            yield
+        except NotYours as refused:
+            self._units.record(refused, session)
+            raise
 
     def _accept_rows(
         self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Caller | None
     ) -> list[Receipt]:
-        if session is None and len(rows) == 1 and firings[0].after is None and (alone := self._accept_alone(rows[0])):
+        plain = len(rows) == 1 and firings[0].after is None and "proof" not in rows[0]
+        if session is None and plain and (alone := self._accept_alone(rows[0])):
             return [alone]
         fingerprints = _fingerprints(rows)
 
@@ -316,7 +354,6 @@ class Operations(Generic[Caller]):
             old = {each: sign for each, sign in fingerprints.items() if each not in new}
             receipts = {each: receipt(found) for each, found in new.items()}
             if old:
-                counters.note(unit.connection, {(counters.IDEMPOTENCY_HITS, ()): len(old)})
                 for each, found in requests.recorded(unit.connection, old).items():
                     receipts[each] = receipt(found, replayed=True)
             return receipts
@@ -336,24 +373,35 @@ class Operations(Generic[Caller]):
         accepted = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), wakeup)
         return receipt(accepted) if accepted else None
 
-    def _rows(self, firings: Sequence[Firing], session: Caller | None) -> list[dict[str, Any]]:
+    def _rows(
+        self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None
+    ) -> list[dict[str, Any]]:
         refs = [firing.ref for firing in firings]
         remembered = self._known.keys() & set(refs)
         known = self._identify(refs, session)
         try:
-            return [self._row(firing, known[firing.ref]) for firing in firings]
+            return [self._row(firing, known[firing.ref], right) for firing in firings]
         except UnknownTrigger:
             if not remembered:
                 raise
         for ref in remembered:  # it may have moved to another version, which is the one thing that can change
             self._known.pop(ref, None)
         known = self._identify(refs, session)
-        return [self._row(firing, known[firing.ref]) for firing in firings]
+        return [self._row(firing, known[firing.ref], right) for firing in firings]
 
-    def _row(self, firing: Firing, identity: Identity) -> dict[str, Any]:
-        self.runtime.catalogue.get(identity.type, identity.version).require_trigger(firing.trigger)
+    def _row(self, firing: Firing, identity: Identity, right: Right | None) -> dict[str, Any]:
+        definition = self.runtime.catalogue.get(identity.type, identity.version)
+        definition.require_trigger(firing.trigger)
         wakeup = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
-        return row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | {"wakeup": wakeup}
+        own = {"wakeup": wakeup, **right.columns} if right else {"wakeup": wakeup}
+        made = row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | own
+        if not firing.proof and right is None:
+            try:
+                definition.require_open(firing.trigger, identity.entity_id, firing.by)
+            except NotYours as refused:
+                refused.attempt = Attempt("accept_all", [made])
+                raise
+        return made
 
     def _identify(self, refs: Iterable[str | UUID], session: Caller | None) -> dict[str | UUID, Identity]:
         known = {ref: self._known[ref] for ref in refs if ref in self._known}  # another thread or task may forget them
@@ -370,6 +418,16 @@ class Operations(Generic[Caller]):
                 self._known.update((ref, each) for ref, each in fresh.items() if isinstance(ref, UUID))
             known |= fresh
         return known
+
+
+def _owned(capabilities: object) -> bool:
+    """Whether a list of capabilities has one that says where a worker runs, which nobody may give himself."""
+    return isinstance(capabilities, list | tuple) and any(str(each).startswith(OWN) for each in capabilities)
+
+
+def fire_by_right(operations: Operations[Any], firing: Firing, right: Right) -> Receipt:
+    """Fire a trigger by a right of Interlock's own parts, which no caller has; raises as `Operations.fire`."""
+    return operations._accept([firing], None, right)[0]
 
 
 def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -8,10 +8,11 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, RowMapping, event
 from sqlalchemy.exc import DBAPIError
 
+from interlock.db import refusals
 from interlock.db.connection import collided, take_turn
 from interlock.db.retry import retried
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput
+from interlock.workflows.errors import BadInput, NotYours
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -56,6 +57,17 @@ class Units:
         else:
             _after_commit(caller, lambda: self._publish(unit))
         return done
+
+    def record(self, refused: NotYours, caller: Any = None) -> None:
+        """Record a refusal, on a connection of its own: a caller's transaction is left as it is.
+
+        Args:
+            refused: the refusal, which PostgreSQL is asked to confirm.
+            caller: as for `do`. What it has not committed is unknown to the other connection, so nothing is recorded of
+                an instance that it created; nor if it is logged in as somebody else.
+        """
+        if caller is None or _connection(caller).engine.url.username == self._runtime.statements.url.username:
+            refusals.record(self._runtime.statements, refused)
 
     def do_alone(self, statement: Callable[[Engine], T | None], wakeup: Mapping[str, Any]) -> T | None:
         """Run a single statement that is its own transaction, and send a wake-up for the trigger it accepted.

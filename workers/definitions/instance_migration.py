@@ -119,7 +119,7 @@ def migrate(
 def _crossing(connection: Connection, catalogue: Catalogue, order: Migration) -> "_Crossing":
     names.name("by", order.by)
     names.reason("--reason, which each event keeps,", order.reason)
-    require_operator(connection, order.by)
+    require_operator(connection, order.by, "migrate", f"{order.type} {order.old}")
     if order.old == order.new:
         raise BadInput(f"the old and the new version are the same, {order.type} {order.old}")
     new = catalogue.get(order.type, order.new)
@@ -197,7 +197,7 @@ class _Crossing:
         return Subject(
             state=row["current_state"],
             version=row["version"],
-            context=row["context"],
+            context=instance_migration.context(connection, row["id"]),
             requests=[_open(each) for each in instance_migration.unfinished(connection, row["id"])],
             reports=instance_migration.outcome_triggers(connection, row["id"]),
             row_readable=columns is not None,

@@ -1,5 +1,6 @@
 """The effect `run_gate`: runs a gate's command in its workstream's worktree; it passes or fails (GATE-2)."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from sqlalchemy import RowMapping
@@ -49,9 +50,10 @@ def run_gate(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
         command = command_of(row, where, place)
     except (BadInput, SecretNotHad) as unfit:
         return _never_ran(f"its command cannot be run: {unfit}")
+    content = place.content
     with place.judged_by_base(), place.watched(f"gate {claimed['workflow_id']}"):
         cancelled = (lambda: _is_over(runtime, workstream)) if workstream else None
-        return _judged(row, run(command, on_tick=Lease(runtime, claimed).tick, cancelled=cancelled))
+        return _judged(row, run(command, on_tick=Lease(runtime, claimed).tick, cancelled=cancelled), content)
 
 
 def _looked_up(runtime: Runtime, gate_id: UUID) -> tuple[CommandRow | None, UUID | None, Workplace | None]:
@@ -73,8 +75,8 @@ def _is_over(runtime: Runtime, workstream: UUID) -> bool:
         return False  # the lease limits how long the effect goes on without a database
 
 
-def _judged(row: CommandRow, ended: Finished) -> EffectOutcome:
-    message = outcome_metadata(ended)
+def _judged(row: CommandRow, ended: Finished, content: Mapping[str, str]) -> EffectOutcome:
+    message = outcome_metadata(ended) | ({"ran_on": dict(content)} if content else {})
     if ended.succeeded(row.expected_exit_codes):
         return EffectOutcome("gate_passed", message)
     reason = "its workstream ended" if ended.cancelled else ended.reason

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping
 from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.db.orchestration import patches, workspaces
-from interlock.workers.effects import workspace
+from interlock.workers.effects import landing_notes, workspace
 from interlock.workers.effects.lease import renewed_lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
@@ -66,6 +66,8 @@ def land_workstream(runtime: Runtime, claimed: RowMapping) -> EffectOutcome | Ma
     """
     place = _place(runtime, claimed)
     if place.state != "validating":
+        if place.state == "completed" and place.repository:  # its merge was killed before the notes
+            landing_notes.write(runtime, place)
         return {"left_alone": place.state}  # cancelled meanwhile: only a workstream that completes is merged
     if place.repository is None:
         return EffectOutcome("validation_passed", {"merged": False})
@@ -95,7 +97,7 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> EffectOu
         message,
         policy=policy,
         lock_seconds=place.patience_seconds,
-        moving=lambda sha: _completing(runtime, claimed, place, sha),
+        moving=lambda sha: _completing(runtime, claimed, place, _merge_metadata(tree, sha)),
     )
     if isinstance(outcome, Conflict):
         return EffectOutcome("validation_failed", {"reason": str(outcome), "files": list(outcome.files)})
@@ -104,20 +106,21 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> EffectOu
         return EffectOutcome("validation_failed", {"reason": f"its branch may not land: {outcome}", "files": files})
     if isinstance(outcome, Merged):
         worktree.close(tree, lock_seconds=place.patience_seconds)
-        return EffectOutcome("validation_passed", _merge_metadata(outcome.sha))
+        landing_notes.write(runtime, place)
+        return EffectOutcome("validation_passed", _merge_metadata(tree, outcome.sha))
     if _has_nothing(tree):
         return EffectOutcome("validation_passed", {"merged": False})
     raise NotReadyToLand(str(outcome))
 
 
 @contextmanager
-def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, sha: str) -> Iterator[None]:
+def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, metadata: Mapping[str, Any]) -> Iterator[None]:
     """A transaction in which the workstream completes, committed once its base branch has moved.
 
     Only a workstream that completes is merged (WORKSTREAM-5), so a cancel takes effect before both or after both. The
     effect's own report then finds its trigger already fired.
     """
-    report = effects.outcome_request(claimed, "validation_passed", metadata=_merge_metadata(sha))
+    report = effects.outcome_request(claimed, "validation_passed", metadata=metadata)
     with transaction(runtime.database) as connection:
         requests.accept(connection, [report])
         done = runtime.applier.round(connection, requests.partition_of(place.id), only=place.id)
@@ -129,8 +132,8 @@ def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, sha: st
     runtime.publish(done)
 
 
-def _merge_metadata(sha: str) -> Mapping[str, Any]:
-    return {"merged": True, "commit_sha": sha}
+def _merge_metadata(tree: Worktree, sha: str) -> Mapping[str, Any]:
+    return {"merged": True, "commit_sha": sha, "tree": branches.tree(tree.repository.git(), sha)}
 
 
 def _has_nothing(tree: Worktree) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
+from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances
-from interlock.db.operations import overrides
+from interlock.db.operations import operators, overrides
 from interlock.db.orchestration import commands, patches, plans, workspaces
 from interlock.db.orchestration.commands import CommandRow, Origin
 from interlock.workers.effects import workspace
@@ -23,13 +23,15 @@ from interlock.workers.effects.workspace import Workplace
 from interlock.workers.effects.worktree_owner import clear, restore_after
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
+from interlock.workers.git import branches
 from interlock.workers.git.apply import Applied, Committed, apply, commit
 from interlock.workers.git.policy import Checked, check
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
 from interlock.workers.git.worktree import Worktree
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput, InterlockError, Refused
+from interlock.workflows.authority import WHO
+from interlock.workflows.errors import Attempt, BadInput, InterlockError, NotYours, Refused
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeText, door
 from interlock.workflows.input.names import likeness
@@ -64,27 +66,30 @@ def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
         BadInput: neither a plan nor an operator gave the task a patch.
     """
     with transaction(runtime.database) as connection:
+        patches.lock_task(connection, task["task_id"])
         found = patches.of_task(connection, task["task_id"])
         alive = [each for each in found["ledgers"] if each["state"] not in patches.OVER]
         if alive:
             return UUID(alive[-1]["id"])
         row = commands.of(connection, task["task_id"])
-        delivered = creation.deliver(connection, [birth := _birth(runtime, found, row)])
+        birth, delivered = creation.deliver_anyhow(connection, _birth(runtime, found, row))
     runtime.wakeups.effects(delivered.effects_due)
-    return birth.id if birth.id in delivered.new else submit(runtime, task)  # another caller was first
+    return birth.id
 
 
 @door
 def create(
-    runtime: Runtime, based_on: str, text: FreeText | None, *, by: str, workstream: str | None = None
+    runtime: Runtime, based_on: str, text: FreeText | None, *, by: str, reason: str, workstream: str | None = None
 ) -> RowMapping:
     """Put a corrected patch into the ledger, linked by `retry_of` to the entry it replaces (PATCH-13).
+
+    If the old patch's task has gates, or for another workstream, only an operator may: no gate judges a correction.
 
     Args:
         runtime: whose database.
         based_on: the ledger entry that was set aside, by name or id.
         text: the corrected diff; None: the old diff, to be tried once more.
-        by: who made it.
+        by, reason: who made it, and why; kept with the entry's command, which never changes.
         workstream: where it is to land; None: the workstream of the old entry.
 
     Returns:
@@ -92,10 +97,12 @@ def create(
 
     Raises:
         NotOver: the old patch may still be committed, or the workstream has ended.
-        BadInput: the text is empty or too large.
+        NotYours: only an operator may, and `by` is not one.
+        BadInput: the text is empty or too large, or the name or the reason is not valid.
         UnknownInstance, AmbiguousInstance: no such entry or workstream, or several.
     """
     names.name("by", by)
+    names.reason("reason", reason)
     with transaction(runtime.database) as connection:
         old = patches.find(connection, based_on, runtime.settings.project)
         if old["state"] not in patches.OVER:
@@ -107,6 +114,14 @@ def create(
             raise NotOver(
                 f"{home['entity_id']} is {home['current_state']}: name a workstream that has not ended (--workstream), "
                 f"or run the plan again ({offered('run', 'resume', old['run_id'])})"
+            )
+        task = _ungated_task(connection, old, home["id"])
+        if task is None and not operators.current(connection, [by]):
+            tried = {"triggered_by": by, "attempted": "patch create", "workflow_id": old["ledger_id"]}
+            raise NotYours(
+                f"{by} may not correct {old['entity_id']} in {home['entity_id']}: a task's gates do not judge a "
+                f"correction, nor those of another workstream. Who may: {WHO['operator']}",
+                Attempt("operate", [tried]),
             )
         patch = named([("", text if text is not None else old["body"])])
         plans.store_patches(connection, patch.texts, created_by=by)
@@ -122,19 +137,27 @@ def create(
                 "run_id": home["context"].get("run_id"),
                 "message": old["context"].get("message") or old["entity_id"],
                 "retry_of": str(old["ledger_id"]),
-            },
+            }
+            | ({"task_id": task} if task else {}),
         )
-        delivered = creation.deliver(connection, [birth])
+        birth, delivered = creation.deliver_anyhow(connection, birth)
         row = CommandRow("patch", patch_id=patch.of_task[""], message=birth.context["message"])
         commands.store(
             connection,
             workspaces.of_workstream(connection, home["id"])["run_id"],
             {birth.id: row},
-            Origin("mended", by),
+            Origin("mended", by, reason),
         )
         made = instances.by_id(connection, birth.id)
     runtime.wakeups.effects(delivered.effects_due)
     return made
+
+
+def _ungated_task(connection: Connection, entry: RowMapping, workstream_id: UUID) -> str | None:
+    """The task of an entry, if it is of this workstream and no gate judges it; otherwise None."""
+    if entry["task_id"] is None or entry["workstream_id"] != workstream_id:
+        return None
+    return None if patches.of_task(connection, entry["task_id"])["gates"] else str(entry["task_id"])
 
 
 def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
@@ -236,7 +259,8 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
         if isinstance(done, Refusal):
             raise PatchLost(f"{place.path}: {done}")
         restore_after(opened, entry["ledger_id"])
-    return EffectOutcome("commit_succeeded", {"commit_sha": done.sha, "branch": place.branch})
+        tree = branches.tree(opened.repository.git(), done.sha)
+    return EffectOutcome("commit_succeeded", {"commit_sha": done.sha, "tree": tree, "branch": place.branch})
 
 
 def _committed(opened: Worktree, entry: RowMapping) -> Committed | Refusal:

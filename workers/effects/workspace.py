@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.orchestration import workspaces
-from interlock.workers.git import branches, protected_paths, repository, tampering
+from interlock.workers.git import branches, protected_paths, repository, tampering, worktree
 from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import store_of, stores
 from interlock.workers.git.policy import PatchPolicy
@@ -132,6 +132,13 @@ class Workplace:
         if self.repository is None or isinstance(tree := self.worktree(), Refusal):
             return nullcontext()
         return protected_paths.of_base(tree, self.policy.protected)
+
+    @property
+    def content(self) -> dict[str, str]:
+        """What its worktree holds (`worktree.content`); empty without a repository. Raises as `judged_by_base`."""
+        if self.repository is None or isinstance(tree := self.worktree(), Refusal):
+            return {}
+        return worktree.content(tree)
 
     @property
     def ended(self) -> bool:

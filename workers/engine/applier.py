@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine, RowMapping
 
-from interlock.db.connection import retryable, transaction
+from interlock.db.connection import judgement, retryable, transaction
 from interlock.db.core import rounds
 from interlock.db.core.rounds import Due
 from interlock.workers.engine.deprecations import Deprecations
@@ -22,7 +22,7 @@ from interlock.workers.telemetry.logs import ids, log_context
 from interlock.workers.telemetry.tracing import tracing
 from interlock.workflows.backoff import full_jitter
 from interlock.workflows.catalogue import Catalogue
-from interlock.workflows.decide import decide
+from interlock.workflows.decide import decide, judged
 from interlock.workflows.errors import UnknownWorkflow
 from interlock.workflows.input.limits import Unreadable
 from interlock.workflows.outcomes import Applied, Failed, Waiting
@@ -136,7 +136,8 @@ class Applier:
             if retryable(error):
                 raise
             # One request that cannot be written must not hold up its whole partition.
-            log.exception("round_failed", partition=partition)
+            if judgement(error) is None:
+                log.exception("round_failed", partition=partition)
             return self._one_by_one(partition, limit)
 
     def round(self, connection: Connection, partition: int, *, limit: int = BATCH, only: UUID | None = None) -> Round:
@@ -178,6 +179,10 @@ class Applier:
     def _alone(self, partition: int, limit: int, only: UUID | None = None) -> Round:
         with transaction(self.database) as connection:
             done = self.round(connection, partition, limit=limit, only=only)
+        return self._committed(done)
+
+    @staticmethod
+    def _committed(done: Round) -> Round:
         if done.spans:
             done.spans.end(done.settled)
         return done
@@ -214,11 +219,17 @@ class Applier:
     def apply_first(self, partition: int, instance_id: UUID) -> Round:
         """Apply the oldest due request of an instance. If it cannot be written, the request fails by itself.
 
+        What PostgreSQL's own rules refuse is rejected, as by a guard; anything else is a fault, and tried again.
+
         Raises:
             DBAPIError: the infrastructure failed; nothing was written.
         """
+        tried: Sequence[Due] = ()
         try:
-            return self._alone(partition, 1, instance_id)
+            with transaction(self.database) as connection:
+                tried = rounds.gather(connection, partition, limit=1, only=instance_id)
+                done = self.round(connection, partition, limit=1, only=instance_id)
+            return self._committed(done)
         except UnknownWorkflow as error:  # leave it to a process of a newer release, which knows it
             log.warning("definition_unknown", instance=str(instance_id), error=str(error))
             return Round()
@@ -227,7 +238,7 @@ class Applier:
                 raise
             failed = error
         try:
-            self._fail_first(partition, instance_id, failed)
+            self._fail_first(partition, tried, failed)
         except Exception as error:  # the failure cannot be written either: the partition's other requests go on
             if retryable(error):
                 raise
@@ -235,12 +246,23 @@ class Applier:
             return Round()
         return Round(taken=1)
 
-    def _fail_first(self, partition: int, instance_id: UUID, error: Exception) -> None:
+    def _fail_first(self, partition: int, tried: Sequence[Due], error: Exception) -> None:
+        """Settle the one request that was tried; another process may have done so since, and taken the next one."""
         with transaction(self.database) as connection:
             ledger = Ledger()
-            for request in rounds.gather(connection, partition, limit=1, only=instance_id):
-                self._fail(ledger, request, error)
+            for each in tried:
+                for request in rounds.gather(connection, partition, limit=1, only=each["workflow_id"]):
+                    if request["seq"] == each["seq"]:
+                        self._settle(ledger, request, error)
             ledger.write(connection)
+
+    def _settle(self, ledger: Ledger, request: Due, error: Exception) -> None:
+        if (why := judgement(error)) is None:
+            self._fail(ledger, request, error)
+            return
+        log.warning("refused_by_postgresql", request_id=request["request_id"], why=why)
+        definition = self.catalogue.get(request["workflow_type"], request["definition_version"])
+        ledger.enter_refused(request, judged(definition, request["current_state"], why))
 
     def _fail(self, ledger: Ledger, request: Due, error: Exception) -> None:
         failed = Failed(f"{type(error).__name__}: {error}"[:2000])

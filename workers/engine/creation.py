@@ -1,7 +1,8 @@
 """Creates instances: the row, its links, the deadline of the initial state, and the effects of creation."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
@@ -9,12 +10,14 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import effects, instances, requests
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import by_state, internal, own_id
 from interlock.workers.settings import Settings
 from interlock.workflows.definition import Deadline, Definition, Effect
 from interlock.workflows.input.arguments import FreeObject, record
 
 PART = 1_000  # instances per statement
+RANDOM_BYTES = 3  # of the end of a name that was taken
+NAME_LEFT = 100 - 1 - 2 * RANDOM_BYTES  # of a name's 100 characters
 
 
 @record
@@ -61,6 +64,25 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
     return Delivered(new, effects.intend(connection, wanted))
 
 
+def deliver_anyhow(connection: Connection, birth: Birth) -> tuple[Birth, Delivered]:
+    """Create an instance of Interlock's own, whoever has taken its name: if it is taken, it gets a random end.
+
+    Others can guess such a name (`TASK^1`, `GATE~2`), and must not stop Interlock by creating it first.
+
+    Args:
+        connection: see `deliver`.
+        birth: the instance; the caller knows that it does not exist yet.
+
+    Returns:
+        The instance as it was created, and what `deliver` returned.
+    """
+    delivered = deliver(connection, [birth])
+    if birth.id not in delivered.new:
+        birth = replace(birth, entity_id=f"{birth.entity_id[:NAME_LEFT]}-{token_hex(RANDOM_BYTES)}")
+        delivered = deliver(connection, [birth])
+    return birth, delivered
+
+
 def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
     return (births[start : start + PART] for start in range(0, len(births), PART))
 
@@ -68,12 +90,12 @@ def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
 def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | None = None) -> dict[str, Any]:
     """The request that fires a state's deadline, unless the instance leaves the state. `trace`: the cause's trace."""
     return internal(
-        f"{instance_id}:{version}:{deadline.trigger}",
+        own_id(instance_id, version, deadline.trigger),
         instance_id,
         deadline.trigger,
         by="system",
+        right=by_state(version),
         origin="timer",
-        version=version,
         delay_seconds=deadline.seconds,
         trace=trace,
     )

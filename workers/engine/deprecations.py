@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 import structlog
 from sqlalchemy import Connection
@@ -54,13 +55,13 @@ class Deprecations:
         """
         if not self.known:
             return
-        uses: Counter[int] = Counter()
+        uses: Counter[UUID] = Counter()
         results = {each["result"]["event_id"]: each["result"] for each in settled if each["status"] == "applied"}
         for event in events:
             for each in self.matching(
                 event["workflow_type"], event["definition_version"], event["trigger"], event["to_state"]
             ):
-                uses[each["id"]] += 1
+                uses[each["deprecation_id"]] += 1
                 results[event["id"]].setdefault("deprecated", []).append(deprecation_warning(each))
                 log.warning(
                     "deprecated",

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,10 @@ from interlock.workflows.outcomes import Applied, Failed, Rejected, Superseded, 
 
 class LostRace(InterlockError):
     """Rows changed under the partition's lock, by a write outside the engine. The round is rolled back and retried."""
+
+
+# What an approval was about, and who may decide it: with its decision, this stands in history.
+TERMS = ("subject", "subject_id", "subject_version", "trigger", "request_id", "author", "quorum", "deciders")
 
 
 @dataclass(slots=True)
@@ -68,7 +73,7 @@ class Ledger:
                 "triggered_by": request["triggered_by"],
                 "request_id": request["request_id"],
                 "severity": outcome.severity,
-                "metadata": _event_metadata(request, outcome),
+                "metadata": _event_metadata(request, outcome) | _decision(locked, source, request),
             }
         )
         self.follow_ups += (
@@ -194,24 +199,36 @@ class Ledger:
         )
 
 
-def _event_metadata(request: Due, outcome: Applied) -> Mapping[str, Any]:
+def _event_metadata(request: Due, outcome: Applied) -> dict[str, Any]:
     """The event's metadata: the request's, and for an override also the guards that were passed over."""
-    metadata: Mapping[str, Any] = request["metadata"]
+    metadata: dict[str, Any] = request["metadata"]
     if outcome.passed_over is None:
         return metadata
     return {**metadata, "override": {**metadata["override"], "passed_over": list(outcome.passed_over)}}
+
+
+def _decision(locked: LockedInstance, source: str, request: Due) -> dict[str, Any]:
+    """For the event that ends a vote: the terms, and who voted for it (APPROVAL-6); requests of votes are pruned."""
+    if source not in locked.definition.voting_states:
+        return {}
+    terms = {"terms": {name: locked.context[name] for name in TERMS if name in locked.context}}
+    if "votes" not in locked.definition.needs.get(request["trigger"], ()):
+        return terms
+    return terms | {"votes": sorted(locked.votes.get(request["trigger"], set()) | {request["triggered_by"]})}
 
 
 def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> creation.Birth:
     author = locked.context.get("author", request["triggered_by"])
     return creation.Birth(
         definition=locked.approvals,
-        entity_id=f"{likeness(locked.entity_id[:60])}:{request['trigger'][:24]}:{request['seq']}",
+        # Ends at random, or somebody could create an instance of that name first.
+        entity_id=f"{likeness(locked.entity_id[:60])}:{request['trigger'][:24]}:{token_hex(6)}",
         project=locked.project,
         created_by=request["triggered_by"],
         context={
             "subject": f"{locked.type}/{locked.entity_id}",
             "subject_id": str(locked.id),
+            "subject_version": locked.version,
             "trigger": request["trigger"],
             "request_id": request["request_id"],
             "requested_by": request["triggered_by"],

@@ -1,6 +1,7 @@
 """Checks the triggers that a caller fires, and the data that comes with them, and turns them into rows."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,10 +11,12 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
+from interlock.workers.engine import worker_secrets
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import limits, names
 from interlock.workflows.input.arguments import FreeObject, FreeText, record
 
+PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
 RESERVED = ("operator", "override")  # metadata keys that only overrides may set
 LONGEST = timedelta(days=36_525)
 
@@ -27,9 +30,13 @@ class Firing:
         ref: the instance: its UUID; or, in the client's project, `TYPE/ENTITY_ID` or an entity id of one instance.
         trigger: one of its definition's triggers.
         by: who fires it: an agent, a user or `system`.
-        request_id: the idempotency key: firing the same request again has no effect. Default: a new UUIDv7.
+        request_id: the idempotency key: firing the same request again has no effect. Default: a new UUIDv7. It may
+            not begin with `interlock:`.
         data: kept in the event's metadata.
         after: do not apply before this instant, or before this much time has passed since acceptance.
+        proof: of a right that not everyone has (AUTHORITY-7): `claim:TOKEN`, by who holds the task; `secret:SECRET`, by
+            a worker itself, under its own name. Default: none is needed, or the caller's name tells, as an operator's
+            does.
     """
 
     ref: str | UUID
@@ -38,6 +45,7 @@ class Firing:
     request_id: FreeText = ""
     data: FreeObject = field(default_factory=dict)
     after: datetime | timedelta | None = None
+    proof: FreeText = ""
 
 
 def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any]:
@@ -64,9 +72,10 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
     except TypeError as error:  # keys of different types cannot be sorted
         raise BadInput(f"data has keys that are not text: {error}") from error
     return body | {
-        "request_id": names.name("request_id", request_id, names.REQUEST_ID_LIMIT),
+        "request_id": names.request_id(request_id),
         "fingerprint": sha256(canonical.encode()).hexdigest(),
         "origin": "agent",
+        **_right(firing.proof, firing.after),
     }
 
 
@@ -82,6 +91,19 @@ def checked(what: str, value: Mapping[str, Any], limit_bytes: int) -> dict[str, 
         return {}
     limits.checked(what, value, limit_bytes)
     return dict(value)
+
+
+def _right(proof: str, after: datetime | timedelta | None) -> dict[str, Any]:
+    if not proof:
+        return {}
+    if after is not None:
+        raise BadInput("a proof is for now: the claim may have ended by the time that `after` names")
+    if not PROOF.fullmatch(proof):
+        raise BadInput(
+            "proof must be claim:TOKEN, with the token that `interlock worker claim` gave, or secret:SECRET, with the "
+            "one that a worker got as it registered"
+        )
+    return {"authority": "holder", "proof": proof}
 
 
 def _time(after: datetime | timedelta | None) -> dict[str, Any]:

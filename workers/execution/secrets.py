@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGKILL
 
 from interlock.workers.execution.output import LEAST_CHARACTERS
 from interlock.workers.settings import Settings
+from interlock.workers.system.helpers import helper
 from interlock.workflows.errors import InterlockError
 
 LARGEST_BYTES = 65_536
@@ -102,16 +102,10 @@ def _of_program(settings: Settings, name: str) -> bytes:
     program = settings.programs_of_secrets.get(name)
     if program is None:
         raise ValueError("not among INTERLOCK_SECRETS_COMMANDS")
-    with subprocess.Popen(
-        [program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=PROGRAM_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise ValueError(f"no answer in {PROGRAM_SECONDS:g} s") from None
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, SIGKILL)
+    silent = f"no answer in {PROGRAM_SECONDS:g} s"
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with helper([program], silent, **streams) as process:
+        output, _ = process.communicate(timeout=PROGRAM_SECONDS)
     if process.returncode != 0:
         raise ValueError(f"ended with exit code {process.returncode}")
     return output

@@ -32,6 +32,11 @@ def tip(git: Git, branch: str) -> str | None:
     return result.out.decode().strip() or None
 
 
+def tree(git: Git, commit: str) -> str:
+    """The tree of a commit."""
+    return git.line("rev-parse", f"{commit}^{{tree}}")
+
+
 def contains(git: Git, descendant: str, ancestor: str) -> bool:
     """Whether `ancestor` is reachable from `descendant`."""
     return git.run("merge-base", "--is-ancestor", ancestor, descendant, accept=(0, 1)).status == 0

@@ -190,6 +190,26 @@ def restore(worktree: Worktree) -> None:
         (found.git_directory / MARK).unlink(missing_ok=True)
 
 
+def content(worktree: Worktree) -> dict[str, str]:
+    """What Interlock put into a worktree; changes that commands made to its files are not looked at.
+
+    Returns:
+        `commit`: its branch's; `patch`: the ledger entry whose patch is applied and not committed, if there is one;
+        `tree`: the commit's tree, or that of the applied patch; `base`: the base branch's commit.
+
+    Raises:
+        NotAWorktree, RepositoryBusy, GitFault: see there; try again.
+    """
+    with hold(worktree) as found:
+        mark = state_files.read(found.git_directory / MARK)
+        content = {"commit": found.tip, "tree": branches.tree(found.user_git, found.tip)}
+        if mark and mark["head"] == found.tip:
+            content |= {"tree": mark["tree"], "patch": mark["ledger_id"]}
+        if base := branches.tip(found.user_git, worktree.base_branch):
+            content["base"] = base
+        return content
+
+
 def import_commits(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> Refusal | None:
     """Take commits that commands made on a worktree's branch into the user's repository; the reason if that fails.
 

@@ -12,12 +12,14 @@ from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from sqlalchemy import Connection
 
 from interlock.beat.schedule import OVERDUE_PERIODS, OVERDUE_SECONDS, SCHEDULE
 from interlock.db.connection import transaction
-from interlock.db.core import counters
+from interlock.db.core import counters, definitions
 from interlock.db.operations.metrics import snapshot
-from interlock.workers.audit import exports
+from interlock.workers.audit import anchor_copies, exports, kept_backups
+from interlock.workers.audit.signing_keys import KeyFault
 from interlock.workers.operations.stuck.detector import thresholds
 from interlock.workers.relay.destinations import destinations
 from interlock.workers.runtime import Runtime
@@ -51,13 +53,14 @@ METRICS = (
     MetricSpec(
         "manual_state_overrides_total",
         ("entity_type", "operator"),
-        "overrides, by operator; each counts once, however many moves it takes",
+        "overrides, by operator; each counts once, however many moves it takes. An operator's series begin with "
+        "the grant, because no name is known before",
         "counter",
     ),
     MetricSpec(
         counters.FAILED_TRANSITIONS,
         ("entity_type", "reason"),
-        "triggers that did not move their instance: refused (`no_such_transition`, `guard`, `approval`, …) or dead",
+        "triggers that moved nothing: refused (`no_such_transition`, `guard`, `judge`, `approval`, …) or dead",
         "counter",
     ),
     MetricSpec(
@@ -65,6 +68,12 @@ METRICS = (
     ),
     MetricSpec(
         counters.IDEMPOTENCY_HITS, (), "triggers answered from the record because their request_id was known", "counter"
+    ),
+    MetricSpec(
+        "interlock_refusals_total",
+        ("login",),
+        "attempts at what is not the caller's to do, by database login, also those beyond the limit of recorded ones",
+        "counter",
     ),
     MetricSpec(counters.LEASE_EXPIRIES, ("effect",), "leases that ran out because their worker went silent", "counter"),
     MetricSpec(
@@ -98,6 +107,17 @@ METRICS = (
     MetricSpec("interlock_audit_age_seconds", (), "time since the last complete verification of history began"),
     MetricSpec("interlock_anchor_age_seconds", (), "age of the newest anchor, if there are events since; else 0"),
     MetricSpec(
+        "interlock_anchor_copies_missing",
+        ("destination",),
+        "anchors that are not copied yet: to a directory, or by the command of INTERLOCK_ANCHOR_COMMAND (`command`)",
+    ),
+    MetricSpec(
+        "interlock_backup_age_seconds",
+        (),
+        "age of the newest complete backup in INTERLOCK_BACKUP_DIRECTORY; of the installation, if there is none",
+    ),
+    MetricSpec("interlock_backup_period_seconds", (), "time between two scheduled backups"),
+    MetricSpec(
         "interlock_sweep_lag_seconds", ("sweep",), "how late a sweep is: time since its last run, less its period"
     ),
     MetricSpec("interlock_sweep_run_seconds", ("sweep",), "how long a sweep's last run took"),
@@ -130,7 +150,7 @@ Samples = Mapping[counters.Series, float]
 
 
 def read(runtime: Runtime) -> dict[counters.Series, float]:
-    """The current value of every series, all from one snapshot.
+    """The current value of every series, all from one snapshot; those of backups are read from their directory.
 
     Raises:
         DBAPIError: the database is unreachable.
@@ -147,11 +167,28 @@ def read(runtime: Runtime) -> dict[counters.Series, float]:
             destinations=[each.name for each in destinations(runtime)],
             export=exports.CURSOR,
         )
+        copies = anchor_copies.states(connection, runtime.settings)
+        found |= {("interlock_anchor_copies_missing", (each.destination,)): float(each.behind) for each in copies}
+        found |= _backups(runtime, connection)
     return (
         dict.fromkeys(_zeros(runtime.catalogue), 0.0)
         | found
         | {("interlock_scrape_seconds", ()): perf_counter() - began}
     )
+
+
+def _backups(runtime: Runtime, connection: Connection) -> dict[counters.Series, float]:
+    """Nothing without a directory. One that cannot be read counts as empty, so that the alert fires."""
+    if runtime.settings.backup_directory is None:
+        return {}
+    try:
+        age = kept_backups.newest_age_seconds(runtime.settings)
+    except (OSError, KeyFault):
+        age = None
+    return {
+        ("interlock_backup_age_seconds", ()): definitions.age_seconds(connection) if age is None else age,
+        ("interlock_backup_period_seconds", ()): runtime.settings.backup_every_seconds,
+    }
 
 
 def _zeros(catalogue: Catalogue) -> Iterator[counters.Series]:

@@ -62,7 +62,7 @@ Playbook = Callable[[Runtime, str, OverrideOrder], Iterator[Step]]
 @door
 def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iterator[Step]:
     """Fail a workstream's tasks that run for too long; then validate the workstream, or resume it (RECOVER-11)."""
-    _require_operator(runtime, order)
+    _require_operator(runtime, order, "recover-workstream", ref)
     workstream = _find(runtime, ref, "workstream")
     if workstream["current_state"] in ENDED["workstream"]:
         raise NothingToRecover(
@@ -100,7 +100,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
 @door
 def emergency_rollback(runtime: Runtime, ref: str, order: OverrideOrder) -> Iterator[Step]:
     """Roll back a committed patch by its compensation plan, then run all checks of `doctor` (RECOVER-12)."""
-    _require_operator(runtime, order)
+    _require_operator(runtime, order, "emergency-rollback", ref)
     found = _find(runtime, ref, "patch_ledger")
     with transaction(runtime.database) as connection:
         entry = patches.entry(connection, found["id"])
@@ -114,6 +114,9 @@ def emergency_rollback(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
         offered("override", "rollback-patch", found["id"], reason="WHY"),
         lambda: _finish_override(runtime, override_roll_back(runtime, str(found["id"]), order, plan)),
     )
+    if order.dry_run:  # it starts programs
+        yield Look("all checks of `interlock doctor` would be made")
+        return
     wrong = [f"{each.check}: {each.message}" for each in examine(runtime) if each.level == "fail"]
     yield Look("doctor finds nothing wrong" if not wrong else "doctor finds", wrong)
 
@@ -121,7 +124,7 @@ def emergency_rollback(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
 @door
 def reset_circuit_breaker(runtime: Runtime, ref: str, order: OverrideOrder) -> Iterator[Step]:
     """Check that a tool works, if a setting says how, then close its breaker (RECOVER-13)."""
-    _require_operator(runtime, order)
+    _require_operator(runtime, order, "reset-breaker", ref)
     found = _find(runtime, ref, "circuit_breaker")
     tool = str(found["context"]["tool_id"])
     yield Look(f"the breaker of {tool} is {found['current_state']}")
@@ -140,9 +143,9 @@ PLAYBOOKS: Mapping[str, Playbook] = {
 }
 
 
-def _require_operator(runtime: Runtime, order: OverrideOrder) -> None:
+def _require_operator(runtime: Runtime, order: OverrideOrder, name: str, ref: str) -> None:
     with transaction(runtime.database) as connection:
-        require_operator(connection, order.by)
+        require_operator(connection, order.by, name, ref, project=runtime.settings.project)
 
 
 def _find(runtime: Runtime, ref: str, type_: str) -> Mapping[Any, Any]:

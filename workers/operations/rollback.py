@@ -84,7 +84,7 @@ def roll_back(
         return RolledBack(entry["ledger_id"], entry["entity_id"], entry["rollback_compensation"])
     _require_committed(entry, where)
     with transaction(runtime.database) as connection:
-        require_operator(connection, by)
+        require_operator(connection, by, "rollback-patch", entry["ledger_id"])
     plan = _planned(runtime, entry, where, plan, mended)
     _require_its_own(plan, entry, where)
     done = compensate(
@@ -231,7 +231,7 @@ def _repository(where: Workplace) -> Repository:
 
 def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: OverrideOrder) -> Done:
     """Fire `roll_back` on the ledger entry. Its guards are checked, because it leaves a terminal state (POLICY-6)."""
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "rollback-patch", entry["ledger_id"]) as operation:
         instance = operation.find(entry["ledger_id"])
         if instance["current_state"] != "rolled_back":  # otherwise another caller has done it meanwhile
             metadata = {"authorized_by": order.by, "compensation": compensation}

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects, instances, requests
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import by_run, internal, own_id
 from interlock.db.orchestration import commands, scheduling
 from interlock.workers.effects import merge
 from interlock.workers.engine import creation
@@ -88,14 +88,14 @@ class Pass:
             self.connection, "workstreams", moved.born["workstream"], ending=moved.ended_workstreams
         )
         rows = [
-            _request(kind, facts, due, moved.last)
+            self._request(kind, facts, due, moved.last)
             for kind, ids in self._concerned(moved).items()
             for facts in scheduling.facts(self.connection, kind, ids)
             if (due := NEXT_STEP_OF[kind](facts)) and not self._done_without_trigger(facts, due)
         ]
         facts = scheduling.run_facts(self.connection, self.run_id)
         if facts and (due := next_trigger.run(facts)):
-            rows.append(_request("run", facts, due, moved.last))
+            rows.append(self._request("run", facts, due, moved.last))
         accepted = requests.accept(self.connection, rows)
         known = (row for row in rows if row["request_id"] in accepted)
         self.fired = [dict(accepted[row["request_id"]]) | row["wakeup"] for row in known]
@@ -142,6 +142,8 @@ class Pass:
 
     def _rerun_gate(self, facts: Facts) -> None:
         """Create a failed gate's successor, which replaces it in the links of all other instances (GATE-7)."""
+        if scheduling.is_rerun(self.connection, facts["id"]):
+            return
         old = instances.by_id(self.connection, facts["id"])
         needs = scheduling.gates_needed(self.connection, old["id"])  # if one was rerun since, its replacement
         again = creation.Birth(
@@ -152,18 +154,22 @@ class Pass:
             context=dict(old["context"])
             | {"reruns_left": facts["reruns_left"] - 1, "retry_of": str(old["id"]), "depends_on": needs},
         )
-        if creation.deliver(self.connection, [again]).new:
-            commands.copy(self.connection, old["id"], again.id)
-            scheduling.relink_gate(self.connection, old["id"], again.id)
+        creation.deliver_anyhow(self.connection, again)
+        commands.copy(self.connection, old["id"], again.id)
+        scheduling.relink_gate(self.connection, old["id"], again.id)
 
-
-def _request(kind: str, facts: Facts, due: NextStep, last: int) -> dict[str, Any]:
-    # Bound to the version seen: if the instance moves first, this is superseded, and that move's signal is read later.
-    request_id = f"{facts['id']}:{facts['version']}:{due.trigger}:{last}"
-    metadata = ({"reason": due.reason} if due.reason else {}) | dict(due.metadata)
-    wakeup = {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"}
-    bound = internal(request_id, facts["id"], due.trigger, by="scheduler", version=facts["version"], metadata=metadata)
-    return bound | {"wakeup": wakeup}
+    def _request(self, kind: str, facts: Facts, due: NextStep, last: int) -> dict[str, Any]:
+        # Bound to the version seen: if the instance moves first, this is superseded, and its signal is read later.
+        bound = internal(
+            own_id(facts["id"], facts["version"], due.trigger, last),
+            facts["id"],
+            due.trigger,
+            by="scheduler",
+            right=by_run(self.run_id),
+            version=facts["version"],
+            metadata=({"reason": due.reason} if due.reason else {}) | dict(due.metadata),
+        )
+        return bound | {"wakeup": {"workflow_type": kind, "entity_id": facts["entity_id"], "triggered_by": "scheduler"}}
 
 
 def _rows(changes: Mapping[UUID, Mapping[str, int]]) -> list[dict[str, Any]]:

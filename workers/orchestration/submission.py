@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
+from interlock.db.core.request_rows import by_state
 from interlock.db.orchestration import commands, plans
 from interlock.db.orchestration.breakers import configure
 from interlock.db.orchestration.commands import Origin
@@ -115,7 +116,8 @@ def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -
         commands.store(connection, ids.run, command_rows, Origin("plan", by))
         accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
         for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
-            configure(connection, project, each.context)
+            reason = f"configured by the plan of run {ids.name}"
+            configure(connection, project, each.entity_id, each.context, by=by, reason=reason)
     runtime.wakeups.partitions(accepted)
     return Run(ids.run, ids.name, project)
 
@@ -131,7 +133,7 @@ def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: 
             wakeup = {"workflow_type": "workstream", "entity_id": ids.entity_id(each.id)}
             rows.append(trigger_request.row(skip, ids.workstreams[each.id], limit_bytes=limit_bytes) | wakeup)
     start = trigger_request.row(Firing(ids.run, "start", by), ids.run, limit_bytes=limit_bytes)
-    rows.append(start | {"workflow_type": "run", "entity_id": ids.name})
+    rows.append(start | by_state(0).columns | {"workflow_type": "run", "entity_id": ids.name})
     accepted = requests.accept(connection, rows)
     return [row | dict(accepted[row["request_id"]]) for row in rows]
 

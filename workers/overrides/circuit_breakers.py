@@ -35,7 +35,7 @@ def reset_breaker(runtime: Runtime, ref: str | UUID, order: OverrideOrder) -> Do
     If it is closed already, only its failures are forgotten; that is not a move.
     Raises `NotAnOperator`, `UnknownInstance` or `AmbiguousInstance`.
     """
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "reset-breaker", ref) as operation:
         instance = operation.find(ref, "circuit_breaker")
         closed = target_state("reset-breaker", instance)
         if instance["current_state"] != closed:

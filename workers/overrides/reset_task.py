@@ -46,7 +46,7 @@ def reset_task(runtime: Runtime, ref: str, order: OverrideOrder, *, clear_retry_
         CannotOverride: it is completed, was reset before, or its workstream has ended; nothing was changed.
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "reset-task", ref) as operation:
         instance = operation.find(ref, "task", "step")
         if instance["workflow_type"] == "step":
             operation.walk(instance, target_state("reset-task", instance))
@@ -65,7 +65,7 @@ def skip_step(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     A failed task is replaced, and its replacement is left out at once. A step 0.1.0 moves to success: its machine has
     no other way.
     """
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "skip-step", ref) as operation:
         instance = operation.find(ref, "task", "step")
         if instance["workflow_type"] == "step":
             operation.walk(instance, target_state("skip-step", instance), {"success": {"skipped": True}})
@@ -213,9 +213,7 @@ class TaskReplacement:
         )
 
     def _deliver(self, birth: Birth, old: RowMapping) -> None:
-        delivered = creation.deliver(self.operation.connection, [birth])
-        if birth.id not in delivered.new:
-            raise CannotOverride(f"{birth.entity_id} exists already; try again")
+        birth, _ = creation.deliver_anyhow(self.operation.connection, birth)
         order = self.operation.order
         commands.copy(self.operation.connection, old["id"], birth.id, Origin("operator", order.by, order.reason))
         self.operation.done.made[birth.entity_id] = birth.id

@@ -48,7 +48,7 @@ def complete_task(runtime: Runtime, ref: str, order: OverrideOrder, *, output: P
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
     metadata = {"output": _verified(output)} if output else {}
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "complete-task", ref) as operation:
         instance = operation.find(ref)
         to = target_state("complete-task", instance)
         if details := _task_details(operation, instance):
@@ -66,7 +66,7 @@ def complete_task(runtime: Runtime, ref: str, order: OverrideOrder, *, output: P
 @door
 def fail_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Fail a task even if it has retries left; its worker stops the command. Raises as `complete_task`."""
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "fail-task", ref) as operation:
         instance = operation.find(ref)
         to = target_state("fail-task", instance)
         if details := _task_details(operation, instance):
@@ -83,7 +83,7 @@ def unblock_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
         CannotOverride: it waits for nothing, or has begun or ended.
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
-    with operating(runtime, order) as operation:
+    with operating(runtime, order, "unblock-task", ref) as operation:
         details = require_of_a_run(operation, operation.find(ref, "task"))
         instance, row = details.instance, details.row
         if row["state"] not in ("blocked", "pending") or (row["state"] == "pending" and not row["unmet"]):

@@ -6,7 +6,7 @@ approvals are passed over (`workflows.decide`). PostgreSQL refuses the moves of 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -16,22 +16,25 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError, OperationalError
 from uuid_utils.compat import uuid7
 
+from interlock.db.connection import transaction
 from interlock.db.core import instances, requests, rounds
-from interlock.db.core.request_rows import internal
+from interlock.db.core.request_rows import OPERATOR, internal
 from interlock.db.core.requests import partition_of
 from interlock.db.operations import operators, overrides
-from interlock.workers.engine.applier import Round
+from interlock.workers.engine.applier import Applier, Round
 from interlock.workers.overrides.scheduler_preview import Follow
 from interlock.workers.runtime import Runtime
 from interlock.workflows.definition import Transition
-from interlock.workflows.errors import InterlockError, Refused
+from interlock.workflows.errors import Attempt, InterlockError, NotYours, Refused
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import record
 from interlock.workflows.output.suggestions import offered
 from interlock.workflows.versioning.shortest_path import route
 
+GOVERNANCE = "interlock:governance"  # the project of what gives power in all others
 
-class NotAnOperator(Refused):
+
+class NotAnOperator(NotYours):
     """Only operators override. `interlock operator list` names them; one of them can run `operator grant NAME`."""
 
 
@@ -172,6 +175,7 @@ class Operation:
             instance["id"],
             move.trigger,
             by=self.order.by,
+            right=OPERATOR,
             origin="override",
             version=version,
             metadata={**metadata, **who},
@@ -179,10 +183,7 @@ class Operation:
 
     def _apply(self, instance_id: UUID) -> None:
         try:
-            while (
-                done := self.runtime.applier.round(self.connection, partition_of(instance_id), only=instance_id)
-            ).taken:
-                self.rounds += done
+            self.rounds += apply_due(self.runtime.applier, self.connection, instance_id)
         except IntegrityError as error:
             raise CannotOverride(f"the database refuses it: {str(error.orig).strip().splitlines()[0]}") from error
 
@@ -199,28 +200,46 @@ class Operation:
 
 
 @contextmanager
-def operating(runtime: Runtime, order: OverrideOrder) -> Iterator[Operation]:
+def operating(runtime: Runtime, order: OverrideOrder, name: str, ref: str | UUID) -> Iterator[Operation]:
     """One override in one transaction, committed at the end; a dry run is rolled back.
 
+    Args:
+        runtime: where.
+        order: who, why, and whether it is a dry run.
+        name, ref: the override and its instance, which the record of a refusal names.
+
     Raises:
-        NotAnOperator: `order.by` is not an operator; nothing was read.
+        NotAnOperator: `order.by` is not an operator.
         CannotOverride, StillDeciding: see there.
     """
-    with runtime.database.connect() as connection, connection.begin() as transaction:
-        require_operator(connection, order.by)
-        _hold_every_partition(connection)
+    with transaction(runtime.database) as connection:
+        require_operator(connection, order.by, name, ref, project=runtime.settings.project)
+        hold_every_partition(connection)
         operation = Operation(runtime, connection, order, Done(order.dry_run))
         yield operation
         if order.dry_run:
             operation.done.follows = [line for follow in operation.runs.values() for line in follow.consequences()]
-            transaction.rollback()
+            connection.rollback()
     if not order.dry_run:
         runtime.publish(operation.rounds)
         for follow in operation.runs.values():
             follow.publish(runtime)
 
 
-def _hold_every_partition(connection: Connection) -> None:
+def apply_due(applier: Applier, connection: Connection, instance_id: UUID) -> Round:
+    """Apply the due requests of one instance within the caller's transaction, until there are none."""
+    rounds = Round()
+    while (done := applier.round(connection, partition_of(instance_id), only=instance_id)).taken:
+        rounds += done
+    return rounds
+
+
+def hold_every_partition(connection: Connection) -> None:
+    """Take the locks of all partitions until this transaction ends, so that nobody else decides.
+
+    Raises:
+        StillDeciding: they were not free in time.
+    """
     try:
         rounds.lock_all(connection, requests.PARTITIONS)
     except OperationalError as error:
@@ -232,16 +251,32 @@ def _hold_every_partition(connection: Connection) -> None:
         ) from error
 
 
-def require_operator(connection: Connection, name: str) -> None:
-    """Raise `NotAnOperator` unless the person is an operator now."""
+def require_operator(
+    connection: Connection, name: str, attempted: str, ref: str | UUID, *, project: str = GOVERNANCE
+) -> None:
+    """Raise `NotAnOperator` unless the person is an operator now; `transaction` records that it was attempted.
+
+    Args:
+        connection: the transaction in which the operator would act.
+        name: the person.
+        attempted: what they want to do: a trigger or a command.
+        ref: on which instance: a REF, or a text if there is none.
+        project: the project in which a REF is looked up.
+    """
     if operators.current(connection, [name]):
         return
+    command = offered("operator", "grant", name, reason="WHY")
     if not operators.grants(connection):
-        raise NotAnOperator(f"nobody is an operator. `{offered('operator', 'grant', name)}` makes {name!r} one")
-    raise NotAnOperator(
-        f"{name!r} is not an operator. `interlock operator list` shows who is; one of them can run "
-        f"`{offered('operator', 'grant', name)}`"
-    )
+        message = f"nobody is an operator. `{command}` makes {name!r} one"
+    else:
+        message = (
+            f"{name!r} is not an operator. `interlock operator list` shows who is; one of them can run `{command}`"
+        )
+    found = None
+    with suppress(Refused):
+        found = instances.find(connection, ref, project)["id"]
+    row = {"triggered_by": name, "attempted": attempted, "workflow_id": found, "instance": str(ref), "project": project}
+    raise NotAnOperator(message, Attempt("operate", [row]))
 
 
 def name_of(instance: RowMapping) -> str:

@@ -19,10 +19,8 @@ def fail_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
         CannotOverride: it has ended; nothing was changed.
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
-    with operating(runtime, order) as operation:
-        instance = operation.find(ref, "workstream")
-        if run := _run_of(instance["context"]):
-            instance = operation.enter(run, instance)
+    with operating(runtime, order, "fail-workstream", ref) as operation:
+        instance, _ = _entered(operation, ref, "workstream")
         operation.walk(instance, target_state("fail-workstream", instance))
     return operation.done
 
@@ -38,10 +36,9 @@ def validate_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Don
         CannotOverride: it is being validated, has ended, or has unended tasks or uncommitted patches.
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
-    with operating(runtime, order) as operation:
-        instance = operation.find(ref, "workstream")
-        if run := _run_of(instance["context"]):
-            instance = operation.enter(run, instance)
+    with operating(runtime, order, "validate-workstream", ref) as operation:
+        instance, run = _entered(operation, ref, "workstream")
+        if run:
             _require_validatable(operation, instance)
         operation.walk(instance, target_state("validate-workstream", instance))
     return operation.done
@@ -50,10 +47,8 @@ def validate_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Don
 @door
 def drop_patch(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Discard a patch that is quarantined, or could not be applied (PATCH-7). Raises as `fail_workstream`."""
-    with operating(runtime, order) as operation:
-        instance = operation.find(ref, "patch_ledger")
-        if run := _run_of(instance["context"]):
-            instance = operation.enter(run, instance)
+    with operating(runtime, order, "drop-patch", ref) as operation:
+        instance, _ = _entered(operation, ref, "patch_ledger")
         operation.fire(instance, "drop", target_state("drop-patch", instance), {"authorized_by": order.by})
     return operation.done
 
@@ -76,9 +71,11 @@ def _require_validatable(operation: Operation, workstream: RowMapping) -> None:
         )
 
 
-def _run_of(context: dict[str, object]) -> UUID | None:
-    """The run whose scheduler manages the instance; None for the legacy lineage."""
+def _entered(operation: Operation, ref: str, type_: str) -> tuple[RowMapping, UUID | None]:
+    """An instance, and its run with the scheduler up to date; None for the legacy lineage, which has no scheduler."""
+    instance = operation.find(ref, type_)
     try:
-        return UUID(str(context["run_id"]))
+        run = UUID(str(instance["context"]["run_id"]))
     except (KeyError, ValueError):
-        return None
+        return instance, None
+    return operation.enter(run, instance), run

@@ -15,10 +15,11 @@ from uuid import UUID
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.orchestration.claims import task_of
+from interlock.workers.engine import worker_secrets
 from interlock.workers.engine.trigger_request import checked
 from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
-from interlock.workers.pool.registration import WorkerDescription
+from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
 from interlock.workflows.errors import InterlockError, Refused
@@ -30,11 +31,12 @@ class ShutDown(Refused):
 
 
 @door
-def heartbeat(name: str, runtime: Runtime | None = None) -> str:
+def heartbeat(name: str, *, secret: FreeText, runtime: Runtime | None = None) -> str:
     """Send a worker's heartbeat: for an agent, a process, or a worker of the execution engine (UET-1).
 
     Args:
         name: the name it registered under (a `uet_worker`'s entity id, or `uet_worker/ID`), or its UUID.
+        secret: of its registration.
         runtime: default: this process's.
 
     Returns:
@@ -42,17 +44,18 @@ def heartbeat(name: str, runtime: Runtime | None = None) -> str:
 
     Raises:
         UnknownInstance: no worker has that name.
+        NotYours: the secret is not its.
         ShutDown: it is shut down or TERMINATED.
     """
-    chosen = runtime or process_runtime()
-    return _beat(chosen, registration.find_any(chosen, name), name)
+    proof, chosen = worker_secrets.checked(secret), runtime or process_runtime()
+    return _beat(chosen, Registration(registration.find_any(chosen, name), proof), name)
 
 
-def _beat(runtime: Runtime, worker_id: UUID, name: str) -> str:
-    alive = registration.heartbeat(runtime, [worker_id])
+def _beat(runtime: Runtime, registered: Registration, name: str) -> str:
+    alive = registration.heartbeat(runtime, [registered])
     if not alive:
         raise ShutDown(f"worker {name!r} is shut down; register again")
-    return str(alive[worker_id]["state"])
+    return str(alive[registered.worker_id]["state"])
 
 
 class Agent:
@@ -78,7 +81,7 @@ class Agent:
             runtime: default: this process's.
         """
         self.name = name
-        self.id: UUID | None = None
+        self._registered: Registration | None = None
         self._runtime = runtime or process_runtime()
         self._description = WorkerDescription(
             name=name,
@@ -90,11 +93,13 @@ class Agent:
 
     @classmethod
     @door
-    def called(cls, name: str, runtime: Runtime | None = None) -> "Agent":
-        """Find an agent that registered before.
+    def called(cls, name: str, *, secret: FreeText, runtime: Runtime | None = None) -> "Agent":
+        """Speak for an agent that registered before. With another secret, whatever it does raises `NotYours`.
 
         Args:
             name: the name it registered under, or its UUID.
+            secret: its `secret` after it registered. If that is lost, an operator can shut the worker down, as its
+                silence does; then register it again.
             runtime: default: this process's.
 
         Returns:
@@ -102,10 +107,25 @@ class Agent:
 
         Raises:
             UnknownInstance: no worker has that name.
+            BadInput: that cannot be a secret.
         """
-        agent = cls(name, runtime=runtime)
-        agent.id = registration.find(agent._runtime, name)["worker_id"]
+        proof, agent = worker_secrets.checked(secret), cls(name, runtime=runtime)
+        agent._registered = Registration(registration.find(agent._runtime, name)["worker_id"], proof)
         return agent
+
+    @property
+    def id(self) -> UUID | None:
+        """The worker's id; None: it is not registered yet."""
+        return self._registered.worker_id if self._registered else None
+
+    @property
+    def secret(self) -> str:
+        """By which another process can speak for this worker (`called`). Keep it to yourself: nothing else shows it.
+
+        Raises:
+            NotRegistered: it is not registered yet.
+        """
+        return self._known.secret
 
     def __enter__(self) -> "Agent":
         self.register()
@@ -124,8 +144,8 @@ class Agent:
             AlreadyExists: a living worker has that name.
             BadInput: the name, capabilities or affinity are not valid.
         """
-        self.id = registration.register(self._runtime, self._description)
-        return self.id
+        self._registered = registration.register(self._runtime, self._description)
+        return self._registered.worker_id
 
     def claim(self) -> Claim | None:
         """Claim the next fitting task; it is running when this returns.
@@ -135,6 +155,7 @@ class Agent:
             or the worker is full.
 
         Raises:
+            NotYours: it is called by another secret.
             ShutDown: this worker is shut down.
         """
         self.heartbeat()
@@ -147,6 +168,7 @@ class Agent:
             The worker's state.
 
         Raises:
+            NotYours: it is called by another secret.
             ShutDown: this worker is shut down.
         """
         return _beat(self._runtime, self._known, self.name)
@@ -185,6 +207,7 @@ class Agent:
 
         Raises:
             StaleClaim: the claim is no longer valid.
+            NotYours: it is called by another secret.
             BadInput: the output is not a JSON object of acceptable size.
         """
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
@@ -201,23 +224,26 @@ class Agent:
 
         Returns:
             The number of tasks it still has to finish; 0 without `wait_for_tasks`.
+
+        Raises:
+            NotYours: it is called by another secret.
         """
         if wait_for_tasks:
             return registration.drain(self._runtime, self._known)
-        registration.leave(self._runtime, self._known, "left")
+        registration.leave(self._runtime, self._known)
         return 0
 
     @property
-    def _known(self) -> UUID:
-        if self.id is None:
+    def _known(self) -> Registration:
+        if self._registered is None:
             raise NotRegistered(f"worker {self.name!r} is not registered yet: call register() first")
-        return self.id
+        return self._registered
 
     def _terms(self, token: int) -> Mapping[str, Any]:
         with transaction(self._runtime.database) as connection:
-            task = task_of(connection, self._known, token)
+            task = task_of(connection, self._known.worker_id, token)
             if task is None:
-                raise StaleClaim(f"worker {self.name!r} has no claim {token}")
+                raise StaleClaim(f"worker {self.name!r} has no claim under this token")
             return dict(instances.by_id(connection, task)["context"])
 
 

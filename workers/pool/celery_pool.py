@@ -23,7 +23,7 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import workers
 from interlock.workers.broker.queues import WORK
 from interlock.workers.pool import registration, work_loop
-from interlock.workers.pool.registration import WorkerDescription
+from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
 from interlock.workers.settings import settings
 
@@ -47,7 +47,7 @@ class HeartbeatSender:
         self._runtime = runtime
         self._description = description
         self._before = before
-        self._worker_id: UUID | None = None
+        self._registered: Registration | None = None
         self._enlisted, self._ended = Event(), Event()
         self._dismissed = False
         self._thread = Thread(target=self._go_on, name="interlock-pulse", daemon=True)
@@ -56,17 +56,17 @@ class HeartbeatSender:
         """Start the thread. Call it only after a fork, because a child process would not have the thread."""
         self._thread.start()
 
-    def worker_id(self, timeout_seconds: float) -> UUID | None:
-        """The worker's id; None if it was not registered in time, or was drained."""
+    def registered(self, timeout_seconds: float) -> Registration | None:
+        """The worker; None if it was not registered in time, or was drained."""
         self._enlisted.wait(timeout_seconds)
-        return self._worker_id
+        return self._registered
 
     def stop(self, message: str) -> None:
         """Stop the heartbeats and shut the worker down. `message` is the reason, as it follows `worker NAME …`."""
         self._ended.set()
         self._thread.join(AGAIN_SECONDS)
-        if self._worker_id is not None:
-            registration.leave(self._runtime, self._worker_id, message)
+        if self._registered is not None:
+            registration.leave(self._runtime, self._registered, message)
 
     def _go_on(self) -> None:
         pause = 0.0
@@ -80,18 +80,18 @@ class HeartbeatSender:
 
     def beat(self) -> None:
         """Send one heartbeat, or register the worker if it is not registered."""
-        if self._worker_id is not None and not registration.heartbeat(self._runtime, [self._worker_id]):
-            self._shut_down(self._worker_id)
-        if self._worker_id is None and not self._dismissed:
+        if self._registered is not None and not registration.heartbeat(self._runtime, [self._registered]):
+            self._shut_down(self._registered.worker_id)
+        if self._registered is None and not self._dismissed:
             self._before()
-            self._worker_id = registration.register(self._runtime, self._description, replaces=True)
+            self._registered = registration.register(self._runtime, self._description, replaces=True)
             self._enlisted.set()
 
     def _shut_down(self, worker_id: UUID) -> None:
         with transaction(self._runtime.database) as connection:
             self._dismissed = workers.get(connection, [worker_id])[worker_id]["draining"]
         log.warning("worker_shut_down", worker=self._description.name, again=not self._dismissed)
-        self._worker_id = None
+        self._registered = None
         if not self._dismissed:
             self._enlisted.clear()
 
@@ -128,8 +128,8 @@ def work() -> int:
     """Let this process's worker carry out tasks until none fits; how many they were."""
     if here.heartbeat is None:
         return 0
-    worker_id = here.heartbeat.worker_id(REGISTER_SECONDS)
-    return work_loop.work(runtime(), worker_id, closing=_is_closing) if worker_id else 0
+    registered = here.heartbeat.registered(REGISTER_SECONDS)
+    return work_loop.work(runtime(), registered, closing=_is_closing) if registered else 0
 
 
 def _is_closing() -> bool:

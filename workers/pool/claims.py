@@ -21,6 +21,7 @@ from interlock.db.orchestration.commands import CommandRow, row_of
 from interlock.db.statements import Rows
 from interlock.workers.client.partition_drainer import settle
 from interlock.workers.client.receipts import NotSettled
+from interlock.workers.pool.registration import Registration
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import Refused
@@ -42,7 +43,8 @@ class Claim:
     """A task that a worker has claimed and that is running.
 
     Attributes:
-        token: the fencing token, part of every report: a worker that lost the task is refused.
+        id: the claim's number, by which events and logs name it.
+        token: the fencing token, part of every report: a worker that lost the task is refused. Nobody else is told it.
         worker_id, task_id, run_id, workstream_id, project: of its instances.
         task: the task's entity id.
         kind: command, shell, agent or patch.
@@ -52,6 +54,7 @@ class Claim:
         retry_count: how often it was tried before.
     """
 
+    id: int
     token: int
     worker_id: UUID
     task_id: UUID
@@ -66,40 +69,42 @@ class Claim:
     command: CommandRow | None = None
 
 
-def take(runtime: Runtime, worker_id: UUID) -> Claim | None:
+def take(runtime: Runtime, registered: Registration) -> Claim | None:
     """Claim the next fitting task and start it; None if no task fits, or the worker may take none.
 
     Raises:
+        NotYours: the secret is not the worker's.
         NotSettled: its start was accepted but could not be applied in 30 s; the claim is given back.
     """
     for _ in range(TURNS):
         with transaction(runtime.database) as connection:
-            task = claims.claim(connection, worker_id)
+            task = claims.claim(connection, registered.worker_id, registered.secret)
             fired = wakeups_of(requests.accept(connection, claim_triggers.claimed(task) if task else []))
         if task is None:
             return None
         runtime.wakeups.partitions(fired)
-        if _started(runtime, task):
+        if _started(runtime, registered, task):
             return _claim(task)
-        release(runtime, worker_id, task["token"])
+        release(runtime, registered, task["token"])
     return None
 
 
-def _started(runtime: Runtime, task: RowMapping) -> bool:
+def _started(runtime: Runtime, registered: Registration, task: RowMapping) -> bool:
     try:
-        start = settle(runtime, claim_triggers.start_id(task["token"]), task["task_id"])
+        start = settle(runtime, claim_triggers.start_id(task["claim_id"]), task["task_id"])
     except NotSettled:
-        return_task(runtime, task["worker_id"], task["token"], f"worker {task['worker']} could not start it in time")
+        return_task(runtime, registered, task["token"], f"worker {task['worker']} could not start it in time")
         raise
     if start["status"] != "applied":
         log.warning("start_refused", task=task["entity_id"], status=start["status"], why=start["result"])
     return bool(start["status"] == "applied")
 
 
-def finish(runtime: Runtime, worker_id: UUID, token: int, report: Report) -> None:
+def finish(runtime: Runtime, registered: Registration, token: int, report: Report) -> None:
     """Report how a task ended, and end the claim. Repeating the same report is harmless.
 
     Raises:
+        NotYours: the secret is not the worker's.
         StaleClaim: the claim no longer counts; it is ended all the same.
     """
 
@@ -107,25 +112,25 @@ def finish(runtime: Runtime, worker_id: UUID, token: int, report: Report) -> Non
         counts = not ended["revoked"] and ended["current_state"] == "running"
         return [claim_triggers.report(ended, report.trigger, report.metadata)] if counts else []
 
-    if not _end(runtime, worker_id, token, outcome):
+    if not _end(runtime, registered, token, outcome):
         raise StaleClaim(
-            f"claim {token} is no longer valid: its task was cancelled, timed out or given to another worker. "
+            "the claim is no longer valid: its task was cancelled, timed out or given to another worker. "
             "The report was rejected; claim another task."
         )
 
 
-def release(runtime: Runtime, worker_id: UUID, token: int) -> None:
+def release(runtime: Runtime, registered: Registration, token: int) -> None:
     """End a claim without a report, because its task moved on without this worker."""
-    _end(runtime, worker_id, token, lambda _: [])
+    _end(runtime, registered, token, lambda _: [])
 
 
-def return_task(runtime: Runtime, worker_id: UUID, token: int, reason: str) -> None:
+def return_task(runtime: Runtime, registered: Registration, token: int, reason: str) -> None:
     """End a claim and, if it still counts, let its task be tried again."""
 
     def back(ended: RowMapping) -> Rows:
         return [] if ended["revoked"] else [claim_triggers.task_returned(ended, reason)]
 
-    _end(runtime, worker_id, token, back)
+    _end(runtime, registered, token, back)
 
 
 def is_current(runtime: Runtime, token: int) -> bool:
@@ -134,13 +139,14 @@ def is_current(runtime: Runtime, token: int) -> bool:
         return claims.is_held(connection, token)
 
 
-def _end(runtime: Runtime, worker_id: UUID, token: int, outcome: Callable[[RowMapping], Rows]) -> bool:
+def _end(runtime: Runtime, registered: Registration, token: int, outcome: Callable[[RowMapping], Rows]) -> bool:
     """End a claim, and fire the triggers of `outcome`; whether a report was taken, now or before."""
+    worker_id = registered.worker_id
     with transaction(runtime.database) as connection:
-        ended = claims.end(connection, worker_id, token)
+        ended = claims.end(connection, worker_id, registered.secret, token)
         if ended is None:
             return claims.is_reported(connection, worker_id, token)
-        rows, freed = outcome(ended), claim_triggers.freed(ended)
+        rows, freed = outcome(ended), claim_triggers.freed(ended, registered.secret)
         fired = wakeups_of(requests.accept(connection, [*rows, *freed]))
     runtime.wakeups.partitions(fired)
     for each in freed:  # only an idle worker may claim, so apply this now instead of waiting for a node
@@ -151,6 +157,7 @@ def _end(runtime: Runtime, worker_id: UUID, token: int, outcome: Callable[[RowMa
 
 def _claim(task: RowMapping) -> Claim:
     return Claim(
+        id=task["claim_id"],
         token=task["token"],
         worker_id=task["worker_id"],
         task_id=task["task_id"],

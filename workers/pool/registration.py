@@ -15,9 +15,9 @@ from uuid_utils.compat import uuid7
 from interlock.beat.heartbeats import wakeups_of
 from interlock.db.connection import transaction
 from interlock.db.core import instances, request_rows, requests
-from interlock.db.orchestration import claim_triggers, claims, workers
+from interlock.db.orchestration import claim_triggers, claims, itself, workers
 from interlock.workers.client.partition_drainer import settle
-from interlock.workers.engine import creation
+from interlock.workers.engine import creation, worker_secrets
 from interlock.workers.engine.trigger_request import checked
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput, UnknownInstance
@@ -25,8 +25,8 @@ from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door
 
 CREW = "interlock:workers"  # the project of all workers: they serve every project
-OWN = "interlock:"  # capabilities with this prefix come from where a worker runs, and cannot be asked for
 EXECUTE, AGENT = "interlock:execute", "interlock:agent"
+LEAVE = "shutdown_requested"
 NAME_LIMIT = 90  # leaves room for the suffix of a name that is used again
 
 
@@ -52,19 +52,31 @@ class WorkerDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Who wants a worker to leave, if not the worker itself, and why."""
+class Registration:
+    """A registered worker, and the secret by which it speaks for itself; nobody else is told that (AUTHORITY-15)."""
 
+    worker_id: UUID
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissal:
+    """An operator's wish that a worker leaves, and why."""
+
+    worker_id: UUID
     by: str
     reason: str
 
 
-def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool = False) -> UUID:
+def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool = False) -> Registration:
     """Register a worker; it is then idle and ready to claim.
 
     Args:
         description: the worker, as it describes itself.
         replaces: the previous worker of that name is known to be gone, whatever its recorded state.
+
+    Returns:
+        The worker's id, and its secret, which cannot be had again.
 
     Raises:
         AlreadyExists: a living worker has that name.
@@ -78,6 +90,7 @@ def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool
         "affinity": dict(description.affinity),
         "max_concurrent_tasks": description.max_concurrent_tasks,
         **description.more,
+        **worker_secrets.digest_of(secret := worker_secrets.make()),
     }
     checked("what a worker says of itself", context, runtime.settings.context_limit_bytes)
     if wrong := definition.wrong_fields(context):
@@ -89,23 +102,30 @@ def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool
         if not creation.deliver(connection, [birth]).new:
             raise AlreadyExists(f"worker {description.name!r} is being registered by another process; try again")
         complete = request_rows.internal(
-            f"{birth.id}:0:enlisted", birth.id, "registration_complete", by=description.name
+            f"{birth.id}:0:enlisted",
+            birth.id,
+            "registration_complete",
+            by=description.name,
+            right=request_rows.itself(secret),
         )
         requests.accept(connection, [complete])
     settle(runtime, complete["request_id"], birth.id)
-    return birth.id
+    return Registration(birth.id, secret)
 
 
-def heartbeat(runtime: Runtime, worker_ids: Iterable[UUID]) -> dict[UUID, RowMapping]:
+def heartbeat(runtime: Runtime, registered: Iterable[Registration]) -> dict[UUID, RowMapping]:
     """Record that workers are alive, including those of the execution engine; (name, state, draining) of each.
 
     A worker declared unresponsive recovers. A worker that is shut down or TERMINATED is left out of the answer: it has
     lost its tasks and may only register again.
+
+    Raises:
+        NotYours: a secret is not its worker's; nothing is recorded.
     """
-    ids = set(worker_ids)
+    told = {each.worker_id: each.secret for each in registered}
     with transaction(runtime.database) as connection:
-        alive = {row["worker_id"]: row for row in workers.heartbeat(connection, ids)}
-        if others := ids - alive.keys():
+        alive = {row["worker_id"]: row for row in workers.heartbeat(connection, told)}
+        if others := {each: secret for each, secret in told.items() if each not in alive}:
             alive |= {row["worker_id"]: row for row in workers.heartbeat_uet(connection, others)}
         back = [each for each, row in alive.items() if row["state"] == "unresponsive"]
         fired = wakeups_of(requests.accept(connection, _recovered(connection, back) if back else []))
@@ -113,40 +133,50 @@ def heartbeat(runtime: Runtime, worker_ids: Iterable[UUID]) -> dict[UUID, RowMap
     return alive
 
 
-def drain(runtime: Runtime, worker_id: UUID, request: Request | None = None) -> int:
+def drain(runtime: Runtime, wish: Registration | Dismissal) -> int:
     """Let a worker take no more tasks, and shut it down once it has none (WORKER-10); how many it still has.
 
     Args:
-        worker_id: the worker.
-        request: who asked for it and why, in the event of its end; None: it leaves by itself.
+        wish: its own, or an operator's, who and why are in the event of its end.
+
+    Raises:
+        NotYours: the secret is not the worker's.
     """
     with transaction(runtime.database) as connection:
-        left = _drained(connection, worker_id, request)
+        left = _drained(connection, wish)
     if left == 0:
-        leave(runtime, worker_id, "is shut down", request)
+        leave(runtime, wish, "is shut down")
     return left
 
 
-def leave(runtime: Runtime, worker_id: UUID, message: str, request: Request | None = None) -> None:
+def leave(runtime: Runtime, wish: Registration | Dismissal, message: str = "left") -> None:
     """Shut a worker down at once. Its tasks are given back, to be tried again by others.
 
     Args:
-        worker_id: the worker.
+        wish: see `drain`.
         message: the reason, as it follows `worker NAME …`, if it leaves by itself.
-        request: see `drain`.
+
+    Raises:
+        NotYours: the secret is not the worker's.
     """
     with transaction(runtime.database) as connection:
-        _drained(connection, worker_id, request)
-        found = workers.get(connection, [worker_id])[worker_id]
-        parting = (_parting(found, each, request) for each in PARTING.get(found["state"], ()))
-        told = f"was shut down by {request.by}: {request.reason}" if request else message
+        _drained(connection, wish)
+        found = workers.get(connection, [wish.worker_id])[wish.worker_id]
+        parting = (_parting(found, each, wish) for each in PARTING.get(found["state"], ()))
+        told = f"was shut down by {wish.by}: {wish.reason}" if isinstance(wish, Dismissal) else message
         fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, told), *parting]))
     runtime.wakeups.partitions(fired)
 
 
-def drop(runtime: Runtime, worker_id: UUID, message: str) -> None:
-    """Give back all tasks of a worker that stays registered, because it no longer works on them."""
+def drop(runtime: Runtime, registered: Registration, message: str) -> None:
+    """Give back all tasks of a worker that stays registered, because it no longer works on them.
+
+    Raises:
+        NotYours: the secret is not the worker's.
+    """
+    worker_id = registered.worker_id
     with transaction(runtime.database) as connection:
+        itself.require(connection, worker_id, registered.secret, "give its tasks back")
         found = workers.get(connection, [worker_id])[worker_id]
         rows = _freed(connection, found, message)
         fired = wakeups_of(requests.accept(connection, rows))
@@ -196,24 +226,41 @@ def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dic
     claims.retire(connection, [worker["worker_id"]])
     # A full worker that stays must become idle again; one that leaves can leave from either state.
     full = worker["current_load"] == worker["max_concurrent_tasks"] and not worker["draining"]
-    return [*given_back, *([_parting(worker, "task_completed")] if full else [])]
+    return [*given_back, *([_returned(worker)] if full else [])]
 
 
-def _drained(connection: Connection, worker_id: UUID, request: Request | None) -> int:
-    by, reason = (request.by, request.reason) if request else (None, None)
-    return workers.drain(connection, worker_id, by=by, reason=reason)
+def _drained(connection: Connection, wish: Registration | Dismissal) -> int:
+    if isinstance(wish, Dismissal):
+        return workers.drain(connection, wish.worker_id, by=wish.by, reason=wish.reason)
+    itself.require(connection, wish.worker_id, wish.secret, "shut down")
+    return workers.drain(connection, wish.worker_id, by=None, reason=None)
 
 
-def _parting(worker: RowMapping, trigger: str, request: Request | None = None) -> dict[str, Any]:
-    request_id = f"{worker['worker_id']}:{trigger}:{uuid7()}"
-    by, metadata = (request.by, {"reason": request.reason}) if request else (worker["name"], None)
-    return request_rows.internal(request_id, worker["worker_id"], trigger, by=by, metadata=metadata)
+def _parting(worker: RowMapping, trigger: str, wish: Registration | Dismissal) -> dict[str, Any]:
+    if isinstance(wish, Dismissal):
+        by, metadata, asked = wish.by, {"reason": wish.reason}, request_rows.OPERATOR
+    else:
+        by, metadata, asked = worker["name"], {}, request_rows.itself(wish.secret)
+    right = asked if trigger == LEAVE else request_rows.by_worker(worker["worker_id"])
+    return _own(worker, trigger, by=by, right=right, metadata=metadata)
+
+
+def _returned(worker: RowMapping) -> dict[str, Any]:
+    return _own(worker, "task_completed", by=worker["name"], right=request_rows.by_worker(worker["worker_id"]))
+
+
+def _own(worker: RowMapping, trigger: str, **more: Any) -> dict[str, Any]:
+    return request_rows.internal(f"{worker['worker_id']}:{trigger}:{uuid7()}", worker["worker_id"], trigger, **more)
 
 
 def _recovered(connection: Connection, worker_ids: Iterable[UUID]) -> list[dict[str, Any]]:
     return [
         request_rows.internal(
-            f"{each}:{version}:recovered", each, "health_check_recovered", by="heartbeats", version=version
+            request_rows.own_id(each, version, "recovered"),
+            each,
+            "health_check_recovered",
+            by="heartbeats",
+            right=request_rows.by_state(version),
         )
         for each, version in workers.versions(connection, worker_ids).items()
     ]
@@ -225,7 +272,8 @@ def _life(connection: Connection, name: str, replaces: bool) -> str:
         return name
     if latest["state"] != "shutdown" and not replaces:
         raise AlreadyExists(
-            f"worker {name!r} is {latest['state']} already. Use it, shut it down, or take another name."
+            f"worker {name!r} is {latest['state']} already. Use it with its secret, or take another name. If its "
+            "secret is lost, an operator can shut it down, as its silence does."
         )
     _, _, life = latest["name"].partition("#")
     return f"{name}#{int(life or 0) + 1}"
@@ -241,9 +289,9 @@ def _check(description: WorkerDescription) -> None:
 
 # State -> the triggers that shut a worker down from there.
 PARTING: Mapping[str, tuple[str, ...]] = {
-    "initializing": ("shutdown_requested",),
-    "idle": ("shutdown_requested",),
-    "busy": ("shutdown_requested",),
-    "unresponsive": ("health_check_recovered", "shutdown_requested"),
-    "suspended": ("resume", "shutdown_requested"),
+    "initializing": (LEAVE,),
+    "idle": (LEAVE,),
+    "busy": (LEAVE,),
+    "unresponsive": ("health_check_recovered", LEAVE),
+    "suspended": ("resume", LEAVE),
 }

@@ -1,7 +1,6 @@
 """The work loop of a worker process: claim a task, carry it out, report, until no task fits."""
 
 from collections.abc import Callable, Mapping
-from uuid import UUID
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -17,6 +16,7 @@ from interlock.workers.execution.process import run
 from interlock.workers.git.results import Refusal
 from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.registration import Registration
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import InterlockError
@@ -29,43 +29,43 @@ TICK_SECONDS = 1.0  # how soon a revoked claim stops its command
 TRIAL_GRACE_SECONDS = 30.0  # added to a task's own time limit: how long a half-open breaker waits for this call
 
 
-def work(runtime: Runtime, worker_id: UUID, *, closing: Callable[[], bool] = lambda: False) -> int:
+def work(runtime: Runtime, registered: Registration, *, closing: Callable[[], bool] = lambda: False) -> int:
     """Carry out tasks until none fits this worker, or `closing` says to take no more; how many they were.
 
     Args:
         runtime: this process's connections.
-        worker_id: this process's worker; it works on nothing else.
+        registered: this process's worker; it works on nothing else.
         closing: asked before each claim.
 
     Raises:
         DBAPIError: PostgreSQL is unreachable. A claimed task is given back by the next call, or when the worker was
             silent for too long.
     """
-    registration.drop(runtime, worker_id, "lost hold of it")  # tasks of an earlier call that a fault ended
+    registration.drop(runtime, registered, "lost hold of it")  # tasks of an earlier call that a fault ended
     for done in range(TURN):
-        claim = None if closing() else claims.take(runtime, worker_id)
+        claim = None if closing() else claims.take(runtime, registered)
         if claim is None:
             return done
-        _work_on(runtime, claim)
+        _work_on(runtime, registered, claim)
     runtime.wakeups.work(1)
     return TURN
 
 
-def _work_on(runtime: Runtime, claim: Claim) -> None:
-    log.info("task_taken", task=claim.task, claim=claim.token, retry=claim.retry_count)
+def _work_on(runtime: Runtime, registered: Registration, claim: Claim) -> None:
+    log.info("task_taken", task=claim.task, claim=claim.id, retry=claim.retry_count)
     outcome = carry_out(runtime, claim)
 
     def finish(before: DBAPIError | None) -> None:
         if before:
             log.warning("report_delayed", error=str(before.orig))
-        claims.finish(runtime, claim.worker_id, claim.token, outcome)
+        claims.finish(runtime, registered, claim.token, outcome)
 
     try:
         retried(finish, patience_seconds=PATIENCE_SECONDS)
     except StaleClaim as stale:
-        log.warning("stale_claim", task=claim.task, claim=claim.token, error=str(stale))
+        log.warning("stale_claim", task=claim.task, claim=claim.id, error=str(stale))
     else:
-        log.info("task_reported", task=claim.task, claim=claim.token, trigger=outcome.trigger)
+        log.info("task_reported", task=claim.task, claim=claim.id, trigger=outcome.trigger)
 
 
 def carry_out(runtime: Runtime, claim: Claim) -> Report:

@@ -146,7 +146,7 @@ class Journal(Destination):
 
     def _set_aside(self) -> None:
         assert self._file is not None
-        numbers = [_number(path) for path in parts(self._directory)]
+        numbers = [number(path) for path in parts(self._directory)]
         path = self._directory / f"transitions.{max(numbers, default=0) + 1:06}.{self._day}.jsonl"
         os.rename(self._directory / ACTIVE, path)
         os.fchmod(self._file, 0o440)  # after the rename: a read-only active file could not be opened again after a kill
@@ -162,7 +162,7 @@ def set_aside(directory: Path) -> str:
 
 def parts(directory: Path) -> list[Path]:
     """The files that were set aside, oldest first."""
-    return sorted(directory.glob(PARTS), key=_number)
+    return sorted(directory.glob(PARTS), key=number)
 
 
 def files(directory: Path) -> list[Path]:
@@ -185,9 +185,10 @@ def last_of_parts(directory: Path) -> Tail | None:
     return None
 
 
-def _number(path: Path) -> int:
-    number = path.name.split(".")[1]
-    return int(number) if number.isdigit() else 0
+def number(path: Path) -> int:
+    """The number of a part."""
+    digits = path.name.split(".")[1]
+    return int(digits) if digits.isdigit() else 0
 
 
 def _first_day(path: Path) -> str:

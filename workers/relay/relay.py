@@ -42,7 +42,7 @@ class Destination(ABC):
 
         Args:
             connection: the transaction that holds the cursor; rows written through it are there exactly once.
-            events: rows of `relay_batch.sql`, at least one.
+            events: rows of `event_rows.sql`, at least one.
         """
 
     def close(self) -> None:  # noqa: B027 - what opened nothing has nothing to give back

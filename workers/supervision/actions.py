@@ -1,22 +1,30 @@
 """One action: fires its trigger, applies it, and returns the recorded response. The same request_id acts once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
+from uuid_utils.compat import uuid7
+
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
+from interlock.db.core.request_rows import Right, as_found, internal
+from interlock.db.operations import operators
+from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
+from interlock.workers.client.operations import fire_by_right
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.client.receipts import SETTLED, Receipt
-from interlock.workflows.errors import IllegalTransition, InterlockError, RequestConflict
+from interlock.workers.engine import worker_secrets
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workflows.errors import Attempt, BadInput, IllegalTransition, InterlockError, NotYours, RequestConflict
+from interlock.workflows.fields import SECRET
 from interlock.workflows.input import names
-from interlock.workflows.input.arguments import record
+from interlock.workflows.input.arguments import FreeText, record
 
-SUPERVISOR = "supervisor"  # the actor if none is named
 WAIT_SECONDS = 30.0
 
 
@@ -33,26 +41,54 @@ class Answer:
         request_id: of the recorded request; None if nothing was recorded.
         response: the recorded response (`from`, `to`, `seq`, `event_id`), the same for every repetition.
         replayed: this is a repetition.
+        secret: of a worker that was just created, which cannot be had again; by that it speaks for itself.
     """
 
     subject: Mapping[str, Any]
     request_id: str | None
     response: Mapping[str, Any]
     replayed: bool = False
+    secret: str | None = field(default=None, repr=False)
 
 
 @record
 @dataclass(frozen=True, slots=True)
 class ActionOrder:
-    """Who wants an action, why, and under which request_id; without one, each call is a new action."""
+    """Who wants an action, why, and under which request_id; without one, each call is a new action.
 
-    by: str = SUPERVISOR
+    Attributes:
+        by, reason, request_id: see above.
+        secret: of its registration, if a supervised worker itself wants it.
+
+    Raises:
+        BadInput: the name, the reason or the secret is not valid.
+    """
+
+    by: str
     reason: str | None = None
     request_id: str = ""
+    secret: FreeText = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        names.name("by", self.by)
+        if self.reason is not None:
+            names.reason("reason", self.reason)
+        if self.secret:
+            worker_secrets.checked(self.secret)
+
+    def explained(self) -> "ActionOrder":
+        """This order, for an action that changes others' work.
+
+        Raises:
+            BadInput: it gives no reason.
+        """
+        if self.reason is None:
+            raise BadInput("say why (--reason): this changes what others started")
+        return self
 
     def derived(self, what: str) -> "ActionOrder":
         """The order for a part of this one, with a request_id of its own."""
-        return ActionOrder(self.by, self.reason, self.request_id and f"{self.request_id}:{what}")
+        return replace(self, request_id=self.request_id and f"{self.request_id}:{what}")
 
 
 def perform(client: Client, instance_id: UUID, trigger: str, order: ActionOrder, **data: Any) -> Receipt:
@@ -70,10 +106,12 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: ActionOrder,
     Raises:
         IllegalTransition: the machine refuses (409); every repetition of the same request_id is refused, too.
         RequestConflict: the request_id was used for another request.
+        NotYours: it is not for this person to do (SUPERVISED-7).
         ActionFailed, NotSettled: it could not be applied, or not in time.
     """
     metadata = {name: value for name, value in {"reason": order.reason, **data}.items() if value is not None}
-    receipt = client.fire(instance_id, trigger, by=order.by, request_id=order.request_id, data=metadata)
+    right = right_to(client, instance_id, trigger, order)
+    receipt = fire_by_right(client, Firing(instance_id, trigger, order.by, order.request_id, metadata), right)
     replayed = receipt.replayed
     if receipt.status not in SETTLED:
         Drain(client.runtime).partition(requests.partition_of(instance_id))
@@ -112,13 +150,17 @@ def born(
     if not client.create_many([birth]):
         with transaction(client.runtime.database) as connection:
             made = instances.find(connection, birth.entity_id, birth.project, birth.definition.type)
-        if (made["context"], made["created_by"]) != (dict(birth.context), birth.created_by):
+        if (_without_secret(made["context"]), made["created_by"]) != (_without_secret(birth.context), birth.created_by):
             raise RequestConflict(
                 f"request_id {order.request_id!r} created {birth.entity_id} before, with other data or by another "
                 "actor. Use a new request_id, or repeat the first call unchanged."
             )
         return UUID(str(made["id"])), True
     return birth.id, False
+
+
+def _without_secret(context: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in context.items() if name != SECRET.name}
 
 
 def entity_id(prefix: str, project: str, request_id: str) -> str:
@@ -131,6 +173,39 @@ def identified(client: Client, type_: str, ref: str | UUID) -> UUID:
     """The id of the instance of a type that a REF names. Raises as `db.core.instances.find`."""
     with transaction(client.runtime.database) as connection:
         return UUID(str(instances.find(connection, ref, client.project, type_)["id"]))
+
+
+def right_to(client: Client, instance_id: UUID, trigger: str, order: ActionOrder) -> Right:
+    """By which right somebody fires a trigger of a worker or job (SUPERVISED-7).
+
+    Args:
+        client: whose connections.
+        instance_id, trigger: the worker or job, and the trigger.
+        order: who, and a worker's secret.
+
+    Returns:
+        `anyone`, where that is enough; otherwise Interlock's own, for the version in which the instance was found.
+
+    Raises:
+        NotYours: that is neither its supervisor, nor an operator, nor the worker itself where that is enough.
+    """
+    by = order.by
+    with transaction(client.runtime.database) as connection:
+        found = instances.by_id(connection, instance_id)
+        allowed = client.runtime.catalogue.get(found["workflow_type"], found["definition_version"]).authorities[trigger]
+        if "anyone" in allowed:
+            return Right("anyone")
+        trusted = jobs.trusted(connection, instance_id, secret=order.secret if "holder" in allowed else "")
+        if by in trusted or operators.current(connection, [by]):
+            return as_found(found["version"])
+        who = "who created it or its job, an operator" + (
+            "; the worker itself, by the secret of its registration" if "holder" in allowed else ""
+        )
+        tried = internal(str(uuid7()), instance_id, trigger, by=by, right=Right("anyone"), origin="agent")
+        raise NotYours(
+            f"{by} may not fire {trigger} of {found['workflow_type']} {found['entity_id']}. Who may: {who}",
+            Attempt("accept_all", [tried]),
+        )
 
 
 def _applied(receipt: Receipt, replayed: bool) -> Receipt:

@@ -10,8 +10,8 @@ from interlock.db.core import requests
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
-from interlock.workers.supervision.actions import ActionOrder, Answer, born, identified, perform
-from interlock.workers.supervision.supervised_workers import NOBODY
+from interlock.workers.supervision.actions import ActionOrder, Answer, born, identified, perform, right_to
+from interlock.workers.supervision.supervised_workers import SUPERVISOR
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeText, door
@@ -22,6 +22,9 @@ TYPE = "job"
 
 class Jobs:
     """Actions on jobs. Each raises what `actions.perform` raises; a repetition acts once.
+
+    To cancel a job, an order must say who and why: `BadInput` otherwise. Anyone may cancel; all else only who submitted
+    it or an operator may, and its workers may end it: `NotYours` otherwise.
 
     The commit of a job's move also fires the triggers on its workers that its definition names.
     """
@@ -38,7 +41,7 @@ class Jobs:
         parent: str | UUID | None = None,
         depth: int | None = None,
         worker_count: int = 1,
-        order: ActionOrder = NOBODY,
+        order: ActionOrder = SUPERVISOR,
     ) -> Answer:
         """Submit a job.
 
@@ -71,18 +74,19 @@ class Jobs:
         return Answer(self._row(job_id), order.request_id or None, {"to": "SUBMITTED", "id": str(job_id)}, replayed)
 
     @door
-    def validate(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
+    def validate(self, ref: str | UUID, order: ActionOrder = SUPERVISOR) -> Answer:
         """SUBMITTED → PENDING: from now on it waits for its workers."""
         return self._act(ref, "validate", order)
 
     @door
-    def allocate(self, ref: str | UUID, order: ActionOrder = NOBODY) -> Answer:
+    def allocate(self, ref: str | UUID, order: ActionOrder = SUPERVISOR) -> Answer:
         """PENDING → RUNNING with as many idle workers as it needs, which start with it.
 
         If there are too few it stays PENDING without any, and nothing is recorded. The sweep `jobs` tries again every
-        few seconds; anybody may call this again.
+        few seconds; its supervisor may call this again.
         """
         job_id = identified(self.client, TYPE, ref)
+        right_to(self.client, job_id, "allocate_resources", order)
         with transaction(self.client.runtime.database) as connection:
             already_requested = order.request_id and requests.by_ids(connection, [order.request_id])
             short = not already_requested and not jobs.reserve(connection, job_id)
@@ -94,7 +98,7 @@ class Jobs:
 
     @door
     def succeed(
-        self, ref: str | UUID, order: ActionOrder = NOBODY, *, result: Mapping[str, Any] | None = None
+        self, ref: str | UUID, order: ActionOrder = SUPERVISOR, *, result: Mapping[str, Any] | None = None
     ) -> Answer:
         """RUNNING → COMPLETED: its workers complete; paused ones, which cannot, are terminated. `result` is kept."""
         answer = self._act(ref, "success", order, result=result)
@@ -105,14 +109,14 @@ class Jobs:
         return replace(answer, subject=self._row(answer.subject["id"])) if left else answer
 
     @door
-    def fail(self, ref: str | UUID, order: ActionOrder = NOBODY, *, error: FreeText | None = None) -> Answer:
+    def fail(self, ref: str | UUID, order: ActionOrder = SUPERVISOR, *, error: FreeText | None = None) -> Answer:
         """RUNNING → FAILED: its workers are terminated."""
         return self._act(ref, "error", order, error=error)
 
     @door
-    def cancel(self, ref: str | UUID, order: ActionOrder = NOBODY, *, error: FreeText | None = None) -> Answer:
+    def cancel(self, ref: str | UUID, order: ActionOrder, *, error: FreeText | None = None) -> Answer:
         """SUBMITTED, PENDING or RUNNING → CANCELED: its workers are terminated, its children canceled."""
-        return self._act(ref, "cancel", order, error=error)
+        return self._act(ref, "cancel", order.explained(), error=error)
 
     @door
     def show(self, ref: str | UUID) -> dict[str, Any]:

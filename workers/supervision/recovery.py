@@ -13,11 +13,11 @@ from interlock.db.core import instances, requests
 from interlock.db.orchestration import jobs as supervision
 from interlock.workers.client.client import Client
 from interlock.workers.engine.creation import deliver
-from interlock.workers.supervision.actions import ActionOrder, entity_id
+from interlock.workers.supervision.actions import ActionOrder, entity_id, right_to
 from interlock.workers.supervision.jobs import TYPE as JOB
 from interlock.workers.supervision.jobs import Jobs
-from interlock.workers.supervision.supervised_workers import NOBODY, Supervisor
 from interlock.workers.supervision.supervised_workers import TYPE as WORKER
+from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition
 from interlock.workflows.input.arguments import FreeText, door
 
@@ -64,7 +64,7 @@ def recover_worker(
     client: Client,
     ref: str | UUID,
     error_kind: WorkerError,
-    order: ActionOrder = NOBODY,
+    order: ActionOrder,
     *,
     error: FreeText | None = None,
 ) -> Recovery:
@@ -81,12 +81,16 @@ def recover_worker(
         client: whose connections.
         ref: the worker.
         error_kind: which row of the table.
-        order: who, why, and the request_id under which a repetition acts once.
+        order: who, why, and the request_id under which a repetition acts once. Of a retry, which is no move, both are
+            in the worker's `metadata`, under `retries.made`.
         error: what went wrong, kept with the event.
 
     Raises:
         IllegalTransition: the worker's state does not allow it (409).
+        NotYours: it would fail the worker, which is not for this person to do.
+        BadInput: the order gives no reason.
     """
+    order.explained()
     supervisor = Supervisor(client)
     match error_kind:
         case WorkerError.TRANSIENT_NETWORK:
@@ -104,7 +108,7 @@ def recover_job(
     client: Client,
     ref: str | UUID,
     error_kind: JobError,
-    order: ActionOrder = NOBODY,
+    order: ActionOrder,
     *,
     error: FreeText | None = None,
     worker: str | UUID | None = None,
@@ -124,7 +128,10 @@ def recover_job(
 
     Raises:
         IllegalTransition: the job's state does not allow it (409).
+        NotYours: it would fail the job, or replace a worker, which is not for this person to do.
+        BadInput: the order gives no reason, or the job has no such worker.
     """
+    order.explained()
     jobs = Jobs(client)
     match error_kind:
         case JobError.WORKER_CRASH:
@@ -140,8 +147,9 @@ def recover_job(
 def _retry(supervisor: Supervisor, ref: str | UUID, order: ActionOrder, error: FreeText | None) -> Recovery:
     client, worker = supervisor.client, supervisor.show(ref)
     attempt = _counted_before(worker, order.request_id)
+    right_to(client, worker["id"], "error_unrecoverable", order)  # the last retry fails it
     if attempt is None:
-        attempt = _count_retry(client, _require_state(client, worker, WORKER, "RUNNING")["id"], order.request_id)
+        attempt = _count_retry(client, _require_state(client, worker, WORKER, "RUNNING")["id"], order)
     if attempt <= RETRIES:
         return Recovery("retry", supervisor.show(worker["id"]), attempt)
     message = f"network error after {RETRIES} retries: {error or 'no more is known'}"
@@ -154,8 +162,9 @@ def _counted_before(worker: Mapping[str, Any] | RowMapping, request_id: str) -> 
     return counts.get(request_id)
 
 
-def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
-    """Count a retry; its number since the worker's last move."""
+def _count_retry(client: Client, worker_id: UUID, order: ActionOrder) -> int:
+    """Count a retry, and note who made it and why; returns its number since the worker's last move."""
+    request_id = order.request_id
     with transaction(client.runtime.database) as connection:
         worker = supervision.worker(connection, worker_id, lock=True)
         if (before := _counted_before(worker, request_id)) is not None:  # another process counted it first
@@ -163,7 +172,9 @@ def _count_retry(client: Client, worker_id: UUID, request_id: str) -> int:
         counted = worker["metadata"].get("retries", {})
         count = 1 + (counted["count"] if counted.get("since") == worker["version"] else 0)
         counts = counted.get("told", {}) | ({request_id: count} if request_id else {})
-        facts = {"retries": {"since": worker["version"], "count": count, "told": counts}}
+        at = supervision.now(connection).isoformat()
+        made = [*counted.get("made", ()), {"at": at, "attempt": count, "by": order.by, "reason": order.reason}]
+        facts = {"retries": {"since": worker["version"], "count": count, "told": counts, "made": made}}
         supervision.note(connection, worker_id, facts)
         return count
 
@@ -186,6 +197,7 @@ def _respawn(
         if replacement := next((each for each in job["workers"] if each["entity_id"] == name), None):
             return Recovery("respawn", job, replacement=replacement)  # reported before, and the job has ended since
     _require_state(client, job, JOB, "RUNNING")
+    right_to(client, job["id"], "error", order)  # its new worker belongs to it
     if lost is None:
         raise BadInput(f"job {job['entity_id']!r} has no worker {str(crashed)!r}; name the one of its own that crashed")
     supervisor = Supervisor(client)
@@ -206,7 +218,7 @@ def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:
 def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: ActionOrder) -> UUID:
     """A new worker that belongs to the job from its creation, so that no other job can take it."""
     name = _name_in_place_of(job, lost)
-    context = {"workspace_id": lost["workspace_id"]}
+    context = {"workspace_id": lost["workspace_id"], "in_place_of": lost["entity_id"], "reason": order.reason}
     birth = client.birth(WORKER, name, project=job["project"], context=context, by=order.by)
     with transaction(client.runtime.database) as connection:
         deliver(connection, [birth])

@@ -25,6 +25,14 @@ def put(path: Path) -> Iterator[BinaryIO]:
         draft.unlink(missing_ok=True)
 
 
+def create(path: Path, mode: int, content: bytes) -> None:
+    """Create a file and flush it to disk. Raises `FileExistsError` if there is something of that name already."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def flush_directory(directory: Path) -> None:
     """Sync a directory's entries to disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

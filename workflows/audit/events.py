@@ -30,7 +30,7 @@ def timestamp(instant: datetime) -> str:
 
 
 def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a history row (the columns of `relay_batch.sql`) to the event, ready for JSON.
+    """Convert a history row (the columns of `event_rows.sql`) to the event, ready for JSON.
 
     Metadata that exceed today's limits are included as they were written, with numbers as `Decimal`; `printed` accepts
     them.
@@ -53,13 +53,22 @@ def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
         "operator": metadata.get("operator"),
         "triggered_by": row["triggered_by"],
         "request_id": row["request_id"],
+        "authority": row["authority"],
+        "proof": row["proof"],
+        "login": row["login"],
         "definition_version": row["definition_version"],
         "context": _context(row),
         "prev_hash": bytes(row["prev_hash"]).hex(),
         "hash": bytes(row["hash"]).hex(),
     }
     if row["seq"] == 1:  # the input of the birth's hash
-        event["birth"] = {"by": row["created_by"], "at": timestamp(row["born_at"])}
+        event["birth"] = {
+            "by": row["created_by"],
+            "at": timestamp(row["born_at"]),
+            "version": row["born_version"],
+            "context_sha256": bytes(row["context_sha256"]).hex(),
+            "bodies": row["bodies"],
+        }
     return event
 
 
@@ -104,6 +113,9 @@ def chained(event: Mapping[str, Any]) -> str:
         event["trigger"],
         event["triggered_by"],
         event["request_id"],
+        event["authority"],
+        event["proof"],
+        event["login"],
         event["severity"],
         printed(event["metadata"]),
         micros(event["timestamp"]),
@@ -117,10 +129,13 @@ def born(event: Mapping[str, Any]) -> str:
     fields = (
         context["workflow_id"],
         event["entity_type"],
+        birth["version"],
         event["entity_id"],
         context["project"],
         birth["by"],
         micros(birth["at"]),
+        birth["context_sha256"],
+        None if birth["bodies"] is None else printed(birth["bodies"]),
     )
     return digest(b"", map(_text, fields)).hex()
 

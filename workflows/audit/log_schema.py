@@ -30,9 +30,9 @@ class Context(BaseModel):
     workflow_id: str | None = None
     workstream_id: str | None = None
     run_id: str | None = None
-    seq: int | None = Field(None, ge=1)
-    xid: int | None = Field(None, ge=0)
-    position: int | None = Field(None, ge=1)
+    seq: int | None = Field(None, ge=1, lt=2**31)  # as PostgreSQL's types; Python could not even print a longer number
+    xid: int | None = Field(None, ge=0, lt=2**64)
+    position: int | None = Field(None, ge=1, lt=2**63)
 
 
 class LogEvent(BaseModel):
@@ -55,8 +55,11 @@ class LogEvent(BaseModel):
     context: Context = Field(default_factory=Context)
     triggered_by: str | None = None
     request_id: str | None = None
+    authority: str | None = None
+    proof: str | None = None
+    login: str | None = None
     definition_version: str | None = Field(None, pattern=r"^\d+\.\d+\.\d+$")
-    birth: dict[str, str] | None = None
+    birth: dict[str, str | dict[str, str] | None] | None = None
     prev_hash: str | None = Field(None, pattern=SHA256)
     hash: str | None = Field(None, pattern=SHA256)
 

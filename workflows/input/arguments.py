@@ -93,9 +93,8 @@ def _either(kinds: Sequence[Any], *, optional: bool) -> Judge | None:
     judges = [(kind, _judge(kind)) for kind in kinds]
     if any(judge is None for _, judge in judges):
         return None
-    *_, (_, last) = judges = sorted(
-        judges, key=lambda each: each[0] is str
-    )  # text last: its error message is the clearest
+    # Text last: its error message is the clearest.
+    *_, (_, last) = judges = sorted(judges, key=lambda each: each[0] is str)
 
     def judge(what: str, value: Any) -> Any:
         if value is None and optional:

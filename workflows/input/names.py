@@ -16,6 +16,8 @@ DEFAULT_PROJECT = "default"
 
 NAME_LIMIT, REQUEST_ID_LIMIT, REASON_LIMIT, WORDS_LIMIT = 100, 200, 2_000, 10_000  # characters
 
+OWN_IDS = "interlock:"  # begins the request_ids of Interlock's own triggers, and no caller's
+
 STEERING = (  # control characters: a terminal, a log or a reader obeys them instead of showing them
     (0x00, 0x1F), (0x7F, 0x9F), (0x061C, 0x061C), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069),
 )  # fmt: skip
@@ -71,6 +73,16 @@ def entity_id(value: object) -> str:
         raise BadInput(
             f"entity id {found} is a UUID, which always means the instance with that UUID. Choose another name"
         )
+    return found
+
+
+def request_id(value: object) -> str:
+    """Return `value` if it is a valid request_id of a caller: a name that does not begin as Interlock's own do. Raises
+    like `name`.
+    """
+    found = name("request_id", value, REQUEST_ID_LIMIT)
+    if found.startswith(OWN_IDS):
+        raise BadInput(f"request_id begins with {OWN_IDS!r}, which is reserved for Interlock's own. Choose another")
     return found
 
 

@@ -65,27 +65,16 @@ def _plain_text(value: str) -> str:
     return value
 
 
-def _kept(check: Callable[[str, object], str], value: str) -> str:
-    try:
-        return check("it", value)
-    except BadInput as wrong:
-        raise PydanticCustomError("wording", "{message}", {"message": str(wrong).removeprefix("it ")}) from wrong
+def _worded(rule: Callable[[str, object], str]) -> AfterValidator:
+    """Validates by a rule of `workflows.input.names`."""
 
+    def validate(value: str) -> str:
+        try:
+            return rule("it", value)
+        except BadInput as wrong:
+            raise PydanticCustomError("wording", "{message}", {"message": str(wrong).removeprefix("it ")}) from wrong
 
-def _name(value: str) -> str:
-    return _kept(names.name, value)
-
-
-def _project(value: str) -> str:
-    return names.project(_name(value))
-
-
-def _title(value: str) -> str:
-    return _kept(names.reason, value.strip())
-
-
-def _message(value: str) -> str:
-    return _kept(names.words, value)
+    return AfterValidator(validate)
 
 
 def _reads(read: Callable[[object], object], written: Any) -> BeforeValidator:
@@ -97,10 +86,10 @@ Reference = Annotated[str, Field(min_length=1, max_length=121)]
 Variable = Annotated[str, Field(pattern=VARIABLE)]
 SecretReference = Annotated[str, Field(pattern=KEPT_ELSEWHERE, max_length=1000)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_plain_text)]
-Name = Annotated[str, Field(min_length=1), AfterValidator(_name)]
-Project = Annotated[str, Field(min_length=1), AfterValidator(_project)]
-Title = Annotated[str, Field(min_length=1), AfterValidator(_title)]
-Message = Annotated[str, Field(min_length=1), AfterValidator(_message)]
+Name = Annotated[str, Field(min_length=1), _worded(names.name)]
+Project = Annotated[str, Field(min_length=1), _worded(lambda what, value: names.project(value, what))]
+Title = Annotated[str, Field(min_length=1), AfterValidator(str.strip), _worded(names.reason)]
+Message = Annotated[str, Field(min_length=1), _worded(names.words)]
 Glob = Annotated[str, Field(pattern=GLOB)]
 Flag = Annotated[bool, _reads(_flag, bool)]
 Data = Annotated[JsonValue, _reads(data, JsonValue)]

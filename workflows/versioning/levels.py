@@ -3,7 +3,7 @@
 `retry`: another, bounded attempt. `blocked`: back until a dependency is met. `rework`: people send it back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from interlock.workflows.definition import Definition, Transition
 
@@ -48,35 +48,31 @@ def faults(definition: Definition) -> Iterator[str]:
 
 def _bounded(definition: Definition, move: Transition, source: str) -> bool:
     """Whether every cycle through this move contains a guard that bounds the number of rounds."""
-    if _bounds(move):
-        return True
-    reached, frontier = {move.dest}, [move.dest]
-    while frontier:
-        state = frontier.pop()
-        for onward in definition.transitions:
-            if state in onward.sources and not _bounds(onward) and onward.dest not in reached:
-                reached.add(onward.dest)
-                frontier.append(onward.dest)
-    return source not in reached
+    unbounded = [each for each in definition.transitions if not _bounds(each)]
+    return _bounds(move) or source not in reached(unbounded, [move.dest])
 
 
 def _bounds(move: Transition) -> bool:
     return any(guard.bounds for guard in move.when)
 
 
+def reached(moves: Collection[Transition], states: Collection[str]) -> set[str]:
+    """The states that some moves lead to from these states, directly or indirectly; these included."""
+    found, frontier = set(states), list(states)
+    while frontier:
+        state = frontier.pop()
+        onward = {move.dest for move in moves if state in move.sources} - found
+        found |= onward
+        frontier += onward
+    return found
+
+
 def doubts(definition: Definition) -> Iterator[str]:
     """A warning if the machine has a cycle but declares no order."""
     if definition.order:
         return
-    onward = {
-        state: {move.dest for move in definition.transitions if state in move.sources} for state in definition.states
-    }
     for state in definition.states:
-        reached, frontier = set(onward[state]), list(onward[state])
-        while frontier:
-            for dest in onward.get(frontier.pop(), set()) - reached:
-                reached.add(dest)
-                frontier.append(dest)
-        if state in reached:
+        onward = [move.dest for move in definition.transitions if state in move.sources]
+        if state in reached(definition.transitions, onward):
             yield f"it can come back to {state!r}, and declares no order of its states: nothing holds it to progress"
             return

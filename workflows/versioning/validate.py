@@ -63,13 +63,7 @@ def _decidable(move: Transition) -> bool:
 
 
 def _reach(definition: Definition) -> Iterator[str]:
-    reached, frontier = {definition.initial}, [definition.initial]
-    while frontier:
-        state = frontier.pop()
-        for move in definition.transitions:
-            if state in move.sources and move.dest not in reached:
-                reached.add(move.dest)
-                frontier.append(move.dest)
+    reached = levels.reached(definition.transitions, [definition.initial])
     for state in definition.states:
         if state not in reached:
             yield f"state {state!r} cannot be reached"
@@ -79,9 +73,8 @@ def _reach(definition: Definition) -> Iterator[str]:
 
 def _bindings(definition: Definition) -> Iterator[str]:
     roles = {link.role for link in definition.links}
-    roles |= {
-        link.inverse for link in definition.links if link.type == definition.type
-    }  # the link's other side has this type, too
+    # The other side of a link to the same type has this type, too.
+    roles |= {link.inverse for link in definition.links if link.type == definition.type}
     fields = {field.name for field in definition.fields}
     for move in definition.transitions:
         for follow_up in move.then:
@@ -120,6 +113,9 @@ def _authorities(definition: Definition) -> Iterator[str]:
                 yield f"{move.trigger!r} may be fired by {each!r}, which is none of {', '.join(AUTHORITIES)}"
             elif move.by.count(each) > 1:
                 yield f"{move.trigger!r} lists {each!r} twice"
+        if set(move.authorities) != set(definition.authorities[move.trigger]):
+            here, elsewhere = " or ".join(move.authorities), " or ".join(definition.authorities[move.trigger])
+            yield f"{move.trigger!r} is open to {here} in {move.sources[0]!r}, elsewhere to {elsewhere}: let it be one"
     for state, deadline in definition.deadlines.items():
         for move in definition.moves.get((deadline.trigger, state), ()):
             yield from _closed(move, "machinery", f"the deadline of {state!r} fires")

@@ -54,9 +54,10 @@ CREATE VIEW interlock.every_transition AS
 CREATE FUNCTION interlock.birth_hash(i interlock.archived_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN sha256(
-        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.entity_id)
-        || interlock.field(i.project) || interlock.field(i.created_by)
-        || interlock.field(interlock.micros(i.created_at))
+        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.born_version)
+        || interlock.field(i.entity_id) || interlock.field(i.project) || interlock.field(i.created_by)
+        || interlock.field(interlock.micros(i.created_at)) || interlock.field(encode(i.context_sha256, 'hex'))
+        || interlock.field(i.bodies::text)
     );
 
 CREATE VIEW interlock.every_birth AS
@@ -131,7 +132,8 @@ CREATE TRIGGER not_archived BEFORE INSERT ON interlock.workflow_instances
 -- Moving. The caller has locked the instances; what is asked again here is seen after that. `held` says why they may not.
 
 CREATE FUNCTION interlock.archive(unit uuid[], older_than interval, keys_kept interval)
-    RETURNS TABLE (held text, instances bigint, events bigint) LANGUAGE plpgsql AS $$
+    RETURNS TABLE (held text, instances bigint, events bigint)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     place record;
 BEGIN
@@ -141,6 +143,8 @@ BEGIN
                                                AND s.state = i.current_state
                       WHERE i.id = ANY(unit) AND (NOT s.terminal OR i.updated_at > now() - older_than))
             THEN 'it has not ended, or only recently'
+        WHEN EXISTS (SELECT FROM interlock.workflow_instances WHERE id = ANY(unit) AND workflow_type IN ('operator_grant', 'deprecation'))
+            THEN 'what gave power stays'
         WHEN EXISTS (SELECT FROM interlock.workflow_links l WHERE l.source_id = ANY(unit) AND l.target_id <> ALL(unit))
              OR EXISTS (SELECT FROM interlock.workflow_links l WHERE l.target_id = ANY(unit) AND l.source_id <> ALL(unit))
              OR EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.held_by = ANY(unit) AND r.workflow_id <> ALL(unit))
@@ -176,7 +180,7 @@ BEGIN
 
     -- In the order in which they name each other. `of` is the instance that a row belongs to.
     FOR place IN SELECT * FROM (VALUES
-        (0, 'commands', 'workflow_id', 'workflow_id'), (1, 'task_claims', 'token', 'task_id'), (2, 'plans', 'run_id', 'run_id'),
+        (0, 'commands', 'workflow_id', 'workflow_id'), (1, 'task_claims', 'claim_id', 'task_id'), (2, 'plans', 'run_id', 'run_id'),
         (3, 'workstream_counts', 'ws_id', 'ws_id'), (4, 'run_counts', 'run_id', 'run_id'),
         (5, 'patch_ledger_entries', 'ledger_id', 'ledger_id'), (6, 'test_gates', 'gate_id', 'gate_id'),
         (7, 'tasks', 'task_id', 'task_id'), (8, 'workstreams', 'ws_id', 'ws_id'), (9, 'runs', 'run_id', 'run_id'),

@@ -4,11 +4,23 @@
 -- is whole in itself; it no longer holds what an anchor saw.
 
 CREATE TABLE interlock.anchors (
-    number    integer     PRIMARY KEY CHECK (number > 0),
-    made_at   timestamptz NOT NULL,
-    body      text        NOT NULL,  -- exactly what is signed: JSON
-    signature bytea       NOT NULL
+    number  integer     PRIMARY KEY CHECK (number > 0),
+    made_at timestamptz NOT NULL,
+    record  text        NOT NULL,  -- JSON: an entry of the tree of anchors
+    proof   text        NOT NULL   -- its place in that tree, and the signed checkpoint (c2sp.org/tlog-proof)
 );
+
+-- The schema as each migration left it: the digest of each object's definition.
+CREATE TABLE interlock.schema_states (
+    number      integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    login       varchar(63) NOT NULL DEFAULT session_user,
+    objects     jsonb       NOT NULL CHECK (jsonb_typeof(objects) = 'object')
+);
+
+-- Locked by whoever makes an anchor or an export. Unlike an advisory lock, LOCK TABLE takes no snapshot: what the one before
+-- committed is seen.
+CREATE TABLE interlock.anchoring ();
 
 CREATE TABLE interlock.anchor_heads (
     workflow_id uuid    NOT NULL,
@@ -18,6 +30,13 @@ CREATE TABLE interlock.anchor_heads (
     PRIMARY KEY (workflow_id, seq)
 );
 CREATE INDEX anchor_heads_number ON interlock.anchor_heads (number, workflow_id, seq);
+
+-- How far anchors were copied to each place outside of the database (a directory, or `command`), and what was in the way.
+CREATE TABLE interlock.anchor_copies (
+    destination text    PRIMARY KEY,
+    number      integer NOT NULL DEFAULT 0 CHECK (number >= 0),
+    error       text
+);
 
 -- What was exported, and the hash of its manifest: the next one names it.
 CREATE TABLE interlock.audit_exports (
@@ -38,6 +57,34 @@ CREATE TABLE interlock.verifications (
     problems    bigint      NOT NULL DEFAULT 0,
     found       jsonb       NOT NULL DEFAULT '[]'  -- the first hundred of them
 );
+
+-- The newest event whose request was deleted, its keeping time over. Of each event after it, the request stands beside history.
+CREATE TABLE interlock.pruned (
+    only_one boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
+    upto     timestamptz NOT NULL DEFAULT '-infinity'
+);
+
+INSERT INTO interlock.pruned DEFAULT VALUES;
+
+-- The event that a request's result names.
+CREATE FUNCTION interlock.event_of(result jsonb) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN substring(result->>'event_id' FROM '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$')::uuid;
+
+CREATE FUNCTION interlock.note_pruned() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    newest timestamptz;
+BEGIN
+    SELECT max(GREATEST(g.finished_at, t.created_at)) INTO newest  -- an event's time does not go back, a clock may
+      FROM gone g
+      LEFT JOIN interlock.workflow_transitions t ON t.id = interlock.event_of(g.result)
+     WHERE NOT EXISTS (SELECT FROM interlock.archived_instances a WHERE a.id = g.workflow_id);
+    UPDATE interlock.pruned SET upto = newest WHERE upto < newest;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER noted AFTER DELETE ON interlock.trigger_requests REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.note_pruned();
 
 -- Restores: transactions from `first_xid` on came after a backup was restored. Where events are named by their place in
 -- commit order outside of this database, names of the time before, lost or not, are not used again.
@@ -116,7 +163,7 @@ CREATE VIEW interlock.events AS
                                           ELSE t.workflow_type END || '_state_transition' END AS event_type,
            t.severity, t.workflow_type AS entity_type, i.entity_id, t.from_state, t.to_state, t.trigger,
            t.metadata->>'reason' AS reason, t.metadata, t.metadata->>'operator' AS operator, t.triggered_by, t.request_id,
-           t.definition_version,
+           t.authority, t.proof, t.login, t.definition_version,
            jsonb_strip_nulls(jsonb_build_object(
                'project', i.project, 'workflow_id', t.workflow_id, 'seq', t.seq,
                'xid', t.xid::text::bigint, 'position', t.position,
@@ -133,3 +180,33 @@ CREATE VIEW interlock.events AS
       LEFT JOIN interlock.archived_records r
              ON r.kind = 'workstreams'
             AND r.key = interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)::text;
+
+-- Rows that are not what their instances' histories tell: whose, and what is wrong.
+CREATE FUNCTION interlock.untold() RETURNS TABLE (named text, what text) LANGUAGE sql STABLE AS $$
+    SELECT 'operator_grant ' || COALESCE(i.entity_id, o.name) || ' (' || COALESCE(i.id, o.grant_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'operators has a grant without a history: ' || o.name
+                WHEN o.grant_id IS NULL THEN 'operators has lost it'
+                ELSE format('operators says %s, but its history says %s', o, t) END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'operator_grant') i
+      FULL JOIN interlock.operators o ON o.grant_id = i.id
+      LEFT JOIN LATERAL interlock.told_grant(i.id) t ON true
+     WHERE o IS DISTINCT FROM t
+    UNION ALL
+    SELECT 'deprecation ' || COALESCE(i.entity_id, d.type || '-' || d.version) || ' (' || COALESCE(i.id, d.deprecation_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'deprecations has it without a history'
+                WHEN d.deprecation_id IS NULL THEN 'deprecations has lost it'
+                ELSE format('deprecations says %s, but its history says %s', d, t) END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'deprecation') i
+      FULL JOIN interlock.deprecations d ON d.deprecation_id = i.id
+      LEFT JOIN LATERAL interlock.told_deprecation(i.id) t ON true
+     WHERE d IS DISTINCT FROM t
+    UNION ALL
+    SELECT 'narrowing ' || COALESCE(i.entity_id, n.type || '.' || n.trigger) || ' (' || COALESCE(i.id, n.narrowing_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'narrowings has it, but none is in force'
+                WHEN n.narrowing_id IS NULL THEN 'narrowings has lost it'
+                ELSE 'narrowings says other than its terms' END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'narrowing' AND current_state = 'in_force') i
+      FULL JOIN interlock.narrowings n ON n.narrowing_id = i.id
+     WHERE (i.project, i.context->>'type', i.context->>'trigger', ARRAY(SELECT jsonb_array_elements_text(i.context->'to')))
+           IS DISTINCT FROM (n.project, n.type, n.trigger, n.open_to)
+$$;

@@ -33,6 +33,7 @@ CREATE TABLE interlock.definition_transitions (
     FOREIGN KEY (type, version, source) REFERENCES interlock.definition_states (type, version, state),
     FOREIGN KEY (type, version, dest) REFERENCES interlock.definition_states (type, version, state)
 );
+CREATE INDEX definition_transitions_trigger ON interlock.definition_transitions (type, version, trigger);
 
 -- Instances -------------------------------------------------------------------------------------------------------
 
@@ -50,6 +51,11 @@ CREATE TABLE interlock.workflow_instances (
     created_by         varchar(100) NOT NULL,
     created_at         timestamptz  NOT NULL DEFAULT now(),
     updated_at         timestamptz  NOT NULL DEFAULT now(),
+    -- What it was born with, as its birth's hash has it: its version then, and the digests of its context and of what is carried
+    -- out for it, by table ({"commands": …}).
+    born_version       varchar(20)  NOT NULL,
+    context_sha256     bytea        NOT NULL,
+    bodies             jsonb,
     UNIQUE (project, workflow_type, entity_id),
     FOREIGN KEY (workflow_type, definition_version, current_state)
         REFERENCES interlock.definition_states (type, version, state)
@@ -79,6 +85,10 @@ CREATE TABLE interlock.workflow_transitions (
     trigger            varchar(100) NOT NULL,
     triggered_by       varchar(100),
     request_id         varchar(200),
+    -- By which right it was fired, what proved it, and who was logged in: as the request that asked for it says.
+    authority          varchar(10)  NOT NULL,
+    proof              varchar(200),
+    login              varchar(63)  NOT NULL,
     severity           varchar(10)  NOT NULL DEFAULT 'info'
                        CHECK (severity IN ('info', 'warning', 'error', 'critical')),
     metadata           jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
@@ -105,6 +115,11 @@ CREATE TABLE interlock.trigger_requests (
     metadata      jsonb        NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
     origin        varchar(10)  NOT NULL DEFAULT 'agent' CHECK (origin IN ('agent', 'timer', 'follow_up', 'override')),
     bound_version integer,
+    -- By which right it is fired, what proves that, and who was logged in when it was accepted (`authority.sql`).
+    authority     varchar(10)  NOT NULL DEFAULT 'anyone'
+                  CHECK (authority IN ('anyone', 'holder', 'effect', 'machinery', 'decider', 'operator')),
+    proof         varchar(200),
+    login         varchar(63)  NOT NULL DEFAULT session_user,
     status        varchar(10)  NOT NULL DEFAULT 'pending' CHECK (status IN
                   ('scheduled', 'pending', 'waiting', 'applied', 'rejected', 'superseded', 'dead')),
     not_before    timestamptz  NOT NULL DEFAULT now(),
@@ -115,10 +130,15 @@ CREATE TABLE interlock.trigger_requests (
     result        jsonb,
     accepted_at   timestamptz  NOT NULL DEFAULT now(),
     finished_at   timestamptz,
-    trace         varchar(55),  -- the W3C traceparent of what caused it; NULL where nobody traces
+    trace         varchar(55)  -- the W3C traceparent of what caused it; NULL where nobody traces
+                  CHECK (trace ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'),
+    CHECK (not_before < '9999-01-01 00:00:00+00'),  -- what reads it knows no later year
     CHECK ((finished_at IS NOT NULL) = (status IN ('applied', 'rejected', 'superseded', 'dead'))),
+    -- Interlock's own ids are known beforehand: whoever could take one would keep Interlock from firing that trigger.
+    CONSTRAINT reserved_request_id CHECK (proof IS NOT NULL OR request_id NOT LIKE 'interlock:%'),
     -- An agent cannot speak as an operator: only overrides carry one, and each does.
-    CHECK ((origin = 'override') = (metadata ?| ARRAY['operator', 'override']))
+    CHECK ((origin = 'override') = (metadata ?| ARRAY['operator', 'override'])),
+    CHECK (origin <> 'override' OR jsonb_typeof(metadata->'override') = 'object')
 ) WITH (fillfactor = 80);
 
 -- What is due now, oldest first; what will be due; what stands in the way of those behind it; what is held.
@@ -170,6 +190,19 @@ CREATE INDEX effects_workflow ON interlock.effects (workflow_id);
 CREATE INDEX effects_finished ON interlock.effects (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX effects_dead ON interlock.effects (workflow_id) WHERE status = 'dead';
 
+-- What has not ended is not deleted: a trigger that was accepted is not lost, whoever writes SQL.
+CREATE FUNCTION interlock.not_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% of % has not ended, and cannot be deleted', COALESCE(to_jsonb(OLD)->>'request_id', to_jsonb(OLD)->>'id'),
+        TG_TABLE_NAME USING ERRCODE = 'restrict_violation', HINT = 'interlock quarantine request ID --reason WHY';
+END $$;
+
+CREATE TRIGGER not_lost BEFORE DELETE ON interlock.trigger_requests FOR EACH ROW WHEN (OLD.finished_at IS NULL)
+    EXECUTE FUNCTION interlock.not_ended();
+
+CREATE TRIGGER not_lost BEFORE DELETE ON interlock.effects FOR EACH ROW WHEN (OLD.finished_at IS NULL)
+    EXECUTE FUNCTION interlock.not_ended();
+
 -- Partitions that stand: what is due in them, and is not applied. The sweep `partitions` writes down which request is at their head, and
 -- before each round it makes of such a partition, that it begins: so a round that ends its process is known of by the next.
 CREATE TABLE interlock.partition_watch (
@@ -211,12 +244,17 @@ CREATE FUNCTION interlock.micros(instant timestamptz) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((extract(epoch FROM instant) * 1000000)::bigint)::text;
 
+-- Of JSON as PostgreSQL prints its jsonb, as events hash their metadata.
+CREATE FUNCTION interlock.digest(value jsonb) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(convert_to(value::text, 'UTF8'));
+
 CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN sha256(
-        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.entity_id)
-        || interlock.field(i.project) || interlock.field(i.created_by)
-        || interlock.field(interlock.micros(i.created_at))
+        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.born_version)
+        || interlock.field(i.entity_id) || interlock.field(i.project) || interlock.field(i.created_by)
+        || interlock.field(interlock.micros(i.created_at)) || interlock.field(encode(i.context_sha256, 'hex'))
+        || interlock.field(i.bodies::text)
     );
 
 CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS bytea
@@ -226,7 +264,9 @@ CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS b
         || interlock.field(t.id::text) || interlock.field(t.workflow_id::text) || interlock.field(t.seq::text)
         || interlock.field(t.definition_version)
         || interlock.field(t.from_state) || interlock.field(t.to_state) || interlock.field(t.trigger)
-        || interlock.field(t.triggered_by) || interlock.field(t.request_id) || interlock.field(t.severity)
+        || interlock.field(t.triggered_by) || interlock.field(t.request_id)
+        || interlock.field(t.authority) || interlock.field(t.proof) || interlock.field(t.login)
+        || interlock.field(t.severity)
         || interlock.field(t.metadata::text) || interlock.field(interlock.micros(t.created_at))
     );
 
@@ -249,8 +289,9 @@ BEGIN
     PERFORM pg_advisory_xact_lock(namespace, wanted_partition);
     RETURN QUERY
     SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
-           i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.context, i.project, i.entity_id,
-           r.trace
+           i.id, i.workflow_type, i.definition_version, i.current_state, i.version,
+           CASE i.workflow_type WHEN 'circuit_breaker' THEN interlock.configured(i) ELSE i.context END,
+           i.project, i.entity_id, r.trace
       FROM (SELECT *
               FROM interlock.trigger_requests p
              WHERE p.status = 'pending' AND p.partition = wanted_partition

@@ -42,37 +42,48 @@ BEGIN
             NEW.current_state, NEW.version
             USING ERRCODE = 'check_violation';
     END IF;
+    NEW.born_version := NEW.definition_version;
+    NEW.context_sha256 := interlock.digest(NEW.context);
+    NEW.bodies := NULL;
+    IF NEW.workflow_type = 'patch_ledger' THEN
+        SELECT jsonb_build_object('patches', interlock.body_digest(to_jsonb(p))) INTO NEW.bodies
+          FROM interlock.patches p WHERE p.patch_id = NEW.context->>'patch_id';
+    END IF;
     RETURN NEW;
 END $$;
 
 CREATE FUNCTION interlock.identity_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (OLD.id, OLD.workflow_type, OLD.definition_version, OLD.entity_id, OLD.project, OLD.created_by, OLD.created_at)
-       IS NOT DISTINCT FROM
-       (NEW.id, NEW.workflow_type, NEW.definition_version, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at)
-       AND NEW.version >= OLD.version THEN
-        RETURN NEW;
-    END IF;
-    -- Another version of its definition only together with the event that moves it there.
-    IF OLD.definition_version <> NEW.definition_version AND NEW.version = OLD.version + 1
-       AND (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project, OLD.created_by, OLD.created_at)
-           = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at)
-       AND EXISTS (SELECT FROM interlock.workflow_transitions
-                    WHERE workflow_id = NEW.id AND seq = NEW.version AND trigger = 'definition.migrate'
-                      AND definition_version = NEW.definition_version) THEN
-        RETURN NEW;
+    IF (OLD.id, OLD.workflow_type, OLD.entity_id, OLD.project, OLD.created_by, OLD.created_at, OLD.born_version,
+        OLD.context_sha256)
+       = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at, NEW.born_version,
+          NEW.context_sha256)
+       -- A plan or a command is stored right after the birth, in its transaction: then its digest is added (`tells_body`).
+       AND (OLD.bodies IS NOT DISTINCT FROM NEW.bodies
+            OR OLD.version = 0 AND OLD.created_at = now() AND pg_trigger_depth() > 1) THEN
+        IF OLD.definition_version = NEW.definition_version AND NEW.version >= OLD.version THEN
+            RETURN NEW;
+        END IF;
+        -- Another version of its definition only together with the event that moves it there.
+        IF OLD.definition_version <> NEW.definition_version AND NEW.version = OLD.version + 1
+           AND EXISTS (SELECT FROM interlock.workflow_transitions
+                        WHERE workflow_id = NEW.id AND seq = NEW.version AND trigger = 'definition.migrate'
+                          AND definition_version = NEW.definition_version) THEN
+            RETURN NEW;
+        END IF;
     END IF;
     RAISE EXCEPTION 'identity, definition and past of instance % cannot change', OLD.id
         USING ERRCODE = 'restrict_violation';
 END $$;
 
--- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, and
--- the chain goes on. Order, time and hashes are the database's own, whatever the statement says. Time never goes back
+-- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, an accepted
+-- request asks for it, and the chain goes on. Right, order, time and hashes are the database's own, whatever the statement says. Time never goes back
 -- within an instance: a transaction that began earlier may come later, and a clock may be set back.
 CREATE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     instance interlock.workflow_instances;
     before   record;
+    asked    record;
 BEGIN
     SELECT * INTO instance FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
     IF NEW.seq = 1 THEN
@@ -91,16 +102,37 @@ BEGIN
     END IF;
     IF NEW.trigger = 'definition.migrate' THEN
         PERFORM interlock.check_migration(NEW, instance, before.state, before.version);
-    ELSIF before.state <> NEW.from_state OR before.version <> NEW.definition_version
-       OR NOT EXISTS (
-           SELECT FROM interlock.definition_transitions
-            WHERE type = instance.workflow_type AND version = NEW.definition_version
-              AND source = NEW.from_state AND trigger = NEW.trigger AND dest = NEW.to_state
-       ) THEN
-        RAISE EXCEPTION 'illegal move of % % (%) in state %: % by % under version %',
-            instance.workflow_type, instance.entity_id, NEW.workflow_id, before.state,
-            NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
-            USING ERRCODE = 'check_violation';
+        NEW.authority := 'operator';
+        NEW.proof := interlock.grant_of(NEW.triggered_by);
+        NEW.login := session_user;
+    ELSE
+        SELECT t."by" AS open_to, r.authority, r.proof, r.login, r.origin INTO asked
+          FROM interlock.definition_transitions t
+          LEFT JOIN interlock.trigger_requests r
+                 ON r.request_id = NEW.request_id AND r.workflow_id = NEW.workflow_id AND r.trigger = NEW.trigger
+                    AND r.triggered_by = NEW.triggered_by
+                    AND (r.status = 'pending' OR r.status = 'applied' AND r.finished_at = now())  -- in this transaction
+         WHERE t.type = instance.workflow_type AND t.version = NEW.definition_version
+           AND t.source = NEW.from_state AND t.trigger = NEW.trigger AND t.dest = NEW.to_state;
+        IF NOT FOUND OR before.state <> NEW.from_state OR before.version <> NEW.definition_version THEN
+            RAISE EXCEPTION 'illegal move of % % (%) in state %: % by % under version %',
+                instance.workflow_type, instance.entity_id, NEW.workflow_id, before.state,
+                NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
+                USING ERRCODE = 'check_violation';
+        ELSIF asked.authority IS NULL THEN
+            RAISE EXCEPTION 'no request asks for % of % by %', NEW.trigger, NEW.workflow_id,
+                COALESCE(NEW.triggered_by, '(nobody)')
+                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                      HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
+        -- Its definition may be another than the one it was accepted under.
+        ELSIF asked.origin <> 'override' AND NOT asked.open_to && ARRAY[asked.authority::text, 'anyone'] THEN
+            RAISE EXCEPTION '% of % % is open to %, not to %', NEW.trigger, instance.workflow_type, instance.entity_id,
+                array_to_string(asked.open_to, ', '), asked.authority
+                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority';
+        END IF;
+        NEW.authority := asked.authority;
+        NEW.proof := asked.proof;
+        NEW.login := asked.login;
     END IF;
     NEW.workflow_type := instance.workflow_type;
     NEW.created_at := GREATEST(now(), before.at);
@@ -187,8 +219,7 @@ END $$;
 
 CREATE TRIGGER no_command BEFORE INSERT ON interlock.workflow_instances FOR EACH ROW EXECUTE FUNCTION interlock.no_command();
 
--- What somebody knew at birth, and whom they belong to, is what their work goes by ever after.
+-- What somebody knew at birth, and whom they belong to, is what their work goes by ever after; the birth's hash has its digest.
 CREATE TRIGGER context_fixed BEFORE UPDATE OF context ON interlock.workflow_instances FOR EACH ROW
-    WHEN (OLD.context IS DISTINCT FROM NEW.context AND OLD.workflow_type <> 'circuit_breaker'
-          AND OLD.definition_version NOT LIKE '0.%')
+    WHEN (OLD.context IS DISTINCT FROM NEW.context)
     EXECUTE FUNCTION interlock.fixed('the context');

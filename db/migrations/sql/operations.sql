@@ -1,28 +1,6 @@
 -- Who may override, how a definition is changed while it is in use, what is stuck, and what is counted.
 
--- Operators ----------------------------------------------------------------------------------------------------------------
--- Who may override, since when, granted by whom. Rows are kept: a revoked grant ends, it does not vanish.
-
-CREATE TABLE interlock.operators (
-    grant_id   bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name       varchar(100) NOT NULL CHECK (name <> ''),
-    since      timestamptz  NOT NULL DEFAULT now(),
-    granted_by varchar(100) NOT NULL CHECK (granted_by <> ''),
-    until      timestamptz,
-    revoked_by varchar(100),
-    CHECK (until >= since)
-);
-CREATE INDEX operators_name ON interlock.operators (name);
-
-CREATE FUNCTION interlock.is_operator(who text) RETURNS boolean LANGUAGE sql STABLE
-    RETURN EXISTS (SELECT FROM interlock.operators WHERE name = who AND since <= now() AND (until IS NULL OR until > now()));
-
-CREATE TRIGGER past_fixed BEFORE UPDATE ON interlock.operators FOR EACH ROW
-    WHEN ((OLD.grant_id, OLD.name, OLD.since, OLD.granted_by) IS DISTINCT FROM
-          (NEW.grant_id, NEW.name, NEW.since, NEW.granted_by)
-          OR OLD.until <= now() OR NEW.until IS NULL OR NEW.until < now())
-    EXECUTE FUNCTION interlock.fixed('who was an operator, and when,');
-
+-- Overrides ----------------------------------------------------------------------------------------------------------------
 -- What an override must say. `operator` in an event's metadata is what makes it one (EVENT-6).
 
 CREATE FUNCTION interlock.authorised() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -66,8 +44,8 @@ BEGIN
         WHEN event.metadata->>'from_version' IS DISTINCT FROM under OR event.definition_version = under
             THEN 'it is under version ' || under
         WHEN COALESCE(event.metadata->>'reason', '') = '' THEN 'no reason is given'
-        WHEN EXISTS (SELECT FROM interlock.definition_removals
-                      WHERE type = instance.workflow_type AND version = event.definition_version)
+        WHEN EXISTS (SELECT FROM interlock.removed_versions() r
+                      WHERE r.type = instance.workflow_type AND r.version = event.definition_version)
             THEN 'the new version was removed'
         WHEN (SELECT terminal FROM interlock.definition_states
                WHERE type = instance.workflow_type AND version = under AND state = stood)
@@ -91,110 +69,6 @@ BEGIN
             USING ERRCODE = 'check_violation', HINT = 'interlock definitions migrate TYPE --from V1 --to V2 --dry-run';
     END IF;
 END $$;
-
--- Deprecation (VERSION-3) --------------------------------------------------------------------------------------------------
--- What is not to be used any more: a version, or a state or trigger of one. Announced here, never taken back; whoever uses
--- it is told, and counted. A version is removed once its time is over and nothing lives under it.
-
-CREATE TABLE interlock.deprecations (
-    id            bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    type          varchar(50)  NOT NULL,
-    version       varchar(20)  NOT NULL,
-    kind          varchar(10)  NOT NULL CHECK (kind IN ('version', 'state', 'trigger')),
-    name          varchar(100) NOT NULL CHECK ((kind = 'version') = (name = '')),
-    deprecated_by varchar(100) NOT NULL CHECK (deprecated_by <> ''),
-    reason        text         NOT NULL CHECK (reason <> ''),
-    guide         text         NOT NULL DEFAULT '',
-    deprecated_at timestamptz  NOT NULL DEFAULT now(),
-    remove_after  timestamptz  NOT NULL CHECK (remove_after >= deprecated_at),
-    UNIQUE (type, version, kind, name),
-    FOREIGN KEY (type, version) REFERENCES interlock.workflow_definitions (type, version)
-);
-
--- Counted in the commit of the move, in a row of the move's partition: nobody waits for anybody.
-CREATE TABLE interlock.deprecation_uses (
-    deprecation_id bigint      NOT NULL REFERENCES interlock.deprecations (id),
-    partition      smallint    NOT NULL,
-    uses           bigint      NOT NULL CHECK (uses > 0),
-    last_used_at   timestamptz NOT NULL,
-    PRIMARY KEY (deprecation_id, partition)
-);
-
-CREATE TABLE interlock.definition_removals (
-    type       varchar(50)  NOT NULL,
-    version    varchar(20)  NOT NULL,
-    removed_by varchar(100) NOT NULL,
-    reason     text         NOT NULL CHECK (reason <> ''),
-    removed_at timestamptz  NOT NULL DEFAULT now(),
-    PRIMARY KEY (type, version),
-    FOREIGN KEY (type, version) REFERENCES interlock.workflow_definitions (type, version)
-);
-
-CREATE FUNCTION interlock.check_deprecation() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.deprecated_by <> 'the code' AND NOT interlock.is_operator(NEW.deprecated_by) THEN
-        RAISE EXCEPTION 'deprecation of % % by %: not an operator', NEW.type, NEW.version, NEW.deprecated_by
-            USING ERRCODE = 'insufficient_privilege', HINT = 'interlock operator list; interlock operator grant NAME';
-    END IF;
-    IF NOT (CASE NEW.kind
-        WHEN 'version' THEN true
-        WHEN 'state' THEN EXISTS (SELECT FROM interlock.definition_states
-                                   WHERE type = NEW.type AND version = NEW.version AND state = NEW.name)
-        ELSE EXISTS (SELECT FROM interlock.definition_transitions
-                      WHERE type = NEW.type AND version = NEW.version AND trigger = NEW.name)
-    END) THEN
-        RAISE EXCEPTION '% % has no % %', NEW.type, NEW.version, NEW.kind, NEW.name USING ERRCODE = 'check_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-
--- Nobody is born while this looks for the living.
-CREATE FUNCTION interlock.check_removal() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    due timestamptz;
-BEGIN
-    LOCK TABLE interlock.workflow_instances IN SHARE ROW EXCLUSIVE MODE;
-    IF NOT interlock.is_operator(NEW.removed_by) THEN
-        RAISE EXCEPTION 'removal of % % by %: not an operator', NEW.type, NEW.version, NEW.removed_by
-            USING ERRCODE = 'insufficient_privilege', HINT = 'interlock operator list; interlock operator grant NAME';
-    END IF;
-    SELECT remove_after INTO due FROM interlock.deprecations WHERE type = NEW.type AND version = NEW.version AND kind = 'version';
-    IF due IS NULL OR due > now() THEN
-        RAISE EXCEPTION '% % cannot be removed before %', NEW.type, NEW.version, COALESCE(due::text, 'it is deprecated')
-            USING ERRCODE = 'check_violation', HINT = 'interlock definitions deprecate TYPE VERSION';
-    END IF;
-    IF EXISTS (SELECT FROM interlock.workflow_instances i
-                 JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
-                                         AND s.state = i.current_state
-                WHERE i.workflow_type = NEW.type AND i.definition_version = NEW.version AND NOT s.terminal) THEN
-        RAISE EXCEPTION 'live instances use % %', NEW.type, NEW.version
-            USING ERRCODE = 'check_violation', HINT = 'interlock definitions migrate TYPE --from V1 --to V2 --dry-run';
-    END IF;
-    RETURN NEW;
-END $$;
-
--- Once a statement, however many are born in it.
-CREATE FUNCTION interlock.check_births() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    gone record;
-BEGIN
-    SELECT r.* INTO gone
-      FROM interlock.definition_removals r
-     WHERE EXISTS (SELECT FROM changed c WHERE c.workflow_type = r.type AND c.definition_version = r.version)
-     LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'a % % cannot begin: this version was removed at %', gone.type, gone.version, gone.removed_at
-            USING ERRCODE = 'check_violation';
-    END IF;
-    RETURN NULL;
-END $$;
-
-CREATE TRIGGER version_stands AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.check_births();
-
-CREATE TRIGGER checked BEFORE INSERT ON interlock.deprecations FOR EACH ROW EXECUTE FUNCTION interlock.check_deprecation();
-
-CREATE TRIGGER checked BEFORE INSERT ON interlock.definition_removals FOR EACH ROW EXECUTE FUNCTION interlock.check_removal();
 
 -- What is stuck, and counters -------------------------------------------------------------------------------------------------
 -- What the last look found stuck (RECOVER-3). A projection that the sweep replaces; nothing is decided by it.

@@ -2,12 +2,12 @@
 
 -- Kept for ever, but for what can be archived (`key`).
 SELECT interlock.protect('interlock.' || kept) FROM unnest(ARRAY[
-    'workflow_definitions', 'definition_states', 'definition_transitions', 'deprecations', 'definition_removals',
-    'anchors', 'anchor_heads', 'audit_exports', 'archived_instances', 'archived_transitions', 'archived_links',
+    'workflow_definitions', 'definition_states', 'definition_transitions',
+    'breaker_configurations', 'schema_states', 'anchors', 'anchor_heads', 'link_changes', 'audit_exports', 'archived_instances', 'archived_transitions', 'archived_links',
     'archived_records']) AS kept;
-SELECT interlock.protect('interlock.' || kept, 'DELETE') FROM unnest(ARRAY['operators', 'circuit_breakers']) AS kept;
+SELECT interlock.protect('interlock.' || kept, 'DELETE') FROM unnest(ARRAY['operators', 'deprecations', 'circuit_breakers']) AS kept;
 SELECT interlock.protect('interlock.workflow_instances', 'DELETE', 'id');
-SELECT interlock.protect('interlock.' || typed, 'DELETE', key) FROM interlock.kinds() WHERE type <> 'circuit_breaker';
+SELECT interlock.protect('interlock.' || typed, 'DELETE', key) FROM interlock.kinds() WHERE type NOT IN ('circuit_breaker', 'operator_grant', 'deprecation');
 SELECT interlock.protect('interlock.' || kept, key => key)
   FROM (VALUES ('workflow_transitions', 'id'), ('patches', 'patch_id'), ('commands', 'workflow_id'), ('plans', 'run_id'))
        AS k (kept, key);
@@ -109,14 +109,16 @@ CREATE FUNCTION interlock.worded() RETURNS TABLE (worded text, named text, kind 
            ('effects', 'name', 'name'), ('effects', 'done_trigger', 'name'), ('effects', 'failed_trigger', 'name'),
            ('effects', 'leased_by', 'name'),
            ('operators', 'name', 'name'), ('operators', 'granted_by', 'name'), ('operators', 'revoked_by', 'name'),
+           ('operators', 'reason', 'reason'),
            ('deprecations', 'name', 'empty or name'), ('deprecations', 'deprecated_by', 'name'),
            ('deprecations', 'reason', 'reason'), ('deprecations', 'guide', 'empty or reason'),
-           ('definition_removals', 'removed_by', 'name'), ('definition_removals', 'reason', 'reason'),
+           ('deprecations', 'removal_proposed_by', 'name'), ('deprecations', 'removed_by', 'name'),
            ('phases', 'phase_id', 'name'), ('workstreams', 'affinity', 'names'),
            ('tasks', 'kind', 'name'), ('tasks', 'required_capabilities', 'names'), ('tasks', 'affinity', 'names'),
            ('workers', 'drained_by', 'name'), ('workers', 'drain_reason', 'reason'),
            ('workers', 'name', 'name'), ('workers', 'worker_type', 'name'), ('workers', 'capabilities', 'names'),
            ('uet_workers', 'worker_type', 'name'), ('circuit_breakers', 'tool_id', 'name'),
+           ('breaker_configurations', 'configured_by', 'name'), ('breaker_configurations', 'reason', 'reason'),
            ('supervised_workers', 'workspace_id', 'name'), ('jobs', 'task_description', 'empty or words'),
            ('patches', 'patch_id', 'name'), ('patches', 'created_by', 'name'),
            ('patch_ledger_entries', 'commit_sha', 'name')

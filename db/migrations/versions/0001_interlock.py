@@ -15,11 +15,18 @@ SCRIPTS = (  # each refers to those before it
     "core",
     *(f"orchestration/{part}" for part in ORCHESTRATION),
     "orchestration/projections",
+    "governance",
+    "narrowings",
     "operations",
+    "worker_secrets",
+    "authority",
     "archive",
     "audit",
+    "links",
     "history",
     "protections",
+    "doors",
+    "refusals",
 )
 
 

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
 from interlock.db.audit.verify import Verdict
-from interlock.workers.audit import anchor_checks, anchors, exports, journal_checks, signing_keys
-from interlock.workers.audit import verify as verifying
+from interlock.workers.audit import (
+    anchor_checks,
+    export_checks,
+    exports,
+    journal_checks,
+    signed_checkpoints,
+    signing_keys,
+)
 from interlock.workers.client.client import Client
 from interlock.workers.relay import journal
+from interlock.workflows.audit import checkpoints, merkle
 from tests.fuzz.door import Door, Ground, Target, joined, overwrite
 from tests.fuzz.doors.logs import WRITTEN, events
 from tests.fuzz.shapes import documents, written
@@ -30,11 +37,11 @@ ANCHOR = {
     "heads_sha256": sha256(HEADS).hexdigest(),
     "instances": 1,
     "transitions": 1,
-    "previous": anchors.FIRST,
-    "key": NAME,
+    "schema_sha256": "00" * 32,
+    "export": None,
 }
-EXPORT = {"number": 1, "previous": anchors.FIRST, "key": NAME, "files": [], "made_at": "2026-01-01T00:00:00Z"}
-KINDS = ("anchor", "heads", "packed", "signature", "key", "export", "journal")
+EXPORT = {"number": 1, "previous": exports.FIRST, "key": NAME, "files": [], "made_at": "2026-01-01T00:00:00Z"}
+KINDS = ("anchor", "heads", "packed", "proof", "key", "export", "journal")
 
 
 def _opened(ground: Ground) -> Target:
@@ -53,7 +60,7 @@ def _opened(ground: Ground) -> Target:
         )
         if name == "export":
             overwrite(place / "exports" / "export-000001.x" / exports.MANIFEST, content)
-            verifying._manifests(place / "exports")
+            list(export_checks._sealed(verdict, 1, place / "exports" / "export-000001.x" / exports.MANIFEST, believed))
         elif name == "journal":
             overwrite(place / "state" / journal.ACTIVE, content)
             journal_checks.check(database, verdict, place / "state", every_line=True)
@@ -72,8 +79,13 @@ def _anchor(place: Path, name: str, content: bytes) -> None:
     if name == "heads":
         body = written(ANCHOR | {"heads_sha256": sha256(content).hexdigest()})
     overwrite(place / "anchor-000001.json", body)
-    overwrite(place / "anchor-000001.sig", content if name == "signature" else KEY.sign(body))
+    overwrite(place / "anchor-000001.tlog-proof", content if name == "proof" else _proof(body))
     overwrite(place / "anchor-000001.heads.gz", content if name == "packed" else heads)
+
+
+def _proof(record: bytes) -> bytes:
+    note = signed_checkpoints.signed(signing_keys.Signer(KEY, NAME), 1, merkle.leaf_hash(record))
+    return str(checkpoints.Proof(0, (), note)).encode()
 
 
 HEAD = st.builds(
@@ -82,11 +94,15 @@ HEAD = st.builds(
     st.integers() | st.text(max_size=3),
     st.binary(max_size=40).map(bytes.hex) | st.text(max_size=5),
 ).map(lambda text: text.encode(errors="surrogatepass"))
+LINES = _proof(written(ANCHOR)).decode().split("\n")
+PROOFS = st.lists(st.sampled_from(LINES) | st.text(max_size=50), max_size=12).map(
+    lambda lines: "\n".join(lines).encode(errors="surrogatepass")
+)
 CONTENT = {
     "anchor": documents(ANCHOR),
     "heads": st.lists(HEAD, max_size=4).map(b"".join),
     "packed": st.binary(max_size=60) | st.binary(max_size=20).map(lambda inner: gzip.compress(inner, mtime=0)[:-3]),
-    "signature": st.binary(max_size=70),
+    "proof": st.binary(max_size=70) | PROOFS,
     "key": st.sampled_from((PEM, PEM[:50], PEM.replace(b"PUBLIC", b"PRIVATE"))) | st.binary(max_size=60),
     "export": documents(EXPORT),
     "journal": WRITTEN,
@@ -100,6 +116,7 @@ AUDITS = Door(
     (
         joined("anchor", written(ANCHOR)),
         joined("heads", HEADS),
+        joined("proof", _proof(written(ANCHOR))),
         joined("journal", b"".join(written(each) + b"\n" for each in events())),
         joined("key", PEM),
         joined("export", written(EXPORT)),

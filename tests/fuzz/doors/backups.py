@@ -14,10 +14,13 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from interlock.supervisor.backup import manifest, restore
+from interlock.db.schema import ENGINE
+from interlock.supervisor.backup import restore
 from interlock.supervisor.backup import unpack as unpacking
-from interlock.supervisor.backup.manifest import BASE, LOG, PURPOSE, Manifest
 from interlock.supervisor.servers import postgres
+from interlock.supervisor.servers.endpoints import DATABASE
+from interlock.workers.audit import backup_manifest as manifest
+from interlock.workers.audit.backup_manifest import BASE, LOG, PURPOSE, Manifest
 from tests.fuzz.door import Door, Ground, Target, overwrite
 from tests.fuzz.doors.audits import KEY, NAME
 from tests.fuzz.shapes import documents, spliced, written
@@ -29,8 +32,8 @@ BACKUP = asdict(
         int(postgres.MAJOR),
         "interlock",
         "0007",
-        postgres.DATABASE,
-        postgres.ROLE,
+        DATABASE,
+        ENGINE,
         1,
         2,
         1,

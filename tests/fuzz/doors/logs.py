@@ -36,6 +36,9 @@ def events() -> list[dict[str, object]]:
             "trigger": trigger,
             "triggered_by": "ann",
             "request_id": f"r-{seq}",
+            "authority": "anyone",
+            "proof": None,
+            "login": "ann",
             "definition_version": "1.0.0",
             "project": UUID(int=7),
             "workflow_id": UUID(int=8),
@@ -49,6 +52,9 @@ def events() -> list[dict[str, object]]:
             "hash": b"",
             "created_by": "ann",
             "born_at": BEGAN,
+            "born_version": "1.0.0",
+            "context_sha256": bytes(32),
+            "bodies": {"commands": "0b"},
         }
         event = canonical(row)
         event["prev_hash"] = found[-1]["hash"] if found else born(event)
@@ -86,7 +92,7 @@ def _opened(ground: Ground) -> Target:
 
 def _journal(log: Path) -> None:
     verdict = Verdict()
-    list(journal_checks._heads(verdict, log))
+    list(journal_checks._lines(verdict, journal_checks.Files([log], None), 0))
     with log.open("rb") as opened:
         for cursor in ((0, 0), (701, 1), (2**63, 0)):
             _, whole = read_tail(opened.fileno(), cursor)

@@ -57,9 +57,9 @@ class Facts:
         return [each for each in self.links if each["role"] == role and each["current_state"] not in done]
 
 
-def fire(ref: object, trigger: str) -> str:
+def fire(ref: object, trigger: str, *, by: str = ME) -> str:
     """The command that fires a trigger on an instance."""
-    return offered("fire", ref, trigger, by=ME, wait=True)
+    return offered("fire", ref, trigger, by=by, wait=True)
 
 
 def by_another(ref: object, trigger: str) -> str:

@@ -16,7 +16,8 @@ from interlock.workers.operations.stuck.facts import (
     show,
     span,
 )
-from interlock.workers.pool.registration import EXECUTE, OWN
+from interlock.workers.pool.registration import EXECUTE
+from interlock.workflows.machines.orchestration.worker import OWN
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
 from interlock.workflows.output.suggestions import ME, offered, with_setting
 from interlock.workflows.scheduling.next_trigger import ENDED
@@ -30,7 +31,7 @@ def task(facts: Facts) -> Reason | None:
     if not row:  # tasks of the legacy lineage have no typed row
         return None
     if row["run_state"] == "pending":
-        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "start"))
+        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "cancel"))
     if row["workstream_state"] == "paused":
         return Reason(f"its workstream {row['workstream']} is paused", fire(row["ws_id"], "resume"))
     return TASKS[facts.state](facts) if facts.state in TASKS else None
@@ -81,7 +82,7 @@ def _who_could(row: Row) -> Reason:
         return Reason(message, "interlock worker list")
     if row["fitting_free"] and row["kind"] == "agent":
         message = f"the agent {row['fitting_free']} is free and could run it, but does not claim it"
-        return Reason(message, offered("worker", "claim", row["fitting_free"]))
+        return Reason(message, offered("worker", "claim", row["fitting_free"], secret_file="FILE"))  # noqa: S106 - a placeholder
     if row["fitting_free"]:
         message = f"worker {row['fitting_free']} is free and could run it, but claims no task: if that lasts, kill it"
         return Reason(f"{message}, and a new one replaces it", offered("worker", "show", row["fitting_free"]))
@@ -100,7 +101,7 @@ def _running(facts: Facts) -> Reason:
     seen = f"last heartbeat {span(row['heartbeat_seconds'])} ago"
     message = f"worker {row['worker']} ({row['worker_state']}, {seen}) runs it"
     ends = f"; it times out at {at(due['not_before'])}" if due else ""
-    return Reason(message + ends, fire(facts.id, "timeout_exceeded"))
+    return Reason(message + ends, _again(facts))
 
 
 def _retrying(facts: Facts) -> Reason | None:
@@ -113,7 +114,11 @@ def _retrying(facts: Facts) -> Reason | None:
         return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
     when = f"the next is at {at(due['not_before'])}" if due else "no retry is scheduled"
     message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])}); {when}"
-    return Reason(message, fire(facts.id, "retry_delay_elapsed"))
+    return Reason(message, _again(facts))
+
+
+def _again(facts: Facts) -> str:
+    return offered("override", "reset-task", facts.id, by=ME, reason=WHY)
 
 
 def _validating(facts: Facts) -> Reason | None:
@@ -139,7 +144,7 @@ def workstream(facts: Facts) -> Reason | None:
     if facts.state == "paused":
         return Reason("somebody paused it", fire(facts.id, "resume"))
     if row["run_state"] == "pending":
-        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "start"))
+        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "cancel"))
     if row["run_state"] in ENDED["run"]:
         return Reason(f"its run {row['run']} is {row['run_state']}", fire(facts.id, "user_cancelled"))
     return _own(facts)
@@ -159,7 +164,7 @@ def _own(facts: Facts) -> Reason | None:
 def run(facts: Facts) -> Reason | None:
     """A run: nobody started it, or its workstreams have not ended."""
     if facts.state == "pending":
-        return Reason("nobody has started it", fire(facts.id, "start"))
+        return Reason("it was made by hand, and nothing starts it", fire(facts.id, "cancel"))
     return _members(facts) if facts.details else None
 
 
@@ -193,7 +198,16 @@ def worker(facts: Facts) -> Reason | None:
     if facts.state == "suspended":
         return Reason("somebody suspended it", offered("worker", "resume", facts.id, by=ME))
     if facts.state == "initializing":
-        return Reason("it never reported that it is ready", fire(facts.id, "registration_complete"))
+        return Reason(
+            "it never reported that it is ready",
+            offered(
+                *("fire", facts.id, "registration_complete"),
+                by=facts.instance["entity_id"],
+                proof="secret",
+                secret_file="FILE",  # noqa: S106 - a placeholder
+                wait=True,
+            ),
+        )
     message = f"no heartbeat for {span(facts.details['seconds'])}" if facts.details else "no heartbeat"
     return Reason(message, offered("worker", "shutdown", facts.id, now=True, by=ME, reason="WHY"))
 

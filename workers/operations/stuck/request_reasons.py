@@ -25,13 +25,13 @@ def dead_request(facts: Facts) -> Reason | None:
         return None
     code, error = (dead["result"] or {}).get("code"), first_line(dead["error"])
     if code == QUARANTINED:
-        command = f"once its cause is fixed: {_offered(dead['request_id'], 'redrive')}"
+        command = f"once its cause is fixed: {_offered(dead['request_id'], 'redrive', reason=WHY)}"
         return Reason(f"{dead['trigger']} is dead: {error}", command)
     if code == UNREADABLE:
         command = _offered(dead["request_id"], "quarantine", "request", reason=WHY)
         return Reason(f"{dead['trigger']} is dead, and a redrive would fail again: {error}", command)
     message = f"{dead['trigger']} is dead after {dead['attempts']} attempts: {error}"
-    return Reason(message, _offered(dead["request_id"], "redrive"))
+    return Reason(message, _offered(dead["request_id"], "redrive", reason=WHY))
 
 
 def dead_effect(facts: Facts) -> Reason | None:
@@ -39,7 +39,7 @@ def dead_effect(facts: Facts) -> Reason | None:
     for effect in facts.effects:
         if effect["status"] == "dead" and not effect["failed_trigger"]:
             message = f"the effect {effect['name']} is dead after {effect['attempts']} attempts: "
-            return Reason(message + first_line(effect["error"]), offered("redrive", effect["id"]))
+            return Reason(message + first_line(effect["error"]), offered("redrive", effect["id"], reason=WHY))
     return None
 
 

@@ -12,7 +12,6 @@ STORY = Definition(
     type="story",
     version="1.0.0",
     summary="A story, from analysis to done.",
-    states=("analysis", "design", "implementation", "review", "testing", "done", "blocked"),
     initial="analysis",
     terminal=frozenset({"done"}),
     order=(("analysis",), ("design",), ("implementation", "blocked"), ("review",), ("testing",), ("done",)),

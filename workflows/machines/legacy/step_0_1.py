@@ -19,7 +19,6 @@ STEP_0_1 = Definition(
     type="step",
     version="0.1.0",
     summary="A step of the oldest workstream.",
-    states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING"),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS"}),
     order=(("S_PENDING",), ("S_RUNNING", "S_RETRYING"), ("S_FAILED",), ("S_SUCCESS",)),

@@ -16,7 +16,6 @@ WORKSTREAM_0_1 = Definition(
     type="workstream",
     version="0.1.0",
     summary="The oldest workstream, of steps.",
-    states=("S_PENDING", "S_RUNNING", "S_SUCCESS", "S_FAILED", "S_RETRYING", "S_ABANDONED"),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS", "S_ABANDONED"}),
     order=(("S_PENDING",), ("S_RUNNING", "S_RETRYING"), ("S_FAILED",), ("S_SUCCESS", "S_ABANDONED")),

@@ -31,18 +31,6 @@ PATCH_LEDGER_1_0 = Definition(
     type="patch_ledger",
     version="1.0.0",
     summary="A patch, from created to committed, quarantined or rolled back.",
-    states=(
-        "created",
-        "validated",
-        "queued",
-        "applied",
-        "apply_failed",
-        "verified",
-        "committed",
-        "rolled_back",
-        "quarantined",
-        "dropped",
-    ),
     initial="created",
     terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # POLICY-5
     order=(  # POLICY-4

@@ -14,7 +14,7 @@ workstream has ended.
 from dataclasses import replace
 
 from interlock.workflows.backoff import Growth
-from interlock.workflows.definition import Deadline, Definition, Field, Link, T
+from interlock.workflows.definition import Authority, Deadline, Definition, Field, Link, T
 from interlock.workflows.fields import names
 from interlock.workflows.machines.orchestration.fields import (
     CAPABILITIES_SAY,
@@ -47,23 +47,13 @@ from interlock.workflows.machines.orchestration.metadata_guards import (
 TIMEOUT_SECONDS = 1800.0  # TASK-8
 BACKOFF_SECONDS = 2.0  # TASK-7
 BACKOFF = Growth("retry_count", cap_seconds=600.0)
+TIMED: tuple[Authority, ...] = ("machinery", "holder")  # the deadline, or the worker that stops its command in time
 UNENDED = ("pending", "queued", "blocked", "running", "validating", "retrying")
 
 TASK_1_0 = Definition(
     type="task",
     version="1.0.0",
     summary="A task, from pending to done, with retries.",
-    states=(
-        "pending",
-        "queued",
-        "running",
-        "validating",
-        "completed",
-        "failed",
-        "retrying",
-        "cancelled",
-        "blocked",
-    ),
     initial="pending",
     terminal=frozenset({"completed", "failed", "cancelled"}),
     order=(
@@ -82,8 +72,8 @@ TASK_1_0 = Definition(
         T("execution_completed", "running", "validating", by="holder", when=(exit_code_expected,)),
         T("execution_failed", "running", "retrying", by="holder", when=(retries_left,), severity="warning"),
         T("execution_failed", "running", "failed", by="holder", when=(retries_used_up,), severity="error"),
-        T("timeout_exceeded", "running", "retrying", when=(retries_left,), severity="warning"),
-        T("timeout_exceeded", "running", "failed", when=(retries_used_up,), severity="error"),
+        T("timeout_exceeded", "running", "retrying", by=TIMED, when=(retries_left,), severity="warning"),
+        T("timeout_exceeded", "running", "failed", by=TIMED, when=(retries_used_up,), severity="error"),
         T("user_cancelled", "running", "cancelled", by="anyone", severity="warning"),
         T("retry_delay_elapsed", "retrying", "queued", back="retry"),
         T("validation_passed", "validating", "completed", when=(gates_passed, patches_verified)),

@@ -25,7 +25,6 @@ TEST_GATE_1_0 = Definition(
     type="test_gate",
     version="1.0.0",
     summary="A test gate, from pending to passed or failed.",
-    states=("PENDING", "RUNNING", "PASSED", "FAILED", "BLOCKED"),
     initial="PENDING",
     terminal=frozenset({"PASSED", "FAILED"}),
     order=(("PENDING", "BLOCKED"), ("RUNNING",), ("PASSED", "FAILED")),

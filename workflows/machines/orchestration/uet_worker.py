@@ -9,7 +9,7 @@ orchestration worker's triggers. A worker that misses its heartbeats ends by `wo
 """
 
 from interlock.workflows.definition import Definition, Field, T
-from interlock.workflows.fields import name
+from interlock.workflows.fields import SECRET, name
 from interlock.workflows.machines.orchestration.fields import NAME_SAYS, affinity
 
 UET_WORKER = Definition(
@@ -33,5 +33,6 @@ UET_WORKER = Definition(
     fields=(
         Field("worker_type", name, NAME_SAYS),
         Field("affinity", affinity, "an object; its workstreams, a list of names"),
+        SECRET,
     ),
 )

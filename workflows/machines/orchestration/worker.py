@@ -11,10 +11,12 @@ unresponsive. WORKER-10: a busy worker finishes its tasks first; `shutdown_reque
 from dataclasses import replace
 
 from interlock.workflows.definition import Definition, Field, T
-from interlock.workflows.fields import name, names
+from interlock.workflows.fields import SECRET, name, names
 from interlock.workflows.machines.orchestration.fields import CAPABILITIES_SAY, NAME_SAYS, affinity, at_least
 from interlock.workflows.machines.orchestration.link_guards import holds_no_task
 from interlock.workflows.machines.orchestration.metadata_guards import task_within_capabilities
+
+OWN = "interlock:"  # capabilities with this prefix come from where a worker runs, and cannot be asked for
 
 WORKER_1_0 = Definition(
     type="worker",
@@ -39,6 +41,7 @@ WORKER_1_0 = Definition(
         Field("capabilities", names, CAPABILITIES_SAY),
         Field("affinity", affinity, "an object; its workstreams, a list of names"),
         Field("max_concurrent_tasks", lambda value: at_least(1, value), "a whole number, at least 1"),
+        SECRET,
     ),
     required_metadata=("heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"),
 )
@@ -47,11 +50,11 @@ WORKER_1_1 = replace(
     WORKER_1_0,
     version="1.1.0",
     summary="A worker, from registering to shut down, that can be suspended.",
-    states=(*WORKER_1_0.states, "suspended"),
+    states=(),  # those of the order
     order=(("initializing",), ("idle", "busy", "unresponsive", "suspended"), ("shutdown",)),
     transitions=(
         *WORKER_1_0.transitions,
         T("suspend", "idle", "suspended", by="operator", severity="warning"),
-        T("resume", "suspended", "idle", by="operator", severity="warning"),
+        T("resume", "suspended", "idle", by=("operator", "machinery"), severity="warning"),
     ),
 )

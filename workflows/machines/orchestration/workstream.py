@@ -43,17 +43,6 @@ WORKSTREAM_1_0 = Definition(
     type="workstream",
     version="1.0.0",
     summary="A workstream, from planned to merged.",
-    states=(
-        "planned",
-        "ready",
-        "blocked",
-        "executing",
-        "validating",
-        "completed",
-        "failed",
-        "cancelled",
-        "skipped",
-    ),
     initial="planned",
     terminal=frozenset({"completed", "failed", "cancelled", "skipped"}),
     order=(
@@ -80,7 +69,14 @@ WORKSTREAM_1_0 = Definition(
         ),
         T("patch_set_aside", "executing", "failed", when=(patch_lost,), effects=(ARCHIVE,), severity="error"),
         T("validation_passed", "validating", "completed", by="effect", when=(gates_passed, patches_verified)),
-        T("validation_failed", "validating", "failed", by="effect", effects=(ARCHIVE,), severity="error"),
+        T(
+            "validation_failed",
+            "validating",
+            "failed",
+            by=("effect", "machinery"),
+            effects=(ARCHIVE,),
+            severity="error",
+        ),
         T("skip", ("planned", "ready"), "skipped", by="anyone", severity="warning"),
         T("user_cancelled", ("planned", "ready", "executing"), "cancelled", by="anyone", severity="warning"),
     ),
@@ -104,7 +100,7 @@ WORKSTREAM_1_1 = replace(
     WORKSTREAM_1_0,
     version="1.1.0",
     summary="A workstream, from planned to merged, that can be paused.",
-    states=(*WORKSTREAM_1_0.states, "paused"),
+    states=(),  # those of the order
     order=(
         ("planned", "blocked"),
         ("ready",),

@@ -6,7 +6,7 @@ IDLE, RUNNING, PAUSED → TERMINATED
 """
 
 from interlock.workflows.definition import Definition, Field, T
-from interlock.workflows.fields import name
+from interlock.workflows.fields import SECRET, name
 
 SUPERVISED_WORKER = Definition(
     type="supervised_worker",
@@ -25,5 +25,5 @@ SUPERVISED_WORKER = Definition(
         # SUPERVISED-3: `*` would include terminal states.
         T("terminate", ("IDLE", "RUNNING", "PAUSED"), "TERMINATED", severity="warning"),
     ),
-    fields=(Field("workspace_id", name, "the name of a workspace"),),
+    fields=(Field("workspace_id", name, "the name of a workspace"), SECRET),
 )

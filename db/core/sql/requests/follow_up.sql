@@ -1,8 +1,10 @@
 -- The triggers that moves fire on the instances linked to theirs, in either direction of the link.
 WITH accepted AS (
-INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, origin, trace)
+INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, origin,
+                                        authority, proof, trace)
 SELECT f.event_id || ':' || f.trigger || ':' || l.other, sha256(convert_to(f.event_id || l.other, 'UTF8')),
-       l.other, f.trigger, f.triggered_by, jsonb_build_object('caused_by', f.event_id), 'follow_up', f.trace
+       l.other, f.trigger, f.triggered_by, jsonb_build_object('caused_by', f.event_id), 'follow_up',
+       'machinery', 'event:' || f.event_id, f.trace
   FROM json_to_recordset(%(rows)s::json) AS f (
            event_id text, workflow_id uuid, role text, trigger text, triggered_by text, trace text)
   JOIN (SELECT source_id AS one, role, target_id AS other FROM interlock.workflow_links

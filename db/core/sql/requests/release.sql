@@ -1,7 +1,9 @@
--- An approval was decided: what it held goes on (to be decided again, where it stands now) or is refused.
+-- An approval was decided: what it held goes on or is refused. It is decided again, and superseded if its instance has moved
+-- since it was held (APPROVAL-5): `approved` allows no other bound_version.
 UPDATE interlock.trigger_requests r
    SET status = CASE WHEN s.granted THEN 'pending' ELSE 'rejected' END,
        granted = s.granted,
+       bound_version = CASE WHEN s.granted THEN interlock.held_for(s.approval_id) ELSE r.bound_version END,
        result = CASE WHEN s.granted THEN NULL ELSE s.reason END,
        finished_at = CASE WHEN s.granted THEN NULL ELSE now() END
   FROM json_to_recordset(%(rows)s::json) AS s (approval_id uuid, granted boolean, reason jsonb),

@@ -19,6 +19,86 @@ CREATE TABLE interlock.circuit_breakers (
     UNIQUE (project, tool_id)
 );
 
+-- Every change of a breaker's configuration: by whom, why, and from what to what (BREAKER-10). A row is the change itself: once
+-- inserted it is carried out in the breaker's row, which decides, and in the cooldown that runs, which counts from the opening on.
+-- What the row leaves out stays as it is; a row that changes nothing is not kept.
+-- Failures already counted never reach a lower threshold by themselves: the next one does.
+
+CREATE TABLE interlock.breaker_configurations (
+    id                    bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    breaker_id            uuid         NOT NULL REFERENCES interlock.circuit_breakers (breaker_id),
+    configured_at         timestamptz  NOT NULL DEFAULT now(),
+    configured_by         varchar(100) NOT NULL,
+    reason                text         NOT NULL,
+    failure_threshold     integer      NOT NULL,
+    cooldown_seconds      double precision NOT NULL,
+    success_threshold     integer      NOT NULL,
+    old_failure_threshold integer      NOT NULL,
+    old_cooldown_seconds  double precision NOT NULL,
+    old_success_threshold integer      NOT NULL
+);
+CREATE INDEX breaker_configurations_breaker ON interlock.breaker_configurations (breaker_id, id);
+
+CREATE FUNCTION interlock.configure_breaker() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    breaker interlock.circuit_breakers;
+BEGIN
+    SELECT * INTO breaker FROM interlock.circuit_breakers WHERE breaker_id = NEW.breaker_id FOR NO KEY UPDATE;
+    NEW.configured_at := now();
+    NEW.old_failure_threshold := breaker.failure_threshold;
+    NEW.old_cooldown_seconds := breaker.cooldown_seconds;
+    NEW.old_success_threshold := breaker.success_threshold;
+    NEW.failure_threshold := COALESCE(NEW.failure_threshold, breaker.failure_threshold);
+    NEW.cooldown_seconds := COALESCE(NEW.cooldown_seconds, breaker.cooldown_seconds);
+    NEW.success_threshold := COALESCE(NEW.success_threshold, breaker.success_threshold);
+    IF (NEW.failure_threshold, NEW.cooldown_seconds, NEW.success_threshold)
+       IS NOT DISTINCT FROM (breaker.failure_threshold, breaker.cooldown_seconds, breaker.success_threshold) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE interlock.circuit_breakers b
+       SET failure_threshold = NEW.failure_threshold, cooldown_seconds = NEW.cooldown_seconds,
+           success_threshold = NEW.success_threshold,
+           failure_count = CASE WHEN b.state = 'CLOSED' AND b.failure_count < b.failure_threshold
+                                THEN LEAST(b.failure_count, NEW.failure_threshold - 1) ELSE b.failure_count END
+     WHERE b.breaker_id = NEW.breaker_id;
+    UPDATE interlock.trigger_requests
+       SET not_before = breaker.opened_at + make_interval(secs => NEW.cooldown_seconds)
+     WHERE breaker.state = 'OPEN' AND workflow_id = NEW.breaker_id AND trigger = 'cooldown_expires' AND status = 'scheduled';
+    RETURN NEW;
+END $$;
+
+-- What a breaker is decided by: its context, as it was born, and its present configuration, which its deadline reads.
+CREATE FUNCTION interlock.configured(i interlock.workflow_instances) RETURNS jsonb LANGUAGE sql STABLE
+    RETURN i.context || COALESCE((
+        SELECT jsonb_build_object('failure_threshold', b.failure_threshold, 'cooldown_seconds', b.cooldown_seconds,
+                                  'success_threshold', b.success_threshold)
+          FROM interlock.circuit_breakers b WHERE b.breaker_id = i.id), '{}');
+
+CREATE TRIGGER configures BEFORE INSERT ON interlock.breaker_configurations FOR EACH ROW
+    EXECUTE FUNCTION interlock.configure_breaker();
+
+-- At commit: a breaker's configuration is the one that its newest row says.
+CREATE FUNCTION interlock.configuration_is_told() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM interlock.circuit_breakers b
+                WHERE b.breaker_id = NEW.breaker_id
+                  AND (b.failure_threshold, b.cooldown_seconds, b.success_threshold) IS DISTINCT FROM
+                      (SELECT (c.failure_threshold, c.cooldown_seconds, c.success_threshold)
+                         FROM interlock.breaker_configurations c
+                        WHERE c.breaker_id = b.breaker_id ORDER BY c.id DESC LIMIT 1)) THEN
+        RAISE EXCEPTION 'configuration of the circuit breaker of % changed without saying who and why', NEW.tool_id
+            USING ERRCODE = 'check_violation', HINT = 'interlock breaker configure TOOL --by WHO --reason WHY';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER configuration_is_told
+    AFTER UPDATE OF failure_threshold, cooldown_seconds, success_threshold ON interlock.circuit_breakers
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.failure_threshold, OLD.cooldown_seconds, OLD.success_threshold)
+          IS DISTINCT FROM (NEW.failure_threshold, NEW.cooldown_seconds, NEW.success_threshold))
+    EXECUTE FUNCTION interlock.configuration_is_told();
+
 CREATE FUNCTION interlock.born_circuit_breaker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO interlock.circuit_breakers (breaker_id, project, tool_id, state, failure_threshold, cooldown_seconds,

@@ -20,7 +20,7 @@ CREATE TABLE interlock.commands (
     tool                varchar(100),
     patch_id            varchar(100) REFERENCES interlock.patches (patch_id),
     message             text,
-    CHECK (source <> 'operator' OR reason IS NOT NULL),
+    CHECK (source = 'plan' OR reason IS NOT NULL),
     CHECK ((kind = 'patch') = (patch_id IS NOT NULL)),
     CHECK ((kind = 'patch') = (argv = '{}')),
     CHECK (kind <> 'shell' OR cardinality(argv) = 1)
@@ -49,12 +49,16 @@ BEGIN
                                        AND instance.workflow_type = 'test_gate' AND g.state = 'FAILED'
                                        AND to_jsonb(c) - 'workflow_id' = to_jsonb(NEW) - 'workflow_id'))
                WHEN 'operator' THEN instance.workflow_type <> 'patch_ledger'
-                    AND EXISTS (SELECT FROM interlock.operators WHERE name = NEW.made_by AND since <= now()
-                                                        AND (until IS NULL OR until > now()))
+                    AND interlock.is_operator(NEW.made_by)
                WHEN 'mended' THEN instance.workflow_type = 'patch_ledger'
-                    AND EXISTS (SELECT FROM interlock.patch_ledger_entries
-                                 WHERE ledger_id::text = instance.context->>'retry_of'
-                                   AND state IN ('rolled_back', 'quarantined', 'dropped'))
+                    AND EXISTS (SELECT FROM interlock.patch_ledger_entries past, interlock.patch_ledger_entries mine
+                                 WHERE past.ledger_id::text = instance.context->>'retry_of' AND mine.ledger_id = instance.id
+                                   AND past.state IN ('rolled_back', 'quarantined', 'dropped')
+                                   AND (interlock.is_operator(NEW.made_by)
+                                        -- PATCH-13: by anyone only where no gate is passed by
+                                        OR (past.workstream_id, past.task_id) = (mine.workstream_id, mine.task_id)
+                                           AND NOT EXISTS (SELECT FROM interlock.workflow_links
+                                                            WHERE source_id = past.task_id AND role = 'gates')))
            END;
     IF instance.created_at = now() AND instance.version = 0 AND run = NEW.run_id AND may THEN
         RETURN NEW;
@@ -65,6 +69,8 @@ BEGIN
 END $$;
 
 CREATE TRIGGER made BEFORE INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.command_made();
+
+CREATE TRIGGER tells_body AFTER INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.tell_body('workflow_id');
 
 -- The gate's own column (GATE-10) shows it; nothing is run from there.
 CREATE FUNCTION interlock.show_command() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -45,6 +45,10 @@ BEGIN
                        'current_load', current_load, 'crash_detected', NEW.trigger = 'max_timeout_exceeded',
                        'last_heartbeat_age_seconds', round(extract(epoch FROM now() - last_heartbeat), 3))
               INTO facts FROM interlock.workers WHERE worker_id = NEW.workflow_id;
+        WHEN 'operator_grant', 'deprecation', 'narrowing' THEN
+            SELECT NEW.metadata || jsonb_build_object('terms', context) INTO NEW.metadata
+              FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
+            RETURN NEW;
         ELSE
             RETURN NEW;
     END CASE;

@@ -74,3 +74,5 @@ BEGIN
 END $$;
 
 CREATE TRIGGER made BEFORE INSERT ON interlock.plans FOR EACH ROW EXECUTE FUNCTION interlock.plan_made();
+
+CREATE TRIGGER tells_body AFTER INSERT ON interlock.plans FOR EACH ROW EXECUTE FUNCTION interlock.tell_body('run_id');

@@ -11,7 +11,9 @@ CREATE FUNCTION interlock.kinds() RETURNS TABLE (type text, typed text, key text
            ('uet_worker', 'uet_workers', 'worker_id', 'state'),
            ('patch_ledger', 'patch_ledger_entries', 'ledger_id', 'state'), ('test_gate', 'test_gates', 'gate_id', 'state'),
            ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
-           ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status')
+           ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status'),
+           ('operator_grant', 'operators', 'grant_id', 'state'),
+           ('deprecation', 'deprecations', 'deprecation_id', 'state')
 $$;
 
 CREATE TABLE interlock.phases (
@@ -50,6 +52,25 @@ DECLARE
 BEGIN
     INSERT INTO interlock.phases (phase_id) VALUES (named) ON CONFLICT DO NOTHING;
     RETURN named;
+END $$;
+
+-- The digest of a row with something that is carried out. Instants are printed in a session's time zone, so they are hashed
+-- as microseconds.
+CREATE FUNCTION interlock.body_digest(body jsonb) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN encode(interlock.digest(body || CASE WHEN body ? 'created_at' THEN jsonb_build_object(
+        'created_at', interlock.micros((body->>'created_at')::timestamptz)) ELSE '{}' END), 'hex');
+
+-- From now on the hash of its instance's birth covers the row, and the patch that it names.
+CREATE FUNCTION interlock.tell_body() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    stored jsonb := to_jsonb(NEW);
+BEGIN
+    UPDATE interlock.workflow_instances
+       SET bodies = COALESCE(bodies, '{}') || jsonb_build_object(TG_TABLE_NAME, interlock.body_digest(stored))
+                    || COALESCE((SELECT jsonb_build_object('patches', interlock.body_digest(to_jsonb(p)))
+                                   FROM interlock.patches p WHERE p.patch_id = stored->>'patch_id'), '{}')
+     WHERE id = (stored->>TG_ARGV[0])::uuid;
+    RETURN NULL;
 END $$;
 
 -- What a row's metadata begins with: what it is called, whom it is tried again for (RECOVER-4), and what its context adds.

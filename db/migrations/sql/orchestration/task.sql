@@ -46,7 +46,10 @@ CREATE INDEX tasks_queued ON interlock.tasks (run_id, priority DESC, task_id) WH
 -- Who holds a task. A claim's token fences off whoever lost it: revoked when the task left `running` without its worker
 -- (cancelled, timed out, given to another), ended when the worker let go.
 CREATE TABLE interlock.task_claims (
-    token      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    claim_id   bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- 52 random bits, which only who holds the claim is told: history and logs name it by its id.
+    token      bigint      NOT NULL UNIQUE
+                           DEFAULT ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 18, 13))::bit(52)::bigint,
     task_id    uuid        NOT NULL REFERENCES interlock.tasks (task_id),
     run_id     uuid        NOT NULL,
     worker_id  uuid        NOT NULL REFERENCES interlock.workers (worker_id),

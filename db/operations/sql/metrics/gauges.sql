@@ -99,7 +99,7 @@ UNION ALL SELECT 'interlock_stuck_overrun', ARRAY[workflow_type, state]::text[],
                                                                   ELSE %(stuck_general)s END AS overrun
                     FROM interlock.stuck_entities) s WHERE overrun IS NOT NULL GROUP BY workflow_type, state
 UNION ALL SELECT 'interlock_deprecated_uses_total', ARRAY[d.type, d.version, d.kind, d.name]::text[],
-                 COALESCE((SELECT sum(u.uses) FROM interlock.deprecation_uses u WHERE u.deprecation_id = d.id), 0)
-            FROM interlock.deprecations d
+                 COALESCE((SELECT sum(u.uses) FROM interlock.deprecation_uses u WHERE u.deprecation_id = d.deprecation_id), 0)
+            FROM interlock.deprecations d WHERE d.state NOT IN ('proposed', 'undone')
 UNION ALL SELECT 'interlock_build_info', ARRAY[%(version)s, (SELECT max(version_num) FROM interlock.alembic_version)::text,
                                                current_setting('server_version')], 1

@@ -6,9 +6,9 @@ SELECT line FROM (
       FROM interlock.workflow_transitions t JOIN interlock.workflow_instances i ON i.id = t.workflow_id
      WHERE t.xid = pg_current_xact_id() AND NOT t.metadata ? 'override'
     UNION ALL
-    SELECT 0, c.token,
+    SELECT 0, c.claim_id,
            format('claim %%s of worker %%s on %%s no longer counts: its command is stopped, its report is refused',
-                  c.token, w.name, i.entity_id)
+                  c.claim_id, w.name, i.entity_id)
       FROM interlock.task_claims c JOIN interlock.workers w USING (worker_id) JOIN interlock.workflow_instances i ON i.id = c.task_id
      WHERE c.run_id = %(run)s AND c.revoked_at = now() AND c.ended_at IS NULL
     UNION ALL

@@ -1,7 +1,7 @@
 -- A task as an operator has to see it: where it stands, who had it last, and what of it is on its way.
 SELECT t.task_id, t.workstream_id, t.run_id, t.state, t.unmet, t.dead, t.retry_count, t.left_out,
        w.state AS workstream_state, wi.entity_id AS workstream, r.state AS run_state, ri.entity_id AS run,
-       (SELECT c.worker_id FROM interlock.task_claims c WHERE c.task_id = t.task_id ORDER BY c.token DESC LIMIT 1) AS last_worker,
+       (SELECT c.worker_id FROM interlock.task_claims c WHERE c.task_id = t.task_id ORDER BY c.claim_id DESC LIMIT 1) AS last_worker,
        (SELECT i.entity_id FROM interlock.patch_ledger_entries p JOIN interlock.workflow_instances i ON i.id = p.ledger_id
          WHERE p.workstream_id = t.workstream_id AND p.task_id = t.task_id
            AND p.state NOT IN ('committed', 'quarantined', 'dropped', 'rolled_back') LIMIT 1) AS open_patch,

@@ -40,10 +40,6 @@ WITH me AS MATERIALIZED (
              LIMIT 1
                FOR NO KEY UPDATE OF t SKIP LOCKED) first
      LIMIT 1
-), claimed AS (
-    INSERT INTO interlock.task_claims (task_id, run_id, worker_id)
-    SELECT task_id, run_id, worker_id FROM found
-        ON CONFLICT (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL DO NOTHING
-    RETURNING token, task_id
 )
-SELECT found.task_id, claimed.token FROM found LEFT JOIN claimed USING (task_id)
+SELECT found.task_id, claimed.claim_id, claimed.token
+  FROM found LEFT JOIN LATERAL interlock.take_claim(found.task_id, found.run_id, found.worker_id, %(secret)s) claimed ON true

@@ -4,7 +4,7 @@ WITH loaded AS (
      WHERE worker_id = %(worker_id)s
     RETURNING worker_id, name, capabilities, current_load = max_concurrent_tasks AS full
 )
-SELECT %(token)s::bigint AS token, t.task_id, t.run_id, t.workstream_id, t.kind, t.timeout_sec, t.retry_count,
+SELECT %(claim_id)s::bigint AS claim_id, %(token)s::bigint AS token, t.task_id, t.run_id, t.workstream_id, t.kind, t.timeout_sec, t.retry_count,
        t.required_capabilities, i.entity_id, i.project, i.version, i.context,
        to_jsonb(c) AS command,
        l.worker_id, l.name AS worker, l.capabilities, l.full

@@ -1,5 +1,7 @@
--- A ledger entry, with the text of its patch and who made it; `told_by`: who asked for it to land, a plan's task or itself.
-SELECT p.*, i.entity_id, i.project, i.context, b.body, r.entity_id AS run, t.entity_id AS task,
+-- A ledger entry, with the text of its patch, and who made the entry and why (of a task's patch: no reason). `told_by`: who
+-- asked for it to land, a plan's task or itself.
+SELECT p.*, i.entity_id, i.project, i.context, b.body, i.created_by,
+       (SELECT c.reason FROM interlock.commands c WHERE c.workflow_id = p.ledger_id) AS created_because, r.entity_id AS run, t.entity_id AS task,
        (SELECT c.made_by FROM interlock.commands c
          WHERE c.patch_id = p.patch_id AND c.run_id = p.run_id
            AND c.workflow_id IN (p.ledger_id, (SELECT own.task_id FROM interlock.tasks own

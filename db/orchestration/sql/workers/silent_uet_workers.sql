@@ -6,6 +6,6 @@ SELECT w.worker_id, i.entity_id AS name, w.state, i.version, 'worker_crashed' AS
  WHERE w.state IN ('IDLE', 'BUSY', 'DRAINING')
    AND w.last_heartbeat < (SELECT now() - make_interval(secs => %(silent_seconds)s))
    AND NOT EXISTS (SELECT FROM interlock.trigger_requests r
-                    WHERE r.request_id = w.worker_id || ':' || i.version || ':worker_crashed')
+                    WHERE r.request_id = 'interlock:' || w.worker_id || ':' || i.version || ':worker_crashed')
  LIMIT %(limit)s
    FOR NO KEY UPDATE OF w SKIP LOCKED

@@ -12,6 +12,6 @@ SELECT w.worker_id, w.name, w.state, i.version, owed.trigger AS owed
                                        WHEN 'initializing' THEN NULL WHEN 'shutdown' THEN NULL
                                        ELSE now() - make_interval(secs => %(gone_seconds)s) END
    AND NOT EXISTS (SELECT FROM interlock.trigger_requests r
-                    WHERE r.request_id = w.worker_id || ':' || i.version || ':' || owed.trigger)
+                    WHERE r.request_id = 'interlock:' || w.worker_id || ':' || i.version || ':' || owed.trigger)
  LIMIT %(limit)s
    FOR NO KEY UPDATE OF w SKIP LOCKED

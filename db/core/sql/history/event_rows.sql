@@ -1,9 +1,8 @@
--- Events behind the cursor, in commit order. Only those below the oldest transaction still running: nothing can appear
--- behind them any more, which a cursor on `position` alone cannot promise. `db/core/history.py` reads the archive's events
--- with it too.
+-- Events with all that was hashed of them, and the names of what they belong to. `db/core/history.py` adds which and in what
+-- order, and reads the archive's with it too.
 SELECT t.xid::text::bigint AS xid, t.position, t.id, t.workflow_id, t.seq, t.definition_version, t.from_state, t.to_state,
-       t.trigger, t.triggered_by, t.request_id, t.severity, t.metadata, t.metadata::text AS metadata_text, t.created_at,
-       t.prev_hash, t.hash, i.workflow_type, i.entity_id, i.project, i.created_by, i.created_at AS born_at,
+       t.trigger, t.triggered_by, t.request_id, t.authority, t.proof, t.login, t.severity, t.metadata, t.metadata::text AS metadata_text, t.created_at,
+       t.prev_hash, t.hash, i.workflow_type, i.entity_id, i.project, i.created_by, i.created_at AS born_at, i.born_version, i.context_sha256, i.bodies,
        CASE i.workflow_type WHEN 'run' THEN i.id ELSE COALESCE(w.run_id, (r.body->>'run_id')::uuid) END AS run_id,
        own.workstream_id,
        COALESCE(w.phase_id, r.body->>'phase_id', interlock.phase_of(i.workflow_type, i.context)) AS phase_id
@@ -15,7 +14,3 @@ SELECT t.xid::text::bigint AS xid, t.position, t.id, t.workflow_id, t.seq, t.def
   LEFT JOIN LATERAL (SELECT a.body FROM interlock.archived_records a  -- LIMIT: one look for each event, never a join of all
                       WHERE w.ws_id IS NULL AND a.kind = 'workstreams' AND a.key = own.workstream_id::text
                       LIMIT 1) r ON true
- WHERE (t.xid, t.position) > (%(xid)s::text::xid8, %(position)s)
-   AND t.xid < pg_snapshot_xmin(pg_current_snapshot())
- ORDER BY t.xid, t.position
- LIMIT %(limit)s

@@ -39,6 +39,10 @@ class BackupUnusable(Refused):
     """A backup is incomplete, or this installation cannot restore it. Use another; nothing was changed."""
 
 
+class UnknownKey(BackupUnusable):
+    """A backup was signed with a key that is not trusted: another installation's, or one whose public key was lost."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The content of `manifest.json`.
@@ -126,7 +130,7 @@ def read(directory: Path, keys: TrustedKeys | None) -> Manifest:
 
 def _require_signed(directory: Path, name: str, verdict: bool | None) -> None:
     if verdict is None:
-        raise BackupUnusable(
+        raise UnknownKey(
             f"{directory} was signed with the key {name[:16]!a}, which is not trusted here. Give its public key, as "
             "you kept it elsewhere, with --trust FILE; or, if it is lost, use --trust-anyone: then nothing proves that "
             "the backup is yours and unchanged, and any code in its database will run here"

@@ -1,0 +1,284 @@
+-- Who may fire what (docs/spec/authority.md). A request says by which right its trigger is fired, and what proves that. Both are
+-- checked where it is accepted, for whoever writes the row; the row of history repeats them.
+
+-- Why a request's proof does not hold; NULL: it holds. A claim or lease also counts that ends in this very transaction, because
+-- a report and the end of what it reports on are one commit.
+--   effect:    lease:EFFECT:TOKEN, of an effect that this instance's present state asked for
+--   machinery: event:ID, a move of a linked instance; state:VERSION, that the instance was found at; run:ID, of which it is a
+--              part; claim:ID, that the worker took or ended; worker:ID, that registered and has not ended
+--   operator:  grant:ID, which is looked up, and a reason
+CREATE FUNCTION interlock.unproven(r interlock.trigger_requests, stands integer) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    said   text := split_part(r.proof, ':', 2);
+    named  uuid := substring(said FROM '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$')::uuid;
+    number bigint := substring(said FROM '^[0-9]{1,18}$')::bigint;
+BEGIN
+    CASE r.authority || ' ' || COALESCE(split_part(r.proof, ':', 1), '')
+        WHEN 'effect lease' THEN
+            IF EXISTS (SELECT FROM interlock.effects e
+                        WHERE e.id = named AND e.workflow_id = r.workflow_id
+                          AND e.version = COALESCE(r.bound_version, e.version)
+                          AND e.token = substring(split_part(r.proof, ':', 3) FROM '^[0-9]{1,18}$')::bigint
+                          AND (e.done_trigger IS NULL OR r.trigger IN (e.done_trigger, e.failed_trigger))
+                          AND (e.status = 'leased' AND e.lease_until > now() OR e.finished_at = now())) THEN
+                RETURN NULL;
+            END IF;
+            RETURN format('%s is no lease of an effect of this instance, or it has ended', r.proof);
+        WHEN 'machinery event' THEN
+            IF EXISTS (SELECT FROM interlock.workflow_transitions t
+                         JOIN interlock.workflow_links l
+                           ON (l.source_id, l.target_id) = (t.workflow_id, r.workflow_id)
+                              OR (l.target_id, l.source_id) = (t.workflow_id, r.workflow_id)
+                        WHERE t.id = named) THEN
+                RETURN NULL;
+            END IF;
+            RETURN format('%s is no move of a linked instance', r.proof);
+        WHEN 'machinery state' THEN
+            IF number <= stands AND COALESCE(r.bound_version, number) >= number THEN
+                RETURN NULL;
+            END IF;
+            RETURN format('the instance is not yet at version %s', said);
+        WHEN 'machinery run' THEN
+            IF r.bound_version IS NOT NULL
+               AND (EXISTS (SELECT FROM interlock.tasks WHERE task_id = r.workflow_id AND run_id = named)
+                    OR EXISTS (SELECT FROM interlock.workstreams WHERE ws_id = r.workflow_id AND run_id = named)
+                    OR EXISTS (SELECT FROM interlock.test_gates WHERE gate_id = r.workflow_id AND run_id = named)
+                    OR EXISTS (SELECT FROM interlock.patch_ledger_entries
+                                WHERE ledger_id = r.workflow_id AND run_id = named)
+                    OR r.workflow_id = named) THEN
+                RETURN NULL;
+            END IF;
+            RETURN format('the instance is no part of %s, or the request is not bound to a version', r.proof);
+        WHEN 'machinery claim' THEN
+            IF EXISTS (SELECT FROM interlock.task_claims c WHERE c.claim_id = number AND c.worker_id = r.workflow_id) THEN
+                RETURN NULL;
+            END IF;
+            RETURN 'that is no claim of this worker';
+        WHEN 'machinery worker' THEN
+            IF named = r.workflow_id AND EXISTS (SELECT FROM interlock.workers w WHERE w.worker_id = named AND w.state <> 'shutdown') THEN
+                RETURN NULL;
+            END IF;
+            RETURN format('%s is not this worker, or has ended', r.proof);
+        WHEN 'machinery refusal' THEN
+            IF EXISTS (SELECT FROM interlock.refusal_counts c
+                        WHERE (c.login, c.log_id, c.request_id, c.xid)
+                              = (session_user, r.workflow_id, r.request_id, pg_current_xact_id())) THEN
+                RETURN NULL;
+            END IF;
+            RETURN 'nothing was refused';
+        WHEN 'operator grant' THEN
+            IF COALESCE(r.metadata->>'reason', '') <> '' THEN
+                RETURN NULL;
+            END IF;
+            RETURN 'no reason is given';
+        WHEN 'operator ' THEN
+            RETURN format('%s is not an operator', r.triggered_by);
+        ELSE
+            RETURN CASE WHEN r.proof IS NULL THEN 'nothing proves it' ELSE format('a %s proves no %s', split_part(r.proof, ':', 1), r.authority) END;
+    END CASE;
+END $$;
+
+-- What not everyone may fire. Only what is open to anyone, nearly all that agents fire, does without this.
+CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[]) LANGUAGE plpgsql AS $$
+DECLARE
+    target  record;
+    held    text;
+    lacking text;
+BEGIN
+    SELECT workflow_type, entity_id, version, context, workflow_type IN ('worker', 'uet_worker', 'supervised_worker')
+               AND r.triggered_by IN (entity_id, split_part(entity_id, '#', 1)) AS named
+      INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
+    IF r.origin = 'override' THEN
+        r.authority := 'operator';
+        open_to := ARRAY['operator'];
+    ELSIF r.granted THEN
+        lacking := 'a request is born without an approval';
+    ELSIF (r.authority IN ('machinery', 'effect') OR r.proof LIKE 'secret:%') AND r.proof IS DISTINCT FROM 'refusal'
+          AND NOT interlock.is_engine() THEN
+        lacking := format('the login %s is no member of interlock_engine', session_user);
+    ELSIF r.authority = 'machinery' AND (target.workflow_type = 'refusal_log') <> (r.proof IS NOT DISTINCT FROM 'refusal') THEN
+        lacking := 'a log of refusals says what was refused, and nothing else';
+    ELSIF r.authority = 'anyone' THEN  -- it says nothing of a right: has it one by who fires it?
+        IF 'anyone' = ANY (open_to) THEN
+            r.proof := NULL;
+            RETURN;
+        ELSIF 'decider' = ANY (open_to) THEN  -- the approval's guards judge who that is
+            r.authority := 'decider';
+            r.proof := NULL;
+            RETURN;
+        ELSIF 'operator' = ANY (open_to) THEN
+            r.authority := 'operator';
+        ELSE
+            lacking := CASE WHEN target.named THEN 'its secret is needed: ' || interlock.not_its_secret(target.context, NULL)
+                            ELSE 'nothing proves it' END;
+        END IF;
+    ELSIF NOT open_to && ARRAY[r.authority::text, 'anyone'] THEN
+        lacking := format('%s may not', r.authority);
+    END IF;
+    IF lacking IS NOT NULL THEN
+        NULL;
+    ELSIF r.authority = 'holder' AND r.proof LIKE 'secret:%' THEN  -- kept as `itself`, because the secret must not be
+        lacking := CASE WHEN NOT target.named THEN format('%s is not the worker %s', r.triggered_by, target.entity_id)
+                        WHEN NOT interlock.is_secret_of(target.context, substring(r.proof FROM 8)) THEN
+                            'its secret is needed: ' || interlock.not_its_secret(target.context, substring(r.proof FROM 8)) END;
+        r.proof := 'itself';
+    ELSIF r.authority = 'holder' THEN  -- claim:TOKEN; from here on, its id, which is no secret
+        SELECT 'claim:' || c.claim_id INTO held FROM interlock.task_claims c
+         WHERE c.token = substring(r.proof FROM '^claim:([0-9]{1,18})$')::bigint AND c.task_id = r.workflow_id
+           AND COALESCE(c.revoked_at, now()) = now() AND COALESCE(c.ended_at, now()) = now()
+           FOR SHARE;  -- it neither ends nor is revoked before this is committed
+        lacking := CASE WHEN held IS NULL THEN 'that is no open claim of this task' END;
+        r.proof := COALESCE(held, 'claim');
+    ELSE
+        IF r.authority = 'operator' AND r.triggered_by <> session_user
+           AND NOT interlock.is_engine() THEN
+            lacking := format('the login %s can be no operator but itself', session_user);
+        ELSIF r.authority = 'operator' THEN
+            r.proof := interlock.grant_of(r.triggered_by);
+        END IF;
+        lacking := COALESCE(lacking, interlock.unproven(r, target.version));
+    END IF;
+    IF lacking IS NOT NULL THEN
+        -- A repetition needs no right any more: it conflicts with what was accepted, which is locked so that it stays until then.
+        PERFORM FROM interlock.trigger_requests known WHERE known.request_id = r.request_id FOR KEY SHARE;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        RAISE EXCEPTION '% of % % is open to: %', r.trigger, target.workflow_type, target.entity_id,
+            array_to_string(open_to, ', ')
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                  DETAIL = format('%s may not fire %s of %s %s: %s', r.triggered_by, r.trigger, target.workflow_type,
+                                  target.entity_id, lacking),
+                  HINT = 'interlock definitions show ' || target.workflow_type;
+    END IF;
+END $$;
+
+-- Whether the session's login runs Interlock's parts, and not only an application. The schema's owner, who could drop this
+-- function, migrates: that makes the first operators.
+CREATE FUNCTION interlock.is_engine() RETURNS boolean LANGUAGE sql STABLE
+    RETURN pg_has_role(session_user, 'interlock_engine', 'MEMBER') OR pg_has_role(session_user, 'interlock_owner', 'MEMBER');
+
+CREATE FUNCTION interlock.accept() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    open_to  text[];
+    narrowed text[];
+BEGIN
+    NEW.login := session_user;
+    IF (NEW.origin <> 'agent' OR NEW.request_id LIKE 'interlock:%') AND NOT interlock.is_engine() THEN
+        RAISE EXCEPTION '% is open to: machinery', NEW.trigger
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                  DETAIL = format('%s may not fire %s in that way: the login %s is no member of interlock_engine',
+                                  NEW.triggered_by, NEW.trigger, session_user);
+    END IF;
+    SELECT t."by", n.open_to INTO open_to, narrowed  -- all of a trigger's transitions have the same
+      FROM interlock.workflow_instances i
+      JOIN interlock.definition_transitions t
+        ON t.type = i.workflow_type AND t.version = i.definition_version AND t.trigger = NEW.trigger
+      LEFT JOIN interlock.narrowings n ON (n.project, n.type, n.trigger) = (i.project, i.workflow_type, NEW.trigger)
+     WHERE i.id = NEW.workflow_id LIMIT 1;
+    IF NOT FOUND THEN  -- the foreign key refuses what does not exist; the machine, what it does not know
+        IF NEW.request_id LIKE 'interlock:%' AND EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.workflow_id) THEN
+            -- proven all the same, or it would keep Interlock from using that id
+            RETURN interlock.accept_closed(NEW, ARRAY[NEW.authority::text]);
+        END IF;
+        NEW.authority := CASE NEW.origin WHEN 'override' THEN 'operator' ELSE 'anyone' END;
+        NEW.proof := NULL;
+        NEW.granted := false;
+        RETURN NEW;
+    END IF;
+    IF narrowed IS NOT NULL THEN
+        open_to := interlock.narrowed(open_to, narrowed);
+    END IF;
+    IF NEW.authority = 'anyone' AND 'anyone' = ANY (open_to) AND NEW.origin = 'agent' AND NOT NEW.granted THEN
+        NEW.proof := NULL;
+        RETURN NEW;
+    END IF;
+    RETURN interlock.accept_closed(NEW, open_to);
+END $$;
+
+CREATE TRIGGER accept BEFORE INSERT ON interlock.trigger_requests FOR EACH ROW EXECUTE FUNCTION interlock.accept();
+
+-- What was accepted stays what it is. An operator who revives a request adds his name and his reason to it.
+CREATE FUNCTION interlock.accepted_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.request_id, OLD.fingerprint, OLD.workflow_id, OLD.trigger, OLD.triggered_by, OLD.origin, OLD.bound_version,
+        OLD.authority, OLD.proof, OLD.login, OLD.metadata - ARRAY['redriven_by', 'redriven_because'])
+       IS DISTINCT FROM
+       (NEW.request_id, NEW.fingerprint, NEW.workflow_id, NEW.trigger, NEW.triggered_by, NEW.origin,
+        CASE WHEN NEW.granted AND NOT OLD.granted THEN OLD.bound_version ELSE NEW.bound_version END,  -- see `approved`
+        NEW.authority, NEW.proof, NEW.login, NEW.metadata - ARRAY['redriven_by', 'redriven_because']) THEN
+        RAISE EXCEPTION 'request % was accepted as it is: it cannot change', OLD.request_id
+            USING ERRCODE = 'restrict_violation', HINT = 'Fire another trigger.';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER accepted_fixed BEFORE UPDATE OF request_id, fingerprint, workflow_id, trigger, triggered_by, origin,
+    bound_version, authority, proof, login, metadata ON interlock.trigger_requests
+    FOR EACH ROW EXECUTE FUNCTION interlock.accepted_fixed();
+
+-- The version of an instance for which an approval was asked (APPROVAL-5), or to which it was migrated from there: a migration,
+-- which keeps what is held, is no move.
+CREATE FUNCTION interlock.held_for(approval uuid) RETURNS integer LANGUAGE sql STABLE
+    RETURN (SELECT COALESCE(min(t.seq) FILTER (WHERE t.trigger <> 'definition.migrate') - 1, max(t.seq),
+                            (a.context->>'subject_version')::integer)
+              FROM interlock.workflow_instances a
+              LEFT JOIN interlock.workflow_transitions t
+                ON t.workflow_id = (a.context->>'subject_id')::uuid AND t.seq > (a.context->>'subject_version')::integer
+             WHERE a.id = approval GROUP BY a.id, a.context);
+
+-- What an approval holds is let go by its approval only, for the version in which it was held. From then on that is its proof.
+CREATE FUNCTION interlock.approved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.granted AND NOT OLD.granted THEN
+        IF NOT EXISTS (SELECT FROM interlock.workflow_instances a
+                        WHERE a.id = OLD.held_by AND a.workflow_type = 'approval' AND a.current_state = 'approved'
+                          AND a.context->>'request_id' = OLD.request_id
+                          AND a.context->>'subject_id' = OLD.workflow_id::text
+                          AND interlock.held_for(a.id) = NEW.bound_version) THEN
+            RAISE EXCEPTION 'request % is not approved', OLD.request_id
+                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                      HINT = 'interlock fire APPROVAL approve --by WHO';
+        END IF;
+        NEW.proof := 'approval:' || OLD.held_by;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER approved BEFORE UPDATE OF granted ON interlock.trigger_requests
+    FOR EACH ROW EXECUTE FUNCTION interlock.approved();
+
+-- A job takes its workers along, so it gets none that are not its own (JOB-1): none of another project or of another job
+-- that has not ended, and none that works already, unless both have one creator.
+CREATE FUNCTION interlock.own_workers() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    job    interlock.workflow_instances;
+    worker interlock.workflow_instances;
+    why    text;
+BEGIN
+    SELECT * INTO job FROM interlock.workflow_instances WHERE id = NEW.source_id AND workflow_type = 'job';
+    IF NOT FOUND  -- a role of that name, of a definition of somebody's own
+       OR EXISTS (SELECT FROM interlock.workflow_links l
+                   WHERE (l.source_id, l.role, l.target_id) = (NEW.source_id, NEW.role, NEW.target_id)) THEN
+        RETURN NEW;
+    END IF;
+    -- One at a time in a project, so that two jobs do not take a worker at once.
+    PERFORM pg_advisory_xact_lock(hashtextextended('interlock.own_workers ' || job.project, 0));
+    SELECT * INTO worker FROM interlock.workflow_instances WHERE id = NEW.target_id;
+    why := CASE
+               WHEN worker.project <> job.project THEN 'it is of another project'
+               WHEN EXISTS (SELECT FROM interlock.workflow_links l
+                              JOIN interlock.jobs o ON o.id = l.source_id AND o.id <> job.id AND o.completed_at IS NULL
+                             WHERE l.target_id = worker.id AND l.role = 'workers') THEN 'another job has it'
+               WHEN worker.current_state <> 'IDLE' AND worker.created_by <> job.created_by
+                   THEN format('it is %s, and %s created it', worker.current_state, worker.created_by)
+           END;
+    IF why IS NOT NULL THEN
+        RAISE EXCEPTION 'worker % cannot be of job %: %', worker.entity_id, job.entity_id, why
+            USING ERRCODE = 'restrict_violation', HINT = 'interlock job allocate JOB';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER own_workers BEFORE INSERT ON interlock.workflow_links
+    FOR EACH ROW WHEN (NEW.role = 'workers') EXECUTE FUNCTION interlock.own_workers();

@@ -1,0 +1,43 @@
+-- What proves that a worker speaks for itself (AUTHORITY-15): a random secret that whoever registered it got once. Its SHA-256 is
+-- in the worker's context, which is fixed and under the hash of its birth.
+
+-- Inlined where a statement calls it, because all in it is immutable, which `convert_to` is not.
+CREATE FUNCTION interlock.is_secret_of(context jsonb, secret text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN COALESCE(length(secret) = 43  -- 256 bits: a shorter one could be found from its digest
+                    AND encode(sha256(decode(replace(secret, '\', ''), 'escape')), 'hex') = context->>'secret_sha256', false);
+
+-- Refuse whoever speaks for a worker without its secret; true otherwise.
+--   deed: what is done in its name beside firing triggers, as the refusal says it
+CREATE FUNCTION interlock.as_itself(worker uuid, secret text, deed text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    it record;
+BEGIN
+    SELECT workflow_type, entity_id, context INTO it FROM interlock.workflow_instances WHERE id = worker;
+    IF NOT interlock.is_secret_of(it.context, secret) THEN
+        RAISE EXCEPTION '% of % % is open to: holder', deed, it.workflow_type, it.entity_id
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                  DETAIL = format('to %s as %s %s needs the secret that it got as it registered: %s', deed, it.workflow_type,
+                                  it.entity_id, interlock.not_its_secret(it.context, secret)),
+                  HINT = 'interlock definitions show ' || it.workflow_type;
+    END IF;
+    RETURN true;
+END $$;
+
+-- Why a secret does not prove it, and what to do.
+CREATE FUNCTION interlock.not_its_secret(context jsonb, secret text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN NOT context ? 'secret_sha256' THEN 'it got none; an operator may override'
+                ELSE CASE WHEN COALESCE(secret, '') = '' THEN 'none is given' ELSE 'that is another' END
+                     || '. If it is lost, an operator can shut the worker down, as its silence does; then register it again' END;
+
+-- Take a claim in a worker's name: nobody can insert one without its secret. Nothing comes back if somebody else took the task.
+CREATE FUNCTION interlock.take_claim(task uuid, run uuid, worker uuid, secret text)
+    RETURNS TABLE (claim_id bigint, token bigint)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM interlock.as_itself(worker, secret, 'claim');
+    RETURN QUERY
+    INSERT INTO interlock.task_claims AS c (task_id, run_id, worker_id) VALUES (task, run, worker)
+        ON CONFLICT (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL DO NOTHING
+    RETURNING c.claim_id, c.token;
+END $$;

@@ -1,0 +1,99 @@
+"""`audit verify-report`: checks a report from its file alone, without the database."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from interlock.workers.audit import envelopes
+from interlock.workers.audit.envelopes import Envelope, NotAnEnvelope
+from interlock.workers.audit.reports import page_of
+from interlock.workers.audit.signed_checkpoints import proof_of
+from interlock.workflows.audit import report as form
+from interlock.workflows.audit.report import Report
+from interlock.workflows.audit.report_contradictions import contradictions
+from interlock.workflows.audit.report_page import envelope_in
+from interlock.workflows.definition import Definition
+
+MOST_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A checked file: what is wrong with it (empty: nothing), and the report in it.
+
+    `report` is None where no trusted key signed it, because then nothing in it is to be believed.
+    """
+
+    findings: tuple[str, ...]
+    report: Report | None
+
+
+def check(
+    path: Path,
+    keys: Mapping[str, Ed25519PublicKey],
+    definitions: Iterable[Definition],
+    progress: Callable[[int], None] = lambda _: None,
+) -> Checked:
+    """Check a report: its signature, its moves' hashes and chains, and that its page shows what was signed.
+
+    Args:
+        path: the page, or the bare envelope.
+        keys: the trusted public keys.
+        definitions: those that its moves must be legal under.
+        progress: called now and then with the number of moves checked so far.
+
+    Raises:
+        NotAnEnvelope: the file is neither a page with an envelope nor an envelope.
+        OSError: it cannot be read.
+    """
+    text = _text(path)
+    drawn = text.lstrip().startswith("<")
+    found = envelope_in(text) if drawn else text
+    if found is None:
+        raise NotAnEnvelope("a page without an envelope: no report, or what was signed was cut out")
+    envelope = envelopes.parsed(found, form.PAYLOAD_TYPE)
+    if faults := envelopes.faults(envelope, keys):
+        return Checked(faults, None)
+    try:
+        statement = form.parsed(envelopes.payload_of(envelope))
+    except ValueError as error:
+        return Checked((f"signed, but no report that this version knows: {error}",), None)
+    findings = [*contradictions(statement, definitions, progress), *_anchor(statement.predicate, keys)]
+    if drawn:
+        findings += _page(text, envelope, statement.predicate)
+    return Checked(tuple(findings), statement.predicate)
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise NotAnEnvelope(f"larger than {MOST_BYTES >> 30} GiB: no report")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise NotAnEnvelope(f"no text in UTF-8: {error}") from error
+
+
+def _page(text: str, envelope: Envelope, report: Report) -> Iterator[str]:
+    if report.page != form.PAGE:
+        yield (
+            f"its page has the form {report.page}, this version draws {form.PAGE}: check it with {report.generator}, or"
+            " check the envelope alone"
+        )
+        return
+    try:
+        drawn = page_of(envelope, report)
+    except (KeyError, TypeError, ValueError, AttributeError):  # a move that is no event, as was found before
+        drawn = ""
+    if text != drawn:
+        yield "changed: the page does not show what was signed"
+
+
+def _anchor(report: Report, keys: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
+    if report.anchor is None:
+        return
+    _, faults = proof_of(report.anchor.record, report.anchor.proof, keys)
+    yield from (f"its anchor: {each}" for each in faults)

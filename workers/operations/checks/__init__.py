@@ -1,0 +1,1 @@
+"""The checks that `interlock doctor` makes, by what they look at."""

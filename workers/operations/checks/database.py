@@ -1,0 +1,115 @@
+"""Checks of the database: its server, login, schema and protections, and the recorded definitions."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from interlock.db import migrate
+from interlock.db.audit import schema_state
+from interlock.db.connection import transaction
+from interlock.db.core import definitions, deprecations
+from interlock.db.operations import health, instance_migration, protections
+from interlock.db.schema import AUDITOR, CLIENT, ENGINE, OWNER, ROLES, SCHEMA
+from interlock.workers.engine.deprecations import deprecation_warning
+from interlock.workers.operations.checks.finding import Finding
+from interlock.workers.runtime import Runtime
+
+OLDEST_SUPPORTED_POSTGRES = 150_000
+CHANGED = 10  # at most this many objects of the schema are named
+IN_USE = 10  # at most this many deprecations in use are named
+
+
+def check_database(runtime: Runtime) -> Iterator[Finding]:
+    """The server, its durability, this process's login, the schema and its protections, the recorded definitions."""
+    with transaction(runtime.database) as connection:
+        server = health.server(connection)
+        old = server["number"] < OLDEST_SUPPORTED_POSTGRES
+        cure = "use 15 or newer" if old else ""
+        yield Finding("database", "fail" if old else "ok", f"PostgreSQL {server['version']}", cure)
+        if server["fsync"] != "on" or server["synchronous_commit"] == "off":
+            cure = "set fsync = on and synchronous_commit = on in postgresql.conf"
+            yield Finding("durability", "warn", "commits are not flushed to disk", cure)
+        yield _login(connection)
+        yield _schema(connection)
+        yield _recorded(connection, runtime)
+        yield _protection(connection)
+
+
+def _protection(connection: Connection) -> Finding:
+    off = protections.switched_off(connection)
+    current, newest = migrate.revision(connection)
+    gone = protections.missing(connection) if current == newest else []
+    changed = [each for each, _ in schema_state.changed(connection)] if current == newest else []
+    if not (off or gone or changed):
+        return Finding(
+            "protection", "ok", "every protecting trigger is on, and the schema is as the last migration left it"
+        )
+    named = [f"{table}.{trigger}" for table, triggers in off.items() for trigger in triggers]
+    message = [f"protecting triggers are switched off: {', '.join(named)}"] if off else []
+    message += [f"protecting triggers were dropped: {', '.join(gone)}"] if gone else []
+    if changed and not message:
+        message = [f"the schema is not as the last migration left it: {', '.join(changed[:CHANGED])}"]
+    cure = [
+        f"ALTER TABLE {SCHEMA}.{table} {', '.join(f'ENABLE ALWAYS TRIGGER {trigger}' for trigger in triggers)}"
+        for table, triggers in off.items()
+    ]
+    cure += ["interlock playbook show audit-finding"] if gone or (changed and not off) else []
+    return Finding("protection", "fail", "; ".join(message), "; ".join([*cure, "then `interlock audit verify`"]))
+
+
+def _login(connection: Connection) -> Finding:
+    login = health.login(connection)
+    name = '"' + login["name"].replace('"', '""') + '"'
+    if login["superuser"]:
+        message = (
+            f"Interlock logs in as {login['name']}, a superuser: its SQL can run programs on the database's machine"
+        )
+        cure = f"give DATABASE_URL another login: CREATE ROLE … LOGIN PASSWORD '…'; GRANT {ENGINE} TO …"
+        return Finding("role", "warn", message, cure)
+    part = next((role for role in (ENGINE, CLIENT, AUDITOR, OWNER) if role in login["member_of"]), None)
+    if part is None:
+        cure = f"GRANT {ENGINE} TO {name} for workers and operators, or {CLIENT} for an application"
+        return Finding("role", "fail", f"{login['name']} is a member of none of {', '.join(ROLES)}", cure)
+    beyond = ["change the schema and switch its protections off"] if OWNER in login["member_of"] else []
+    beyond += ["make itself a member of other roles"] if login["creates_roles"] else []
+    beyond += [f"write {', '.join(login['writes'])} by grants of its own"] if login["writes"] else []
+    if beyond:
+        cure = f"give DATABASE_URL a login that is a member of {part} and nothing else"
+        return Finding("role", "warn", f"{login['name']} can do what {part} may, and also {'; '.join(beyond)}", cure)
+    return Finding("role", "ok", f"{login['name']} can do what {part} may, and nothing beyond that")
+
+
+def _schema(connection: Connection) -> Finding:
+    current, newest = migrate.revision(connection)
+    if current == newest:
+        return Finding("schema", "ok", f"{SCHEMA}, revision {current}")
+    return Finding("schema", "fail", f"{SCHEMA}, revision {current}, newest {newest}", "interlock migrate")
+
+
+def _recorded(connection: Connection, runtime: Runtime) -> Finding:
+    if differing := definitions.unrecorded(connection, runtime.catalogue):
+        message = f"the database lacks these definitions, or has other content: {', '.join(differing)}"
+        return Finding("definitions", "fail", message, "interlock migrate")
+    return Finding("definitions", "ok", f"{len(definitions.listed(connection))} recorded")
+
+
+def check_changes(runtime: Runtime) -> Iterator[Finding]:
+    """Deprecated parts in use, and versions that this process does not have."""
+    with transaction(runtime.database) as connection:
+        announced = deprecations.listed(connection)
+        lost = [
+            f"{type_} {version} ({live} live)"
+            for type_, version, live in instance_migration.live_versions(connection)
+            if (type_, version) not in runtime.catalogue
+        ]
+    if lost:
+        message = f"instances use definition versions that this process does not have: {', '.join(lost)}"
+        cure = "add their module to INTERLOCK_DEFINITIONS, or interlock definitions migrate"
+        yield Finding("changes", "fail", message, cure)
+    used = [row for row in announced if row["live"] and not row["removed_at"]]
+    for row in used[:IN_USE]:
+        use = f"{row['live']} live instances use it, {row['uses']} uses since it was announced"
+        message = f"{deprecation_warning(dict(row))}; {use}"
+        yield Finding("changes", "warn", message, row["guide"] or "interlock definitions deprecated")
+    if not (used or lost):
+        yield Finding("changes", "ok", f"{len(announced)} deprecations, none in use")

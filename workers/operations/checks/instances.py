@@ -1,0 +1,46 @@
+"""Checks of instances: operators, contradictions and what is stuck."""
+
+from collections.abc import Iterator
+
+from interlock.db.connection import transaction
+from interlock.db.operations import invariants, operators, stuck
+from interlock.workers.operations.checks.finding import Finding
+from interlock.workers.runtime import Runtime
+
+CONTRADICTIONS = 10  # at most this many entities are named
+
+
+def check_operators(runtime: Runtime) -> Iterator[Finding]:
+    """Whether anybody is an operator, and will be."""
+    with transaction(runtime.database) as connection:
+        ends = [row["until"] for row in operators.grants(connection)]
+    if not ends:
+        message = "nobody is an operator: nothing can be overridden, rolled back or migrated"
+        yield Finding("operators", "warn", message, "interlock operator grant NAME")
+    elif None not in ends:
+        message = f"every operator's grant expires: from {max(ends):%Y-%m-%d %H:%M} UTC nobody is an operator"
+        yield Finding("operators", "warn", message, "interlock operator grant NAME, without --until")
+    else:
+        yield Finding("operators", "ok", f"{len(ends)} operators")
+
+
+def check_invariants(runtime: Runtime) -> Iterator[Finding]:
+    """Instances that contradict each other."""
+    with transaction(runtime.database) as connection:
+        found = invariants.broken(connection, limit=CONTRADICTIONS)
+    for row in found:
+        message = f"{row['workflow_type']} {row['entity_id']} {row['message']} ({row['rule']})"
+        yield Finding("invariants", "fail", message, "interlock audit verify; interlock playbook show invalid-state")
+    if not found:
+        yield Finding("invariants", "ok", "no instance contradicts another")
+
+
+def check_stuck(runtime: Runtime) -> Iterator[Finding]:
+    """Instances that are stuck."""
+    with transaction(runtime.database) as connection:
+        found = stuck.count_by_type(connection)
+    message = ", ".join(f"{count} {type_}" for type_, count in sorted(found.items()))
+    if message:
+        yield Finding("stuck", "warn", f"stuck: {message}", "interlock stuck")
+    else:
+        yield Finding("stuck", "ok", "nothing is stuck")

@@ -1,0 +1,25 @@
+"""Who may fire a trigger, in words (docs/spec/authority.md). PostgreSQL checks it, in `authority.sql`."""
+
+from collections.abc import Iterable, Mapping
+
+WHO: Mapping[str, str] = {
+    "anyone": "anyone",
+    "holder": "who holds the task, by the token of its claim, or the worker itself, by the secret of its registration",
+    "effect": "the effect that acts for it, by the token of its lease",
+    "machinery": "Interlock itself",
+    "decider": "who may decide the approval",
+    "operator": "an operator, with a reason (`data.reason`)",
+}
+
+
+def refusal(what: str, allowed: Iterable[str]) -> str:
+    """The message of `NotYours`.
+
+    Args:
+        what: what was refused, to whom, and why, as a sentence without its full stop.
+        allowed: the authorities that may fire it.
+
+    Returns:
+        `what`, who may, and that an operator may override.
+    """
+    return f"{what}. Who may: {'; '.join(WHO[each] for each in allowed)}. (`interlock override --help`: by hand)"
