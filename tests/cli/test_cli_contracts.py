@@ -244,7 +244,7 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
     verdict = terminal.ok("audit", "verify")
     assert (verdict["ok"], verdict["problems"]) == (True, [])
     assert min(verdict["instances"], verdict["transitions"]) >= 1
-    event = terminal.ok("history", story)[0]["id"]
+    event, asked = (terminal.ok("history", story)[0][each] for each in ("id", "request_id"))
     journal = terminal.home / ".state" / "transitions.jsonl"
     eventually(lambda: f'"{story}"' in journal.read_text())  # or it would tell of what was changed, for ever
     as_a_bad_dba = (
@@ -270,12 +270,14 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
     assert found.json["ok"] is False
     instance = terminal.ok("show", story)["id"]
     # The journal told of the event before it was changed, and contradicts history now.
-    told = {(each["instance"], each["seq"]) for each in found.json["problems"] if "jsonl:" not in each["instance"]}
-    assert told == {(instance, 1)}
+    told = [each for each in found.json["problems"] if "jsonl:" not in each["instance"]]
+    assert {each["instance"] for each in told} == {instance}
     # Whoever reads this instance alone is told, too.
     assert [each.code for each in (shown, past, read)] == [1, 1, 1]
     changed = "changed: its hash is not that of its content"
-    assert shown.json["problems"] == [{"instance": instance, "seq": 1, "message": changed}]
+    of_the_request = f"trigger_requests {asked} was changed: event 1 says otherwise"
+    assert told == shown.json["problems"]
+    assert [(each["seq"], each["message"]) for each in told] == [(1, changed), (None, of_the_request)]
     assert [each["problems"] for each in past.json] == [[changed]]
     assert f"event 1: {changed}" in read.said
     assert "verified: the chain is whole" in terminal.run("history", story).said

@@ -298,9 +298,10 @@ def test_a_changed_history_is_reported_loudly_and_found_again(
             "UPDATE workflow_transitions SET triggered_by = 'eve' WHERE workflow_id = %s AND seq = 1", (review,)
         )
     filed = Filed(runtime, reports.make_report(runtime, Wanted(review)), tmp_path / "report.html")
-    assert [each.message for each in filed.made.report.verification.problems] == [
-        "changed: its hash is not that of its content"
-    ]
+    assert {each.message.split(":")[-1] for each in filed.made.report.verification.problems} == {
+        " its hash is not that of its content",
+        " event 1 says otherwise",
+    }
     assert "History was changed" in filed.made.page
     findings = filed.check().findings
     assert any("when it was made" in each for each in findings)
@@ -438,8 +439,7 @@ def test_votes_below_the_quorum_and_an_instance_that_never_moved_are_told(
 def test_the_deciding_vote_is_told_when_its_request_is_gone(
     runtime: Runtime, review: UUID, dba: Dba, tmp_path: Path
 ) -> None:
-    with unprotected(dba):
-        dba.execute("DELETE FROM trigger_requests")
+    dba.execute("DELETE FROM trigger_requests WHERE finished_at IS NOT NULL")
     filed = Filed(runtime, reports.make_report(runtime, Wanted(review)), tmp_path / "report.html")
     assert filed.check().findings == ()
     assert [(vote.by, vote.vote) for vote in filed.made.report.approvals[0].votes] == [("cyd", "approve")]

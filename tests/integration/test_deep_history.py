@@ -40,13 +40,16 @@ def told(client: Client, project: str, dba: Dba) -> dict[str, UUID]:
             with dba.transaction():
                 dba.execute(
                     "INSERT INTO workflow_transitions (id, workflow_id, seq, workflow_type, definition_version,"
-                    " from_state, to_state, trigger, triggered_by, request_id, metadata)"
-                    " VALUES (%s, %s, 1, 'story', '1.0.0', 'analysis', 'design', 'design_complete', 'mallory', %s,"
-                    " jsonb_build_object('a', %s::jsonb))",
-                    (uuid7(), story, name, JSON[name]),
+                    " from_state, to_state, trigger, triggered_by, request_id, authority, login, metadata)"
+                    " SELECT %s, workflow_id, 1, 'story', '1.0.0', 'analysis', 'design', trigger, triggered_by,"
+                    " request_id, authority, login, jsonb_build_object('a', %s::jsonb)"
+                    " FROM trigger_requests WHERE request_id = %s",
+                    (event := uuid7(), JSON[name], name),
                 )
                 dba.execute(
-                    "UPDATE trigger_requests SET status = 'applied', finished_at = now() WHERE request_id = %s", (name,)
+                    "UPDATE trigger_requests SET status = 'applied', finished_at = now(), result = jsonb_build_object("
+                    "'event_id', %s::text, 'seq', 1, 'from', 'analysis', 'to', 'design') WHERE request_id = %s",
+                    (event, name),
                 )
                 dba.execute(
                     "UPDATE workflow_instances SET current_state = 'design', version = 1 WHERE id = %s", (story,)

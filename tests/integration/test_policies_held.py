@@ -127,8 +127,9 @@ def test_an_event_dated_before_the_one_before_it_is_named_though_its_hash_is_rig
     with unprotected(dba):
         dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '1 hour' WHERE seq = 2")
         dba.execute("UPDATE workflow_transitions t SET hash = event_hash(t)")
-    (problem,) = verify.verify(runtime.database).problems
+    problem, of_its_request = verify.verify(runtime.database).problems
     assert (problem.instance, problem.seq, problem.message) == (str(gate), 2, "is dated before the event before it")
+    assert of_its_request.message.endswith("was changed: event 2 says otherwise")
 
 
 # POLICY-7 ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ WITH claims AS (
            LATERAL jsonb_to_record(r.body) AS c (task_id uuid, run_id uuid, worker_id uuid, claimed_at timestamptz)
      WHERE r.kind = 'task_claims'
 ), proven AS (
-    SELECT t.workflow_id, t.seq, t.authority, t.created_at, substring(t.proof FROM 7) AS number,
+    SELECT t.workflow_id, t.seq, t.authority, substring(t.proof FROM 7) AS number,
            CASE WHEN t.request_id = format('interlock:%%s:start', t.proof) THEN t.metadata->>'worker_id' END AS worker
       FROM interlock.every_transition t
      WHERE t.workflow_id > %(after)s AND t.workflow_id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR t.workflow_id = ANY(%(ids)s))
@@ -20,7 +20,6 @@ SELECT p.workflow_id, format('task_claims %%s %%s', p.number, CASE
   FROM proven p LEFT JOIN claims c USING (number)
  WHERE (CASE p.authority WHEN 'holder' THEN c.task_id ELSE c.worker_id END, COALESCE(p.worker, c.worker_id::text))
        IS DISTINCT FROM (p.workflow_id, c.worker_id::text)
-       OR c.claimed_at > p.created_at
 UNION ALL
 SELECT c.task_id, format('task_claims %%s %%s', c.claim_id, CASE
            WHEN r.seq IS NULL THEN 'was added: its task''s start was not asked for'
