@@ -44,8 +44,8 @@ _HINTED = (
 # Durable when these return, being transactions of their own. One whose request_id is known already is left as it is.
 _ACCEPT_ALL = in_schema("SELECT * FROM interlock.accept_all(%(rows)s::json)")
 _ACCEPT_ONE = in_schema("""
-SELECT * FROM interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
-                                   %(triggered_by)s, %(metadata)s, %(trace)s)
+SELECT interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
+                            %(triggered_by)s, %(metadata)s, %(trace)s) AS new
 """)
 # A vote was decided: those held for the same trigger were part of it, those held for another are superseded.
 _CLOSE_VOTES = in_schema("""
@@ -108,15 +108,17 @@ def accept(connection: Connection, rows: Rows) -> dict[str, RowMapping]:
         return {row["request_id"]: row for row in returning(connection, _ACCEPT_ALL, rows)}
 
 
-def accept_one(statements: Engine, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Insert one request that is due at once, and commit; None if its id is known: see `recorded`.
+def accept_one(statements: Engine, row: Mapping[str, Any]) -> bool:
+    """Insert one request that is due at once, and commit; False if its id is known: see `recorded`.
 
     Raises:
         UnknownInstance: it names an instance that does not exist.
         NotYours: it lacks the right that its trigger needs.
     """
     with refusing("accept_all", [row]):
-        return first_row(statements, _ACCEPT_ONE, {"trace": None, **row, "metadata": json.dumps(row["metadata"])})
+        given = {"trace": None, **row, "metadata": json.dumps(row["metadata"])}
+        accepted = first_row(statements, _ACCEPT_ONE, given)
+        return accepted is not None and accepted["new"]
 
 
 def status(statements: Engine, request_id: str) -> str | None:

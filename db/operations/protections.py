@@ -37,7 +37,7 @@ TRIGGERS: Mapping[str, str] = {
     "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_is_told worded",
     "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_is_told worded",
     "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_is_told",
-    "trigger_requests": "accept accepted_fixed approved bounded_metadata bounded_result not_lost noted worded",
+    "trigger_requests": "accept accepted_fixed approved bounded_metadata bounded_result not_lost noted sound worded",
     "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
     "verifications": "bounded_found",
     "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",

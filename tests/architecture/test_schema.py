@@ -79,10 +79,9 @@ def test_the_states_postgresql_knows_are_those_of_the_definitions(dba: Dba) -> N
     assert begins == {(each.type, each.version, each.initial) for each in catalogue()}
 
 
-def test_the_statuses_of_a_request_are_said_alike_by_the_check_and_the_literal(dba: Dba) -> None:
-    allowed = check_of(dba, "trigger_requests", r"'scheduled'")
-    assert allowed == set(get_args(Status))
-    assert check_of(dba, "trigger_requests", r"finished_at IS NOT NULL") == FINISHED
+def test_the_statuses_of_a_request_are_said_alike_by_the_trigger_and_the_literal(dba: Dba) -> None:
+    assert listed_by(dba, "request_is_sound", "NEW.status NOT IN") == set(get_args(Status))
+    assert listed_by(dba, "request_is_sound", r"\(NEW.status IN") == FINISHED
 
 
 def test_the_severities_are_said_alike_by_the_check_and_the_literal(dba: Dba) -> None:
@@ -94,7 +93,7 @@ def test_the_statuses_of_an_effect_are_those_the_code_writes(dba: Dba) -> None:
 
 
 def test_the_origins_of_a_request_are_those_the_code_declares(dba: Dba) -> None:
-    assert set(get_args(Origin)) == check_of(dba, "trigger_requests", r"'agent'")
+    assert set(get_args(Origin)) == listed_by(dba, "request_is_sound", "NEW.origin NOT IN")
 
 
 def listed_by(dba: Dba, function: str, before: str) -> set[str]:
@@ -108,7 +107,7 @@ def test_who_is_a_worker_and_what_an_authority_is_are_said_alike_by_postgresql_a
     proved = {each.type for each in catalogue() if SECRET in each.fields}
     assert listed_by(dba, "accept_closed", "workflow_type IN") == proved
     assert listed_by(dba, "narrower", "wanted <@ ARRAY") == set(AUTHORITIES) - {"anyone"}
-    assert check_of(dba, "trigger_requests", "authority") == set(AUTHORITIES)
+    assert listed_by(dba, "request_is_sound", "NEW.authority NOT IN") == set(AUTHORITIES)
 
 
 def test_the_partitions_are_said_alike_by_the_column_the_sweep_and_the_code(dba: Dba) -> None:

@@ -385,7 +385,7 @@ def test_no_caller_takes_the_id_of_what_interlock_will_fire(client: Client, dba:
             of = {"id": story, "trigger": "block" if number % 2 else "unknown", "by": INTRUDER, "bound": None}
             with pytest.raises(psycopg.Error) as refused:
                 dba.execute(taking, of | {"authority": "anyone", "proof": None})
-            assert refused.value.diag.constraint_name in ("reserved_request_id", "authority")
+            assert refused.value.diag.constraint_name in ("sound", "authority")
             client.fire(story, "block", by=INTRUDER, request_id=f"claim:{number}:{trigger}")  # all else is free
     claim = claims.take(client.runtime, known(worker))
     assert claim

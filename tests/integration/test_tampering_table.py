@@ -277,8 +277,8 @@ TABLE = (
     ),
     object_(
         "a CHECK dropped",
-        "ALTER TABLE trigger_requests DROP CONSTRAINT trigger_requests_origin_check",
-        "constraint trigger_requests.trigger_requests_origin_check",
+        "ALTER TABLE effects DROP CONSTRAINT effects_attempts_check",
+        "constraint effects.effects_attempts_check",
     ),
     object_(
         "a foreign key dropped",

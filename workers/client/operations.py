@@ -371,7 +371,7 @@ class Operations(Generic[Caller]):
             "status": "pending",
         }
         accepted = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), wakeup)
-        return receipt(accepted) if accepted else None
+        return receipt(wakeup | {"workflow_id": instance_id}) if accepted else None
 
     def _rows(
         self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None

@@ -69,16 +69,19 @@ class Units:
         if caller is None or _connection(caller).engine.url.username == self._runtime.statements.url.username:
             refusals.record(self._runtime.statements, refused)
 
-    def do_alone(self, statement: Callable[[Engine], T | None], wakeup: Mapping[str, Any]) -> T | None:
+    def do_alone(self, statement: Callable[[Engine], bool], wakeup: Mapping[str, Any]) -> bool:
         """Run a single statement that is its own transaction, and send a wake-up for the trigger it accepted.
 
         Args:
-            statement: called with the engine for single statements; returns None when it accepted nothing.
+            statement: called with the engine for single statements; returns whether it accepted the trigger.
             wakeup: the wake-up.
+
+        Returns:
+            Whether the trigger was accepted.
         """
         since = self._runtime.wakeup_sender.head_start(wakeup)
         done = self._retried(lambda _: statement(self._runtime.statements))
-        if done is not None:
+        if done:
             self._runtime.wakeup_sender.send([wakeup], ahead_since=since)
         return done
 

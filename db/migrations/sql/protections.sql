@@ -129,7 +129,8 @@ DECLARE
     each   record;
     asked  text;
     blamed text;
-    plain  text;  -- whether all are of printable ASCII without a blank, as most are: then nothing else is asked
+    plain  text;  -- whether all are of printable ASCII without a blank, as most are: then nothing else is asked. No WHEN asks it, which
+                  -- PostgreSQL would prepare anew for each statement
 BEGIN
     FOR each IN SELECT worded, array_agg(named) AS columns FROM interlock.worded() GROUP BY worded LOOP
         SELECT string_agg(
@@ -158,14 +159,16 @@ BEGIN
         END IF;
         EXECUTE format('CREATE FUNCTION interlock.worded_%s() RETURNS trigger LANGUAGE plpgsql AS $body$
             BEGIN
-                IF NOT (%s) THEN
-                    %s
+                IF (%s) IS NOT TRUE THEN
+                    IF NOT (%s) THEN
+                        %s
+                    END IF;
                 END IF;
                 RETURN NEW;
-            END $body$', each.worded, asked, blamed);
+            END $body$', each.worded, plain, asked, blamed);
         EXECUTE format('CREATE TRIGGER worded BEFORE INSERT OR UPDATE OF %s ON interlock.%I FOR EACH ROW
-            WHEN ((%s) IS NOT TRUE) EXECUTE FUNCTION interlock.worded_%s()',
-            (SELECT string_agg(quote_ident(c), ', ') FROM unnest(each.columns) AS c), each.worded, plain, each.worded);
+            EXECUTE FUNCTION interlock.worded_%s()',
+            (SELECT string_agg(quote_ident(c), ', ') FROM unnest(each.columns) AS c), each.worded, each.worded);
     END LOOP;
 END $$;
 
