@@ -53,12 +53,8 @@ CREATE VIEW interlock.every_transition AS
 
 CREATE FUNCTION interlock.birth_hash(i interlock.archived_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN sha256(
-        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.born_version)
-        || interlock.field(i.entity_id) || interlock.field(i.project) || interlock.field(i.created_by)
-        || interlock.field(interlock.micros(i.created_at)) || interlock.field(encode(i.context_sha256, 'hex'))
-        || interlock.field(i.bodies::text)
-    );
+    RETURN interlock.birth_hash(i.id, i.workflow_type, i.born_version, i.entity_id, i.project, i.created_by, i.created_at,
+                                i.context_sha256, i.bodies);
 
 CREATE VIEW interlock.every_birth AS
     SELECT id, interlock.birth_hash(i) AS hash FROM interlock.workflow_instances i

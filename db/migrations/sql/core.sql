@@ -267,14 +267,19 @@ CREATE FUNCTION interlock.micros(instant timestamptz) RETURNS text
 CREATE FUNCTION interlock.digest(value jsonb) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN sha256(convert_to(value::text, 'UTF8'));
 
+CREATE FUNCTION interlock.birth_hash(
+    id uuid, type text, version text, entity_id text, project text, by text, at timestamptz, context_sha256 bytea, bodies jsonb)
+    RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN sha256(
+        interlock.field(id::text) || interlock.field(type) || interlock.field(version) || interlock.field(entity_id)
+        || interlock.field(project) || interlock.field(by) || interlock.field(interlock.micros(at))
+        || interlock.field(encode(context_sha256, 'hex')) || interlock.field(bodies::text)
+    );
+
 CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN sha256(
-        interlock.field(i.id::text) || interlock.field(i.workflow_type) || interlock.field(i.born_version)
-        || interlock.field(i.entity_id) || interlock.field(i.project) || interlock.field(i.created_by)
-        || interlock.field(interlock.micros(i.created_at)) || interlock.field(encode(i.context_sha256, 'hex'))
-        || interlock.field(i.bodies::text)
-    );
+    RETURN interlock.birth_hash(i.id, i.workflow_type, i.born_version, i.entity_id, i.project, i.created_by, i.created_at,
+                                i.context_sha256, i.bodies);
 
 CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
