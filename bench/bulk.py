@@ -30,7 +30,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             "fire_many, accept to commit : pgbench, same writes",
             "/s",
             *figures,
-            bar=Bar("≥", 1.5),
+            bar=Bar("≥", 2.0),
             note=f"{fired:,} a round; pgbench: prepared, one commit each, best of -c 2 and -c 4, {seconds} s each",
         )
     ]

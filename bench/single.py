@@ -32,7 +32,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             "single triggers, accept to commit : Celery's empty task",
             "/s",
             *figures,
-            bar=Bar("≥", 1.0),
+            bar=Bar("≥", 1.15),
             note=f"{sent:,} a round, one producer, two nodes : prefork -c 2; ours durable and with worker events",
         )
     ]
