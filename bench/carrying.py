@@ -89,7 +89,8 @@ class Carrier:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))  # 30: warnings and above
         self.runtime = Runtime(stage.settings(servers).model_copy(update={"context_limit_bytes": CONTEXT_BYTES}))
         self._folder = stage.home.path
-        self._database = psycopg.connect(servers.database_url, autocommit=True)
+        # Neither claims without a worker's secret nor VACUUM of others' tables are the engine's.
+        self._database = psycopg.connect(servers.superuser_url, autocommit=True)
         can = {"capabilities": CAPABILITIES}
         born = Birth(self.runtime.catalogue.get("worker"), "bench", str(uuid7()), "bench", can)
         with transaction(self.runtime.database) as connection:
