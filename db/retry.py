@@ -1,11 +1,12 @@
-"""Runs a unit of work again after a fault of the infrastructure: the only place that does so, with one policy.
+"""Runs a unit of work again after a fault of the infrastructure, with one policy for all.
 
 Most faults get a second attempt: after a restart of PostgreSQL, pooled connections fail when they are first used.
 Collisions (deadlocks, serialization failures) get ten: PostgreSQL cancels one of several callers at a time. Work whose
 result must not be lost sets `patience_seconds`, and is attempted at least until then.
 
 Before each further attempt it waits for a random part ("full jitter") of 50, 100, 200, 400, 800 ms, then always 1 s.
-Celery's messages are retried by Celery (`workers/tasks.py`), trigger requests and effects by their rows.
+Celery's messages are retried by Celery (`workers/tasks.py`), trigger requests and effects by their rows. What looks
+again anyway (`run watch`, the renewal of a lease) takes its next look instead.
 """
 
 from collections.abc import Callable

@@ -50,7 +50,7 @@ def networks(service: str) -> set[str]:
 # Services ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_service_of_the_design_is_there() -> None:
+def test_every_service_is_there() -> None:
     ours = {"migrate", "triggers", "effects", "work", "beat", "flower", "metrics"}
     assert set(SERVICES) == {"postgres", "redis", *ours, *OBSERVERS}
     assert {name for name, service in SERVICES.items() if "profiles" in service} == set(OBSERVERS)

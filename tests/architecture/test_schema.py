@@ -121,7 +121,7 @@ def test_the_partitions_are_said_alike_by_the_column_the_sweep_and_the_code(dba:
     assert all(partition_of(each) == partition for each, partition in rows)
 
 
-def test_adr_010s_columns_are_all_there(dba: Dba) -> None:
+def test_the_columns_that_clients_read_are_all_there(dba: Dba) -> None:
     core = {
         "workflow_instances": "id workflow_type current_state entity_id project context error retry_count"
         " created_at updated_at",

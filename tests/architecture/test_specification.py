@@ -17,7 +17,16 @@ PAGES = sorted((ROOT / "docs" / "spec").glob("*.md"))
 RULE = re.compile(r"^- \*\*([A-Z]+-\d+)\*\*", re.MULTILINE)
 # What a citation of a text that is not in this repository would look like.
 ELSEWHERE = re.compile(
-    "|".join(("SS" + "OT", r"\bMV" + r"P\b", "PIT" + "FALLS", "ADR-" + "0", r"\b[Rr]ul" + r"ings? \d"))
+    "|".join(
+        (
+            "SS" + "OT",
+            r"\bMV" + r"P\b",
+            "PIT" + "FALLS",
+            "(?i:adr)[-_]" + "0",
+            "of_the_" + "design",
+            r"\b[Rr]ul" + r"ings? \d",
+        )
+    )
 )
 # Page -> the definition of each of its pairs of tables, states and transitions, in their order.
 TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {

@@ -63,7 +63,7 @@ def test_a_lock_that_cannot_be_read_is_one_clear_line(mine: Terminal, tmp_path: 
     (tmp_path / "lamps.lock").write_text("{}\n")
     broken = mine.run("definitions", "check")
     assert broken.code == 2
-    broken.is_one_clear_line("lamps.lock:1", "not a line of a lock")
+    broken.is_one_clear_line("lamps.lock:1", "is not a valid entry")
 
 
 def test_versions_are_compared_and_a_wrong_number_exits_2(tmp_path: Path) -> None:

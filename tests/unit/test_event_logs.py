@@ -95,7 +95,7 @@ def test_every_machine_and_lineage_is_known_by_the_names_its_events_have(kind: s
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"timestamp": "2024-01-15T10:30:01"}, "timestamp is '2024-01-15T10:30:01'; needs a time zone"),
+        ({"timestamp": "2024-01-15T10:30:01"}, "timestamp is '2024-01-15T10:30:01'; must have a time zone"),
         ({"timestamp": "yesterday"}, "timestamp is 'yesterday'"),
         ({"timestamp": 1_700_000_000}, "timestamp is 1700000000; must be ISO 8601"),
         ({"timestamp": "1700000000"}, "timestamp is '1700000000'; must be ISO 8601"),

@@ -44,7 +44,7 @@ def forbidden() -> list[tuple[Definition, str, str]]:
     return listed
 
 
-def test_every_type_and_version_of_the_design_is_shipped_and_nothing_else() -> None:
+def test_every_type_and_version_of_the_tables_is_shipped_and_nothing_else() -> None:
     shipped = {(each.type, each.version) for each in catalogue() if each.type not in DELIVERY}
     assert shipped == set(TABLES)
 

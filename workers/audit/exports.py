@@ -158,7 +158,9 @@ def _enter(runtime: Runtime, found: Path, coming: Next) -> Exported:
         behind = manifest["behind"]["xid"], manifest["behind"]["position"]
         upto = manifest["upto"]["xid"], manifest["upto"]["position"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ExportFault(f"{found} is not an export by Interlock ({error}); move it elsewhere") from error
+        raise ExportFault(
+            f"{found} is not an export: {MANIFEST} is unreadable or incomplete ({error!r}). Move it elsewhere"
+        ) from error
     if behind != coming.after:
         raise ExportFault(
             f"{found} begins after {behind}, but the database has exported up to {coming.after}: it was restored from"

@@ -83,8 +83,8 @@ class AtOnce:
         aside = offered("quarantine", "request", ahead["request_id"], reason="WHY")
         return (
             f"it waits for {ahead['trigger']} by {ahead['triggered_by']}, which failed and is tried again at "
-            f"{ahead['not_before']:%Y-%m-%d %H:%M:%S} UTC ({ahead['error']}). Wait for that, or set it aside "
-            f"({aside}), then do this again"
+            f"{ahead['not_before']:%Y-%m-%d %H:%M:%S} UTC ({ahead['error']}). Wait for that, or set "
+            f"{ahead['trigger']} aside ({aside}), then do this again"
         )
 
     def later(self, instance_id: UUID, version: int, trigger: str, at: datetime) -> None:

@@ -67,14 +67,14 @@ class LogEvent(BaseModel):
     @classmethod
     def _as_text(cls, value: Any) -> Any:
         if not isinstance(value, str) or not value[:1].isdigit() or "-" not in value:
-            raise ValueError("must be ISO 8601: 2025-12-08T22:26:36.730Z")
+            raise ValueError("must be ISO 8601, as in 2025-12-08T22:26:36.730Z")
         return value
 
     @field_validator("timestamp")
     @classmethod
     def _in_a_zone(cls, value: datetime) -> datetime:
         if value.tzinfo is None:
-            raise ValueError("needs a time zone: 2025-12-08T22:26:36.730Z")
+            raise ValueError("must have a time zone, as in 2025-12-08T22:26:36.730Z")
         return value
 
     @field_validator("event_type")

@@ -47,7 +47,9 @@ def read(text: str, name: str) -> dict[Key, dict[str, Any]]:
             key, form = (entry["type"], entry["version"]), validated(entry["form"])
             unchanged = canonical_checksum(form) == entry["checksum"] and (form["type"], form["version"]) == key
         except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"{name}:{number}: not a line of a lock: {error!r}") from error
+            raise BadInput(
+                f"{name}:{number} is not a valid entry ({error!r}); restore the line from version control"
+            ) from error
         if not unchanged:
             raise BadInput(
                 f"{name}:{number}: {key[0]} {key[1]} was changed in the lock; restore its line from version control"
