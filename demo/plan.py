@@ -15,7 +15,7 @@ from interlock.db.connection import transaction
 from interlock.db.schema import in_schema
 from interlock.workers.client.client import Client
 from interlock.workers.operations.rollback import compensation_plan, roll_back
-from interlock.workers.orchestration.run_view import Event, View, Watch
+from interlock.workers.orchestration.run_view import Event, RunView, Watch
 from interlock.workers.orchestration.submission import Run, submit
 from interlock.workers.overrides.operators import grant
 from interlock.workers.system.users import os_user
@@ -49,7 +49,7 @@ def plans(client: Client, directory: Path) -> bool:
     return not not_shown
 
 
-def _shown(risky: View, delivery: View) -> dict[str, bool]:
+def _shown(risky: RunView, delivery: RunView) -> dict[str, bool]:
     """What the two plans are for, and whether it happened."""
     gates, patches = delivery.gates.values(), {row["state"] for row in delivery.patches.values()}
     return {
@@ -64,7 +64,7 @@ def _shown(risky: View, delivery: View) -> dict[str, bool]:
     }
 
 
-def _carried_out(client: Client, file: Path, directory: Path, *, kill: bool = False) -> View:
+def _carried_out(client: Client, file: Path, directory: Path, *, kill: bool = False) -> RunView:
     run = submit(client.runtime, read_plan(file.read_text(), name=file.name), by="demo", directory=directory)
     say()
     say((run.name, "bold"), f" ({file.name})")
@@ -99,12 +99,12 @@ def _say(event: Event) -> None:
         say(f"  {event.kind} {event.name}: {event.was} → {event.state}{why}")
 
 
-def _set_aside(view: View) -> None:
+def _set_aside(view: RunView) -> None:
     rows = [row for row in view.patches.values() if row["state"] == "quarantined"]
     print_table("quarantined, with the reason", rows, ("entity_id", "reason"))
 
 
-def _taken_back(client: Client, view: View, directory: Path) -> None:
+def _taken_back(client: Client, view: RunView, directory: Path) -> None:
     entry = next(row for row in view.patches.values() if "/document/notes" in row["entity_id"])
     # Nobody else may take back what has landed.
     grant(client.runtime, ["demo"], by=os_user(), reason="the demonstration takes a patch back")

@@ -4,21 +4,21 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from interlock.workflows.plan.plan import Plan, Repository, Tool, Workstream
+from interlock.workflows.plan.plan import Plan, PlannedRepository, Tool, Workstream
 from interlock.workflows.plan.read import plan_json_schema
-from interlock.workflows.plan.tasks import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
+from interlock.workflows.plan.tasks import AgentWork, Backoff, Gate, Limits, Patch, PlanPart, Task, Terms
 
-DESCRIBED: tuple[tuple[str, type[Part]], ...] = (
+DESCRIBED: tuple[tuple[str, type[PlanPart]], ...] = (
     ("The plan", Plan),
     ("A workstream", Workstream),
     ("A task", Task),
-    ("`agent`", Agent),
+    ("`agent`", AgentWork),
     ("`patch`", Patch),
     ("A gate", Gate),
     ("`defaults`", Terms),
     ("`limits`", Limits),
     ("`backoff`", Backoff),
-    ("`repository`", Repository),
+    ("`repository`", PlannedRepository),
     ("A tool", Tool),
 )
 WORDS = {"boolean": "true or false", "integer": "whole number", "string": "text", "object": "mapping"}
@@ -29,7 +29,7 @@ def plan_reference() -> str:
     return "\n\n".join(_section(title, part) for title, part in DESCRIBED)
 
 
-def _section(title: str, part: type[Part]) -> str:
+def _section(title: str, part: type[PlanPart]) -> str:
     schema = _schema_of(part)
     rows = [_row(name, field, schema["properties"][name]) for name, field in _own_first(part)]
     about = (part.__doc__ or "").splitlines()[0]
@@ -38,13 +38,13 @@ def _section(title: str, part: type[Part]) -> str:
     )
 
 
-def _schema_of(part: type[Part]) -> dict[str, Any]:
+def _schema_of(part: type[PlanPart]) -> dict[str, Any]:
     whole = plan_json_schema()
     found: dict[str, Any] = whole if part is Plan else whole["$defs"][part.__name__]
     return found
 
 
-def _own_first(part: type[Part]) -> list[tuple[str, FieldInfo]]:
+def _own_first(part: type[PlanPart]) -> list[tuple[str, FieldInfo]]:
     return sorted(part.model_fields.items(), key=lambda item: item[0] not in part.__annotations__)
 
 
@@ -65,7 +65,7 @@ def _bounds(field: FieldInfo) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if isinstance(field.default, Part):
+    if isinstance(field.default, PlanPart):
         return "see below"
     if field.default is None or field.default in ((), {}):
         return "none"

@@ -5,16 +5,16 @@ from typing import Any
 from uuid import UUID
 
 from interlock.workers.client.client import Client
-from interlock.workers.operations.archiver import Done, Rules, archive_ended
+from interlock.workers.operations.archiver import ArchivePass, ArchiveRules, archive_ended
 from interlock.workers.runtime import Runtime
 from tests.driving import applied
 from tests.running import Stage
 
 Dba = "psycopg.Connection[Any]"
-AT_ONCE = Rules(timedelta(0), timedelta(0))
+AT_ONCE = ArchiveRules(timedelta(0), timedelta(0))
 
 
-def archive(runtime: Runtime, **how: Any) -> Done:
+def archive(runtime: Runtime, **how: Any) -> ArchivePass:
     return archive_ended(runtime.database, AT_ONCE, **how)
 
 

@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 
 import demo
 from interlock import workers
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
@@ -91,7 +91,7 @@ class Scene:
         to_job = {"self": jobs, "order": order}
         to_task = {"runtime": runtime, "ref": "nobody", "order": OverrideOrder("ann", "why")}
         part, to_part = (
-            Part("story", "1.0.0", "state", "nowhere"),
+            DefinitionPart("story", "1.0.0", "state", "nowhere"),
             {"runtime": runtime, "order": OverrideOrder("ann", "why")},
         )
         narrowing = {"runtime": runtime, "type_": "story", "trigger": "unblock"}

@@ -10,7 +10,7 @@ from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import archive, instances
 from interlock.workers.client.client import Client
-from interlock.workers.operations.archiver import Done, archive_ended, rules_of
+from interlock.workers.operations.archiver import ArchivePass, archive_ended, rules_of
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.suggestions import offered
 
@@ -57,7 +57,7 @@ def run(
     _print_result(done, dry_run, as_json)
 
 
-def _print_result(done: Done, dry_run: bool, as_json: bool) -> None:
+def _print_result(done: ArchivePass, dry_run: bool, as_json: bool) -> None:
     moved = {"dry_run": dry_run, "instances": done.instances, "events": done.events, "held": dict(done.held)}
     if print_json(moved, as_json):
         return

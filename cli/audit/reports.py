@@ -16,7 +16,7 @@ from interlock.workers.audit.reports import Made, Wanted
 from interlock.workers.client.client import Client
 from interlock.workers.settings import settings
 from interlock.workers.system import write_once
-from interlock.workflows.audit.report import Report
+from interlock.workflows.audit.report import AuditReport
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.escaping import shown
@@ -133,14 +133,14 @@ def verify_report(
     raise typer.Exit(FAILED if checked.findings else 0)
 
 
-def _told(report: Report | None) -> dict[str, object]:
+def _told(report: AuditReport | None) -> dict[str, object]:
     if report is None:
         return {"about": None}
     counts = {"instances": len(report.instances), "events": len(report.moves)}
     return {"about": report.scope.name, "generated_at": report.generated_at, **counts}
 
 
-def _print_checked(wrong: bool, report: Report | None) -> None:
+def _print_checked(wrong: bool, report: AuditReport | None) -> None:
     verdict = ("do not rely on it", "bold red") if wrong else ("ok", "green")
     if report is None:
         say(verdict)

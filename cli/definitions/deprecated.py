@@ -12,7 +12,7 @@ from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import instant
 from interlock.db.connection import transaction
 from interlock.db.core import deprecations
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.workers.client.client import Client
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.overrides.deprecations import (
@@ -89,7 +89,7 @@ def deprecate(
         if trigger is not None:
             definition.require_trigger(trigger)
         kind = "state" if state else "trigger" if trigger else "version"
-        part, order = Part(type_, version, kind, state or trigger or ""), OverrideOrder(by, reason)
+        part, order = DefinitionPart(type_, version, kind, state or trigger or ""), OverrideOrder(by, reason)
         if taken_back:
             undo(client.runtime, part, order)
             if not print_json({"undone": str(part), "by": by, "reason": reason}, as_json):

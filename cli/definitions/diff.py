@@ -9,7 +9,7 @@ import typer
 from interlock.cli.lib.output import REFUSED, AsJson, print_json, print_table, say
 from interlock.workers.client.client import Client
 from interlock.workers.definitions import release_locks, sources
-from interlock.workers.definitions.sources import Difference
+from interlock.workers.definitions.sources import SourceDifference
 from interlock.workers.settings import settings
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import BadInput
@@ -41,7 +41,9 @@ def diff(
     raise typer.Exit(0 if found.right else REFUSED)
 
 
-def _difference(type_: str | None, old: str | None, new: str | None, file: Path | None, recorded: bool) -> Difference:
+def _difference(
+    type_: str | None, old: str | None, new: str | None, file: Path | None, recorded: bool
+) -> SourceDifference:
     if (old is None) != (new is None) or (file and recorded):
         raise BadInput("give TYPE OLD NEW, and at most one of --file FILE and --recorded")
     code = sources.of_code(catalogue(settings().definitions))
@@ -58,7 +60,7 @@ def _difference(type_: str | None, old: str | None, new: str | None, file: Path 
     return sources.same(older, code, type_)
 
 
-def _as_json(found: Difference) -> dict[str, Any]:
+def _as_json(found: SourceDifference) -> dict[str, Any]:
     comparisons = [
         asdict(each) | {"part": each.part, "wanted": each.wanted, "right": each.right, "verdict": each.verdict}
         for each in found.comparisons
@@ -66,7 +68,7 @@ def _as_json(found: Difference) -> dict[str, Any]:
     return {"ok": found.right, "comparisons": comparisons, "new": found.new, "gone": found.gone}
 
 
-def _print(found: Difference) -> None:
+def _print(found: SourceDifference) -> None:
     for each in found.comparisons:
         rows = [{"part": change.part, "change": change.message} for change in each.changes]
         print_table(f"{each.type} {each.old} → {each.new}", rows, ("part", "change"))

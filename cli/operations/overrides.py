@@ -41,7 +41,7 @@ Act = Callable[[Runtime, OverrideOrder], Done]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OverrideOptions:
     """The options that every override has."""
 
     by: By
@@ -51,7 +51,7 @@ class Wanted:
     as_json: AsJson = False
 
 
-def _run(make: Callable[..., Act], wanted: Wanted, arguments: dict[str, Any]) -> None:
+def _run(make: Callable[..., Act], wanted: OverrideOptions, arguments: dict[str, Any]) -> None:
     """Carry out an override and print it; at a terminal, first show what would happen and ask for confirmation."""
     act = make(**arguments)
     with Client() as client:
@@ -63,7 +63,7 @@ def _run(make: Callable[..., Act], wanted: Wanted, arguments: dict[str, Any]) ->
         _print_result(done)
 
 
-overriding = sharing(Wanted, _run)
+overriding = sharing(OverrideOptions, _run)
 
 
 def _print_result(done: Done) -> None:
@@ -169,7 +169,7 @@ _simple(
 
 
 @app.command("rollback-patch")
-@sharing(Wanted, ending_well()(_run))
+@sharing(OverrideOptions, ending_well()(_run))
 def rollback_patch_(ref: Ref, plan: PlanFile = None, mended: Mended = None) -> Act:
     """Roll a committed patch back with a compensation plan, or record that it was reverted by hand (--commit-sha).
     Either way the gates that it passed must pass again. The same as `interlock patch roll-back`, plus --dry-run.

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from interlock.cli.lib import output
-from interlock.workers.orchestration.run_view import View
+from interlock.workers.orchestration.run_view import RunView
 from interlock.workflows.output.escaping import last_line
 from interlock.workflows.scheduling.next_trigger import ENDED
 
@@ -47,7 +47,7 @@ def line(*words: Words) -> Text:
     return drawn
 
 
-def of_run(view: View) -> Text:
+def of_run(view: RunView) -> Text:
     """A run, with a progress bar of all its tasks."""
     run, tasks = view.run, list(view.tasks.values())
     return line(

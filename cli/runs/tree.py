@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.tree import Tree
 
 from interlock.cli.runs.lines import Row, length, line, of_gate, of_run, of_task, of_workstream, states
-from interlock.workers.orchestration.run_view import View
+from interlock.workers.orchestration.run_view import RunView
 
 # Which states are shown first if there is no room for all; states that are not listed come last.
 URGENCY = {
@@ -20,7 +20,7 @@ URGENCY = {
 CALM = ("completed", "skipped", "cancelled", "planned")  # workstreams that are shown last
 
 
-def draw(view: View, *, lines: int) -> Tree:
+def draw(view: RunView, *, lines: int) -> Tree:
     """The run as a tree.
 
     Args:
@@ -44,7 +44,7 @@ def draw(view: View, *, lines: int) -> Tree:
     return tree
 
 
-def _fitted(view: View, rows: list[Row], room: int) -> Iterator[RenderableType]:
+def _fitted(view: RunView, rows: list[Row], room: int) -> Iterator[RenderableType]:
     """The most urgent tasks and gates, in the plan's order, and a line that summarizes the others."""
     chosen, used = set(), 0
     room -= _length(rows) > room
@@ -57,7 +57,7 @@ def _fitted(view: View, rows: list[Row], room: int) -> Iterator[RenderableType]:
         yield line((f"… {states(left)}", "dim"))
 
 
-def _drawn(view: View, row: Row) -> RenderableType:
+def _drawn(view: RunView, row: Row) -> RenderableType:
     if "gate_type" in row:
         return of_gate(row, view.run["at"])
     return Group(*of_task(row, view.patches_of(row["id"]), view.run["at"]))

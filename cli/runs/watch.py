@@ -11,10 +11,10 @@ from interlock.cli.lib.projects import unusual
 from interlock.cli.runs.lines import styled
 from interlock.cli.runs.tree import draw
 from interlock.db.connection import retryable
-from interlock.workers.orchestration.run_view import Event, View, Watch
+from interlock.workers.orchestration.run_view import Event, RunView, Watch
 from interlock.workflows.output.suggestions import offered
 
-Show = Callable[[View, list[Event]], None]
+Show = Callable[[RunView, list[Event]], None]
 
 LOOK_SECONDS = 0.25
 SETTLE_SECONDS = 10.0  # how long to wait for a failed or canceled run to cancel its remaining parts
@@ -50,7 +50,7 @@ def _live(watch: Watch, timeout_seconds: float) -> int:
     try:
         with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
 
-            def show(view: View, _events: list[Event]) -> None:
+            def show(view: RunView, _events: list[Event]) -> None:
                 live.update(draw(view, lines=console.height - MARGIN), refresh=True)
 
             return _until_settled(watch, timeout_seconds, show)
@@ -76,7 +76,7 @@ def _until_settled(watch: Watch, timeout_seconds: float, show: Show) -> int:
     return OUTCOMES[watch.view.run["state"]]
 
 
-def _detached(view: View, code: int) -> int:
+def _detached(view: RunView, code: int) -> int:
     name, project = view.run["name"], unusual(view.run["project"])
     for message in (
         f"run {name} goes on without you; it is {view.run['state']}",
@@ -87,17 +87,17 @@ def _detached(view: View, code: int) -> int:
     return code
 
 
-def _lines(view: View, events: list[Event]) -> None:
+def _lines(view: RunView, events: list[Event]) -> None:
     for each in events:
         kind, why = KINDS.get(each.kind, each.kind), f"  {each.reason}" if each.reason else ""
         was = f"{each.was} → " if each.was else ""
         say(f"{each.at:%H:%M:%S} {kind} {each.name}: {was}", styled(each.state), (why, "dim"))
 
 
-def _json_lines(view: View, events: list[Event]) -> None:
+def _json_lines(view: RunView, events: list[Event]) -> None:
     for each in events:
         print_json(each, lines=True)
 
 
-def _nothing(view: View, events: list[Event]) -> None:
+def _nothing(view: RunView, events: list[Event]) -> None:
     pass

@@ -50,7 +50,7 @@ LEFT = (  # the tables that archiving deletes rows from
 )
 
 
-class Moved(NamedTuple):
+class ArchiveMoved(NamedTuple):
     """How much was moved; `held`: the reason why nothing was."""
 
     held: str | None
@@ -70,7 +70,7 @@ def closure(connection: Connection, ids: Sequence[UUID], *, older_than: timedelt
     return connection.exec_driver_sql(sql("archive_closure"), parameters).mappings().all()
 
 
-def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta, keys_kept: timedelta) -> Moved:
+def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta, keys_kept: timedelta) -> ArchiveMoved:
     """Move instances that belong together, with all their rows, in the caller's transaction.
 
     Args:
@@ -82,13 +82,13 @@ def move(connection: Connection, ids: Collection[UUID], *, older_than: timedelta
     query = select(instances.c.id).where(instances.c.id.in_(ids)).order_by(instances.c.id)
     locked = connection.execute(query.with_for_update(skip_locked=True)).scalars().all()
     if len(locked) < len(ids):
-        return Moved("another process is working on it", 0, 0)
+        return ArchiveMoved("another process is working on it", 0, 0)
     # A statement of its own: its snapshot is newer than the locks.
     row = connection.exec_driver_sql(
         in_schema("SELECT held, instances, events FROM interlock.archive(%(ids)s, %(older_than)s, %(keys_kept)s)"),
         {"ids": list(ids), "older_than": older_than, "keys_kept": keys_kept},
     ).one()
-    return Moved(row[0], row[1] or 0, row[2] or 0)
+    return ArchiveMoved(row[0], row[1] or 0, row[2] or 0)
 
 
 def position(connection: Connection) -> UUID | None:

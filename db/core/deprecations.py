@@ -29,7 +29,7 @@ SELECT n.deprecation_id, n.partition, n.uses, now()
 
 @record
 @dataclass(frozen=True, slots=True)
-class Part:
+class DefinitionPart:
     """A part of a definition: a version, or a `state` or `trigger` of it with its name. Raises `BadInput`."""
 
     type: str
@@ -60,10 +60,15 @@ def listed(connection: Connection) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(sql("deprecations")).mappings().all()
 
 
-def standing(connection: Connection, part: Part) -> RowMapping | None:
+def standing(connection: Connection, part: DefinitionPart) -> RowMapping | None:
     """A part's deprecation, as `listed`; None: it has none that stands."""
     return next(
-        (row for row in listed(connection) if Part(row["type"], row["version"], row["kind"], row["name"]) == part), None
+        (
+            row
+            for row in listed(connection)
+            if DefinitionPart(row["type"], row["version"], row["kind"], row["name"]) == part
+        ),
+        None,
     )
 
 
@@ -72,11 +77,11 @@ def total(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(deprecations)).scalar_one()
 
 
-def parts_announced_by(connection: Connection, by: str) -> set[Part]:
+def parts_announced_by(connection: Connection, by: str) -> set[DefinitionPart]:
     """What somebody ever announced, also if it was undone since."""
     columns = (deprecations.c.type, deprecations.c.version, deprecations.c.kind, deprecations.c.name)
     rows = connection.execute(select(*columns).where(deprecations.c.deprecated_by == by))
-    return {Part(*row) for row in rows}
+    return {DefinitionPart(*row) for row in rows}
 
 
 def count(connection: Connection, partition: int, uses: Mapping[UUID, int]) -> None:

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from interlock.supervisor.processes.process import Report
+from interlock.supervisor.processes.process import PartReport
 from interlock.workflows.output.escaping import json_text
 
 
-def narrator(report: Callable[[Report], None]) -> Callable[[list[Report]], None]:
+def narrator(report: Callable[[PartReport], None]) -> Callable[[list[PartReport]], None]:
     """A `watch` for `supervise` that reports each change of state once."""
     states: dict[str, str] = {}
 
-    def watch(parts: list[Report]) -> None:
+    def watch(parts: list[PartReport]) -> None:
         for part in parts:
             if states.get(part.name, "stopped") != part.state:
                 states[part.name] = part.state
@@ -21,12 +21,12 @@ def narrator(report: Callable[[Report], None]) -> Callable[[list[Report]], None]
     return watch
 
 
-def as_text(part: Report) -> str:
+def as_text(part: PartReport) -> str:
     """A change of state as text for a terminal."""
     return f"{part.name} {part.state}" + (f": {part.detail}" if part.state == "restarting" else "")
 
 
-def logged(part: Report) -> str:
+def logged(part: PartReport) -> str:
     """A change of state as a log line, with the same fields as `workers.telemetry.logs` writes."""
     fields: dict[str, Any] = {"part": part.name, "pid": part.pid, "restarts": part.restarts}
     if part.state == "restarting":

@@ -16,7 +16,7 @@ from interlock.supervisor.environment import DIRECTORY
 from interlock.supervisor.home import Home, home_of, write_atomically
 from interlock.supervisor.processes import lock, reaper, specs
 from interlock.supervisor.processes.fork import fork, is_module, module, preload
-from interlock.supervisor.processes.process import Child, Report, ending, open_log, tail
+from interlock.supervisor.processes.process import Child, PartReport, ending, open_log, tail
 from interlock.supervisor.processes.spec import Part
 from interlock.supervisor.servers import data_dirs, endpoints, postgres, valkey
 from interlock.workers.settings import Settings
@@ -29,7 +29,7 @@ REST_SECONDS = 0.5  # between two checks while every part is ready; a signal or 
 START_SECONDS = 45.0  # shorter than the limit of a detached start, so that the error names the part
 START_ATTEMPTS = 3  # failures in a row before a part that is not ready is given up
 
-Watch = Callable[[list[Report]], None]
+Watch = Callable[[list[PartReport]], None]
 
 
 class _Stopping(BaseException):

@@ -31,7 +31,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded now, be
 
 
 @dataclass(frozen=True)
-class Report:
+class PartReport:
     """The state of a part, as `status` shows it. `since` is when it entered its state, ISO 8601 UTC."""
 
     name: str
@@ -61,10 +61,10 @@ class Child:
         self._stop_until: float | None = None
         self._since = _now()
 
-    def report(self) -> Report:
+    def report(self) -> PartReport:
         """The part's row in `processes.json`."""
         pid = self._process.pid if self._process else None
-        return Report(self.part.name, self.state, pid, self._create_time, self.restarts, self._since, self.detail)
+        return PartReport(self.part.name, self.state, pid, self._create_time, self.restarts, self._since, self.detail)
 
     def start(self) -> None:
         """Start the process; `tend` detects when it is ready."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from interlock.db.schema import ENGINE
 from interlock.supervisor.home import Home, home_of
 from interlock.supervisor.processes import lock
-from interlock.supervisor.processes.process import Report
+from interlock.supervisor.processes.process import PartReport
 from interlock.supervisor.processes.specs import answers
 from interlock.supervisor.servers import endpoints, postgres, valkey
 from interlock.supervisor.servers.endpoints import Servers
@@ -72,7 +72,7 @@ def status(settings: Settings) -> Status:
 class Document(BaseModel):
     """The content of `processes.json`."""
 
-    parts: list[Report]
+    parts: list[PartReport]
 
 
 def _sayable(url: str | None, embedded_password: str) -> str | None:

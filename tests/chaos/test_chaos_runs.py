@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.workers.client.client import Client
-from interlock.workers.orchestration.run_view import View, Watch
+from interlock.workers.orchestration.run_view import RunView, Watch
 from interlock.workers.orchestration.submission import Run, submit
 from interlock.workflows.plan.read import read_plan
 from tests.chaos.installation import Installation
@@ -60,7 +60,7 @@ def accepted(client: Client, directory: Path, plan: str) -> Run:
     return submit(client.runtime, read_plan(plan), by="test", directory=directory)
 
 
-def watched(client: Client, run: Run, meanwhile: Callable[[], object] = lambda: None) -> View:
+def watched(client: Client, run: Run, meanwhile: Callable[[], object] = lambda: None) -> RunView:
     """Watch a run until it has settled, and do something meanwhile."""
     watch = Watch(client.runtime, run.id)
 

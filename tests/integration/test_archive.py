@@ -12,7 +12,7 @@ import pytest
 
 from interlock.db.audit import verify
 from interlock.workers.client.client import Client
-from interlock.workers.operations.archiver import Rules, archive_ended
+from interlock.workers.operations.archiver import ArchiveRules, archive_ended
 from interlock.workers.runtime import Runtime
 from tests.archived import approval, archive, expire_timers, relayed, rows, settled_run
 from tests.driving import applied, drain_all, drain_failing
@@ -124,7 +124,7 @@ def test_a_run_stays_while_one_of_its_members_has_not_ended(runtime: Runtime, st
 def test_what_ended_not_long_ago_stays(runtime: Runtime, client: Client, project: str, dba: Dba) -> None:
     made = approval(client, project, "A-1")
     expire_timers(dba)
-    month = Rules(timedelta(days=30), timedelta(0))
+    month = ArchiveRules(timedelta(days=30), timedelta(0))
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '29 days' WHERE id = %s", (made,))
     assert archive_ended(runtime.database, month).instances == 0
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '31 days' WHERE id = %s", (made,))
@@ -136,7 +136,7 @@ def test_a_request_holds_its_instance_back_until_its_id_need_not_be_kept(
 ) -> None:
     approval(client, project, "A-1")
     expire_timers(dba)
-    keeping = Rules(timedelta(0), timedelta(days=1))
+    keeping = ArchiveRules(timedelta(0), timedelta(days=1))
     assert archive_ended(runtime.database, keeping).held == {"its request ids are still kept": 1}
     for table in ("trigger_requests", "effects"):
         dba.execute(f"UPDATE {table} SET finished_at = now() - interval '25 hours'")  # type: ignore[arg-type]

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from interlock.cli.audit.audit import app
 from interlock.db.audit.reports import Period
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.workers.audit import envelopes, report_check, reports, signing_keys
-from interlock.workers.audit.report_check import Checked
+from interlock.workers.audit.report_check import CheckedReport
 from interlock.workers.audit.reports import Made, ReportTooLarge, Wanted
 from interlock.workers.audit.signing_keys import Signer
 from interlock.workers.client.client import Client
@@ -82,7 +82,7 @@ class Filed:
     made: Made
     path: Path
 
-    def check(self, text: str | bytes | None = None) -> Checked:
+    def check(self, text: str | bytes | None = None) -> CheckedReport:
         content = self.made.page if text is None else text
         self.path.write_bytes(content.encode() if isinstance(content, str) else content)
         keys = signing_keys.trusted_keys(self.runtime.settings.signing_directory)
@@ -369,7 +369,7 @@ def test_a_period_shows_who_got_power_what_was_removed_and_what_was_narrowed(
     runtime = make_runtime(definitions=("tests.parcels",))
     parcels.record(runtime, "ann")
     since = datetime.now(UTC)
-    part = Part("parcel", "1.0.0")
+    part = DefinitionPart("parcel", "1.0.0")
     by_ann, by_bob = OverrideOrder("ann", "nobody uses it"), OverrideOrder("bob", "I looked")
     operators.grant(runtime, ["bob", "cyd"], by="ann", reason="the night shift", until=since + timedelta(days=1))
     operators.revoke(runtime, "cyd", by="bob", reason="left the team")

@@ -14,7 +14,7 @@ from uuid_utils.compat import uuid7
 from interlock.db.audit.verify import verify
 from interlock.db.connection import transaction
 from interlock.db.core import definitions, deprecations, effects
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.core.request_rows import OPERATOR, Right, as_found
 from interlock.workers.client.client import Client
 from interlock.workers.engine.deprecations import Deprecations
@@ -60,7 +60,7 @@ def order(by: str = "ann", reason: str = "old") -> OverrideOrder:
 
 
 def deprecate(runtime: Runtime, kind: str = "version", name: str = "", version: str = "1.0.0", **said: Any) -> None:
-    part = Part("parcel", version, kind, name)
+    part = DefinitionPart("parcel", version, kind, name)
     announce(runtime, part, order(), **{"guide": "use 1.1.0"} | said)
 
 
@@ -154,7 +154,7 @@ def test_marks_in_the_code_are_announced_when_definitions_are_recorded_and_chang
         ("state", "stopped", "the code", "nothing stops any more"),
         ("trigger", "weighed", "the code", "weigh it yourself"),
     ]
-    undo(runtime, Part("parcel", "1.5.0", "state", "stopped"), order())
+    undo(runtime, DefinitionPart("parcel", "1.5.0", "state", "stopped"), order())
     assert announce_marks(runtime) == 0, "what an operator took back is not announced again"
     assert [each["name"] for each in listed(runtime)] == ["weighed"]
     with pytest.raises(InvalidDefinition, match="'limbo' is deprecated but not a state"):
@@ -240,7 +240,7 @@ def test_where_nothing_lives_a_version_can_be_removed_at_once(runtime: Runtime, 
 def test_the_newest_version_is_not_removed_unless_the_code_has_lost_the_type(
     runtime: Runtime, make_runtime: Callable[..., Runtime]
 ) -> None:
-    announce(runtime, Part("parcel", "3.0.0"), order(), remove_after=datetime.now(UTC))
+    announce(runtime, DefinitionPart("parcel", "3.0.0"), order(), remove_after=datetime.now(UTC))
     with pytest.raises(CannotDeprecate, match=r"3\.0\.0 is the newest version in the code"):
         propose_removal(runtime, "parcel", "3.0.0", order())
     without = make_runtime()
@@ -254,10 +254,10 @@ def test_the_newest_version_is_not_removed_unless_the_code_has_lost_the_type(
 def test_a_deprecation_is_taken_back_and_announced_anew(client: Client, runtime: Runtime) -> None:
     deprecate(runtime, "trigger", "send")
     (first,) = listed(runtime)
-    undo(runtime, Part("parcel", "1.0.0", "trigger", "send"), order("bob", "needed after all"))
+    undo(runtime, DefinitionPart("parcel", "1.0.0", "trigger", "send"), order("bob", "needed after all"))
     assert listed(runtime) == []
     with pytest.raises(CannotDeprecate, match=r"trigger send of parcel 1\.0\.0 is not deprecated"):
-        undo(runtime, Part("parcel", "1.0.0", "trigger", "send"), order())
+        undo(runtime, DefinitionPart("parcel", "1.0.0", "trigger", "send"), order())
     deprecate(runtime, "trigger", "send")
     (second,) = listed(runtime)
     assert second["deprecation_id"] != first["deprecation_id"]

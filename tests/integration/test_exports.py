@@ -52,7 +52,9 @@ def hashes(runtime: Runtime) -> list[str]:
 def said(runtime: Runtime, *paths: Path) -> list[str]:
     """Findings in files, without their paths."""
     found = [
-        each for each in log_validation.validate(paths, runtime.catalogue) if isinstance(each, log_validation.Finding)
+        each
+        for each in log_validation.validate(paths, runtime.catalogue)
+        if isinstance(each, log_validation.LogFinding)
     ]
     return [f"{Path(each.file).name}:{each.line}: {each.message}" for each in found]
 

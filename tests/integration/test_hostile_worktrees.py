@@ -15,8 +15,8 @@ import pytest
 from interlock.workers.git import git_directories as desk
 from interlock.workers.git import inside as files
 from interlock.workers.git import protected_paths, repository, worktree
-from interlock.workers.git.apply import Applied, Committed, apply, commit
-from interlock.workers.git.archive import Archived, archive
+from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
+from interlock.workers.git.archive import ArchivedWorkstream, archive
 from interlock.workers.git.command import GitFault
 from interlock.workers.git.git_directories import own_directory
 from interlock.workers.git.merge import Merged, merge
@@ -120,7 +120,7 @@ def test_a_command_that_moves_refs_and_plants_programs_does_so_in_its_own_reposi
     (found.path / "x.sh").unlink()
     for each in tmp_path.glob("ran*"):
         each.unlink()  # what its own git ran, it ran as itself
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert users_own(checkout) == before
@@ -176,7 +176,7 @@ def test_what_a_command_committed_is_judged_as_a_patch_is_before_it_lands(
 def test_what_a_command_committed_well_lands_with_the_patches(checkout: Path) -> None:
     found = given(checkout)
     committed(found, {"made": "x\n"})
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     assert as_command(found, "git status --porcelain; git log --format=%s") == "m\nmine\nFirst\n"
     assert isinstance(merge(found, "m", policy=STRICT), Merged)
@@ -185,7 +185,7 @@ def test_what_a_command_committed_well_lands_with_the_patches(checkout: Path) ->
 
 def test_a_command_cannot_take_a_committed_patch_back_by_rewriting_its_branch(checkout: Path) -> None:
     found = given(checkout)
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     as_command(found, "git reset -q --hard HEAD~; git commit -q --allow-empty -m rewritten")
     assert "rewritten" in str(import_commits(found))
@@ -223,7 +223,7 @@ def test_whatever_a_command_makes_of_its_repository_the_users_stays_and_ours_goe
         restore(found)
     assert users_own(checkout) == before
     kept = archive(found, tmp_path / "archive", {})
-    assert isinstance(kept, Archived)
+    assert isinstance(kept, ArchivedWorkstream)
     assert not found.path.exists()
     assert users_own(checkout) == before
 
@@ -231,7 +231,7 @@ def test_whatever_a_command_makes_of_its_repository_the_users_stays_and_ours_goe
 def test_objects_under_anothers_name_are_refused(checkout: Path) -> None:
     found = given(checkout)
     first = git(checkout, "rev-parse", "main").strip()
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     done = commit(found, "L-1", "m")
     assert isinstance(done, Committed)
     # A child of the first commit, and a false copy of that first commit which claims to follow the patch's.
@@ -258,7 +258,7 @@ def test_a_repository_that_the_commands_account_cannot_reach_is_copied_for_it(ch
     )
     assert isinstance(found, Worktree)
     assert as_command(found, "git log --format=%s; git status --porcelain") == "First\n"
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     as_command(found, "echo > made; git add -A; git commit -qm mine")
     assert as_command(found, "git log --format=%s; git status --porcelain") == "mine\nm\nFirst\n"
@@ -282,7 +282,7 @@ def test_a_link_that_is_swapped_while_git_writes_leads_nowhere(checkout: Path, c
     try:
         for attempt in range(8):
             with contextlib.suppress(GitFault):  # what git looked at is gone: another try
-                if isinstance(apply(found, patch, f"L-{attempt}"), Applied):
+                if isinstance(apply(found, patch, f"L-{attempt}"), AppliedPatch):
                     restore(found)
     finally:
         over.set()
@@ -293,7 +293,7 @@ def test_a_link_that_is_swapped_while_git_writes_leads_nowhere(checkout: Path, c
 def test_a_repository_that_shares_its_objects_with_another_works_in_the_sandbox(checkout: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--shared", str(checkout), "clone")
     found = given(tmp_path / "clone", isolation=as_commands(Settings(home=tmp_path / "home")))
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert (found.path / "app.py").read_text().startswith("1\n")
@@ -389,7 +389,7 @@ def test_a_change_of_what_judges_is_refused_unless_the_plan_allows_it(judged: Wo
     assert isinstance(refused, Checked)
     assert (refused.reasons[0].file, refused.reasons[0].rule) == ("scripts/check.sh", "protected")
     allowed = GUARD.model_copy(update={"protected_changes": "allow"})
-    assert isinstance(apply(judged, patch, "L-1", policy=allowed), Applied)
+    assert isinstance(apply(judged, patch, "L-1", policy=allowed), AppliedPatch)
 
 
 def test_a_search_for_a_regression_gives_its_gate_no_way_into_the_repository(checkout: Path, tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_a_link_in_a_worktrees_repository_leads_our_git_to_no_other_worktree(che
     as_command(victim, f"mkdir -p .git/info; test -e .git/{name} || echo precious > .git/{name}")
     before = theirs.read_bytes()
     as_command(found, f"mkdir -p .git/info; rm -f .git/{name}; ln -s {theirs} .git/{name}")
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert theirs.read_bytes() == before
@@ -438,7 +438,7 @@ def test_pipes_under_names_that_git_reads_hold_nobody_up(checkout: Path, tmp_pat
     assert isinstance(apply(found, PATCH, "L-1"), Refusal), "app.py is gone"
     as_command(found, f"{pipes}; {nested}")
     kept = archive(found, tmp_path / "archive", {})
-    assert isinstance(kept, Archived)
+    assert isinstance(kept, ArchivedWorkstream)
     assert "kept" in git(checkout, "ls-tree", "--name-only", kept.sha).split()
     assert time.monotonic() - started < 60
 
@@ -457,7 +457,7 @@ def test_a_snapshot_that_hangs_holds_no_other_workstream_up_and_is_taken_again(
             assert isinstance(merge(other, "m", lock_seconds=1.0), Merged)
             with pytest.raises(GitFault, match="longer than"):
                 hangs.result()
-    assert isinstance(archive(found, tmp_path / "archive", {}), Archived)
+    assert isinstance(archive(found, tmp_path / "archive", {}), ArchivedWorkstream)
 
 
 def test_no_depth_of_directories_keeps_a_worktree_from_landing_or_being_archived(
@@ -473,7 +473,7 @@ def test_no_depth_of_directories_keeps_a_worktree_from_landing_or_being_archived
         assert differing == ()
     assert isinstance(merge(found, "m"), Merged)
     close(found)
-    assert isinstance(archive(again, tmp_path / "archive", {}), Archived)
+    assert isinstance(archive(again, tmp_path / "archive", {}), ArchivedWorkstream)
     assert not found.path.exists()
     assert not again.path.exists()
 

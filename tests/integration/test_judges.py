@@ -8,7 +8,7 @@ import pytest
 
 from interlock.db.connection import transaction
 from interlock.db.core import deprecations
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.core.requests import partition_of
 from interlock.db.operations import operators
 from interlock.workers.client.client import Client
@@ -49,7 +49,7 @@ def of_partition(client: Client, project: str, other: UUID) -> UUID:
 def test_a_move_that_postgresql_refuses_is_rejected_and_nothing_waits_for_it(
     client: Client, runtime: Runtime, project: str
 ) -> None:
-    announce(runtime, Part("parcel", "1.0.0"), ANN)
+    announce(runtime, DefinitionPart("parcel", "1.0.0"), ANN)
     revoke(runtime, "bob", by="ann", reason="a test")
     with transaction(runtime.database) as connection:
         (row,), (grant,) = deprecations.listed(connection), operators.grants(connection)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from interlock.db import refusals
 from interlock.db.audit.reports import Period
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.statements import as_json
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.audit.reports import Wanted, make_report
@@ -143,7 +143,7 @@ def test_what_only_operators_may_is_recorded_for_whoever_tries_it(
     name, why = client.show(worker)["entity_id"], {"by": "mallory", "reason": "mine"}
     task = str(Site(client, project).queue()[0])
     breaker = client.create("circuit_breaker", "CB-1", project=project, context={"tool_id": "x"})["id"]
-    part, removed = Part("story", "1.0.0"), "deprecation of story 1.0.0"
+    part, removed = DefinitionPart("story", "1.0.0"), "deprecation of story 1.0.0"
     crossing = Migration("story", "1.0.0", "1.1.0", **why)
     grant(client, "ann")
     ways: dict[str, tuple[str, Callable[[], object]]] = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.workers.git.apply import Applied, Committed, apply, commit
+from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
 from interlock.workers.git.policy import Checked, PatchPolicy
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
@@ -21,7 +21,7 @@ def found(tmp_path: Path) -> Worktree:
 
 def land(found: Worktree, changed: dict[str, str | None], ledger_id: str = "L-0") -> str:
     """Apply and commit a patch."""
-    assert isinstance(apply(found, diff(found.path, changed), ledger_id), Applied)
+    assert isinstance(apply(found, diff(found.path, changed), ledger_id), AppliedPatch)
     done = commit(found, ledger_id, f"Patch {ledger_id}")
     assert isinstance(done, Committed)
     return done.sha
@@ -37,7 +37,7 @@ def test_a_patch_is_applied_then_committed_as_it_was_verified(found: Worktree) -
     wanted = {"app.py": TEN.replace("two", "2"), "docs/read me.txt": None, "new/dir/f.py": "x\r\ny", "bin": "\0\1"}
     patch = diff(found.path, wanted)
     done = apply(found, patch, "L-1", policy=PatchPolicy(allow_binary=True))
-    assert isinstance(done, Applied)
+    assert isinstance(done, AppliedPatch)
     assert (done.way, set(done.paths)) == ("exact", set(wanted))
     put(found.path, {"app.py": "spoilt by a test\n", "report.xml": "left by a test"})
     committed = commit(found, "L-1", "Number two\n\nInterlock-Patch: L-9", also={"Interlock-Run": "r"})
@@ -56,11 +56,11 @@ def test_a_patch_is_applied_then_committed_as_it_was_verified(found: Worktree) -
 
 def test_applying_and_committing_again_does_nothing_more(found: Worktree) -> None:
     patch = diff(found.path, {"app.py": "1\n"})
-    assert apply(found, patch, "L-1") == Applied("exact", ("app.py",))
-    assert apply(found, patch, "L-1") == Applied("already", ("app.py",))
+    assert apply(found, patch, "L-1") == AppliedPatch("exact", ("app.py",))
+    assert apply(found, patch, "L-1") == AppliedPatch("already", ("app.py",))
     first = commit(found, "L-1", "m")
     assert isinstance(first, Committed)
-    assert apply(found, patch, "L-1") == Applied("already", (), first.sha)
+    assert apply(found, patch, "L-1") == AppliedPatch("already", (), first.sha)
     assert commit(found, "L-1", "m") == Committed(first.sha, already=True)
     git(found.repository.directory.parent, "merge", "-q", found.branch)
     assert commit(found, "L-1", "m") == Committed(first.sha, already=True)
@@ -68,7 +68,7 @@ def test_applying_and_committing_again_does_nothing_more(found: Worktree) -> Non
 
 def test_a_forged_trailer_is_not_taken_for_a_commit(found: Worktree) -> None:
     git(found.path, "commit", "-q", "--allow-empty", "-m", "x\n\nInterlock-Patch: L-1\n\nSaid in the middle.")
-    assert apply(found, diff(found.path, {"app.py": "1\n"}), "L-1") == Applied("exact", ("app.py",))
+    assert apply(found, diff(found.path, {"app.py": "1\n"}), "L-1") == AppliedPatch("exact", ("app.py",))
 
 
 def test_a_conflict_names_its_file_and_changes_nothing(found: Worktree) -> None:
@@ -87,7 +87,7 @@ def test_the_third_try_merges_what_the_first_two_cannot_place(found: Worktree) -
     land(found, {"app.py": TEN.replace("three", "3")})  # in the patch's context
     assert isinstance(apply(found, patch, "L-1", tries=TRIES[:2]), Conflict)
     done = apply(found, patch, "L-1")
-    assert isinstance(done, Applied)
+    assert isinstance(done, AppliedPatch)
     assert done.way == "three_way"
     assert (found.path / "app.py").read_text() == TEN.replace("five", "5").replace("three", "3")
 
@@ -96,7 +96,7 @@ def test_the_second_try_overlooks_blanks(found: Worktree) -> None:
     patch = diff(found.path, {"app.py": TEN.replace("five", "5")})
     land(found, {"app.py": TEN.replace("three\n", "three\r\n")})
     done = apply(found, patch, "L-1", tries=TRIES[:2])
-    assert isinstance(done, Applied)
+    assert isinstance(done, AppliedPatch)
     assert done.way == "whitespace"
 
 
@@ -124,7 +124,7 @@ def test_other_work_in_the_worktree_is_refused_and_stays(found: Worktree) -> Non
     assert isinstance(commit(found, "L-1", "m"), Refusal)
     assert state(found) == before
     restore(found)
-    assert isinstance(apply(found, patch, "L-1"), Applied)
+    assert isinstance(apply(found, patch, "L-1"), AppliedPatch)
     assert isinstance(apply(found, diff_of_another(), "L-2"), Refusal)
 
 
@@ -169,7 +169,7 @@ def test_hooks_and_the_users_settings_have_no_say(
     for name, value in {"GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere", "GIT_AUTHOR_NAME": "Mallory"}.items():
         monkeypatch.setenv(name, value)
     patch = "--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+b\n"
-    assert isinstance(apply(found, patch, "L-1"), Applied)
+    assert isinstance(apply(found, patch, "L-1"), AppliedPatch)
     done = commit(found, "L-1", "m")
     assert isinstance(done, Committed)
     assert not (tmp_path / "ran").exists()
@@ -178,12 +178,12 @@ def test_hooks_and_the_users_settings_have_no_say(
 def test_a_worker_killed_while_git_wrote_files_is_made_good_by_the_retry(found: Worktree) -> None:
     patch = diff(found.path, {"app.py": "1\n" * 1000, "new/file": "new\n"})
     base = git(found.path, "rev-parse", "HEAD^{tree}").strip()
-    assert isinstance(apply(found, patch, "L-1"), Applied)
+    assert isinstance(apply(found, patch, "L-1"), AppliedPatch)
     # As git leaves it: some files written, one begun, the index not yet replaced, its lock still there.
     git(found.path, "read-tree", base)
     put(found.path, {"app.py": "1\n" * 7})
     (found.path / ".git" / "index.lock").touch()
-    assert isinstance(apply(found, patch, "L-1"), Applied)
+    assert isinstance(apply(found, patch, "L-1"), AppliedPatch)
     assert (found.path / "app.py").read_text() == "1\n" * 1000
     assert git(found.path, "diff", "--name-only") == ""
     assert isinstance(commit(found, "L-1", "m"), Committed)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from interlock.workers.git.results import Refusal
-from interlock.workers.git.revert import Verdict
+from interlock.workers.git.revert import RevertOutcome
 from interlock.workers.git.rollback import Callbacks, Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan, Notify
 from tests.repositories import everything, git, make, put
@@ -51,16 +51,16 @@ class World:
         assert isinstance(done, Compensation), done
         return done
 
-    def _run(self, tree: Path, name: str) -> Verdict:
+    def _run(self, tree: Path, name: str) -> RevertOutcome:
         assert (tree / "app.py").read_text().startswith("one\n"), "tests must see the reverted tree"
         put(tree, {"__pycache__/x.pyc": "left by tests"})
         self.during(tree)
         self.ran.append(name)
-        return Verdict(name not in self.failing, f"{name} ran")
+        return RevertOutcome(name not in self.failing, f"{name} ran")
 
-    def _notify(self, notice: Notify) -> Verdict:
+    def _notify(self, notice: Notify) -> RevertOutcome:
         self.ran.append("notify")
-        return Verdict("notify" not in self.failing)
+        return RevertOutcome("notify" not in self.failing)
 
 
 @pytest.fixture

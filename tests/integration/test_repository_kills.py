@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from interlock.workers.git import repository
-from interlock.workers.git.apply import Applied, Committed, apply, commit
-from interlock.workers.git.archive import Archived, archive
+from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
+from interlock.workers.git.archive import ArchivedWorkstream, archive
 from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.ref_names import branch_name
-from interlock.workers.git.revert import Verdict
+from interlock.workers.git.revert import RevertOutcome
 from interlock.workers.git.rollback import Callbacks, Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import Worktree, close, restore
@@ -31,7 +31,7 @@ PATCH = (
 def patch_and_merge(checkout: Path) -> None:
     """A patch's whole way, as effects take it step by step."""
     found = opened(checkout)
-    assert isinstance(apply(found, PATCH, "L-1"), Applied)
+    assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert isinstance(merge(found, "m"), Merged)
@@ -49,8 +49,8 @@ def fail_and_archive(checkout: Path) -> None:
     """A workstream that fails with a patch applied and not committed."""
     directory = checkout.parent / "archive"
     if not (directory / "reason.json").exists():  # the machine knows by then that the patch was applied
-        assert isinstance(apply(opened(checkout), PATCH, "L-1"), Applied)
-    assert isinstance(archive(_worktree(checkout), directory, {"why": "tests"}), Archived)
+        assert isinstance(apply(opened(checkout), PATCH, "L-1"), AppliedPatch)
+    assert isinstance(archive(_worktree(checkout), directory, {"why": "tests"}), ArchivedWorkstream)
 
 
 def _worktree(checkout: Path) -> Worktree:
@@ -72,7 +72,7 @@ def roll_back(checkout: Path) -> None:
     sha = git(checkout, "log", "--format=%H", "--grep=Bad", "main").split()[-1]
     actions = [{"action": "git_revert", "commit_sha": sha, "branch": "main"}]
     plan = CompensationPlan.model_validate({"compensation_type": "git_revert", "actions": actions})
-    means = Callbacks(*[lambda *_: Verdict(True)] * 3)
+    means = Callbacks(*[lambda *_: RevertOutcome(True)] * 3)
     done = compensate(checkout, plan, "L-1", means, branch="main", scratch=checkout.parent / "scratch")
     assert isinstance(done, Compensation)
     assert done.success, done.error

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.workers.git import repository as place
 from interlock.workers.git import state_files
-from interlock.workers.git.archive import Archived, archive
+from interlock.workers.git.archive import ArchivedWorkstream, archive
 from interlock.workers.git.command import GitFault
 from interlock.workers.git.git_directories import RECORD, own_directory
 from interlock.workers.git.results import Refusal
@@ -170,7 +170,7 @@ def test_a_failed_workstream_is_kept_whole_and_archived_once(checkout: Path, tmp
     git(found.path, "commit", "-qam", "work")
     put(found.path, {"app.py": "not committed\n", "untracked": "evidence\n"})
     kept = archive(found, tmp_path / "archive" / "w", {"task": "T-1", "error": "exit 1"})
-    assert isinstance(kept, Archived)
+    assert isinstance(kept, ArchivedWorkstream)
     assert archive(found, tmp_path / "archive" / "w", {"task": "T-1"}) == kept
     assert not found.path.exists()
     assert git(checkout, "branch", "--list", "interlock/*") == ""
@@ -196,7 +196,7 @@ def test_files_that_git_could_not_store_now_are_archived_by_the_next_try(
             archive(found, tmp_path / "archive", {})
     assert (found.path / "app.py").read_text() == "not committed\n"
     kept = archive(found, tmp_path / "archive", {})
-    assert isinstance(kept, Archived)
+    assert isinstance(kept, ArchivedWorkstream)
     assert git(checkout, "show", f"{kept.ref}:app.py") == "not committed\n"
 
 
@@ -205,7 +205,7 @@ def test_what_git_cannot_add_is_named_in_the_reason(checkout: Path, tmp_path: Pa
     put(found.path, {"app.py": "not committed\n"})
     git(found.path, "init", "-q", "nested")
     kept = archive(found, tmp_path / "archive", {})
-    assert isinstance(kept, Archived)
+    assert isinstance(kept, ArchivedWorkstream)
     assert git(checkout, "show", f"{kept.ref}:app.py") == "not committed\n"
     assert "'nested/'" in json.loads(kept.reason.read_text())["reason"]["files_not_kept"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.supervisor.home import Home
 from interlock.supervisor.processes.loop import Supervision
-from interlock.supervisor.processes.process import Child, Report
+from interlock.supervisor.processes.process import Child, PartReport
 from interlock.supervisor.processes.spec import Part
 from interlock.workflows.errors import ServerFault
 from tests.waiting import eventually
@@ -33,9 +33,9 @@ def part(name: str, program: str, **changed: object) -> Part:
     return Part(name, command, dict(os.environ), lambda _pid: None, **changed)  # type: ignore[arg-type]
 
 
-def supervise(home: Home, rows: list[Part], until: Callable[[list[Report]], bool]) -> list[list[Report]]:
+def supervise(home: Home, rows: list[Part], until: Callable[[list[PartReport]], bool]) -> list[list[PartReport]]:
     """Run `rows` until what is reported satisfies `until`, or a minute passed; returns every report."""
-    seen: list[list[Report]] = []
+    seen: list[list[PartReport]] = []
     deadline = time.monotonic() + 60
 
     def told() -> bool:
@@ -55,7 +55,7 @@ FORKS = "import subprocess, sys; subprocess.run(['sleep', '61'])"
 def test_a_part_that_died_is_started_again(home: Home) -> None:
     killed: set[int] = set()
 
-    def restarted(parts: list[Report]) -> bool:
+    def restarted(parts: list[PartReport]) -> bool:
         only = parts[0]
         if only.state == "ready" and only.pid and not killed:
             killed.add(only.pid)
@@ -115,7 +115,7 @@ def test_a_part_that_never_gets_ready_is_an_error_with_its_last_words(home: Home
 
 
 def test_a_failing_preparation_is_an_error_and_stops_the_servers(home: Home) -> None:
-    seen: list[list[Report]] = []
+    seen: list[list[PartReport]] = []
     prepare = [sys.executable, "-c", "raise SystemExit('no such revision')"]
     with pytest.raises(ServerFault, match="no such revision"):
         Supervision(home, lambda: False, time.sleep, seen.append).run(

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.db.audit import schema_state
 from interlock.db.connection import transaction
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers import sweeps
 from interlock.workers.audit import anchor_copies, anchors, exports
@@ -501,7 +501,7 @@ def told(client: Client) -> list[UUID]:
     applied(client, made[2], *UP_TO_REVIEW)
     grant(client, "ann", "bob")
     ann, (type_, version) = OverrideOrder("ann", "a test"), OLD
-    announce(client.runtime, Part(type_, version), ann, remove_after=datetime.now(UTC))
+    announce(client.runtime, DefinitionPart(type_, version), ann, remove_after=datetime.now(UTC))
     propose_removal(client.runtime, type_, version, ann)
     approve_removal(client.runtime, type_, version, OverrideOrder("bob", "a test"))
     narrow(client.runtime, "story", "unblock", ["operator"], ann)

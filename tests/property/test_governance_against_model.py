@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import deprecations, narrowing, operators
 from interlock.workers.overrides.at_once import CannotMove
@@ -180,13 +180,13 @@ class Governance(RuleBasedStateMachine):
         error = CannotDeprecate if version in self.model.removals else error
         order, after = OverrideOrder(who, WHY), datetime.now(UTC) if soon else None
         with self.expecting(self.by(who, error)):
-            deprecations.announce(self.runtime, Part("parcel", version), order, remove_after=after)
+            deprecations.announce(self.runtime, DefinitionPart("parcel", version), order, remove_after=after)
             self.model.removals[version] = Removal(due=soon)
 
     @rule(who=people, version=versions)
     def undo(self, who: str, version: str) -> None:
         with self.expecting(self.by(who, self.where(version, "announced"))):
-            deprecations.undo(self.runtime, Part("parcel", version), OverrideOrder(who, WHY))
+            deprecations.undo(self.runtime, DefinitionPart("parcel", version), OverrideOrder(who, WHY))
             del self.model.removals[version]
 
     @rule(who=people, version=versions)

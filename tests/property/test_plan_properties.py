@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from interlock.workflows.plan.plan import Plan
-from interlock.workflows.plan.problems import PlanInvalid, Problem
+from interlock.workflows.plan.problems import PlanInvalid, PlanProblem
 from interlock.workflows.plan.read import read_plan
 from tests.property.plans import Written, can_end, plans, tangles, written
 
@@ -26,7 +26,7 @@ YAML_PIECES = st.sampled_from(
 )
 
 
-def problems_of(text: str | bytes) -> tuple[Problem, ...]:
+def problems_of(text: str | bytes) -> tuple[PlanProblem, ...]:
     with pytest.raises(PlanInvalid) as caught:
         read_plan(text)
     return caught.value.problems
@@ -36,7 +36,7 @@ def at(written: Written, *path: str | int) -> int:
     return written.lines[path]
 
 
-def told(written: Written, *path: str | int) -> list[Problem]:
+def told(written: Written, *path: str | int) -> list[PlanProblem]:
     """The problems told at the line of the value at `path`; there must be one."""
     found = [each for each in problems_of(written.text) if each.line == at(written, *path)]
     assert found, problems_of(written.text)
@@ -173,12 +173,12 @@ def outcome(text: str | bytes) -> None:
         assert each.message
 
 
-def problems(text: str | bytes) -> tuple[Problem, ...]:
+def problems(text: str | bytes) -> tuple[PlanProblem, ...]:
     """What is wrong with a text, at least one thing unless it is a plan."""
     try:
         read_plan(text)
     except PlanInvalid as error:
-        return error.problems or (Problem(0, 0, "", ""),)
+        return error.problems or (PlanProblem(0, 0, "", ""),)
     return ()
 
 

@@ -202,7 +202,7 @@ def test_the_versions_of_a_type_are_in_their_order() -> None:
 
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"type": "story", "version": "1.0.0", "checksum": "", "form": []}'])
 def test_what_is_no_lock_is_refused_with_its_line(line: str) -> None:
-    with pytest.raises(BadInput, match=r"a\.lock:2: not a line"):
+    with pytest.raises(BadInput, match=r"a\.lock:2 is not a valid entry"):
         read(written(LOCKED) + line + "\n", "a.lock")
 
 

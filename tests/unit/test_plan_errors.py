@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from interlock.workflows.errors import Refused
-from interlock.workflows.plan.problems import PlanInvalid, Problem
+from interlock.workflows.plan.problems import PlanInvalid, PlanProblem
 from interlock.workflows.plan.read import read_plan
 
 SOUND = """\
@@ -32,7 +32,7 @@ workstreams:
 """
 
 
-def refused(text: str | bytes) -> tuple[Problem, ...]:
+def refused(text: str | bytes) -> tuple[PlanProblem, ...]:
     with pytest.raises(PlanInvalid) as caught:
         read_plan(text)
     return caught.value.problems

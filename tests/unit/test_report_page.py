@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from interlock.workflows.audit.report import PAGE, Report
+from interlock.workflows.audit.report import PAGE, AuditReport
 from interlock.workflows.audit.report_page import envelope_in, page
 
 FORMS = {2: "ac627f20cddecaa9c0036cb3237c66ba5ce39d6fba26994e7c1667243e9e672e"}
@@ -131,6 +131,6 @@ PARTS = {
 
 
 def test_the_form_of_the_page_is_that_of_its_number() -> None:
-    drawn = page(Report.model_validate(PARTS), '{"payload":""}', ["0f"])
+    drawn = page(AuditReport.model_validate(PARTS), '{"payload":""}', ["0f"])
     assert envelope_in(drawn) == '{"payload":""}'
     assert sha256(drawn.encode()).hexdigest() == FORMS[PAGE], "give `report.PAGE` the next number, and add it here"

@@ -34,7 +34,7 @@ SHOWN = 300  # characters of an error
 log = structlog.get_logger()
 
 
-class Destination(ABC):
+class CopyDestination(ABC):
     """A place that each anchor is copied to."""
 
     name: str
@@ -48,7 +48,7 @@ class Destination(ABC):
         """Copy an anchor. Raises `OSError` or `ValueError`."""
 
 
-class Directory(Destination):
+class Directory(CopyDestination):
     """A directory, which must exist: one that is created in place of a missing mount would be no copy."""
 
     def __init__(self, place: Path) -> None:
@@ -65,7 +65,7 @@ class Directory(Destination):
         anchors.file(connection, self._place, anchor)
 
 
-class Command(Destination):
+class CopyCommand(CopyDestination):
     """A program that gets the signed checkpoint on its standard input, and its number in its environment."""
 
     name = COMMAND
@@ -95,9 +95,9 @@ class Command(Destination):
                 raise ValueError(f"ended with exit code {process.returncode}: {message}")
 
 
-def destinations(settings: Settings) -> list[Destination]:
+def destinations(settings: Settings) -> list[CopyDestination]:
     """The destinations that the settings name."""
-    command = [Command(shlex.split(settings.anchor_command))] if settings.anchor_command else []
+    command = [CopyCommand(shlex.split(settings.anchor_command))] if settings.anchor_command else []
     return [*map(Directory, settings.anchor_copy_directories), *command]
 
 
@@ -118,7 +118,7 @@ def states(connection: Connection, settings: Settings) -> list[Copies]:
     return anchor_copies.states(connection, [each.name for each in destinations(settings)])
 
 
-def _copy_next(runtime: Runtime, destination: Destination) -> bool:
+def _copy_next(runtime: Runtime, destination: CopyDestination) -> bool:
     """Copy the next anchor; returns whether there may be another."""
     with transaction(runtime.database) as connection:
         number = anchor_copies.lock(connection, destination.name)

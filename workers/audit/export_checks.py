@@ -39,7 +39,7 @@ class Export(NamedTuple):
     previous: str
 
 
-class Recorded(NamedTuple):
+class RecordedExports(NamedTuple):
     """What the database records: number -> SHA-256 of the manifest, the cursor, and when the newest anchor was made."""
 
     manifests: Mapping[int, str]
@@ -75,7 +75,9 @@ def check(
         one_snapshot(connection)
         newest = anchors.newest(connection)
         manifests = exports.manifests(connection)
-        known = Recorded(manifests, history.read_cursor(connection, CURSOR), newest["made_at"] if newest else None)
+        known = RecordedExports(
+            manifests, history.read_cursor(connection, CURSOR), newest["made_at"] if newest else None
+        )
     _named(verdict, known.manifests, named)
     sound = _on_file(verdict, directory, known.manifests, keys)
     _ends(verdict, known, sound)
@@ -130,7 +132,7 @@ def _sealed(verdict: Verdict, number: int, path: Path, keys: TrustedKeys) -> Ite
         verdict.note(str(path), None, "is not a manifest of an export")
 
 
-def _ends(verdict: Verdict, known: Recorded, sound: Iterable[Export]) -> None:
+def _ends(verdict: Verdict, known: RecordedExports, sound: Iterable[Export]) -> None:
     """Check that the cursor stands where the last export ends, so that the next one leaves nothing out."""
     last = max(known.manifests, default=0)
     end = START if last == 0 else next((each.upto for each in sound if each.number == last), None)

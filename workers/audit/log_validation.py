@@ -25,7 +25,7 @@ LONGEST = 16 * 2**20  # bytes of a line: a longer line is no log's, and would fi
 TOO_LONG = f"longer than {LONGEST // 2**20} MiB; expected an event"
 
 
-class Finding(NamedTuple):
+class LogFinding(NamedTuple):
     """What is wrong with a line of a file; line 0 stands for the file itself."""
 
     file: str
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
     message: str
 
 
-def seals(paths: Iterable[Path], keys: Mapping[str, Ed25519PublicKey]) -> Iterator[Finding]:
+def seals(paths: Iterable[Path], keys: Mapping[str, Ed25519PublicKey]) -> Iterator[LogFinding]:
     """Check exports' directories: their manifests' signatures, their files' checksums, and that each follows the last.
 
     Raises:
@@ -47,18 +47,18 @@ def seals(paths: Iterable[Path], keys: Mapping[str, Ed25519PublicKey]) -> Iterat
             raise BadInput(f"{path} is a directory, but not an export: it has no {MANIFEST}")
         body = file.read_bytes()
         try:
-            manifest = Manifest.model_validate_json(body)
+            manifest = LogManifest.model_validate_json(body)
         except ValidationError as error:
-            yield Finding(str(file), 0, f"is not a manifest of an export: {error.errors()[0]['msg']}")
+            yield LogFinding(str(file), 0, f"is not a manifest of an export: {error.errors()[0]['msg']}")
             before = None
             continue
         message = [*_signed(path, body, manifest, keys), *_follows(manifest, before)]
-        yield from (Finding(str(file), 0, each) for each in message)
+        yield from (LogFinding(str(file), 0, each) for each in message)
         yield from _unsealed(path, manifest)
         before = manifest.number, sha256(body).hexdigest()
 
 
-class Manifest(BaseModel):
+class LogManifest(BaseModel):
     """The fields of a manifest that are checked."""
 
     class File(BaseModel):
@@ -73,7 +73,7 @@ class Manifest(BaseModel):
     files: list[File]
 
 
-def _signed(path: Path, body: bytes, manifest: Manifest, keys: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
+def _signed(path: Path, body: bytes, manifest: LogManifest, keys: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
     signature = (path / SIGNATURE).read_bytes() if (path / SIGNATURE).exists() else b""
     signed = signing_keys.signed(keys, manifest.key, body, signature)
     if signed is None:
@@ -82,22 +82,22 @@ def _signed(path: Path, body: bytes, manifest: Manifest, keys: Mapping[str, Ed25
         yield "changed: its signature is not that of its content"
 
 
-def _follows(manifest: Manifest, before: tuple[int, str] | None) -> Iterator[str]:
+def _follows(manifest: LogManifest, before: tuple[int, str] | None) -> Iterator[str]:
     if before and manifest.number != before[0] + 1:
         yield f"gap: export {manifest.number} follows {before[0]}; expected {before[0] + 1}"
     elif before and manifest.previous != before[1]:
         yield f"does not follow export {before[0]} as it is here"
 
 
-def _unsealed(path: Path, manifest: Manifest) -> Iterator[Finding]:
+def _unsealed(path: Path, manifest: LogManifest) -> Iterator[LogFinding]:
     for each in manifest.files:
         target = path / each.name
         if each.name != target.name or not _is_plain(target):  # a foreign manifest may name /dev/zero
-            yield Finding(str(path / MANIFEST), 0, f"names the file {each.name[:SHOWN]!r}; expected one beside it")
+            yield LogFinding(str(path / MANIFEST), 0, f"names the file {each.name[:SHOWN]!r}; expected one beside it")
             continue
         found = write_once.sha256_of(target)
         if found != each.sha256:
-            yield Finding(str(target), 0, f"its SHA-256 is {found}; the manifest expects {each.sha256}")
+            yield LogFinding(str(target), 0, f"its SHA-256 is {found}; the manifest expects {each.sha256}")
 
 
 def _is_plain(target: Path) -> bool:
@@ -128,7 +128,7 @@ def _lines(log: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
 
 def validate(
     paths: Iterable[Path], definitions: Iterable[Definition], progress: Callable[[int], None] = lambda _: None
-) -> Iterator[Finding | int]:
+) -> Iterator[LogFinding | int]:
     """Check files that continue each other, in the order given, line by line.
 
     Yields:
@@ -144,9 +144,9 @@ def validate(
             try:
                 for line, text in _lines(lines):
                     for message in check.feed(line, text) if text is not None else (TOO_LONG,):
-                        yield Finding(str(path), line, message)
+                        yield LogFinding(str(path), line, message)
                     if line % 1_000 == 0:
                         progress(check.events)
             except (EOFError, zlib.error, gzip.BadGzipFile) as torn:
-                yield Finding(str(path), line + 1, f"the packed file ends or is damaged here: {torn}")
+                yield LogFinding(str(path), line + 1, f"the packed file ends or is damaged here: {torn}")
     yield check.events

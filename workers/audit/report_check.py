@@ -11,7 +11,7 @@ from interlock.workers.audit.envelopes import Envelope, NotAnEnvelope
 from interlock.workers.audit.reports import page_of
 from interlock.workers.audit.signed_checkpoints import proof_of
 from interlock.workflows.audit import report as form
-from interlock.workflows.audit.report import Report
+from interlock.workflows.audit.report import AuditReport
 from interlock.workflows.audit.report_contradictions import contradictions
 from interlock.workflows.audit.report_page import envelope_in
 from interlock.workflows.definition import Definition
@@ -20,14 +20,14 @@ MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedReport:
     """A checked file: what is wrong with it (empty: nothing), and the report in it.
 
     `report` is None where no trusted key signed it, because then nothing in it is to be believed.
     """
 
     findings: tuple[str, ...]
-    report: Report | None
+    report: AuditReport | None
 
 
 def check(
@@ -35,7 +35,7 @@ def check(
     keys: Mapping[str, Ed25519PublicKey],
     definitions: Iterable[Definition],
     progress: Callable[[int], None] = lambda _: None,
-) -> Checked:
+) -> CheckedReport:
     """Check a report: its signature, its moves' hashes and chains, and that its page shows what was signed.
 
     Args:
@@ -55,15 +55,15 @@ def check(
         raise NotAnEnvelope("a page without an envelope: no report, or what was signed was cut out")
     envelope = envelopes.parsed(found, form.PAYLOAD_TYPE)
     if faults := envelopes.faults(envelope, keys):
-        return Checked(faults, None)
+        return CheckedReport(faults, None)
     try:
         statement = form.parsed(envelopes.payload_of(envelope))
     except ValueError as error:
-        return Checked((f"signed, but no report that this version knows: {error}",), None)
+        return CheckedReport((f"signed, but no report that this version knows: {error}",), None)
     findings = [*contradictions(statement, definitions, progress), *_anchor(statement.predicate, keys)]
     if drawn:
         findings += _page(text, envelope, statement.predicate)
-    return Checked(tuple(findings), statement.predicate)
+    return CheckedReport(tuple(findings), statement.predicate)
 
 
 def _text(path: Path) -> str:
@@ -77,7 +77,7 @@ def _text(path: Path) -> str:
         raise NotAnEnvelope(f"no text in UTF-8: {error}") from error
 
 
-def _page(text: str, envelope: Envelope, report: Report) -> Iterator[str]:
+def _page(text: str, envelope: Envelope, report: AuditReport) -> Iterator[str]:
     if report.page != form.PAGE:
         yield (
             f"its page has the form {report.page}, this version draws {form.PAGE}: check it with {report.generator}, or"
@@ -92,7 +92,7 @@ def _page(text: str, envelope: Envelope, report: Report) -> Iterator[str]:
         yield "changed: the page does not show what was signed"
 
 
-def _anchor(report: Report, keys: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
+def _anchor(report: AuditReport, keys: Mapping[str, Ed25519PublicKey]) -> Iterator[str]:
     if report.anchor is None:
         return
     _, faults = proof_of(report.anchor.record, report.anchor.proof, keys)

@@ -20,7 +20,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.audit import report as form
 from interlock.workflows.audit import report_parts
 from interlock.workflows.audit.events import line, timestamp
-from interlock.workflows.audit.report import Move, Report, Scope
+from interlock.workflows.audit.report import AuditReport, Move, Scope
 from interlock.workflows.audit.report_page import page
 from interlock.workflows.errors import BadInput, Refused
 from interlock.workflows.input.json_text import read
@@ -58,7 +58,7 @@ class Made:
     """A signed report."""
 
     envelope: Envelope
-    report: Report
+    report: AuditReport
 
     @property
     def page(self) -> str:
@@ -66,7 +66,7 @@ class Made:
         return page_of(self.envelope, self.report)
 
 
-def page_of(envelope: Envelope, report: Report) -> str:
+def page_of(envelope: Envelope, report: AuditReport) -> str:
     """The page of an envelope's report."""
     return page(report, envelope.text(), [each.keyid for each in envelope.signatures])
 
@@ -133,7 +133,7 @@ def _require_size(connection: Connection, covered: Covered, most: int) -> None:
         )
 
 
-def _collected(connection: Connection, covered: Covered, lines: Sequence[str], progress: Progress) -> Report:
+def _collected(connection: Connection, covered: Covered, lines: Sequence[str], progress: Progress) -> AuditReport:
     ids = covered.ids
     moves: list[Move] = [read(each) for each in lines]
     rows = reports.instances(connection, ids)
@@ -144,7 +144,7 @@ def _collected(connection: Connection, covered: Covered, lines: Sequence[str], p
     now, login = connection.exec_driver_sql("SELECT now(), session_user::text").one()
     last = anchors.last(connection)
     commands = {str(key): value for key, value in reports.commands(connection, ids).items()}
-    return Report(
+    return AuditReport(
         page=form.PAGE,
         generator=f"interlock {version('interlock')}",
         generated_at=timestamp(now),
@@ -155,7 +155,8 @@ def _collected(connection: Connection, covered: Covered, lines: Sequence[str], p
             events=verdict.transitions,
             anchored_heads=len(heads),
             problems=tuple(
-                form.Problem(instance=each.instance, seq=each.seq, message=each.message) for each in verdict.problems
+                form.ReportedProblem(instance=each.instance, seq=each.seq, message=each.message)
+                for each in verdict.problems
             ),
         ),
         anchor=form.Anchor(**last) if last else None,
@@ -174,12 +175,12 @@ def _collected(connection: Connection, covered: Covered, lines: Sequence[str], p
 
 def _instances(
     rows: Sequence[RowMapping], moves: Sequence[Move], heads: Sequence[tuple[int, anchored.Head]]
-) -> Iterator[form.Instance]:
+) -> Iterator[form.ReportedInstance]:
     last = {move["context"]["workflow_id"]: move for move in moves}
     signed = {head.workflow_id: form.Anchored(number=number, seq=head.seq) for number, head in heads}
     for row in rows:
         move = last.get(str(row["id"]))
-        birth = form.Birth(
+        birth = form.ReportedBirth(
             by=row["created_by"],
             at=timestamp(row["created_at"]),
             version=row["born_version"],
@@ -187,7 +188,7 @@ def _instances(
             bodies=row["bodies"],
             hash=bytes(row["birth_hash"]).hex(),
         )
-        yield form.Instance(
+        yield form.ReportedInstance(
             workflow_id=str(row["id"]),
             type=row["workflow_type"],
             entity_id=row["entity_id"],
@@ -258,10 +259,10 @@ def _deciding(move: Move) -> form.Vote:
     )
 
 
-def _refusal(row: RowMapping) -> form.Refusal:
+def _refusal(row: RowMapping) -> form.ReportedRefusal:
     result: Mapping[str, object] = row["result"] or {}
     settled: datetime = row["finished_at"] or row["accepted_at"]
-    return form.Refusal(
+    return form.ReportedRefusal(
         request_id=row["request_id"],
         workflow_id=str(row["workflow_id"]),
         trigger=row["trigger"],
@@ -275,8 +276,8 @@ def _refusal(row: RowMapping) -> form.Refusal:
     )
 
 
-def _attempt(row: RowMapping) -> form.Refusal:
-    return form.Refusal(
+def _attempt(row: RowMapping) -> form.ReportedRefusal:
+    return form.ReportedRefusal(
         request_id=row["request_id"],
         workflow_id=row["workflow_id"],
         trigger=row["trigger"],

@@ -21,7 +21,7 @@ Forms = Mapping[Key, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SourceDifference:
     """Two sources compared version by version, and the versions that only one of them has."""
 
     comparisons: tuple[Comparison, ...]
@@ -63,7 +63,7 @@ def of_file(path: Path) -> Forms:
         raise BadInput(f"{path} is not what `interlock definitions export` writes: {error}") from error
 
 
-def two(old: Forms, new: Forms, type_: str, older: str, newer: str) -> Difference:
+def two(old: Forms, new: Forms, type_: str, older: str, newer: str) -> SourceDifference:
     """Compare one version of a type, from `old`, with another, from `new`.
 
     Raises:
@@ -72,7 +72,7 @@ def two(old: Forms, new: Forms, type_: str, older: str, newer: str) -> Differenc
     """
     if numbers(older) > numbers(newer):
         raise BadInput(f"{older} is newer than {newer}: name the older version first")
-    return Difference((compare(_get(old, type_, older), _get(new, type_, newer)),))
+    return SourceDifference((compare(_get(old, type_, older), _get(new, type_, newer)),))
 
 
 def _get(forms: Forms, type_: str, version: str) -> Mapping[str, Any]:
@@ -83,7 +83,7 @@ def _get(forms: Forms, type_: str, version: str) -> Mapping[str, Any]:
         raise UnknownWorkflow(f"{type_} has no version {version} there. Its versions: {known}.") from None
 
 
-def same(old: Forms, new: Forms, type_: str | None = None) -> Difference:
+def same(old: Forms, new: Forms, type_: str | None = None) -> SourceDifference:
     """Compare each version of two sources with itself: none may have changed, and new ones need the right number."""
 
     def of_type(forms: Forms) -> dict[Key, Mapping[str, Any]]:
@@ -94,7 +94,7 @@ def same(old: Forms, new: Forms, type_: str | None = None) -> Difference:
         raise UnknownWorkflow(f"neither side has a type {type_!r}.")
     both = [compare(before[key], after[key]) for key in before if key in after]
     added = [key for key in after if key not in before]
-    return Difference(
+    return SourceDifference(
         tuple([each for each in both if each.changes] + list(_successors(before, after, added))),
         gone=tuple(" ".join(key) for key in before if key not in after),
         new=tuple(" ".join(key) for key in added),

@@ -11,7 +11,7 @@ from interlock.workers.effects.workspace import Workplace
 from interlock.workers.git import notes, repository
 from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime
-from interlock.workflows.audit.report import Commit, Report
+from interlock.workflows.audit.report import AuditReport, Commit
 from interlock.workflows.output.urls import without_users
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ def _write(runtime: Runtime, place: Workplace) -> None:
         log.info("note_written", workstream=place.name, ref=notes.REF, commit=commit.sha)
 
 
-def _landed(report: Report) -> Sequence[Commit]:
+def _landed(report: AuditReport) -> Sequence[Commit]:
     """The commits that came into the base branch: none, if the workstream was completed by hand and not merged."""
     standing = {each.workflow_id for each in report.instances if each.state in ("committed", "completed")}
     found = [each for each in report.commits if each.workflow_id in standing]

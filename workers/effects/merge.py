@@ -17,7 +17,7 @@ from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.engine import creation
 from interlock.workers.git import branches, state_files, tampering, worktree
-from interlock.workers.git.archive import REASON, Archived, archive
+from interlock.workers.git.archive import REASON, ArchivedWorkstream, archive
 from interlock.workers.git.merge import Merged, merge
 from interlock.workers.git.policy import Checked
 from interlock.workers.git.results import Conflict, Refusal
@@ -168,13 +168,13 @@ def archive_workstream(runtime: Runtime, claimed: RowMapping) -> Mapping[str, An
     return {"archive": str(place.archive), "ref": archived.ref, "sha": archived.sha}
 
 
-def _archived(place: Workplace, reason: Mapping[str, Any]) -> Archived | None:
+def _archived(place: Workplace, reason: Mapping[str, Any]) -> ArchivedWorkstream | None:
     """The archive of the workstream's branch and files; None if there are none."""
     tree = None if place.repository is None else place.worktree()
     if tree is None or isinstance(tree, Refusal):
         return None
     found = archive(tree, place.archive, reason, lock_seconds=place.patience_seconds)
-    return found if isinstance(found, Archived) else None
+    return found if isinstance(found, ArchivedWorkstream) else None
 
 
 def _place(runtime: Runtime, claimed: RowMapping) -> Workplace:

@@ -24,7 +24,7 @@ from interlock.workers.effects.worktree_owner import clear, restore_after
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.git import branches
-from interlock.workers.git.apply import Applied, Committed, apply, commit
+from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
 from interlock.workers.git.policy import Checked, check
 from interlock.workers.git.results import Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
@@ -211,7 +211,7 @@ def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     tried = entry["apply_retries"] + 1
     with renewed_lease(runtime, claimed):
         outcome = _applied(runtime, place, entry, tried)
-    if isinstance(outcome, Applied):
+    if isinstance(outcome, AppliedPatch):
         return EffectOutcome("apply_succeeded", {"try": tried, "way": outcome.way, "files": list(outcome.paths)})
     files = list(outcome.files) if isinstance(outcome, Conflict) else []
     return EffectOutcome("apply_failed", {"try": tried, "reason": str(outcome), "files": files})
@@ -219,7 +219,7 @@ def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
 
 def _applied(
     runtime: Runtime, place: Workplace, entry: RowMapping, tried: int
-) -> Applied | Conflict | Checked | Refusal:
+) -> AppliedPatch | Conflict | Checked | Refusal:
     opened = place.opened()
     if isinstance(opened, Refusal):
         return opened
@@ -255,7 +255,7 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
         done = _committed(opened, entry)
         if isinstance(done, Refusal):  # somebody removed the worktree: apply the patch again, to the same commit
             found = _applied(runtime, place, entry, len(TRIES))
-            done = _committed(opened, entry) if isinstance(found, Applied) else Refusal(str(found), "")
+            done = _committed(opened, entry) if isinstance(found, AppliedPatch) else Refusal(str(found), "")
         if isinstance(done, Refusal):
             raise PatchLost(f"{place.path}: {done}")
         restore_after(opened, entry["ledger_id"])

@@ -25,7 +25,7 @@ from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account, obstacle
 from interlock.workflows.plan.gate_programs import named
-from interlock.workflows.plan.plan import Repository
+from interlock.workflows.plan.plan import PlannedRepository
 from interlock.workflows.scheduling.next_trigger import ENDED
 
 SUFFIX = 6
@@ -55,7 +55,7 @@ class Workplace:
     name: str
     state: str
     directory: Path
-    repository: Repository | None
+    repository: PlannedRepository | None
     path: Path
     branch: str
     archive: Path
@@ -202,7 +202,7 @@ def of_workstream(connection: Connection, workstream_id: UUID, settings: Setting
         name=row["entity_id"],
         state=row["state"],
         directory=Path(row["directory"] or ".").absolute(),
-        repository=Repository.model_validate(row["repository"]) if row["repository"] else None,
+        repository=PlannedRepository.model_validate(row["repository"]) if row["repository"] else None,
         path=worktrees(settings, account) / below,
         branch=branch_name(run, row["workstream"]),
         archive=settings.archive_directory / below,

@@ -15,7 +15,7 @@ from io import BytesIO
 from interlock.workers.execution.launch import launch, was_started
 from interlock.workers.execution.shim_events import EventSource, ShimEvent
 from interlock.workers.execution.shim_protocol import ShimOrder, packed, unpacked
-from interlock.workers.execution.usage import LOOK_SECONDS, Watch
+from interlock.workers.execution.usage import LOOK_SECONDS, UsageWatch
 from interlock.workers.system import process_tree
 
 LINGER_SECONDS = 0.5  # for processes that the command did not wait for, such as `tee` behind a shell
@@ -42,7 +42,7 @@ class Shim:
         """Start the command. Returns the first report: its pid, and the reason if it was refused."""
         self._started_at, self._began = time.time(), time.monotonic()
         self._due_in(self._order.timeout_seconds)
-        self._watch = Watch(self._order)
+        self._watch = UsageWatch(self._order)
         self._look_at = self._began + LOOK_SECONDS
         self._pid, refusal, self._sandbox_status = launch(self._order)
         return {"pid": self._pid, "refusal": refusal}

@@ -13,7 +13,7 @@ CLOCKS_APART_SECONDS = 1.0  # a file system's clock may be behind ours
 _BLOCK = 512  # stat(2): st_blocks
 
 
-class Watch:
+class UsageWatch:
     """Checks a command against the limits on all its processes together. Linux only."""
 
     def __init__(self, order: ShimOrder) -> None:

@@ -17,7 +17,7 @@ from interlock.workers.git.worktree import Worktree
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedPatch:
     """The patch is in the worktree. `way`: the try that succeeded, or `already` if an earlier call applied it."""
 
     way: str
@@ -42,7 +42,7 @@ def apply(
     policy: PatchPolicy | None = None,
     tries: Sequence[Try] = TRIES,
     lock_seconds: float = LOCK_SECONDS,
-) -> Applied | Conflict | Checked | Refusal:
+) -> AppliedPatch | Conflict | Checked | Refusal:
     """Apply a patch to a worktree and its index, completely or not at all.
 
     It is first tried in a separate index, in up to three ways. Only a patch that fits is written, in one step that git
@@ -57,7 +57,7 @@ def apply(
         lock_seconds: how long to wait for others that use the worktree.
 
     Returns:
-        `Applied`; `Conflict`, naming the files; `Checked` if the policy forbids it; `Refusal` if other work is in
+        `AppliedPatch`; `Conflict`, naming the files; `Checked` if the policy forbids it; `Refusal` if other work is in
         the way.
 
     Raises:
@@ -68,7 +68,7 @@ def apply(
         if isinstance(locked := held.with_new_commits(), Refusal):
             return locked
         if sha := trailers.find(locked.user_git, trailers.PATCH, ledger_id, locked.tip):  # it may be merged by now
-            return Applied("already", (), sha)
+            return AppliedPatch("already", (), sha)
         mark = _Mark(locked.git_directory / MARK, locked.tip, ledger_id, encode(patch_text))
         if (record := mark.read()) is not None:
             return _resume(locked, mark, record)
@@ -107,7 +107,7 @@ class _Mark:
         return hashlib.sha256(self.patch).hexdigest()
 
 
-def _resume(locked: LockedWorktree, mark: _Mark, record: Mapping[str, Any]) -> Applied | Refusal:
+def _resume(locked: LockedWorktree, mark: _Mark, record: Mapping[str, Any]) -> AppliedPatch | Refusal:
     if (record["ledger_id"], record["digest"]) != (mark.ledger_id, mark.digest):
         return Refusal(
             f"the patch of {record['ledger_id']} is applied in {locked.path} and not committed",
@@ -116,10 +116,10 @@ def _resume(locked: LockedWorktree, mark: _Mark, record: Mapping[str, Any]) -> A
     # The worktree was clean when the mark was made, so any changes come from the killed attempt or its tests.
     locked.share_objects(record["tree"])
     locked.run_and_copy_index("read-tree", "--reset", "-u", record["tree"])
-    return Applied("already", tuple(record["paths"]))
+    return AppliedPatch("already", tuple(record["paths"]))
 
 
-def _check_out(locked: LockedWorktree, mark: _Mark, staged: Staged) -> Applied | Conflict:
+def _check_out(locked: LockedWorktree, mark: _Mark, staged: Staged) -> AppliedPatch | Conflict:
     locked.share_objects(staged.tree)
     locked.run_in_worktree("update-index", "-q", "--refresh", accept=(0, 1))
     # Dry run first: a file that would be overwritten is a conflict, and must not be taken for our own leftovers.
@@ -129,7 +129,7 @@ def _check_out(locked: LockedWorktree, mark: _Mark, staged: Staged) -> Applied |
         return Conflict(in_the_way, result.words)
     mark.write(staged)
     locked.run_and_copy_index("read-tree", "-m", "-u", locked.tip, staged.tree)
-    return Applied(staged.way, staged.paths)
+    return AppliedPatch(staged.way, staged.paths)
 
 
 def commit(

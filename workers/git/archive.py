@@ -20,7 +20,7 @@ UNREAD = 1  # exit status of `git add --ignore-errors` when some files could not
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchivedWorkstream:
     """The places where a failed or cancelled workstream is archived."""
 
     ref: str
@@ -31,7 +31,7 @@ class Archived:
 
 def archive(
     failed: Worktree, directory: Path, reason: Mapping[str, Any], *, lock_seconds: float = LOCK_SECONDS
-) -> Archived | Refusal:
+) -> ArchivedWorkstream | Refusal:
     """Archive a workstream's branch and working files (except ignored ones), then remove both.
 
     A repeated call returns the same answer. The working files become a commit on top of the branch, under
@@ -67,7 +67,7 @@ def archive(
         if branches.tip(git, failed.branch) != taken.tip:
             raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived")
         ref = f"refs/interlock/archive/{failed.branch.removeprefix('interlock/')}/{sha[:12]}"
-        archived = Archived(ref, sha, directory / BUNDLE, directory / REASON)
+        archived = ArchivedWorkstream(ref, sha, directory / BUNDLE, directory / REASON)
         _store(git, failed, archived, reason)
         _remove(git, failed)
         return archived
@@ -105,7 +105,7 @@ def _tree(locked: LockedWorktree) -> tuple[str, str]:
     if added.status and not unread:
         raise GitFault(f"git add in {locked.path} ended with {added.status}: {added.words}")
     tree = private.line("write-tree")
-    source = fetch_commits.Source(locked.git_directory, f"{left.name}/objects")
+    source = fetch_commits.ObjectSource(locked.git_directory, f"{left.name}/objects")
     fetch_commits.take(
         locked.user_git,
         locked.repository.store,
@@ -119,7 +119,7 @@ def _tree(locked: LockedWorktree) -> tuple[str, str]:
     return tree, "\n".join(unread)
 
 
-def _store(git: Git, failed: Worktree, archived: Archived, reason: Mapping[str, Any]) -> None:
+def _store(git: Git, failed: Worktree, archived: ArchivedWorkstream, reason: Mapping[str, Any]) -> None:
     git.run("update-ref", archived.ref, archived.sha)
     archived.bundle.parent.mkdir(parents=True, exist_ok=True)
     draft = archived.bundle.with_suffix(".new")
@@ -138,11 +138,11 @@ def _remove(git: Git, failed: Worktree) -> None:
         git.run("update-ref", "-d", f"refs/heads/{failed.branch}", tip)
 
 
-def _archived_before(failed: Worktree, directory: Path, lock_seconds: float) -> Archived | Refusal:
+def _archived_before(failed: Worktree, directory: Path, lock_seconds: float) -> ArchivedWorkstream | Refusal:
     found = state_files.read(directory / REASON)
     if found is None or found["branch"] != failed.branch:
         return Refusal(f"{failed.path} is not a worktree of {failed.branch}", "Nothing is left to archive")
     with repository.hold(failed.repository, lock_seconds) as git:
         if worktree.is_disposable(git, failed):
             _remove(git, failed)
-    return Archived(found["ref"], found["sha"], directory / BUNDLE, directory / REASON)
+    return ArchivedWorkstream(found["ref"], found["sha"], directory / BUNDLE, directory / REASON)

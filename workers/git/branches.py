@@ -20,7 +20,7 @@ class Checkout:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class BranchMoved:
     """The branch was not where it was expected; nothing was changed."""
 
     now: str
@@ -50,7 +50,7 @@ def checkouts(git: Git) -> list[Checkout]:
     return [Checkout(Path(each["worktree"]), each.get("branch"), "prunable" in each) for each in found]
 
 
-def move(git: Git, branch: str, new: str, old: str) -> Moved | Refusal | None:
+def move(git: Git, branch: str, new: str, old: str) -> BranchMoved | Refusal | None:
     """Move a branch forward from `old` to `new`, with its checkout if it has one. Hold the repository's lock.
 
     A branch that is not checked out is moved by a compare-and-swap. One that is checked out is fast-forwarded there, if
@@ -63,7 +63,7 @@ def move(git: Git, branch: str, new: str, old: str) -> Moved | Refusal | None:
         old: the commit it must point to now.
 
     Returns:
-        None once it is moved; `Moved` if it was elsewhere; `Refusal` if its checkout has changes.
+        None once it is moved; `BranchMoved` if it was elsewhere; `Refusal` if its checkout has changes.
 
     Raises:
         GitFault: git failed.
@@ -78,12 +78,12 @@ def move(git: Git, branch: str, new: str, old: str) -> Moved | Refusal | None:
     return _forward(git, where[0].path, branch, new, old) if where else _swap(git, branch, new, old)
 
 
-def _elsewhere(git: Git, branch: str, old: str) -> Moved | None:
+def _elsewhere(git: Git, branch: str, old: str) -> BranchMoved | None:
     now = tip(git, branch)
-    return None if now == old else Moved(now or "nowhere")
+    return None if now == old else BranchMoved(now or "nowhere")
 
 
-def _swap(git: Git, branch: str, new: str, old: str) -> Moved | None:
+def _swap(git: Git, branch: str, new: str, old: str) -> BranchMoved | None:
     result = git.run("update-ref", "-m", "interlock", f"refs/heads/{branch}", new, old, accept=None)
     if result.status == 0:
         return None
@@ -93,7 +93,7 @@ def _swap(git: Git, branch: str, new: str, old: str) -> Moved | None:
     return None
 
 
-def _forward(git: Git, path: Path, branch: str, new: str, old: str) -> Moved | Refusal | None:
+def _forward(git: Git, path: Path, branch: str, new: str, old: str) -> BranchMoved | Refusal | None:
     there = git.at(path)
     intent = git.directory / MOVING
     if (pending := state_files.read(intent)) is not None:

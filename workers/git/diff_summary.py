@@ -32,7 +32,7 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class PatchReason:
     """Why a patch is refused: the file, the rule, and a sentence for people."""
 
     file: str

@@ -27,7 +27,7 @@ REMEDY = "What it left is archived; let its tasks commit less at once, or leave 
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ObjectSource:
     """A directory of objects written by others, inside a directory in which only we can create entries."""
 
     top: Path
@@ -53,7 +53,9 @@ def known(git: Git, commit: str, tip: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit, tip, accept=(0, 1, 128)).status == 0
 
 
-def take(git: Git, store: Path, source: "Source", scratch: Path, *, want: str, have: str, strict: bool = True) -> None:
+def take(
+    git: Git, store: Path, source: "ObjectSource", scratch: Path, *, want: str, have: str, strict: bool = True
+) -> None:
     """Bring a commit or tree, with all that it needs, from the commands' objects into the user's repository.
 
     Args:
@@ -110,7 +112,7 @@ def _run_checked(git: Git, *arguments: str, stdin: bytes | Path = b"") -> bytes:
     return result.out
 
 
-def _copied(source: Source, scratch: Path) -> None:
+def _copied(source: ObjectSource, scratch: Path) -> None:
     """Copy loose objects and packs. Indexes of packs are not copied, but made again."""
     (scratch / "pack").mkdir(parents=True)
     left = OBJECTS_BYTES
@@ -122,7 +124,7 @@ def _copied(source: Source, scratch: Path) -> None:
             )
 
 
-def _names(source: Source) -> Iterator[str]:
+def _names(source: ObjectSource) -> Iterator[str]:
     try:
         with inside.folder(source.top, source.folder) as top:
             found = sorted(os.listdir(top))
@@ -139,7 +141,7 @@ def _names(source: Source) -> Iterator[str]:
             yield from (f"{each}/{name}" for name in names)
 
 
-def _copy(source: Source, name: str, scratch: Path, limit: int) -> int:
+def _copy(source: ObjectSource, name: str, scratch: Path, limit: int) -> int:
     """Copy one file, up to a limit. Returns the number of copied bytes."""
     target, done = scratch / name, 0
     target.parent.mkdir(exist_ok=True)

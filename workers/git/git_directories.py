@@ -196,7 +196,7 @@ class LockedWorktree:
             fetch_commits.take(
                 self.user_git,
                 self.repository.store,
-                fetch_commits.Source(self.path),
+                fetch_commits.ObjectSource(self.path),
                 self.git_directory / INCOMING,
                 want=sha,
                 have=self.tip,

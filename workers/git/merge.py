@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from interlock.workers.git import branches, repository, trailers
-from interlock.workers.git.branches import Moved
+from interlock.workers.git.branches import BranchMoved
 from interlock.workers.git.command import Git
-from interlock.workers.git.diff_summary import Reason
+from interlock.workers.git.diff_summary import PatchReason
 from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.policy import Checked, PatchPolicy, judge
 from interlock.workers.git.results import Conflict, Refusal
@@ -26,7 +26,7 @@ class BranchMoves(InterlockError):
 class BranchNotMoved(Exception):
     """The base branch could not be moved now; `by` says why."""
 
-    def __init__(self, by: Moved | Refusal) -> None:
+    def __init__(self, by: BranchMoved | Refusal) -> None:
         super().__init__(str(by))
         self.by = by
 
@@ -72,11 +72,11 @@ def merge(
         BranchMoves, GitFault: see there; try again.
     """
     if broken := import_commits(done, lock_seconds=lock_seconds):
-        return Checked(False, False, False, (Reason("", "commits", str(broken)),))
+        return Checked(False, False, False, (PatchReason("", "commits", str(broken)),))
     with repository.hold(done.repository, lock_seconds) as git:
         for _ in range(TRIES):
             outcome = _merge_once(git, done, message, policy or PatchPolicy(), moving)
-            if not isinstance(outcome, Moved):
+            if not isinstance(outcome, BranchMoved):
                 return outcome
     raise BranchMoves(f"{done.base_branch} moved {TRIES} times while {done.branch} was being merged into it")
 
@@ -87,7 +87,7 @@ def _merge_once(
     message: str,
     policy: PatchPolicy,
     moving: Callable[[str], AbstractContextManager[None]],
-) -> Merged | Conflict | Checked | Refusal | Moved:
+) -> Merged | Conflict | Checked | Refusal | BranchMoved:
     base, tip = branches.tip(git, done.base_branch), branches.tip(git, done.branch)
     if base is None:
         return Refusal(f"there is no branch {done.base_branch}", "Create it, or name another branch to merge into")

@@ -9,7 +9,7 @@ from pathspec import GitIgnoreSpec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interlock.workers.git import forbidden_paths, patch
-from interlock.workers.git.diff_summary import LINK, PLAIN, SUBMODULE, FileChange, Reason
+from interlock.workers.git.diff_summary import LINK, PLAIN, SUBMODULE, FileChange, PatchReason
 
 ACTING_ATTRIBUTE = re.compile(r"(?:^|\s)(?:filter|diff|merge|working-tree-encoding|ident)\b")
 PROTECTED = (
@@ -73,7 +73,7 @@ class Checked:
     format: bool
     scope: bool
     constraints: bool
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[PatchReason, ...] = ()
     changes: tuple[FileChange, ...] = ()
 
     @property
@@ -95,7 +95,7 @@ def check(patch_text: str, policy: PatchPolicy | None = None, *, links: Collecti
     """
     policy = policy or PatchPolicy()
     changes = patch.read(patch_text, max_bytes=policy.max_bytes)
-    if isinstance(changes, Reason):
+    if isinstance(changes, PatchReason):
         return Checked(False, False, False, (changes,))
     return judge(changes, policy, links=links)
 
@@ -109,76 +109,78 @@ def judge(changes: Sequence[FileChange], policy: PatchPolicy, *, links: Collecti
     return Checked(not form, not scope, not constraints, form + scope + constraints, tuple(changes))
 
 
-def _form(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
+def _form(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[PatchReason]:
     for each in changes:
         if each.binary and not policy.allow_binary:
-            yield Reason(each.new, "binary", "is binary, which this policy does not allow")
+            yield PatchReason(each.new, "binary", "is binary, which this policy does not allow")
         elif each.without_content:
-            yield Reason(each.new, "binary", "is binary without its content; make the patch with `git diff --binary`")
+            yield PatchReason(
+                each.new, "binary", "is binary without its content; make the patch with `git diff --binary`"
+            )
 
 
-def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
+def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[PatchReason]:
     allowed, forbidden = map(GitIgnoreSpec.from_lines, (policy.allowed_paths, policy.forbidden_paths))
     protected = policy.protected if policy.protected_changes == "refuse" else GitIgnoreSpec(())
     for path in _touched(changes):
         if forbidden_paths.own(path):
-            yield Reason(path, "forbidden_paths", f"Attempted to modify {path}")
+            yield PatchReason(path, "forbidden_paths", f"Attempted to modify {path}")
         elif forbidden_paths.outside(path) or not allowed.match_file(path):
-            yield Reason(path, "allowed_paths", f"is outside of {', '.join(policy.allowed_paths)}")
+            yield PatchReason(path, "allowed_paths", f"is outside of {', '.join(policy.allowed_paths)}")
         elif forbidden.match_file(path):
-            yield Reason(path, "forbidden_paths", f"is under {', '.join(policy.forbidden_paths)}")
+            yield PatchReason(path, "forbidden_paths", f"is under {', '.join(policy.forbidden_paths)}")
         elif protected.match_file(path):
-            yield Reason(path, "protected", PROTECTED)
+            yield PatchReason(path, "protected", PROTECTED)
 
 
 def _touched(changes: Sequence[FileChange]) -> list[str]:
     return list(dict.fromkeys(path for each in changes for path in each.paths))
 
 
-def _size(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Reason]:
+def _size(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[PatchReason]:
     if (files := len(_touched(changes))) > policy.max_files:
-        yield Reason("", "max_files", f"touches {files} files, more than the {policy.max_files} allowed")
+        yield PatchReason("", "max_files", f"touches {files} files, more than the {policy.max_files} allowed")
     if (lines := sum(each.added + each.deleted for each in changes)) > policy.max_changed_lines:
-        yield Reason(
+        yield PatchReason(
             "", "max_changed_lines", f"changes {lines} lines, more than the {policy.max_changed_lines} allowed"
         )
 
 
-def _constraints(change: FileChange, links: Collection[str]) -> Iterator[Reason]:
+def _constraints(change: FileChange, links: Collection[str]) -> Iterator[PatchReason]:
     for path in change.paths:
         if why := forbidden_paths.outside(path):
-            yield Reason(path, "path", why)
+            yield PatchReason(path, "path", why)
         if name := forbidden_paths.own(path):
-            yield Reason(path, "own_directory", f"goes into {name}")
+            yield PatchReason(path, "own_directory", f"goes into {name}")
         if link := forbidden_paths.above(path, links):
-            yield Reason(path, "symlink", f"goes through the symbolic link {link}")
+            yield PatchReason(path, "symlink", f"goes through the symbolic link {link}")
         yield from _special(change, path)
     yield from _mode(change)
 
 
-def _special(change: FileChange, path: str) -> Iterator[Reason]:
+def _special(change: FileChange, path: str) -> Iterator[PatchReason]:
     name = forbidden_paths.special(path)
     if name == ".gitmodules":
-        yield Reason(path, "submodule", "changes the list of submodules")
+        yield PatchReason(path, "submodule", "changes the list of submodules")
     if name == ".gitattributes":
         if change.old != change.new or change.binary or change.new_mode == LINK:
-            yield Reason(path, "attributes", "becomes .gitattributes without showing its lines")
+            yield PatchReason(path, "attributes", "becomes .gitattributes without showing its lines")
         elif line := next((line for line in change.written if ACTING_ATTRIBUTE.search(line)), None):
-            yield Reason(path, "attributes", f"makes git run something or change content: {line.strip()[:100]!r}")
+            yield PatchReason(path, "attributes", f"makes git run something or change content: {line.strip()[:100]!r}")
 
 
-def _mode(change: FileChange) -> Iterator[Reason]:
+def _mode(change: FileChange) -> Iterator[PatchReason]:
     modes = {mode for mode in (change.old_mode, change.new_mode) if mode is not None}
     if SUBMODULE in modes:
-        yield Reason(change.new, "submodule", "makes, moves or removes a submodule")
+        yield PatchReason(change.new, "submodule", "makes, moves or removes a submodule")
     if strange := modes - PLAIN - {LINK, SUBMODULE}:
-        yield Reason(change.new, "mode", f"has mode {min(strange):o}; only 100644 and 100755 are for files")
+        yield PatchReason(change.new, "mode", f"has mode {min(strange):o}; only 100644 and 100755 are for files")
     if change.new_mode == LINK:
         yield from _link(change)
 
 
-def _link(change: FileChange) -> Iterator[Reason]:
+def _link(change: FileChange) -> Iterator[PatchReason]:
     if change.old != change.new or change.binary or not change.written:
-        yield Reason(change.new, "symlink", "is or becomes a symbolic link without showing where it points")
+        yield PatchReason(change.new, "symlink", "is or becomes a symbolic link without showing where it points")
     elif forbidden_paths.leaves(change.new, target := "\n".join(change.written)):
-        yield Reason(change.new, "symlink", f"points out of the tree, to {target[:200]!r}")
+        yield PatchReason(change.new, "symlink", f"points out of the tree, to {target[:200]!r}")

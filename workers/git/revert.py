@@ -15,14 +15,14 @@ REVERTED = "Interlock-Reverts"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RevertOutcome:
     """Whether one thing succeeded, and its message."""
 
     success: bool
     message: str = ""
 
 
-def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Verdict:
+def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> RevertOutcome:
     """Revert one commit on top of another, among git's objects; a merge relative to its first parent.
 
     Args:
@@ -37,15 +37,15 @@ def revert(git: Git, head: str, commit_sha: str, ledger_id: str) -> Verdict:
     result = git.run("rev-parse", "--verify", "--quiet", f"{commit_sha}^{{commit}}", accept=(0, 1, 128))
     full = result.out.decode().strip()
     if not full or not branches.contains(git, head, full):
-        return Verdict(False, f"{commit_sha} is not a commit of this branch")
+        return RevertOutcome(False, f"{commit_sha} is not a commit of this branch")
     if len(git.line("rev-list", "--parents", "-n", "1", full).split(" ")) == 1:
-        return Verdict(False, f"{commit_sha} is the first commit; reverting it would leave nothing")
+        return RevertOutcome(False, f"{commit_sha} is the first commit; reverting it would leave nothing")
     # The tree without the commit: the change from it back to its parent, merged with all later changes.
     common = _bare_commit(git, full)
     tree = merge_tree(git, _bare_commit(git, head, common), _bare_commit(git, f"{full}^1", common))
     if isinstance(tree, Conflict):
-        return Verdict(False, f"conflict in {', '.join(tree.files)}" if tree.files else tree.message)
-    return Verdict(True, _commit(git, head, tree, full, ledger_id))
+        return RevertOutcome(False, f"conflict in {', '.join(tree.files)}" if tree.files else tree.message)
+    return RevertOutcome(True, _commit(git, head, tree, full, ledger_id))
 
 
 def _bare_commit(git: Git, revision: str, *parents: str) -> str:
@@ -103,10 +103,10 @@ def _changed(git: Git, commit_sha: str) -> set[str]:
     return set(git.records("diff", "--name-only", "--no-renames", "-z", f"{commit_sha}^1", commit_sha))
 
 
-def clean(locked: LockedWorktree) -> Verdict:
+def clean(locked: LockedWorktree) -> RevertOutcome:
     """Whether HEAD and the tracked files are still as the reverts made them. Untracked files may be left by tests."""
     if (now := (inside.read(locked.path, ".git/HEAD", limit_bytes=200) or b"nothing").decode().strip()) != locked.tip:
-        return Verdict(False, f"HEAD went from {locked.tip} to {now} after the revert")
+        return RevertOutcome(False, f"HEAD went from {locked.tip} to {now} after the revert")
     if changed := locked.changed():
-        return Verdict(False, f"changed after the revert: {', '.join(changed[:5])}")
-    return Verdict(True, "clean")
+        return RevertOutcome(False, f"changed after the revert: {', '.join(changed[:5])}")
+    return RevertOutcome(True, "clean")

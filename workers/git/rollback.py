@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.workers.git import branches, revert
-from interlock.workers.git.branches import Moved
+from interlock.workers.git.branches import BranchMoved
 from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import LockedWorktree
 from interlock.workers.git.ref_names import safe
 from interlock.workers.git.repository import Repository, find, hold
 from interlock.workers.git.results import Refusal
-from interlock.workers.git.revert import Verdict
+from interlock.workers.git.revert import RevertOutcome
 from interlock.workers.git.rollback_plan import CompensationPlan, Notify, RunTests
 from interlock.workers.git.worktree import temporary
 from interlock.workers.isolation.apart import OURSELVES, Isolation
@@ -25,11 +25,11 @@ from interlock.workers.isolation.apart import OURSELVES, Isolation
 class Callbacks:
     """The caller's functions: each runs one check or action and returns its verdict. An exception is a fault."""
 
-    run_tests: Callable[[Path, str], Verdict]
+    run_tests: Callable[[Path, str], RevertOutcome]
     """Runs a test suite, by its name, in a working tree."""
-    run_gate: Callable[[Path, str], Verdict]
+    run_gate: Callable[[Path, str], RevertOutcome]
     """Runs a gate, by its type (LINT, UNIT, …), in a working tree."""
-    notify: Callable[[Notify], Verdict]
+    notify: Callable[[Notify], RevertOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ActionOutcome:
 
     action: str
     required: bool
-    verdict: Verdict
+    verdict: RevertOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class _Rollback:
         """Move the branch; the reason if that was not possible."""
         with hold(Repository(self.git.directory)) as git:
             stopped = branches.move(git, self.branch, sha, self.old)
-        if isinstance(stopped, Moved):
+        if isinstance(stopped, BranchMoved):
             return f"{self.branch} moved from {self.old} to {stopped.now} meanwhile; try again"
         return str(stopped) if stopped else None
 

@@ -8,13 +8,13 @@ SHA = r"^[0-9a-f]{7,64}$"
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
 
 
-class Part(BaseModel):
+class RollbackPart(BaseModel):
     """A part of a plan; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class GitRevert(Part):
+class GitRevert(RollbackPart):
     """Revert one commit. Required unless the plan says otherwise: if it fails, nothing is rolled back."""
 
     action: Literal["git_revert"]
@@ -25,7 +25,7 @@ class GitRevert(Part):
     required: bool = True
 
 
-class RunTests(Part):
+class RunTests(RollbackPart):
     """Run a test suite on the reverted tree."""
 
     action: Literal["run_tests"]
@@ -33,7 +33,7 @@ class RunTests(Part):
     required: bool = False
 
 
-class Notify(Part):
+class Notify(RollbackPart):
     """Notify people."""
 
     action: Literal["notify"]
@@ -45,14 +45,14 @@ class Notify(Part):
 Action = Annotated[GitRevert | RunTests | Notify, Field(discriminator="action")]
 
 
-class Validation(Part):
+class Validation(RollbackPart):
     """The conditions at the end."""
 
     required_gates: tuple[Word, ...] = ()
     verify_clean_state: bool = False
 
 
-class CompensationPlan(Part):
+class CompensationPlan(RollbackPart):
     """How a committed patch is rolled back.
 
     `git_revert` reverts by the actions. With `manual_fix`, people repaired the branch (`commit_sha`: by that commit,

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from interlock.db.connection import retryable, transaction
 from interlock.db.core import archive
-from interlock.db.core.archive import Moved
+from interlock.db.core.archive import ArchiveMoved
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput
 
@@ -26,14 +26,14 @@ Unit = list[UUID]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ArchiveRules:
     """What may be archived: ended `older_than` ago, and with request ids older than `keys_kept`."""
 
     older_than: timedelta
     keys_kept: timedelta
 
 
-def rules_of(chosen: Settings, older_than_days: float | None = None) -> Rules | None:
+def rules_of(chosen: Settings, older_than_days: float | None = None) -> ArchiveRules | None:
     """The rules of the settings, or for instances that ended so many days ago; None if archiving is off.
 
     Raises:
@@ -45,11 +45,11 @@ def rules_of(chosen: Settings, older_than_days: float | None = None) -> Rules | 
             f"--older-than {older_than_days:g}: request ids are kept {chosen.keep_finished_days:g} days, and archiving "
             "an instance deletes its ids. Give at least that many, or lower INTERLOCK_KEEP_FINISHED_DAYS."
         )
-    return Rules(timedelta(days=days), timedelta(days=chosen.keep_finished_days)) if days is not None else None
+    return ArchiveRules(timedelta(days=days), timedelta(days=chosen.keep_finished_days)) if days is not None else None
 
 
 @dataclass(slots=True)
-class Done:
+class ArchivePass:
     """What a pass moved, and what it held back (reason -> instances). `after`: where it stopped, or None at the end."""
 
     instances: int = 0
@@ -61,13 +61,13 @@ class Done:
 
 def archive_ended(
     database: Engine,
-    rules: Rules,
+    rules: ArchiveRules,
     *,
     after: UUID | None = None,
     budget_seconds: float = float("inf"),
     dry_run: bool = False,
-    progress: Callable[[Done], None] = lambda _: None,
-) -> Done:
+    progress: Callable[[ArchivePass], None] = lambda _: None,
+) -> ArchivePass:
     """Look at all that has ended and move what may be moved, in one commit for each few hundred instances.
 
     If it is killed, each unit has been moved as a whole or not at all.
@@ -83,7 +83,7 @@ def archive_ended(
     Raises:
         DBAPIError: the database is unreachable; what was moved so far stays moved.
     """
-    done, until = Done(after=after), time.monotonic() + budget_seconds
+    done, until = ArchivePass(after=after), time.monotonic() + budget_seconds
     while time.monotonic() < until:
         with transaction(database) as connection:
             found = archive.seeds(connection, done.after, older_than=rules.older_than, limit=PAGE)
@@ -98,7 +98,7 @@ def archive_ended(
     return done
 
 
-def _movable(near: Sequence[RowMapping], done: Done) -> list[Unit]:
+def _movable(near: Sequence[RowMapping], done: ArchivePass) -> list[Unit]:
     """The units not seen yet, all of whose instances ended long ago."""
     ended = {row["id"]: row["ended"] for row in near}
     fresh = [unit for unit in _units(near) if min(unit) not in done.visited]
@@ -139,7 +139,7 @@ def _packs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield pack
 
 
-def _move(database: Engine, rules: Rules, pack: list[Unit], done: Done, *, dry_run: bool) -> None:
+def _move(database: Engine, rules: ArchiveRules, pack: list[Unit], done: ArchivePass, *, dry_run: bool) -> None:
     moved = _try(database, rules, [each for unit in pack for each in unit], dry_run=dry_run)
     if moved.held is None:
         done.instances += moved.instances
@@ -151,7 +151,7 @@ def _move(database: Engine, rules: Rules, pack: list[Unit], done: Done, *, dry_r
             _move(database, rules, [unit], done, dry_run=dry_run)
 
 
-def _try(database: Engine, rules: Rules, ids: Unit, *, dry_run: bool) -> Moved:
+def _try(database: Engine, rules: ArchiveRules, ids: Unit, *, dry_run: bool) -> ArchiveMoved:
     try:
         with database.connect() as connection, connection.begin() as attempt:
             moved = archive.move(connection, ids, older_than=rules.older_than, keys_kept=rules.keys_kept)
@@ -162,4 +162,4 @@ def _try(database: Engine, rules: Rules, ids: Unit, *, dry_run: bool) -> Moved:
         if retryable(error):
             raise
         log.warning("not_archived", instances=len(ids), error=str(error.orig))
-        return Moved("PostgreSQL refused: see the log", 0, 0)
+        return ArchiveMoved("PostgreSQL refused: see the log", 0, 0)

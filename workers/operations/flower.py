@@ -43,7 +43,7 @@ class Failures:
         return [each for each in self._times.get(address, ()) if now - each < WINDOW_SECONDS]
 
 
-class Refusal(tornado.web.RequestHandler):
+class RefusingHandler(tornado.web.RequestHandler):
     """Answers with a status and one plain line, whatever the method."""
 
     def initialize(self, status: int, message: str) -> None:
@@ -74,7 +74,7 @@ class GuardedFlower(Flower):  # type: ignore[misc]
         return super().find_handler(request, **named)
 
     def _refuse(self, request: HTTPServerRequest, status: int, message: str) -> Any:
-        return self.get_handler_delegate(request, Refusal, {"status": status, "message": message})
+        return self.get_handler_delegate(request, RefusingHandler, {"status": status, "message": message})
 
     def log_request(self, handler: tornado.web.RequestHandler) -> None:
         """Called when a request is answered."""

@@ -1,6 +1,6 @@
 """Playbooks as commands (RECOVER-17): they inspect, report, and propose one change at a time.
 
-A playbook is a generator of steps. The caller performs a `Change` before it asks for the next step, or stops: later
+A playbook is a generator of steps. The caller performs a `ChangeStep` before it asks for the next step, or stops: later
 steps rely on the change.
 """
 
@@ -47,7 +47,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeStep:
     """A step that changes something: its description, the equivalent command, and `perform`, which reports its work."""
 
     message: str
@@ -55,7 +55,7 @@ class Change:
     perform: Callable[[], Sequence[str]]
 
 
-Step = Look | Change
+Step = Look | ChangeStep
 Playbook = Callable[[Runtime, str, OverrideOrder], Iterator[Step]]
 
 
@@ -77,7 +77,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
     if late and workstream["current_state"] == "executing":
         yield _fire(runtime, workstream, "pause", "pause it: with its last task it would fail at once", order)
     for task in late:
-        yield Change(
+        yield ChangeStep(
             f"give up {task['entity_id']}, which has run for {task['seconds']:.0f} s",
             offered("override", "fail-task", task["task_id"], reason="WHY"),
             partial(_give_up, runtime, str(task["task_id"]), order),
@@ -86,7 +86,7 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
     given_up = {each["task_id"] for each in late} if order.dry_run else set()
     open_ = [each for each in tasks if each["state"] not in ENDED["task"] and each["task_id"] not in given_up]
     if tasks and not open_ and workstream["current_state"] in ("executing", "paused"):
-        yield Change(
+        yield ChangeStep(
             "all its tasks have ended: let it be validated",
             offered("override", "validate-workstream", workstream["id"], reason="WHY"),
             lambda: _finish_override(runtime, validate_workstream(runtime, str(workstream["id"]), order)),
@@ -109,7 +109,7 @@ def emergency_rollback(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
     yield Look(f"{found['entity_id']} is committed as {entry['commit_sha']}")
     plan = compensation_plan(runtime, str(found["id"]))
     yield Look("its compensation plan", [each.model_dump_json() for each in plan.actions])
-    yield Change(
+    yield ChangeStep(
         "take it back",
         offered("override", "rollback-patch", found["id"], reason="WHY"),
         lambda: _finish_override(runtime, override_roll_back(runtime, str(found["id"]), order, plan)),
@@ -129,7 +129,7 @@ def reset_circuit_breaker(runtime: Runtime, ref: str, order: OverrideOrder) -> I
     tool = str(found["context"]["tool_id"])
     yield Look(f"the breaker of {tool} is {found['current_state']}")
     yield _checked(runtime, tool, order)
-    yield Change(
+    yield ChangeStep(
         "close it",
         offered("override", "reset-breaker", found["id"], reason="WHY"),
         lambda: _finish_override(runtime, reset_breaker(runtime, found["id"], order)),
@@ -163,7 +163,9 @@ def _line(task: Mapping[Any, Any]) -> str:
     return f"{task['entity_id']} {task['state']}{held}"
 
 
-def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: str, order: OverrideOrder) -> Change:
+def _fire(
+    runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: str, order: OverrideOrder
+) -> ChangeStep:
     def perform() -> Sequence[str]:
         if order.dry_run:
             return [f"{trigger} would be fired"]
@@ -174,7 +176,7 @@ def _fire(runtime: Runtime, instance: Mapping[Any, Any], trigger: str, message: 
             raise NothingToRecover(f"{trigger} was {settled.status}: {(settled.result or {}).get('message')}")
         return [f"{trigger}: {(settled.result or {})['from']} → {(settled.result or {})['to']}"]
 
-    return Change(message, offered("fire", instance["id"], trigger, by=order.by), perform)
+    return ChangeStep(message, offered("fire", instance["id"], trigger, by=order.by), perform)
 
 
 def _give_up(runtime: Runtime, task: str, order: OverrideOrder) -> Sequence[str]:

@@ -23,7 +23,7 @@ from interlock.workers.git.rollback import compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import follow
 from interlock.workers.operations.rollback_checks import callbacks_of
-from interlock.workers.overrides.transaction import Done, Move, OverrideOrder, operating, require_operator
+from interlock.workers.overrides.transaction import Done, MadeMove, OverrideOrder, operating, require_operator
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, InterlockError, Refused
 from interlock.workflows.input.arguments import door
@@ -46,7 +46,7 @@ class RolledBack:
     ledger_id: UUID
     entity_id: str
     compensation: Mapping[str, Any]
-    moves: tuple[Move, ...] = field(default=(), compare=False)
+    moves: tuple[MadeMove, ...] = field(default=(), compare=False)
 
 
 @door

@@ -15,7 +15,7 @@ from interlock.workers.effects.stored_command import NO_COMMAND, command_of
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.execution.process import run
 from interlock.workers.execution.secrets import SecretNotHad
-from interlock.workers.git.revert import Verdict
+from interlock.workers.git.revert import RevertOutcome
 from interlock.workers.git.rollback import Callbacks
 from interlock.workers.git.rollback_plan import Notify
 from interlock.workers.runtime import Runtime
@@ -33,13 +33,13 @@ def callbacks_of(runtime: Runtime, entry: RowMapping, place: Workplace) -> Callb
         known = commands.of_many(connection, [each["id"] for each in gates])
     own = [each for each in gates if each["workstream_id"] == entry["workstream_id"]]
 
-    def run_gate(tree: Path, gate_type: str) -> Verdict:
+    def run_gate(tree: Path, gate_type: str) -> RevertOutcome:
         found = _of_type(own, gate_type) or _of_type(gates, gate_type)
         if not found:
-            return Verdict(False, f"the run has no gate of type {gate_type}")
+            return RevertOutcome(False, f"the run has no gate of type {gate_type}")
         return _all(found, known, place, tree)
 
-    def run_tests(tree: Path, suite: str) -> Verdict:
+    def run_tests(tree: Path, suite: str) -> RevertOutcome:
         found = [each for each in gates if suite in (each["name"], each["name"].rpartition("/")[2])]
         return _all(found, known, place, tree) if found else run_gate(tree, suite)
 
@@ -50,41 +50,43 @@ def _of_type(gates: Sequence[RowMapping], gate_type: str) -> list[RowMapping]:
     return [each for each in gates if each["gate_type"] == gate_type]
 
 
-def _all(gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path) -> Verdict:
+def _all(gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path) -> RevertOutcome:
     """Run gates' commands in a tree, up to the first that fails."""
     for each in gates:
         if not (verdict := _one(each, known.get(each["id"]), place, tree)).success:
             return verdict
-    return Verdict(True, f"passed: {', '.join(each['name'] for each in gates)}")
+    return RevertOutcome(True, f"passed: {', '.join(each['name'] for each in gates)}")
 
 
-def _one(gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path) -> Verdict:
+def _one(gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path) -> RevertOutcome:
     if row is None:
-        return Verdict(False, f"{gate['name']}: {NO_COMMAND}")
+        return RevertOutcome(False, f"{gate['name']}: {NO_COMMAND}")
     try:
         command = command_of(row, tree, place)
     except (BadInput, SecretNotHad) as unfit:
-        return Verdict(False, f"{gate['name']} cannot be run: {unfit}")
+        return RevertOutcome(False, f"{gate['name']} cannot be run: {unfit}")
     with place.compared() as changed:
         ended = run(command)
     if changed:
-        return Verdict(False, f"{gate['name']}: while it ran, {place.checkout} changed: {', '.join(changed[:20])}")
+        return RevertOutcome(
+            False, f"{gate['name']}: while it ran, {place.checkout} changed: {', '.join(changed[:20])}"
+        )
     if ended.succeeded(row.expected_exit_codes):
-        return Verdict(True, gate["name"])
-    return Verdict(False, f"{gate['name']}: {ended.reason}: {(ended.stdout + ended.stderr)[-WORDS:]}")
+        return RevertOutcome(True, gate["name"])
+    return RevertOutcome(False, f"{gate['name']}: {ended.reason}: {(ended.stdout + ended.stderr)[-WORDS:]}")
 
 
-def _notify(runtime: Runtime, entry: RowMapping, wanted: Notify) -> Verdict:
+def _notify(runtime: Runtime, entry: RowMapping, wanted: Notify) -> RevertOutcome:
     urls = [url for url in runtime.settings.notify_urls if any(_serves(url, each) for each in wanted.channels)]
     if not urls:
-        return Verdict(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")
+        return RevertOutcome(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")
     to = f" (for {', '.join(wanted.recipients)})" if wanted.recipients else ""
     title, body = f"patch {entry['entity_id']} rolled back", f"commit {entry['commit_sha']}{to}"
     try:
         notification.deliver(urls, title=title, body=body)
     except notification.NoticeNotSent as unheard:
-        return Verdict(False, str(unheard))
-    return Verdict(True, f"notified {len(urls)} targets")
+        return RevertOutcome(False, str(unheard))
+    return RevertOutcome(True, f"notified {len(urls)} targets")
 
 
 def _serves(url: str, channel: str) -> bool:

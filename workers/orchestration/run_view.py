@@ -34,7 +34,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class View:
+class RunView:
     """A run and its parts, as last read. Rows are those of `db.orchestration.run_tree`, oldest first."""
 
     run: Row
@@ -103,7 +103,7 @@ class Watch:
         with transaction(runtime.database) as connection:
             read = run_tree.whole(connection, run_id)
         self._mark = read.mark
-        self.view = View(dict(read.run))
+        self.view = RunView(dict(read.run))
         self._take(read)
         self._seen = {id_: int(row["version"]) for rows in self._kinds.values() for id_, row in rows.items()}
         self._seen[run_id] = int(read.run["version"])

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import deprecations
-from interlock.db.core.deprecations import Part
+from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.core.request_rows import OPERATOR, Right, by_state
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.overrides.at_once import AtOnce, at_once
@@ -35,11 +35,13 @@ def announce_marks(runtime: Runtime) -> int:
     Raises:
         StillDeciding: see `at_once`.
     """
-    marks: dict[Part, str] = {}
+    marks: dict[DefinitionPart, str] = {}
     for each in runtime.catalogue:
-        marks |= {Part(each.type, each.version, "state", state): why for state, why in each.deprecated.items()}
         marks |= {
-            Part(each.type, each.version, "trigger", move.trigger): move.deprecated
+            DefinitionPart(each.type, each.version, "state", state): why for state, why in each.deprecated.items()
+        }
+        marks |= {
+            DefinitionPart(each.type, each.version, "trigger", move.trigger): move.deprecated
             for move in each.transitions
             if move.deprecated
         }
@@ -59,7 +61,12 @@ def announce_marks(runtime: Runtime) -> int:
 
 @door
 def announce(
-    runtime: Runtime, part: Part, order: OverrideOrder, *, guide: str = "", remove_after: datetime | None = None
+    runtime: Runtime,
+    part: DefinitionPart,
+    order: OverrideOrder,
+    *,
+    guide: str = "",
+    remove_after: datetime | None = None,
 ) -> RowMapping:
     """Deprecate a version, state or trigger.
 
@@ -94,7 +101,7 @@ def announce(
 
 
 @door
-def undo(runtime: Runtime, part: Part, order: OverrideOrder) -> None:
+def undo(runtime: Runtime, part: DefinitionPart, order: OverrideOrder) -> None:
     """Take a deprecation back. Raises `NotAnOperator`, `CannotDeprecate`, `CannotMove` or `StillDeciding`."""
     _move(runtime, part, order, "undo")
 
@@ -106,13 +113,13 @@ def propose_removal(runtime: Runtime, type_: str, version: str, order: OverrideO
     Raises:
         NotAnOperator, CannotDeprecate, StillDeciding: nothing was changed.
     """
-    _move(runtime, Part(type_, version), order, "propose_removal", _require_removable)
+    _move(runtime, DefinitionPart(type_, version), order, "propose_removal", _require_removable)
 
 
 @door
 def withdraw_removal(runtime: Runtime, type_: str, version: str, order: OverrideOrder) -> None:
     """Withdraw the proposal to remove a version. Raises as `undo`."""
-    _move(runtime, Part(type_, version), order, "withdraw_removal")
+    _move(runtime, DefinitionPart(type_, version), order, "withdraw_removal")
 
 
 @door
@@ -125,10 +132,12 @@ def approve_removal(runtime: Runtime, type_: str, version: str, order: OverrideO
         NotAnOperator, CannotDeprecate, StillDeciding: nothing was changed.
         CannotMove: PostgreSQL refuses it; who proposed it cannot approve it.
     """
-    _move(runtime, Part(type_, version), order, "approve_removal", _require_removable)
+    _move(runtime, DefinitionPart(type_, version), order, "approve_removal", _require_removable)
 
 
-def _announce(acting: AtOnce, part: Part, *, by: str, reason: str, right: Right, more: Mapping[str, Any]) -> None:
+def _announce(
+    acting: AtOnce, part: DefinitionPart, *, by: str, reason: str, right: Right, more: Mapping[str, Any]
+) -> None:
     terms = {"type": part.type, "version": part.version, "kind": part.kind, **more}
     terms |= {"name": part.name} if part.name else {}
     entity_id = f"{part.type}-{part.version}#{deprecations.total(acting.connection) + 1}"
@@ -138,7 +147,7 @@ def _announce(acting: AtOnce, part: Part, *, by: str, reason: str, right: Right,
 
 def _move(
     runtime: Runtime,
-    part: Part,
+    part: DefinitionPart,
     order: OverrideOrder,
     trigger: str,
     judge: Callable[[Runtime, RowMapping], None] = lambda *_: None,
@@ -152,7 +161,7 @@ def _move(
         acting.move(found["deprecation_id"], trigger, by=order.by, reason=order.reason, right=OPERATOR, more=more)
 
 
-def _standing(connection: Connection, part: Part) -> RowMapping:
+def _standing(connection: Connection, part: DefinitionPart) -> RowMapping:
     if found := deprecations.standing(connection, part):
         return found
     options = {part.kind: part.name} if part.name else {}

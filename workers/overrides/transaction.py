@@ -62,7 +62,7 @@ class OverrideOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MadeMove:
     """One move that was made (in a dry run: would be). `passed_over`: the guards not checked, and `approval`."""
 
     instance: str
@@ -86,7 +86,7 @@ class Done:
     """
 
     dry_run: bool
-    moves: list[Move] = field(default_factory=list)
+    moves: list[MadeMove] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     follows: list[str] = field(default_factory=list)
     made: dict[str, UUID] = field(default_factory=dict)
@@ -195,7 +195,9 @@ class Operation:
             if row["status"] != "applied":
                 raise CannotOverride(f"{name_of(instance)}: {row['error'] or result.get('message') or row['status']}")
             passed_over = tuple(result["passed_over"])
-            move = Move(name_of(instance), instance["id"], row["trigger"], result["from"], result["to"], passed_over)
+            move = MadeMove(
+                name_of(instance), instance["id"], row["trigger"], result["from"], result["to"], passed_over
+            )
             self.done.moves.append(move)
 
 

@@ -97,7 +97,7 @@ class HeartbeatSender:
 
 
 @dataclass(slots=True)
-class Node:
+class NodeState:
     """The state that the pool processes of one Celery node share."""
 
     name: str
@@ -109,7 +109,7 @@ class Node:
 class Place:
     """This process's node, and the heartbeat of its worker."""
 
-    node: Node | None = None
+    node: NodeState | None = None
     heartbeat: HeartbeatSender | None = None
 
 
@@ -138,7 +138,7 @@ def _is_closing() -> bool:
 
 def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:
     if WORK in instance.app.amqp.queues.consume_from:
-        here.node = Node(sender, uuid7().hex, mmap.mmap(-1, 1))
+        here.node = NodeState(sender, uuid7().hex, mmap.mmap(-1, 1))
         # A soft shutdown waits this long, then kills: short for nodes of wake-ups, longer where commands run.
         conf.worker_soft_shutdown_timeout = settings().drain_seconds
         # Celery sends `worker_shutting_down` only after that wait and no signal before it, hence this wrapper.

@@ -38,13 +38,13 @@ NOT_RECORDED = (
 )
 
 
-class Part(BaseModel):
+class ReportPart(BaseModel):
     """A part of the predicate. Unknown fields are refused: the page would not show them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Scope(Part):
+class Scope(ReportPart):
     """What the report is about: an instance with what belongs to it, or a period (`since` ≤ time < `until`)."""
 
     kind: Literal["instance", "period"]
@@ -54,7 +54,7 @@ class Scope(Part):
     project: str | None = None
 
 
-class Problem(Part):
+class ReportedProblem(ReportPart):
     """One thing that the verification before the report found."""
 
     instance: str
@@ -67,23 +67,23 @@ class Problem(Part):
         return "" if self.seq is None else f", event {self.seq}"
 
 
-class Verification(Part):
+class Verification(ReportPart):
     """The verification of the instances' whole chains, moves, states and anchored hashes before the report."""
 
     instances: Whole
     events: Whole
     anchored_heads: Whole
-    problems: tuple[Problem, ...]
+    problems: tuple[ReportedProblem, ...]
 
 
-class Anchor(Part):
+class Anchor(ReportPart):
     """The newest anchor: its record, and the proof that a signed checkpoint holds it."""
 
     record: str
     proof: str
 
 
-class Birth(Part):
+class ReportedBirth(ReportPart):
     """An instance's creation; `hash` precedes that of the first event.
 
     Attributes:
@@ -98,14 +98,14 @@ class Birth(Part):
     hash: str
 
 
-class Anchored(Part):
+class Anchored(ReportPart):
     """The newest event of an instance that an anchor has signed (0: the birth), and the anchor's number."""
 
     number: Whole
     seq: Whole
 
 
-class Instance(Part):
+class ReportedInstance(ReportPart):
     """An instance of the report, where it stood after its last move of the report.
 
     Attributes:
@@ -118,7 +118,7 @@ class Instance(Part):
     type: str
     entity_id: str
     project: str
-    birth: Birth
+    birth: ReportedBirth
     seq: Whole
     head: str
     state: str | None
@@ -131,7 +131,7 @@ class Instance(Part):
         return f"{self.project}/{self.type}/{self.entity_id}"
 
 
-class Vote(Part):
+class Vote(ReportPart):
     """A decider's vote. `event_id`: the move that it made; None: it is known as a request only."""
 
     by: str
@@ -145,7 +145,7 @@ class Vote(Part):
     event_id: str | None
 
 
-class Approval(Part):
+class Approval(ReportPart):
     """An approval: for what, its terms, and each vote."""
 
     workflow_id: str
@@ -160,7 +160,7 @@ class Approval(Part):
     votes: tuple[Vote, ...]
 
 
-class Override(Part):
+class ReportedOverride(ReportPart):
     """A move that an operator made by hand, and the guards that it bypassed."""
 
     event_id: str
@@ -170,7 +170,7 @@ class Override(Part):
     bypassed: tuple[str, ...]
 
 
-class Refusal(Part):
+class ReportedRefusal(ReportPart):
     """A trigger that was accepted and then refused (`rejected`), or failed for good (`dead`), or was not its caller's.
 
     Of the last (`refused`), `request_id` is that of the event in the project's `refusal_log`, and `workflow_id` the
@@ -189,7 +189,7 @@ class Refusal(Part):
     at: str
 
 
-class Gate(Part):
+class ReportedGate(ReportPart):
     """A gate's result: on which tree it ran (None: in no worktree), and its exit code."""
 
     event_id: str
@@ -201,7 +201,7 @@ class Gate(Part):
     ran_on: dict[str, str] | None
 
 
-class Commit(Part):
+class Commit(ReportPart):
     """A commit that a patch (`committed`) or a workstream (`merged`) made, and its tree, if the event has it."""
 
     event_id: str
@@ -212,7 +212,7 @@ class Commit(Part):
     tree: str | None
 
 
-class Report(Part):
+class AuditReport(ReportPart):
     """The predicate."""
 
     page: Whole
@@ -222,33 +222,33 @@ class Report(Part):
     scope: Scope
     verification: Verification
     anchor: Anchor | None
-    instances: tuple[Instance, ...]
+    instances: tuple[ReportedInstance, ...]
     approvals: tuple[Approval, ...]
-    overrides: tuple[Override, ...]
-    refusals: tuple[Refusal, ...]
-    gates: tuple[Gate, ...]
+    overrides: tuple[ReportedOverride, ...]
+    refusals: tuple[ReportedRefusal, ...]
+    gates: tuple[ReportedGate, ...]
     commits: tuple[Commit, ...]
     not_recorded: tuple[str, ...]
     moves: tuple[dict[str, Any], ...] = ()
 
 
-class Subject(Part):
+class ReportSubject(ReportPart):
     """What the Statement is about: a chain by its newest hash, or a commit."""
 
     name: str
     digest: dict[str, str]
 
 
-class Statement(Part):
+class Statement(ReportPart):
     """An in-toto Statement with a report."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
-    subject: tuple[Subject, ...]
+    subject: tuple[ReportSubject, ...]
     predicate_type: Literal["urn:interlock:audit-report:v1"] = Field(alias="predicateType")
-    predicate: Report
+    predicate: AuditReport
 
 
-def written(report: Report, lines: Iterable[str]) -> bytes:
+def written(report: AuditReport, lines: Iterable[str]) -> bytes:
     """The Statement as JSON in UTF-8: what is signed.
 
     Args:
@@ -275,9 +275,9 @@ def parsed(payload: bytes) -> Statement:
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def subjects(report: Report) -> Iterator[Subject]:
+def subjects(report: AuditReport) -> Iterator[ReportSubject]:
     """The subjects of a report: each chain by the hash of its last move, and each commit."""
     for each in report.instances:
-        yield Subject(name=each.name, digest={"sha256": each.head})
+        yield ReportSubject(name=each.name, digest={"sha256": each.head})
     for commit in report.commits:
-        yield Subject(name=f"{commit.entity_id} ({commit.what})", digest={"gitCommit": commit.sha})
+        yield ReportSubject(name=f"{commit.entity_id} ({commit.what})", digest={"gitCommit": commit.sha})

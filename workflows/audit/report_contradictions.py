@@ -6,7 +6,7 @@ from typing import Any
 from interlock.workflows.audit import report_parts
 from interlock.workflows.audit.events import born
 from interlock.workflows.audit.log_check import Check
-from interlock.workflows.audit.report import Move, Report, Statement, subjects
+from interlock.workflows.audit.report import AuditReport, Move, Statement, subjects
 from interlock.workflows.definition import Definition
 from interlock.workflows.input.json_text import printed
 
@@ -48,7 +48,7 @@ def _fed(check: Check, number: int, move: Move) -> Iterator[str]:
     yield from check.feed(number, text)
 
 
-def _heads(report: Report) -> Iterator[str]:
+def _heads(report: AuditReport) -> Iterator[str]:
     """Check that instances stand where their last moves left them, and that a whole history begins with a birth."""
     known = {each.workflow_id: each for each in report.instances}
     first: dict[str, Move] = {}

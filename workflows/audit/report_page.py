@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from interlock.workflows.audit.report import Move, Report
+from interlock.workflows.audit.report import AuditReport, Move
 from interlock.workflows.input.json_text import printed
 from interlock.workflows.output.escaping import shown, shown_lines
 from interlock.workflows.output.html_parts import Cell, code, fill, listed, section, table
@@ -43,7 +43,7 @@ th { background: var(--soft); } td.n { text-align: right; } td code { display: i
 """
 
 
-def page(report: Report, envelope: str, signers: Sequence[str]) -> str:
+def page(report: AuditReport, envelope: str, signers: Sequence[str]) -> str:
     """The page of a report.
 
     Args:
@@ -74,7 +74,7 @@ def envelope_in(text: str) -> str | None:
     return envelope if opening and closing else None
 
 
-def _parts(report: Report, signers: Sequence[str]) -> Iterator[Element]:
+def _parts(report: AuditReport, signers: Sequence[str]) -> Iterator[Element]:
     names = {each.workflow_id: each.name for each in report.instances}
     yield _verdict(report, names)
     yield _facts(report, signers)
@@ -128,7 +128,7 @@ def _parts(report: Report, signers: Sequence[str]) -> Iterator[Element]:
     yield from section("Newest anchor", "What was signed last of all chains.", _anchor(report))
 
 
-def _verdict(report: Report, names: dict[str, str]) -> Element:
+def _verdict(report: AuditReport, names: dict[str, str]) -> Element:
     found = report.verification
     whole = not found.problems
     box = Element("section", {"class": "verdict" if whole else "verdict bad", "aria-label": "Verification"})
@@ -147,7 +147,7 @@ def _verdict(report: Report, names: dict[str, str]) -> Element:
     return box
 
 
-def _facts(report: Report, signers: Sequence[str]) -> Element:
+def _facts(report: AuditReport, signers: Sequence[str]) -> Element:
     scope = report.scope
     covers = "the instance and what belongs to it, whole" if scope.kind == "instance" else "the moves of a period"
     facts: dict[str, Cell] = {
@@ -170,7 +170,7 @@ def _facts(report: Report, signers: Sequence[str]) -> Element:
 NAMED = ("instance", "state", "moves", "created", "context's SHA-256", "bodies' SHA-256", "newest hash", "anchored")
 
 
-def _instances(report: Report) -> list[Element]:
+def _instances(report: AuditReport) -> list[Element]:
     rows = (
         (
             each.name + (" (archived)" if each.archived else ""),
@@ -187,7 +187,7 @@ def _instances(report: Report) -> list[Element]:
     return table("instances", NAMED, rows)
 
 
-def _approvals(report: Report) -> list[Element]:
+def _approvals(report: AuditReport) -> list[Element]:
     found: list[Element] = []
     for each in report.approvals:
         heading = Element("h3")
@@ -208,7 +208,7 @@ def _approvals(report: Report) -> list[Element]:
     return found
 
 
-def _gates(report: Report) -> list[Element]:
+def _gates(report: AuditReport) -> list[Element]:
     rows = (
         (
             each.entity_id,
@@ -222,7 +222,7 @@ def _gates(report: Report) -> list[Element]:
     return table("gates", ("gate", "command", "result", "exit code", "ran on"), rows)
 
 
-def _moves(report: Report, names: dict[str, str]) -> list[Element]:
+def _moves(report: AuditReport, names: dict[str, str]) -> list[Element]:
     columns = ("#", "time", "instance", "move", "by", "right", "event and hash")
     rows = (
         (
@@ -255,7 +255,7 @@ def _move(move: Move) -> Element:
     return told
 
 
-def _anchor(report: Report) -> list[Element]:
+def _anchor(report: AuditReport) -> list[Element]:
     if report.anchor is None:
         return []
     record, proof = Element("pre"), Element("pre")

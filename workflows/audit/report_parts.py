@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from interlock.workflows.audit.events import OVERRIDE
-from interlock.workflows.audit.report import Commit, Gate, Landing, Move, Override
+from interlock.workflows.audit.report import Commit, Landing, Move, ReportedGate, ReportedOverride
 
 ENTERED: Mapping[tuple[str, str], Landing] = {
     ("patch_ledger", "committed"): "committed",
@@ -13,10 +13,10 @@ ENTERED: Mapping[tuple[str, str], Landing] = {
 JUDGED = ("PASSED", "FAILED")
 
 
-def overrides(moves: Iterable[Move]) -> tuple[Override, ...]:
+def overrides(moves: Iterable[Move]) -> tuple[ReportedOverride, ...]:
     """The overrides among moves."""
     return tuple(
-        Override(
+        ReportedOverride(
             event_id=move["event_id"],
             workflow_id=move["context"]["workflow_id"],
             operator=str(move["operator"]),
@@ -28,10 +28,10 @@ def overrides(moves: Iterable[Move]) -> tuple[Override, ...]:
     )
 
 
-def gates(moves: Iterable[Move], commands: Mapping[str, Sequence[str]]) -> tuple[Gate, ...]:
+def gates(moves: Iterable[Move], commands: Mapping[str, Sequence[str]]) -> tuple[ReportedGate, ...]:
     """The gates' results among moves; `commands`: instance -> what was run for it."""
     return tuple(
-        Gate(
+        ReportedGate(
             event_id=move["event_id"],
             workflow_id=move["context"]["workflow_id"],
             entity_id=move["entity_id"],

@@ -10,7 +10,7 @@ from pydantic import Field
 from interlock.workflows.plan.field_types import Count, Delay, Flag, Glob, Identifier, Name, Project, Text, Title
 from interlock.workflows.plan.names import outline
 from interlock.workflows.plan.ordering import Waits
-from interlock.workflows.plan.tasks import KINDS, Gate, Part, Task, Terms
+from interlock.workflows.plan.tasks import KINDS, Gate, PlanPart, Task, Terms
 
 PROTECTED = (
     *(".github/", ".gitlab/", ".gitlab-ci.yml", ".ci/", ".circleci/", ".buildkite/", ".travis.yml", "Jenkinsfile"),
@@ -20,7 +20,7 @@ PROTECTED = (
 )
 
 
-class Tool(Part):
+class Tool(PlanPart):
     """A circuit breaker's configuration (BREAKER-7): that of the plan submitted last, where several name the tool.
 
     Fields left out default to the settings `INTERLOCK_BREAKER_…`. A command counts as a failure of its tool if it ends
@@ -38,7 +38,7 @@ class Tool(Part):
     )
 
 
-class Repository(Part):
+class PlannedRepository(PlanPart):
     """The git repository that patches change, and what they may change there (PATCH-18)."""
 
     path: Text = Field(description="path of the repository; relative to the plan's folder")
@@ -63,7 +63,7 @@ class Repository(Part):
     max_changed_lines: Count = Field(10_000, ge=1, description="lines that one patch may add and remove together")
 
 
-class Workstream(Part):
+class Workstream(PlanPart):
     """Tasks and gates that end together: completed and merged, or failed and archived (WORKSTREAM-4, WORKSTREAM-5)."""
 
     id: Identifier = Field(description="its name, unique in the plan")
@@ -96,7 +96,7 @@ class Summary:
         return f"{self.name}: {counted}, {_counted(self.gates, 'gate')}, longest chain {self.longest_chain}"
 
 
-class Plan(Part):
+class Plan(PlanPart):
     """The work of one run.
 
     Built by `workflows.plan.read.read_plan`, which also checks references and applies `defaults`.
@@ -114,7 +114,7 @@ class Plan(Part):
         "`sandbox`, `reads` and `network`",
     )
     tools: dict[Identifier, Tool] = Field({}, description="circuit breakers by name, shared by all runs")
-    repository: Repository | None = Field(None, description="needed by tasks that land a patch")
+    repository: PlannedRepository | None = Field(None, description="needed by tasks that land a patch")
     workstreams: tuple[Workstream, ...] = Field(min_length=1, description="the work")
 
     def tasks(self) -> dict[str, Task]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from interlock.workflows.plan.problems import FieldPath, Finding, Problem, dotted
+from interlock.workflows.plan.problems import FieldPath, PlanProblem, UnlocatedProblem, dotted
 
 COLUMN_BITS = 25  # enough columns for a plan of 16 MB in one line
 
@@ -34,11 +34,11 @@ class Source:
         """The line, from 1, of the value at `path`."""
         return (self._at(path, at_key=False) >> COLUMN_BITS) + 1
 
-    def placed(self, finding: Finding) -> Problem:
+    def placed(self, finding: UnlocatedProblem) -> PlanProblem:
         """The finding with its line and column; if its field is missing, those of the enclosing block."""
         at = self._at(finding.path, at_key=finding.at_key)
         line, column = at >> COLUMN_BITS, at & (1 << COLUMN_BITS) - 1
-        return Problem(line + 1, column + 1, dotted(finding.path), finding.message, finding.hint)
+        return PlanProblem(line + 1, column + 1, dotted(finding.path), finding.message, finding.hint)
 
     def _at(self, path: FieldPath, *, at_key: bool) -> int:
         place, key = self.place, 0

@@ -12,7 +12,7 @@ QUOTED_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UnlocatedProblem:
     """A problem with its field, but without its line. `at_key`: the key itself is wrong, not its value."""
 
     path: FieldPath
@@ -22,7 +22,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class PlanProblem:
     """One problem. `line` and `column` count from 1, as in editors; `field` is a path, empty for the whole plan."""
 
     line: int
@@ -39,7 +39,7 @@ class Problem:
 class PlanInvalid(Refused):
     """The plan has errors; nothing was started. Correct every problem listed, then run it again."""
 
-    def __init__(self, name: str, problems: Iterable[Problem]) -> None:
+    def __init__(self, name: str, problems: Iterable[PlanProblem]) -> None:
         self.name = name
         self.problems = tuple(sorted(set(problems)))
         super().__init__(name, self.problems)  # both in `args`, so that it survives pickling

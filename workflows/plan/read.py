@@ -6,7 +6,7 @@ from interlock.workflows.plan.defaults import settle
 from interlock.workflows.plan.names import outline
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.plan.positions import Source
-from interlock.workflows.plan.problems import Finding, PlanInvalid, Problem
+from interlock.workflows.plan.problems import PlanInvalid, PlanProblem, UnlocatedProblem
 from interlock.workflows.plan.references import check_references
 from interlock.workflows.plan.schema_errors import check_shape
 from interlock.workflows.plan.yaml_text import parse
@@ -42,7 +42,7 @@ def plan_json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Plan.model_json_schema(mode="validation")}
 
 
-def _no_plan(source: Source | None) -> Problem:
+def _no_plan(source: Source | None) -> PlanProblem:
     if source is None or source.value is None:
-        return Problem(1, 1, "", "is empty", "a plan begins with its `name`")
-    return source.placed(Finding((), "a plan is a mapping that begins with its `name`"))
+        return PlanProblem(1, 1, "", "is empty", "a plan begins with its `name`")
+    return source.placed(UnlocatedProblem((), "a plan is a mapping that begins with its `name`"))

@@ -7,7 +7,7 @@ from itertools import islice
 
 from interlock.workflows.plan.names import Outline, Reference, Sort
 from interlock.workflows.plan.ordering import Node, Wait, Waits
-from interlock.workflows.plan.problems import FieldPath, Finding, quoted
+from interlock.workflows.plan.problems import FieldPath, UnlocatedProblem, quoted
 
 MAX_TASKS = 100_000
 HINTS = 50  # comparing a name with thousands is slow, and readers look at the first errors
@@ -16,7 +16,7 @@ COMPARED = 5_000
 LineOf = Callable[[FieldPath], int]
 
 
-def check_references(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
+def check_references(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedProblem]:
     """Yield every error in a plan's names.
 
     Args:
@@ -31,52 +31,52 @@ def check_references(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
         yield _circle(cycle, line_of)
 
 
-def _bounds(outline: Outline) -> Iterator[Finding]:
+def _bounds(outline: Outline) -> Iterator[UnlocatedProblem]:
     if len(outline.tasks) > MAX_TASKS:
-        yield Finding(outline.tasks[MAX_TASKS].path, f"more than {MAX_TASKS:,} tasks", "make it several plans")
+        yield UnlocatedProblem(outline.tasks[MAX_TASKS].path, f"more than {MAX_TASKS:,} tasks", "make it several plans")
     if not outline.has_repository:
         for path in outline.patches:
-            yield Finding(path, "a patch needs a repository to land in", "name it in the plan's `repository`")
+            yield UnlocatedProblem(path, "a patch needs a repository to land in", "name it in the plan's `repository`")
 
 
-def _doubles(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
+def _doubles(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedProblem]:
     first: dict[tuple[Sort, str], FieldPath] = {}
     for item in outline.items():
         path = (*item.path, "id")
         if item.id is not None and (before := first.setdefault((item.sort, item.name), path)) != path:
             scope = "the plan" if item.sort == "workstream" else f"workstream {quoted(item.workstream)}"
             message = f"{quoted(item.id)} is already the id of a {item.sort} of {scope}, in line {line_of(before)}"
-            yield Finding(path, message)
+            yield UnlocatedProblem(path, message)
 
 
-def _dangling(outline: Outline) -> Iterator[Finding]:
+def _dangling(outline: Outline) -> Iterator[UnlocatedProblem]:
     names = _Names(outline)
     for item in outline.items():
         for reference in item.refers:
             if item.is_own(reference):
-                yield Finding(reference.path, f"the {item.sort} {quoted(reference.written)} depends on itself")
+                yield UnlocatedProblem(reference.path, f"the {item.sort} {quoted(reference.written)} depends on itself")
             elif finding := names.missing(reference):
                 yield finding
     yield from filter(None, map(names.missing, outline.of_tools))
 
 
-def _repeated(outline: Outline, line_of: LineOf) -> Iterator[Finding]:
+def _repeated(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedProblem]:
     for item in outline.items():
         seen: dict[tuple[FieldPath, str], FieldPath] = {}
         for each in item.refers:
             before = seen.setdefault((each.path[:-1], each.target), each.path)
             if before != each.path:
                 message = f"{quoted(each.written)} is listed twice; first in line {line_of(before)}"
-                yield Finding(each.path, message)
+                yield UnlocatedProblem(each.path, message)
 
 
-def _circle(cycle: tuple[Wait, ...], line_of: LineOf) -> Finding:
+def _circle(cycle: tuple[Wait, ...], line_of: LineOf) -> UnlocatedProblem:
     """A cycle, as `a (line 3) -> b (line 9) -> a`: line 3 makes a wait for b, and line 9 makes b wait for a."""
     steps = [each for each in cycle if _label(each.waiter) != _label(each.awaited)]
     begin = min((each for each in steps if each.declared), key=lambda each: line_of(each.path))
     at = steps.index(begin)
     shown = [f"{_label(each.waiter)} (line {line_of(each.path)})" for each in steps[at:] + steps[:at]]
-    return Finding(begin.path, "waits in a circle: " + " -> ".join([*shown, _label(begin.waiter)]))
+    return UnlocatedProblem(begin.path, "waits in a circle: " + " -> ".join([*shown, _label(begin.waiter)]))
 
 
 def _label(node: Node) -> str:
@@ -98,10 +98,12 @@ class _Names:
                 self._known[item.sort][item.name] = None
                 self._elsewhere.setdefault((item.sort, item.id), item.name)
 
-    def missing(self, reference: Reference) -> Finding | None:
+    def missing(self, reference: Reference) -> UnlocatedProblem | None:
         if reference.target in self._known[reference.sort]:
             return None
-        return Finding(reference.path, f"no {reference.sort} {quoted(reference.written)}", self._hint(reference))
+        return UnlocatedProblem(
+            reference.path, f"no {reference.sort} {quoted(reference.written)}", self._hint(reference)
+        )
 
     def _hint(self, reference: Reference) -> str:
         self._hints -= 1

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from interlock.workflows.plan.field_types import GLOB, IDENTIFIER, VARIABLE
-from interlock.workflows.plan.plan import Plan, Repository, Tool, Workstream
-from interlock.workflows.plan.problems import FieldPath, Finding, quoted
-from interlock.workflows.plan.tasks import Agent, Backoff, Gate, Limits, Part, Patch, Task, Terms
+from interlock.workflows.plan.plan import Plan, PlannedRepository, Tool, Workstream
+from interlock.workflows.plan.problems import FieldPath, UnlocatedProblem, quoted
+from interlock.workflows.plan.tasks import AgentWork, Backoff, Gate, Limits, Patch, PlanPart, Task, Terms
 
 SAYS = MappingProxyType(
     {
@@ -30,15 +30,15 @@ PATTERNS = MappingProxyType(
         GLOB: "should be a glob, not beginning with '!', '#' or a blank",
     }
 )
-PARTS: MappingProxyType[str, type[Part]] = MappingProxyType(
+PARTS: MappingProxyType[str, type[PlanPart]] = MappingProxyType(
     {
         "defaults": Terms,
         "tools": Tool,
-        "repository": Repository,
+        "repository": PlannedRepository,
         "workstreams": Workstream,
         "tasks": Task,
         "gates": Gate,
-        "agent": Agent,
+        "agent": AgentWork,
         "patch": Patch,
         "limits": Limits,
         "backoff": Backoff,
@@ -55,7 +55,7 @@ KNOWN_MISTAKES = MappingProxyType(
 )
 
 
-def check_shape(value: object) -> Plan | tuple[Finding, ...]:
+def check_shape(value: object) -> Plan | tuple[UnlocatedProblem, ...]:
     """The plan built from plain values, with names unchecked; or all errors in their shape."""
     try:
         return Plan.model_validate(value)
@@ -68,13 +68,13 @@ def _is_echo(error: ErrorDetails) -> bool:
     return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def _finding(error: ErrorDetails) -> UnlocatedProblem:
     path, kind = error["loc"], error["type"]
     if at_key := path[-1:] == ("[key]",):
         path = path[:-1]
     if kind == "extra_forbidden":
-        return Finding(path, SAYS[kind], _nearest(path), at_key=True)
-    return Finding(path, _message(error), _hint(error), at_key=at_key)
+        return UnlocatedProblem(path, SAYS[kind], _nearest(path), at_key=True)
+    return UnlocatedProblem(path, _message(error), _hint(error), at_key=at_key)
 
 
 def _message(error: ErrorDetails) -> str:

@@ -28,7 +28,7 @@ Kind = Literal["command", "shell", "agent", "patch"]
 KINDS: tuple[Kind, ...] = ("command", "shell", "agent", "patch")
 
 
-class Part(BaseModel):
+class PlanPart(BaseModel):
     """A mapping of a plan: immutable, and without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,7 +41,7 @@ class Part(BaseModel):
             raise PydanticCustomError("one_of", "needs exactly one of {names}; it has {has}", context)
 
 
-class Limits(Part):
+class Limits(PlanPart):
     """What a command may use before the system stops it: never more than the installation's settings allow."""
 
     memory: Bytes | None = Field(
@@ -56,7 +56,7 @@ class Limits(Part):
     disk: Bytes | None = Field(None, description="total that it may write to disk, in bytes or as `512M`, `2G`")
 
 
-class Backoff(Part):
+class Backoff(PlanPart):
     """The wait before retry n: at most `base` times `factor` to the power n - 1, never above `cap` (TASK-7)."""
 
     base: Delay = Field(1.0, description="longest wait before the first retry, in seconds or as `30s`")
@@ -64,7 +64,7 @@ class Backoff(Part):
     cap: Delay = Field(600.0, description="longest wait at all, in seconds or as `10m`")
 
 
-class Process(Part):
+class Process(PlanPart):
     """How a command is run: the fields that tasks and gates share."""
 
     expected_exit_codes: tuple[ExitCode, ...] = Field((0,), min_length=1, description="exit codes that mean success")
@@ -119,14 +119,14 @@ class Terms(Process):
     )
 
 
-class Agent(Part):
+class AgentWork(PlanPart):
     """Work that an external agent claims and reports."""
 
     instructions: Text = Field(description="what the agent is asked to do")
     inputs: dict[str, Data] = Field({}, description="any other data for the agent; passed on unchanged")
 
 
-class Patch(Part):
+class Patch(PlanPart):
     """A change that lands in the repository through the patch ledger (PATCH-1)."""
 
     file: Text | None = Field(None, description="the diff, a file in the plan's folder")
@@ -155,7 +155,7 @@ class Task(Terms):
         None, min_length=1, description="program and arguments; no shell is involved"
     )
     shell: Text | None = Field(None, description="a line for /bin/sh")
-    agent: Agent | None = Field(None, description="work for an external agent")
+    agent: AgentWork | None = Field(None, description="work for an external agent")
     patch: Annotated[Patch | None, BeforeValidator(_spelled_out, json_schema_input_type=str | Patch | None)] = Field(
         None, description="a change to the repository: a diff's file name, the diff itself, or a mapping"
     )

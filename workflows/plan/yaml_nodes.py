@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import yaml
 
 from interlock.workflows.plan.positions import Block, Source, packed
-from interlock.workflows.plan.problems import FieldPath, Finding, quoted
+from interlock.workflows.plan.problems import FieldPath, UnlocatedProblem, quoted
 from interlock.workflows.plan.yaml_scalars import unquoted
 
 MAX_DEPTH = 50
@@ -14,10 +14,10 @@ MAX_REPEATED = 100_000  # nodes that aliases expand to; ten aliases of ten alias
 Value = dict[str, object] | list[object]
 
 
-class Unreadable(Exception):
+class UnreadableRest(Exception):
     """The rest of the file cannot be parsed or exceeds a limit; problems found before it are still reported."""
 
-    def __init__(self, mark: object, finding: Finding) -> None:
+    def __init__(self, mark: object, finding: UnlocatedProblem) -> None:
         super().__init__(finding.message)
         self.at = at(mark)
         self.finding = finding
@@ -48,14 +48,14 @@ class Tree:
     """Collects the events of one document; `found` has the problems in the order read."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, Finding]] = []
+        self.found: list[tuple[int, UnlocatedProblem]] = []
         self.source: Source | None = None
         self._frames: list[Frame] = []
         self._anchors: dict[str, tuple[object, Block | int, int]] = {}
         self._nodes = self._repeated = 0
 
     def take(self, event: yaml.Event) -> None:
-        """Take the next event. Raises `Unreadable` when it cannot go on."""
+        """Take the next event. Raises `UnreadableRest` when it cannot go on."""
         match event:
             case yaml.ScalarEvent():
                 self._count(event)
@@ -69,12 +69,16 @@ class Tree:
             case yaml.AliasEvent():
                 self._repeat(event)
             case yaml.DocumentStartEvent() if self.source is not None:
-                raise Unreadable(event.start_mark, Finding((), "a second document begins: a plan is one document"))
+                raise UnreadableRest(
+                    event.start_mark, UnlocatedProblem((), "a second document begins: a plan is one document")
+                )
 
     def _count(self, event: yaml.NodeEvent) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise Unreadable(event.start_mark, Finding((), f"more than {MAX_NODES:,} values: too much for one plan"))
+            raise UnreadableRest(
+                event.start_mark, UnlocatedProblem((), f"more than {MAX_NODES:,} values: too much for one plan")
+            )
         if event.tag is not None:  # type: ignore[attr-defined]  # every event counted here has one
             self._note(at(event.start_mark), f"has a tag, {quoted(event.tag)}", "tags are not read; remove it")  # type: ignore[attr-defined]
 
@@ -86,18 +90,20 @@ class Tree:
 
     def _open(self, value: Value, event: yaml.CollectionStartEvent) -> None:
         if len(self._frames) == MAX_DEPTH:
-            raise Unreadable(event.start_mark, Finding(self._path(), f"is nested deeper than {MAX_DEPTH} levels"))
+            raise UnreadableRest(
+                event.start_mark, UnlocatedProblem(self._path(), f"is nested deeper than {MAX_DEPTH} levels")
+            )
         self._frames.append(Frame(value, Block(at(event.start_mark)), event.anchor))
 
     def _repeat(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self._anchors:
-            finding = Finding(self._path(), f"*{event.anchor} has no anchor, or contains itself")
-            raise Unreadable(event.start_mark, finding)
+            finding = UnlocatedProblem(self._path(), f"*{event.anchor} has no anchor, or contains itself")
+            raise UnreadableRest(event.start_mark, finding)
         value, place, size = self._anchors[event.anchor]
         self._repeated += size
         if self._repeated > MAX_REPEATED:
-            raise Unreadable(
-                event.start_mark, Finding(self._path(), f"aliases repeat more than {MAX_REPEATED:,} values")
+            raise UnreadableRest(
+                event.start_mark, UnlocatedProblem(self._path(), f"aliases repeat more than {MAX_REPEATED:,} values")
             )
         self._put(value, place, size, None)
 
@@ -132,7 +138,7 @@ class Tree:
             frame.block.keys[frame.key] = place
 
     def _note(self, place: int, message: str, hint: str = "") -> None:
-        self.found.append((place, Finding(self._path(), message, hint)))
+        self.found.append((place, UnlocatedProblem(self._path(), message, hint)))
 
     def _path(self) -> FieldPath:
         steps = (frame.step() for frame in self._frames)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import yaml
 
 from interlock.workflows.plan.positions import Source, packed
-from interlock.workflows.plan.problems import Finding, Problem
-from interlock.workflows.plan.yaml_nodes import Tree, Unreadable, at
+from interlock.workflows.plan.problems import PlanProblem, UnlocatedProblem
+from interlock.workflows.plan.yaml_nodes import Tree, UnreadableRest, at
 
 MAX_BYTES = 16 * 1024**2
 # JSON writes an emoji as two escapes, of which YAML refuses each. An even number of backslashes before them are escaped
@@ -25,7 +25,7 @@ class Parsed:
     """The values of a text, if there are any, and the problems of its syntax."""
 
     source: Source | None
-    problems: tuple[Problem, ...]
+    problems: tuple[PlanProblem, ...]
 
 
 def parse(text: str | bytes) -> Parsed:
@@ -33,12 +33,12 @@ def parse(text: str | bytes) -> Parsed:
     # A str may contain a lone surrogate, which is not valid UTF-8: encoded this way, decoding reports its position.
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(raw) > MAX_BYTES:
-        return _nothing(0, Finding((), f"is {len(raw):,} bytes long; a plan has at most {MAX_BYTES:,}"))
+        return _nothing(0, UnlocatedProblem((), f"is {len(raw):,} bytes long; a plan has at most {MAX_BYTES:,}"))
     try:
         return _parse(_with_pairs_joined(raw.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
         place = _after(error.object[: error.start])
-        return _nothing(place, Finding((), "is not UTF-8 text", "save it as UTF-8"))
+        return _nothing(place, UnlocatedProblem((), "is not UTF-8 text", "save it as UTF-8"))
 
 
 def _parse(text: str) -> Parsed:
@@ -46,14 +46,14 @@ def _parse(text: str) -> Parsed:
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             tree.take(event)
-    except Unreadable as error:
+    except UnreadableRest as error:
         tree.found.append((error.at, error.finding))
     except yaml.MarkedYAMLError as error:
         message = ": ".join(filter(None, (error.context, error.problem)))
-        tree.found.append((at(error.problem_mark), Finding((), message)))
+        tree.found.append((at(error.problem_mark), UnlocatedProblem((), message)))
     except yaml.reader.ReaderError as error:
         place = _after(text.encode()[: error.position])
-        tree.found.append((place, Finding((), f"holds the character U+{error.character:04X}: {error.reason}")))
+        tree.found.append((place, UnlocatedProblem((), f"holds the character U+{error.character:04X}: {error.reason}")))
     return Parsed(tree.source, tuple(Source(None, place).placed(each) for place, each in tree.found))
 
 
@@ -71,5 +71,5 @@ def _after(raw: bytes) -> int:
     return packed(len(read) - 1, len(read[-1]))
 
 
-def _nothing(place: int, finding: Finding) -> Parsed:
+def _nothing(place: int, finding: UnlocatedProblem) -> Parsed:
     return Parsed(None, (Source(None, place).placed(finding),))

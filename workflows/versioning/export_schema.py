@@ -5,19 +5,19 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 
-class Part(BaseModel):
+class FormPart(BaseModel):
     """A part of a form; unknown fields, from a newer Interlock, are ignored."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class State(Part):
+class State(FormPart):
     """A state."""
 
     terminal: bool
 
 
-class Move(Part):
+class MoveForm(FormPart):
     """An arrow: trigger, source state, destination, and who may fire it."""
 
     trigger: str
@@ -26,41 +26,41 @@ class Move(Part):
     by: list[str]
 
 
-class Public(Part):
+class Public(FormPart):
     """An exported form."""
 
     type: str
     version: str = Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}$")
     initial: str
     states: dict[str, State]
-    transitions: list[Move]
+    transitions: list[MoveForm]
 
 
-class Rule(Part):
+class Rule(FormPart):
     """A rule, which applies to one or more arrows of a trigger."""
 
     trigger: str
     sources: list[str] = []
 
 
-class Link(Part):
+class LinkForm(FormPart):
     """A link to another instance."""
 
     role: str
 
 
-class Recorded(Public):
+class RecordedForm(Public):
     """A recorded form."""
 
     rules: list[Rule]
     deadlines: dict[str, dict[str, Any]]
-    links: list[Link]
+    links: list[LinkForm]
     fields: list[tuple[str, Any, Any]]
     birth_effects: list[Any]
     required_metadata: list[str] = []
 
 
-PUBLIC, RECORDED = TypeAdapter(Public), TypeAdapter(Recorded)
+PUBLIC, RECORDED = TypeAdapter(Public), TypeAdapter(RecordedForm)
 
 
 def validated(value: Any) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _opened(ground: Ground) -> Target:
         except GitFault as fault:
             raise AssertionError("a patch that was judged sound is git's fault") from fault
         try:
-            if isinstance(done, apply.Applied):
+            if isinstance(done, apply.AppliedPatch):
                 _within(where.path)
             assert _outside(ground.directory, where.path) == outside, "something beside the worktree was changed"
         finally:

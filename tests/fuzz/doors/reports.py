@@ -10,7 +10,7 @@ from interlock.workers.audit.reports import page_of
 from interlock.workers.audit.signing_keys import Signer
 from interlock.workflows.audit import report as form
 from interlock.workflows.audit.events import born
-from interlock.workflows.audit.report import Report
+from interlock.workflows.audit.report import AuditReport
 from interlock.workflows.catalogue import catalogue
 from tests.fuzz.door import Door, Ground, Target, overwrite
 from tests.fuzz.doors.logs import events
@@ -48,7 +48,7 @@ def _statement() -> Any:
         "anchor": {"record": '{"number": 1}', "proof": "c2sp.org/tlog-proof@v1"},
         "instances": [instance],
     }
-    report = Report.model_validate(about | empty)
+    report = AuditReport.model_validate(about | empty)
     return json.loads(form.written(report, [json.dumps(move) for move in moves]))
 
 
