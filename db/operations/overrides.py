@@ -21,7 +21,7 @@ sql = queries(__file__)
 # What stands in the way of validating a workstream by hand: tasks that have not ended, patches open or taken back.
 _WORKSTREAM = in_schema("""
 SELECT (SELECT count(*) FROM interlock.tasks t WHERE t.workstream_id = w.ws_id
-           AND t.state NOT IN ('completed', 'failed', 'cancelled')) AS unended,
+           AND t.completed_at IS NULL) AS unended,
        (SELECT array_agg(i.entity_id::text ORDER BY i.entity_id)
           FROM interlock.patch_ledger_entries p JOIN interlock.workflow_instances i ON i.id = p.ledger_id
          WHERE p.workstream_id = w.ws_id AND p.state <> 'committed') AS patches

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -281,3 +282,15 @@ def test_a_patchs_validation_flags_match_its_state(born: Born, undone: Dba, stat
     """PATCH-10."""
     with pytest.raises(CheckViolation):
         write(undone, born, "patch_ledger", f"state = '{state}', validation_scope_passed = false")
+
+
+def test_no_query_lists_the_ended_states() -> None:
+    """The tables' CHECKs do, and hold them to `completed_at`, by which queries ask."""
+    listed = re.compile(r"'completed', '(skipped|failed)', '(failed|cancelled)'")
+    queries = [
+        path
+        for path in (Path(__file__).parents[2] / "db").rglob("*")
+        if path.suffix in (".py", ".sql") and "migrations" not in path.parts
+    ]
+    assert len(queries) > 100
+    assert [path.name for path in queries if listed.search(path.read_text())] == []

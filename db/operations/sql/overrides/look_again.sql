@@ -7,4 +7,4 @@ SELECT run_id, 'test_gate', gate_id, workstream_id, state, state, false FROM int
  WHERE run_id = %(run)s AND state IN ('PENDING', 'BLOCKED')
 UNION ALL
 SELECT run_id, 'workstream', ws_id, run_id, state, state, is_critical FROM interlock.workstreams
- WHERE run_id = %(run)s AND state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
+ WHERE run_id = %(run)s AND completed_at IS NULL

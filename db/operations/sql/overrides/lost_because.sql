@@ -7,14 +7,14 @@ SELECT 'task' AS kind, t.task_id AS id
   JOIN interlock.workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
  WHERE l.target_id = ANY(%(ids)s) AND l.role IN ('depends_on', 'blocked_by_gates')
    AND t.state = 'cancelled' AND NOT t.left_out AND e.trigger = 'cancel' AND e.triggered_by = 'scheduler'
-   AND w.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
+   AND w.completed_at IS NULL
 UNION
 SELECT 'test_gate', g.gate_id
   FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.source_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
  WHERE l.target_id = ANY(%(ids)s) AND l.role = 'depends_on' AND g.lost
-   AND w.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
+   AND w.completed_at IS NULL
 UNION
 SELECT 'test_gate', g.gate_id
   FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.target_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
  WHERE l.source_id = ANY(%(ids)s) AND l.role IN ('gates', 'blocked_by_gates') AND g.lost
-   AND w.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
+   AND w.completed_at IS NULL

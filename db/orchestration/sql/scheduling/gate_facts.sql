@@ -18,7 +18,7 @@ SELECT g.gate_id AS id, i.version, i.entity_id, g.state, g.moment, g.reruns_left
           JOIN interlock.test_gates o ON o.gate_id = l.source_id
           JOIN interlock.workstreams ow ON ow.ws_id = o.workstream_id
          WHERE l.target_id = g.gate_id AND l.role = 'depends_on' AND o.state = 'PENDING'
-           AND ow.state NOT IN ('completed', 'failed', 'cancelled', 'skipped')) a ON g.state = 'FAILED'
+           AND ow.completed_at IS NULL) a ON g.state = 'FAILED'
   LEFT JOIN LATERAL (
         SELECT count(*) FILTER (WHERE t.state IN ('pending', 'blocked', 'queued', 'running', 'retrying')) AS waiting,
                count(*) FILTER (WHERE t.state = 'validating') AS ready,

@@ -8,7 +8,7 @@ WITH RECURSIVE never AS (
     UNION
     SELECT g.gate_id FROM interlock.test_gates g JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
      WHERE g.gate_id = ANY(%(moved)s::uuid[]) AND g.state IN ('PENDING', 'BLOCKED')
-       AND (w.state IN ('completed', 'failed', 'cancelled', 'skipped')
+       AND (w.completed_at IS NOT NULL
             OR EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.test_gates o ON o.gate_id = l.target_id
                         WHERE l.source_id = g.gate_id AND l.role = 'depends_on' AND o.lost))
     UNION
@@ -20,7 +20,7 @@ WITH RECURSIVE never AS (
        AND g.moment = 'task' AND g.state IN ('PENDING', 'BLOCKED')
        AND NOT EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.tasks t ON t.task_id = l.source_id
                         WHERE l.target_id = g.gate_id AND l.role = 'gates'
-                          AND t.state NOT IN ('completed', 'failed', 'cancelled'))
+                          AND t.completed_at IS NULL)
 ), lost AS (
     SELECT id FROM never
     UNION

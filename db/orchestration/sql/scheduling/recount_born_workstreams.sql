@@ -1,7 +1,7 @@
 -- As recount_born_tasks, for workstreams and those they depend on.
 WITH waits AS MATERIALIZED (
     SELECT c.ws_id, l.target_id,
-           CASE WHEN d.state IN ('completed', 'skipped', 'failed', 'cancelled') THEN d.state END AS ended
+           CASE WHEN d.completed_at IS NOT NULL THEN d.state END AS ended
       FROM interlock.workstream_counts c
      CROSS JOIN LATERAL (SELECT target_id FROM interlock.workflow_links
                           WHERE source_id = c.ws_id AND role = 'depends_on' OFFSET 0) l

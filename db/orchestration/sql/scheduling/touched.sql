@@ -4,14 +4,14 @@ SELECT 'task' AS kind, task_id AS id FROM interlock.tasks
  WHERE workstream_id = ANY(%(opened)s) AND state = 'pending' AND (unmet = 0 OR dead > 0)
 UNION ALL
 SELECT 'task', task_id FROM interlock.tasks
- WHERE workstream_id = ANY(%(ended)s) AND state NOT IN ('completed', 'failed', 'cancelled')
+ WHERE workstream_id = ANY(%(ended)s) AND completed_at IS NULL
 UNION ALL
 SELECT 'test_gate', gate_id FROM interlock.test_gates
  WHERE (workstream_id = ANY(%(opened)s) AND moment = 'start' OR workstream_id = ANY(%(closing)s) AND moment = 'final')
    AND state = 'PENDING'
 UNION ALL
 SELECT 'workstream', ws_id FROM interlock.workstreams
- WHERE run_id = %(begun)s AND state NOT IN ('completed', 'failed', 'cancelled', 'skipped')
+ WHERE run_id = %(begun)s AND completed_at IS NULL
 UNION ALL
 SELECT 'test_gate', l.target_id FROM interlock.workflow_links l  -- gates that judge tasks which have worked, or were given up
  WHERE l.source_id = ANY(%(worked)s) AND l.role = 'gates'
