@@ -23,7 +23,7 @@ WORK_WAKEUPS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueWork:
     """What needs a wake-up, and how many requests were made pending (`woken`)."""
 
     woken: int
@@ -33,14 +33,14 @@ class Due:
     free_workers: int
 
 
-def dispatch(connection: Connection, *, silent_seconds: float) -> Due:
+def dispatch(connection: Connection, *, silent_seconds: float) -> DueWork:
     """Make due requests pending; returns partitions, effects and runs with work, and how many workers could take tasks.
 
     Args:
         connection: the sweep's; each statement may be a transaction of its own.
         silent_seconds: a worker silent for longer takes no task.
     """
-    return Due(
+    return DueWork(
         requests.wake(connection, limit=WAKE_BATCH),
         requests.partitions_due(connection),
         effects.due(connection, limit=EFFECT_WAKEUPS),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import typer
 from sqlalchemy import func, select, text
@@ -98,7 +99,7 @@ def _longest(client: Client, file: Path) -> None:
     _heading(f"3. The longest review: {journey.pull_request.title}")
     of_repository = Client(client.runtime, project=journey.pull_request.project)
     events = of_repository.history(f"pr_review/{journey.review}")
-    rows = [dict(event) | {"chain": event["hash"].hex()[:12]} for event in events]
+    rows: list[dict[str, Any]] = [{**event, "chain": event["hash"].hex()[:12]} for event in events]
     shown = [*rows[:4], {"trigger": f"… {len(rows) - 8} more …"}, *rows[-4:]] if len(rows) > 9 else rows
     print_table(
         f"history of {journey.review}", shown, ("seq", "from_state", "trigger", "to_state", "triggered_by", "chain")

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from sqlalchemy import Column, Connection, DateTime, MetaData, RowMapping, Table, Text, Uuid, func, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
+from interlock.db.core.history import EventRow
 from interlock.db.schema import SCHEMA, in_schema
 from interlock.db.statements import queries
 from interlock.db.tables.core import instances, transitions
@@ -119,11 +120,11 @@ def count(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(archived_instances)).scalar_one()
 
 
-def history(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
+def history(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> list[EventRow]:
     """An archived instance's events in order, those after `after_seq`."""
     table = archived_transitions
     query = select(table).where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
-    return connection.execute(query).mappings().all()
+    return [cast(EventRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
 def linked(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from heapq import merge
 from operator import itemgetter
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, select
@@ -45,14 +46,39 @@ SELECT g.nth
 """)
 
 
-def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
+class EventRow(TypedDict):
+    """One event: a row of `workflow_transitions`."""
+
+    id: UUID
+    workflow_id: UUID
+    seq: int
+    workflow_type: str
+    definition_version: str
+    from_state: str
+    to_state: str
+    trigger: str
+    triggered_by: str | None
+    request_id: str | None
+    authority: str
+    proof: str | None
+    login: str
+    severity: str
+    metadata: dict[str, Any]
+    created_at: datetime
+    prev_hash: bytes
+    hash: bytes
+    xid: str
+    position: int
+
+
+def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> list[EventRow]:
     """An instance's events in order, those after `after_seq`."""
     query = (
         select(transitions)
         .where(transitions.c.workflow_id == instance_id, transitions.c.seq > after_seq)
         .order_by(transitions.c.seq)
     )
-    return connection.execute(query).mappings().all()
+    return [cast(EventRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
 def count(connection: Connection) -> int:

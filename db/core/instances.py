@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from shlex import quote
-from typing import Any
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from psycopg.errors import ForeignKeyViolation
@@ -31,6 +32,33 @@ SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.curre
  WHERE l.one = ANY(%(ids)s)
  ORDER BY i.created_at, i.id
 """)
+
+
+class InstanceRow(TypedDict):
+    """One instance: a row of `workflow_instances`."""
+
+    id: UUID
+    workflow_type: str
+    definition_version: str
+    current_state: str
+    version: int
+    entity_id: str
+    project: str
+    context: dict[str, Any]
+    error: str | None
+    retry_count: int
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    born_version: str
+    context_sha256: bytes
+    bodies: dict[str, str] | None
+
+
+class EveryInstanceRow(InstanceRow):
+    """One instance, live or archived."""
+
+    archived_at: datetime | None
 
 
 def create(connection: Connection, births: Rows) -> set[UUID]:
@@ -96,7 +124,7 @@ def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
         )
 
 
-def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> RowMapping:
+def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> InstanceRow:
     """Find an instance by a REF: an entity id or `TYPE/ENTITY_ID` in the project, or the UUID of any instance.
 
     Args:
@@ -127,33 +155,33 @@ def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> 
     if len(matches) > 1:
         names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in matches)
         raise AmbiguousInstance(f"{name!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
-    return matches[0]
+    return cast(InstanceRow, dict(matches[0]))
 
 
-def find_with_archived(connection: Connection, ref: str | UUID, project: str) -> Mapping[Any, Any]:
+def find_with_archived(connection: Connection, ref: str | UUID, project: str) -> EveryInstanceRow:
     """Find an instance by a REF, live or archived (`archived_at`; None if it is live). Raises like `find`."""
     try:
-        return dict(find(connection, ref, project)) | {"archived_at": None}
+        return {**find(connection, ref, project), "archived_at": None}
     except Archived:
-        return _called(connection, archived_instances, str(ref), project, ())[0]
+        return cast(EveryInstanceRow, dict(_called(connection, archived_instances, str(ref), project, ())[0]))
 
 
-def by_id(connection: Connection, id_: UUID) -> RowMapping:
+def by_id(connection: Connection, id_: UUID) -> InstanceRow:
     """The instance with this UUID. Raises `UnknownInstance` if there is none."""
     found = connection.execute(select(instances).where(instances.c.id == id_)).mappings().first()
     if found is None:
         raise UnknownInstance(f"no instance has the id {id_}")
-    return found
+    return cast(InstanceRow, dict(found))
 
 
-def by_ids(connection: Connection, ids: Collection[UUID]) -> dict[UUID, RowMapping]:
+def by_ids(connection: Connection, ids: Collection[UUID]) -> dict[UUID, InstanceRow]:
     """The instances with these UUIDs, in the given order; missing ones are left out."""
     rows = connection.execute(select(instances).where(among(instances.c.id, ids))).mappings() if ids else ()
-    found = {row["id"]: row for row in rows}
+    found = {row["id"]: cast(InstanceRow, dict(row)) for row in rows}
     return {id_: found[id_] for id_ in ids if id_ in found}
 
 
-def find_many(connection: Connection, refs: Iterable[str | UUID], project: str) -> dict[str | UUID, RowMapping]:
+def find_many(connection: Connection, refs: Iterable[str | UUID], project: str) -> dict[str | UUID, InstanceRow]:
     """Find instances by REFs; all UUIDs among them take one statement. Raises like `find`."""
     refs = list(refs)
     found = by_ids(connection, [ref for ref in refs if isinstance(ref, UUID)])
@@ -218,13 +246,13 @@ def page(
     type_: str | None = None,
     states: Iterable[str] = (),
     limit: int = 50,
-) -> Sequence[RowMapping]:
+) -> list[InstanceRow]:
     """The newest instances, filtered by project, type and states if given."""
     query: Select[Any] = select(instances).order_by(instances.c.id.desc()).limit(limit)
     query = matching(query, (instances.c.project, project), (instances.c.workflow_type, type_))
     if wanted := list(states):
         query = query.where(instances.c.current_state.in_(wanted))
-    return connection.execute(query).mappings().all()
+    return [cast(InstanceRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
 def linked(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:

@@ -1,12 +1,13 @@
 """A round of applying triggers in two calls to PostgreSQL: one locks and reads, one writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from interlock.db.core.request_rows import Origin
 from interlock.db.fast_path import rows
 from interlock.db.schema import in_schema, lock_number
 from interlock.db.statements import Rows, as_json, queries
@@ -16,7 +17,28 @@ sql = queries(__file__)
 PARTITION_LOCK = lock_number(0x1E71)  # the advisory locks' namespace
 GATHER = in_schema("SELECT * FROM interlock.gather(%(namespace)s, %(partition)s, %(limit)s, %(only)s)")
 
-Due = Mapping[str, Any]  # a due request with its instance: the columns of `interlock.gather`
+
+class Due(TypedDict):
+    """A due request with its instance: the columns of `interlock.gather`. JSON that cannot be read is `Unreadable`."""
+
+    seq: int
+    request_id: str
+    trigger: str
+    triggered_by: str
+    metadata: dict[str, Any]
+    origin: Origin
+    bound_version: int | None
+    attempts: int
+    granted: bool
+    workflow_id: UUID
+    workflow_type: str
+    definition_version: str
+    current_state: str
+    version: int
+    context: dict[str, Any]
+    project: str
+    entity_id: str
+    trace: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +72,8 @@ def gather(connection: Connection, partition: int, *, limit: int, only: UUID | N
         limit: the most requests to return.
         only: only requests of this instance.
     """
-    return rows(connection, GATHER, {"namespace": PARTITION_LOCK, "partition": partition, "limit": limit, "only": only})
+    given = {"namespace": PARTITION_LOCK, "partition": partition, "limit": limit, "only": only}
+    return cast(list[Due], rows(connection, GATHER, given))
 
 
 def write(connection: Connection, *, moves: Rows, events: Rows, settled: Rows) -> Written:

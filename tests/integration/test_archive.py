@@ -189,10 +189,10 @@ KILLED = """
 import sys, time
 from datetime import timedelta
 from interlock.workers.operations import archiver
-from interlock.workers.operations.archiver import Rules, archive_ended
+from interlock.workers.operations.archiver import ArchiveRules, archive_ended
 from interlock.db.connection import make_engine
 archiver.PACK = 5
-rules = Rules(timedelta(0), timedelta(0))
+rules = ArchiveRules(timedelta(0), timedelta(0))
 archive_ended(make_engine(sys.argv[1]), rules, progress=lambda done: print(done.instances, flush=True))
 """
 

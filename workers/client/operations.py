@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from interlock.db.audit.verify import Problem, verify_instance
 from interlock.db.connection import one_snapshot, transaction
 from interlock.db.core import archive, effects, history, instances, requests
+from interlock.db.core.history import EventRow
+from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import Right
 from interlock.db.orchestration import commands
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt
@@ -71,7 +71,7 @@ class Operations(Generic[Caller]):
         context: FreeObject | None = None,
         by: str = "system",
         session: Caller | None = None,
-    ) -> RowMapping:
+    ) -> InstanceRow:
         """Create one instance under the newest definition of its type.
 
         Args:
@@ -91,7 +91,7 @@ class Operations(Generic[Caller]):
         """
         birth = self.birth(type_, entity_id, project=project, context=context, by=by)
 
-        def deliver(unit: Unit) -> RowMapping:
+        def deliver(unit: Unit) -> InstanceRow:
             unit.effects += creation.deliver(unit.connection, [birth]).effects_due
             try:
                 return instances.by_id(unit.connection, birth.id)
@@ -284,7 +284,7 @@ class Operations(Generic[Caller]):
             }
 
     @door
-    def history(self, ref: str | UUID, *, after_seq: int = 0) -> Sequence[RowMapping]:
+    def history(self, ref: str | UUID, *, after_seq: int = 0) -> list[EventRow]:
         """Read an instance's events.
 
         Args:

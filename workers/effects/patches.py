@@ -12,6 +12,7 @@ from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances
+from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import operators, overrides
 from interlock.db.orchestration import commands, patches, plans, workspaces
 from interlock.db.orchestration.commands import CommandRow, Origin
@@ -80,7 +81,7 @@ def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
 @door
 def create(
     runtime: Runtime, based_on: str, text: FreeText | None, *, by: str, reason: str, workstream: str | None = None
-) -> RowMapping:
+) -> InstanceRow:
     """Put a corrected patch into the ledger, linked by `retry_of` to the entry it replaces (PATCH-13).
 
     If the old patch's task has gates, or for another workstream, only an operator may: no gate judges a correction.

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances
+from interlock.db.core.instances import InstanceRow
 from interlock.db.orchestration import plans
 from interlock.workers.effects import plan_files
 from interlock.workers.effects.plan_files import Patches
@@ -48,7 +49,7 @@ def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) 
     return deliver(runtime, found, run_name)
 
 
-def _submitted(connection: Connection, run: RowMapping, by: str) -> Submission:
+def _submitted(connection: Connection, run: InstanceRow, by: str) -> Submission:
     """The submission of the new run: the old run's plan, with the instances it retries or carries over."""
     kept = plans.of_run(connection, run["id"])
     if kept is None:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from interlock.db.core import instances, narrowings
+from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import OPERATOR
 from interlock.workers.overrides.at_once import at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
@@ -23,7 +22,7 @@ class NotNarrowed(Refused):
 @door
 def narrow(
     runtime: Runtime, type_: str, trigger: str, to: Sequence[str], order: OverrideOrder, *, project: str | None = None
-) -> RowMapping:
+) -> InstanceRow:
     """Leave a trigger to fewer than its definition does, in one project, for every version of the type.
 
     Args:
@@ -64,7 +63,7 @@ def narrow(
 @door
 def widen_again(
     runtime: Runtime, type_: str, trigger: str, order: OverrideOrder, *, project: str | None = None
-) -> RowMapping:
+) -> InstanceRow:
     """Lift a narrowing: the trigger is open again to whom its definition says.
 
     Args:

@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping
 
 from interlock.db.core import instances
+from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
 from interlock.db.orchestration import commands, scheduling
 from interlock.db.orchestration.commands import Origin
@@ -80,7 +81,7 @@ def skip_step(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     return operation.done
 
 
-def _replace(operation: Operation, task: TaskDetails, *, keep_count: bool) -> RowMapping:
+def _replace(operation: Operation, task: TaskDetails, *, keep_count: bool) -> InstanceRow:
     """The new task in this one's place."""
     _require_open(task)
     replacement = TaskReplacement(operation, task.row["run_id"])
@@ -117,7 +118,7 @@ class TaskReplacement:
 
     operation: Operation
     run_id: UUID
-    olds: dict[UUID, RowMapping] = field(default_factory=dict)
+    olds: dict[UUID, InstanceRow] = field(default_factory=dict)
     gates: set[UUID] = field(default_factory=set)
     made: dict[UUID, UUID] = field(default_factory=dict)
 
@@ -201,7 +202,7 @@ class TaskReplacement:
         details = overrides.task(self.operation.connection, old_id)
         return int(details["retry_count"]) if details else 0
 
-    def _birth(self, old: RowMapping, changed: Mapping[str, Any]) -> Birth:
+    def _birth(self, old: InstanceRow, changed: Mapping[str, Any]) -> Birth:
         base = likeness(old["entity_id"].partition("~")[0][:90])
         name = overrides.free_name(self.operation.connection, old["project"], old["workflow_type"], base)
         return Birth(
@@ -212,7 +213,7 @@ class TaskReplacement:
             context={**without_command(old["context"]), **changed, "retry_of": str(old["id"])},
         )
 
-    def _deliver(self, birth: Birth, old: RowMapping) -> None:
+    def _deliver(self, birth: Birth, old: InstanceRow) -> None:
         birth, _ = creation.deliver_anyhow(self.operation.connection, birth)
         order = self.operation.order
         commands.copy(self.operation.connection, old["id"], birth.id, Origin("operator", order.by, order.reason))

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import RowMapping
-
+from interlock.db.core.instances import InstanceRow
 from interlock.workers.overrides.transaction import CannotOverride, name_of
 
 OLDEST = "0.1."  # the oldest machines (LEGACY-1) have other names for their states
@@ -22,7 +21,7 @@ TARGET_STATES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def target_state(command: str, instance: RowMapping) -> str:
+def target_state(command: str, instance: InstanceRow) -> str:
     """The state that an override takes an instance to.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
+from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
 from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
@@ -28,7 +29,7 @@ BEGUN = ("running", "validating")
 class TaskDetails:
     """A task's instance and its surroundings (`db.operations.overrides.task`), as read."""
 
-    instance: RowMapping
+    instance: InstanceRow
     row: RowMapping
 
 
@@ -98,7 +99,7 @@ def unblock_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     return operation.done
 
 
-def hold_and_let_go(operation: Operation, task: RowMapping) -> None:
+def hold_and_let_go(operation: Operation, task: InstanceRow) -> None:
     """Bring a waiting task to `pending` as the operator; one that is pending already is first moved to `blocked`."""
     if task["current_state"] == "pending":
         operation.walk(task, "blocked")
@@ -116,7 +117,7 @@ def leave_out(operation: Operation, details: TaskDetails) -> None:
     overrides.recount(operation.connection, details.row["run_id"])
 
 
-def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskDetails:
+def require_of_a_run(operation: Operation, instance: InstanceRow) -> TaskDetails:
     """A task, with its run's scheduler up to date.
 
     Raises:
@@ -129,7 +130,7 @@ def require_of_a_run(operation: Operation, instance: RowMapping) -> TaskDetails:
     return details
 
 
-def _task_details(operation: Operation, instance: RowMapping) -> TaskDetails | None:
+def _task_details(operation: Operation, instance: InstanceRow) -> TaskDetails | None:
     """A task with its surroundings; None for steps and tasks of the legacy lineage, which have no scheduler."""
     if instance["workflow_type"] != "task":
         return None
@@ -142,7 +143,7 @@ def _task_details(operation: Operation, instance: RowMapping) -> TaskDetails | N
 
 
 def _end(
-    operation: Operation, instance: RowMapping, details: TaskDetails | None, to: str, metadata: Mapping[str, Any]
+    operation: Operation, instance: InstanceRow, details: TaskDetails | None, to: str, metadata: Mapping[str, Any]
 ) -> None:
     if details is None:
         operation.walk(instance, to, {"success": metadata})

@@ -12,12 +12,13 @@ from typing import Any
 from uuid import UUID
 
 from psycopg.errors import LockNotAvailable
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError, OperationalError
 from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests, rounds
+from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import OPERATOR, internal
 from interlock.db.core.requests import partition_of
 from interlock.db.operations import operators, overrides
@@ -103,13 +104,13 @@ class Operation:
     rounds: Round = field(default_factory=Round)
     runs: dict[UUID, Follow] = field(default_factory=dict)
 
-    def find(self, ref: str | UUID, *types: str) -> RowMapping:
+    def find(self, ref: str | UUID, *types: str) -> InstanceRow:
         """The instance that a REF names, of one of the types. Raises as `db.core.instances.find`."""
         found = instances.find(self.connection, ref, self.runtime.settings.project, *types)
         self._apply(found["id"])  # requests accepted earlier are applied earlier
         return self.again(found)
 
-    def enter(self, run_id: UUID, instance: RowMapping) -> RowMapping:
+    def enter(self, run_id: UUID, instance: InstanceRow) -> InstanceRow:
         """Bring the scheduler of an instance's run up to date, and drop what it fired on this instance; returns it."""
         if run_id not in self.runs:
             gate = self.runtime.catalogue.get("test_gate")
@@ -118,11 +119,11 @@ class Operation:
         overrides.forget_owed(self.connection, run_id, only=instance["id"])
         return self.again(instance)
 
-    def again(self, instance: RowMapping) -> RowMapping:
+    def again(self, instance: InstanceRow) -> InstanceRow:
         """An instance, read again."""
         return instances.by_id(self.connection, instance["id"])
 
-    def walk(self, instance: RowMapping, to: str, metadata: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def walk(self, instance: InstanceRow, to: str, metadata: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """Take an instance to a state by the machine's shortest path.
 
         Args:
@@ -142,7 +143,7 @@ class Operation:
             raise CannotOverride(f"{name_of(instance)} {there} {to}{'' if way is None else ' already'}; legal: {legal}")
         self.take(instance, way, metadata or {})
 
-    def fire(self, instance: RowMapping, trigger: str, to: str, metadata: Mapping[str, Any]) -> None:
+    def fire(self, instance: InstanceRow, trigger: str, to: str, metadata: Mapping[str, Any]) -> None:
         """Fire one trigger that leads to a state, even out of a terminal state.
 
         Raises:
@@ -155,7 +156,7 @@ class Operation:
             raise CannotOverride(f"{name_of(instance)} is {instance['current_state']}; legal there: {legal}")
         self.take(instance, found[:1], {trigger: metadata})
 
-    def take(self, instance: RowMapping, way: Sequence[Transition], metadata: Mapping[str, Mapping[str, Any]]) -> None:
+    def take(self, instance: InstanceRow, way: Sequence[Transition], metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Take an instance along a path; each request is bound to the version that the one before leaves."""
         request_ids = [str(uuid7()) for _ in way]
         rows = [
@@ -167,7 +168,7 @@ class Operation:
         self._note(instance, request_ids)
 
     def _request(
-        self, instance: RowMapping, move: Transition, request_id: str, version: int, metadata: Mapping[str, Any]
+        self, instance: InstanceRow, move: Transition, request_id: str, version: int, metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
         who = {"operator": self.order.by, "reason": self.order.reason, "override": {"to": move.dest}}
         return internal(
@@ -187,7 +188,7 @@ class Operation:
         except IntegrityError as error:
             raise CannotOverride(f"the database refuses it: {str(error.orig).strip().splitlines()[0]}") from error
 
-    def _note(self, instance: RowMapping, request_ids: Sequence[str]) -> None:
+    def _note(self, instance: InstanceRow, request_ids: Sequence[str]) -> None:
         settled = requests.by_ids(self.connection, request_ids)
         for request_id in request_ids:
             row = settled[request_id]
@@ -281,6 +282,6 @@ def require_operator(
     raise NotAnOperator(message, Attempt("operate", [row]))
 
 
-def name_of(instance: RowMapping) -> str:
+def name_of(instance: InstanceRow) -> str:
     """An instance's name for people."""
     return f"{instance['workflow_type']}/{instance['entity_id']}"

@@ -2,8 +2,7 @@
 
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
+from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
 from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
@@ -53,7 +52,7 @@ def drop_patch(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     return operation.done
 
 
-def _require_validatable(operation: Operation, workstream: RowMapping) -> None:
+def _require_validatable(operation: Operation, workstream: InstanceRow) -> None:
     name = name_of(workstream)
     if workstream["current_state"] in ("planned", "blocked"):
         raise CannotOverride(
@@ -71,7 +70,7 @@ def _require_validatable(operation: Operation, workstream: RowMapping) -> None:
         )
 
 
-def _entered(operation: Operation, ref: str, type_: str) -> tuple[RowMapping, UUID | None]:
+def _entered(operation: Operation, ref: str, type_: str) -> tuple[InstanceRow, UUID | None]:
     """An instance, and its run with the scheduler up to date; None for the legacy lineage, which has no scheduler."""
     instance = operation.find(ref, type_)
     try:

@@ -63,11 +63,12 @@ class Tracing:
 
     def applying(self, due: Sequence[Due]) -> "Applying | None":
         """Spans, started now, for the requests of a round that have a trace; None if none has."""
-        traced = [request for request in due if request["trace"]]
-        return Applying({request["seq"]: self._apply(request, len(due)) for request in traced}) if traced else None
+        traced = [(request, parent) for request in due if (parent := request["trace"])]
+        spans = {request["seq"]: self._apply(request, parent, len(due)) for request, parent in traced}
+        return Applying(spans) if spans else None
 
-    def _apply(self, request: Due, together: int) -> Span:
-        cause = _remote(request["trace"])
+    def _apply(self, request: Due, parent: str, together: int) -> Span:
+        cause = _remote(parent)
         # A timer may fire days after the move that armed it: it gets its own trace, linked to its cause.
         timer = request["origin"] == "timer"
         return self._tracer.start_span(
