@@ -42,6 +42,7 @@ class Tampering:
         of_schema: whether it changes the schema, and no rows.
         recorded_anew: whether the changed schema is then recorded as if a migration had left it.
         to_files: what it does to files besides.
+        applied: whether the engine, with its protections on again, then applies what is due.
     """
 
     what: str
@@ -53,6 +54,7 @@ class Tampering:
     recorded_anew: bool = False
     by: str = "anchors"
     to_files: Callable[[Path, Path], None] = lambda audit, state: None
+    applied: bool = False
 
 
 @contextmanager

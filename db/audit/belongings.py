@@ -1,4 +1,4 @@
-"""Checks rows that stand beside history: each must be what an instance was born with, or what its events tell."""
+"""Checks rows beside history against it: each is what an instance was born with or its events tell, or proves one."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import UUID
 from interlock.db.statements import queries
 
 FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
-CHECKS = ("bodies", "links", "requests", "claims")
+CHECKS = ("bodies", "links", "requests", "claims", "proofs", "held", "commits")
 
 Execute = Callable[[str, Mapping[str, Any]], Iterable[Any]]
 

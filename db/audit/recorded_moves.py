@@ -1,8 +1,8 @@
-"""Checks events of history against the recorded definitions: their moves, and migrations."""
+"""Checks events of history against the recorded definitions: their moves, who made them by which right, migrations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -11,32 +11,66 @@ from interlock.db.tables.core import definition_states, definition_transitions
 from interlock.workflows.input.json_text import read
 from interlock.workflows.versioning.export import canonical_checksum
 from interlock.workflows.versioning.migration import MIGRATE, misfit
+from interlock.workflows.versioning.rules import by_arrow
 
 Move = tuple[bytes, bytes, bytes]  # source, trigger, destination, in UTF-8, as the audit reads them
 Right = tuple[Move, frozenset[str]]  # a move, and who may make it
+Made = tuple[bytes, bytes | None, bytes]  # an event's authority, its proof, and its metadata as JSON
 MIGRATION = MIGRATE.encode()
+ANYONE, OPERATOR = b"anyone", b"operator"
+UNPROVEN = (ANYONE, b"decider")  # nothing proves that one is anyone; a decider is judged by the approval's guards
+
+
+class Legal(NamedTuple):
+    """How a move is made: who may make it, and whether an approval must be given for it."""
+
+    by: frozenset[bytes]
+    approved: bool
+
+    def refuses(self, made: Made) -> str | None:
+        """Why an event makes the move without the right to it (AUTHORITY-1); None if it has one.
+
+        An override needs neither (AUTHORITY-5), but an operator's grant.
+        """
+        authority, proof, metadata = made
+        if not self.approved and ANYONE in self.by and authority == ANYONE:
+            return None
+        if authority not in UNPROVEN and proof is None:
+            return f"not proven: it says it is of {authority.decode()}, and names no proof"
+        if authority == OPERATOR and "override" in read(metadata):
+            return None
+        if authority not in self.by and ANYONE not in self.by:
+            allowed = ", ".join(sorted(each.decode() for each in self.by))
+            return f"not allowed: it is of {authority.decode()}, but open to {allowed}"
+        if self.approved and not (proof or b"").startswith(b"approval:"):
+            return "not approved: its definition asks for an approval, and it names none"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The rules of one type: its moves and its recorded definitions, each by version."""
 
-    moves: Mapping[bytes, frozenset[Move]]
+    moves: Mapping[bytes, Mapping[Move, Legal]]
     forms: Mapping[str, Mapping[str, Any]]
 
-    def broken(self, under: bytes, to: bytes, move: Move, metadata: bytes) -> str | None:
-        """Why an event is illegal; None if it is legal.
+    def broken(self, under: bytes, to: bytes, move: Move, made: Made) -> str | None:
+        """Why an event is illegal; None if it is legal. Whether its proof exists, `proofs.sql` looks up.
 
         Args:
             under: the version of its instance before the event.
             to: the version the event names.
             move: the event's trigger and states.
-            metadata: the event's metadata, as JSON.
+            made: by which right the event was made.
         """
         if move[1] != MIGRATION and under == to:
-            return None if move in self.moves.get(to, ()) else _named(move)
+            legal = self.moves.get(to, {}).get(move)
+            return legal.refuses(made) if legal else _named(move)
         if move[1] != MIGRATION:
             return f"{_named(move)}: under {to.decode()}, but {under.decode()} was its version"
+        authority, proof, metadata = made
+        if authority != OPERATOR or proof is None:
+            return f"{_named(move)}: no operator's grant proves it"
         source, dest = move[0].decode(), move[2].decode()
         message = misfit(
             self.forms, under=under.decode(), to=to.decode(), source=source, dest=dest, metadata=read(metadata)
@@ -62,7 +96,7 @@ def recorded(connection: Connection, only: str | None = None) -> dict[str, Rules
     bodies = definitions.listed(connection, only)
     return {
         type_: Rules(
-            {row["version"].encode(): _moves(row["body"]["transitions"]) for row in bodies if row["type"] == type_},
+            {row["version"].encode(): _moves(row["body"]) for row in bodies if row["type"] == type_},
             {row["version"]: row["body"] for row in bodies if row["type"] == type_},
         )
         for type_ in {row["type"] for row in bodies}
@@ -93,8 +127,15 @@ def changed(connection: Connection) -> Iterator[tuple[str, str]]:
             )
 
 
-def _moves(listed: Iterable[Mapping[str, Any]]) -> frozenset[Move]:
-    return frozenset(_move(each) for each in listed)
+def _moves(body: Mapping[str, Any]) -> Mapping[Move, Legal]:
+    rules, none = by_arrow(body), [{"approval": None}]
+    return {
+        _move(each): Legal(
+            frozenset(name.encode() for name in each["by"]),
+            all(rule["approval"] for rule in rules.get((each["trigger"], each["source"], each["dest"]), none)),
+        )
+        for each in body["transitions"]
+    }
 
 
 def _rights(listed: Iterable[Mapping[str, Any]]) -> frozenset[Right]:

@@ -250,7 +250,7 @@ def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, hi
         source,
         dest,
         trigger,
-        *rest,
+        *asked,  # by whom, in which request, by which authority, proof, login; and the severity
         metadata,
         at,
     ) in history:
@@ -260,7 +260,7 @@ def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, hi
         elif prev_hash != previous:
             before = "the event before it" if last else "the birth, so what the instance was born with was changed"
             verdict.note(instance.id, seq, f"chain broken: it does not follow {before}")
-        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, *rest, metadata, at)
+        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, *asked, metadata, at)
         if hashed != digest_bytes(prev_hash, fields):
             verdict.note(instance.id, seq, "changed: its hash is not that of its content")
         if at < previous_at:  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
@@ -274,7 +274,7 @@ def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, hi
             verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but it began in {begins!r}")
         if state is not None and source != state:
             verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
-        if message := rules.broken(last_version, version, (source, trigger, dest), metadata):
+        if message := rules.broken(last_version, version, (source, trigger, dest), (*asked[2:4], metadata)):
             verdict.note(instance.id, seq, message)
         last, state, previous, last_version, previous_at = seq, dest, hashed, version, at
     _check_end(verdict, rules, instance, (last, state, last_version))

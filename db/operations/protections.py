@@ -21,7 +21,7 @@ TRIGGERS: Mapping[str, str] = {
     "definition_states": "as_recorded kept kept_whole worded",
     "definition_transitions": "as_recorded kept kept_whole worded",
     "deprecations": "judged kept kept_whole state_is_told worded",
-    "effects": "bounded_payload bounded_result not_lost worded",
+    "effects": "bounded_payload bounded_result not_lost noted worded",
     "jobs": "kept kept_whole not_in_future state_is_told worded",
     "link_changes": "by_links_only kept kept_whole stays",
     "operators": "judged kept kept_whole state_is_told worded",

@@ -10,12 +10,14 @@ import psycopg
 import pytest
 
 from interlock.db.connection import transaction
+from interlock.db.core import effects
 from interlock.db.orchestration import jobs
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.audit import anchors
 from interlock.workers.audit.verification import verify_some
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.transaction import OverrideOrder, operating
 from interlock.workers.pool import claims
 from interlock.workers.pool.registration import EXECUTE, WorkerDescription, register
 from interlock.workers.pool.report import Report
@@ -24,11 +26,11 @@ from interlock.workers.settings import Settings
 from tests import databases
 from tests.archived import archive, expire_timers
 from tests.crewing import Site
-from tests.driving import applied, drain_all
+from tests.driving import UP_TO_REVIEW, applied, drain_all, outcome
 from tests.homes import open_directory
 from tests.landscape import Landscape
-from tests.rights import known, remember
-from tests.tampering import Tampering, unprotected
+from tests.rights import grant, known, remember
+from tests.tampering import RECHAIN, Tampering, unprotected
 from tests.working import settle
 
 pytestmark = pytest.mark.integration
@@ -229,7 +231,157 @@ CLAIMS = (
         "was added: its task's start was not asked for",
     ),
 )
-TABLE = (*BODIES, *LINKS, *REQUESTS, *CLAIMS, *ARCHIVED)
+
+
+def forged(what: str, instance: str, change: str, found: str, seq: int = 1) -> Tampering:
+    """An event and its request changed alike, and all hashes computed anew."""
+    request = f"UPDATE trigger_requests SET {change} WHERE workflow_id = '{instance}' AND result->>'seq' = '{seq}'"
+    event = f"UPDATE workflow_transitions SET {change} WHERE workflow_id = '{instance}' AND seq = {seq}"
+    return Tampering(what, f"{request}; {event}; {RECHAIN % {'id': instance}}", f"{instance} {found}")
+
+
+NOBODY = "00000000-0000-7000-8000-000000000007"
+RIGHTS = (
+    forged(
+        "an event given a right that its definition does not give",
+        "{claimed}",
+        "authority = 'anyone', proof = NULL",
+        "not allowed: it is of anyone, but open to holder",
+        seq=2,
+    ),
+    forged("an event's proof taken away", "{claimed}", "proof = NULL", "not proven: it says it is of machinery"),
+    forged("an approval taken from an event", "{merged}", "proof = NULL", "not approved", seq=3),
+    forged(
+        "another approval given to an event", "{merged}", "proof = 'approval:{approval}'", "event 3: its proof", seq=3
+    ),
+    forged("an event proven by a right that is not its own", "{claimed}", "proof = 'lease:1:1'", "event 1: its proof"),
+    forged("an event proven by a run that never was", "{claimed}", f"proof = 'run:{NOBODY}'", "event 1: its proof"),
+    forged("an event proven by a later version", "{claimed}", "proof = 'state:1'", "event 1: its proof"),
+    forged(
+        "an event proven by an event that never was", "{story}", f"proof = 'event:{NOBODY}'", "event 4: its proof", 4
+    ),
+    forged(
+        "an event proven by a lease that never was", "{gate}", f"proof = 'lease:{NOBODY}:1'", "event 2: its proof", 2
+    ),
+    forged(
+        "an override proven by a grant that never was", "{story}", f"proof = 'grant:{NOBODY}'", "event 5: its proof", 5
+    ),
+    forged(
+        "an override by somebody who never was an operator",
+        "{story}",
+        "triggered_by = 'mallory'",
+        "event 5: its proof",
+        5,
+    ),
+    Tampering(
+        "an operator's grant moved behind the override that it proves",
+        "UPDATE workflow_transitions SET position = DEFAULT WHERE workflow_id = '{grant}'",
+        "{story} event 5: its proof",
+    ),
+    Tampering(
+        "an operator's grant ended before his override, in its events too",
+        "UPDATE operators SET until = now() - interval '1 day' WHERE grant_id = '{grant}'; UPDATE workflow_transitions "
+        "SET metadata = jsonb_set(metadata, '{{terms,until}}', to_jsonb(now() - interval '1 day')) WHERE workflow_id = "
+        "'{grant}'; " + RECHAIN % {"id": "{grant}"},
+        "{story} event 5: its proof",
+    ),
+    Tampering(
+        "an operator's grant erased with its history",
+        "DELETE FROM operators WHERE grant_id = '{grant}'; DELETE FROM trigger_requests WHERE workflow_id = '{grant}'; "
+        "DELETE FROM workflow_transitions WHERE workflow_id = '{grant}'; DELETE FROM workflow_instances WHERE id = "
+        "'{grant}'",
+        "{story} event 5: its proof",
+    ),
+    Tampering(
+        "an approval erased with its history",
+        "DELETE FROM trigger_requests WHERE workflow_id = '{given}'; DELETE FROM workflow_transitions WHERE "
+        "workflow_id = '{given}'; DELETE FROM workflow_instances WHERE id = '{given}'",
+        "{merged} event 3: its proof",
+    ),
+)
+
+
+def held(what: str, sql: str, found: str, *, applied: bool = False) -> Tampering:
+    return Tampering(what, sql, found, applied=applied)
+
+
+HELD = (
+    held(
+        "a held trigger released",
+        "UPDATE trigger_requests SET granted = true, status = 'pending' WHERE status = 'waiting'",
+        "{review} trigger_requests",
+    ),
+    held(
+        "a held trigger released, and applied",
+        "UPDATE trigger_requests SET granted = true, status = 'pending' WHERE status = 'waiting'",
+        "{review} not approved",
+        applied=True,
+    ),
+    held(
+        "a held trigger released by its approval's name, and applied",
+        "UPDATE trigger_requests SET granted = true, status = 'pending', proof = 'approval:{approval}' "
+        "WHERE status = 'waiting'",
+        "{review} event 3: its proof",
+        applied=True,
+    ),
+    held(
+        "a held trigger's author changed",
+        "UPDATE trigger_requests SET triggered_by = 'mallory' WHERE status = 'waiting'",
+        "{review} trigger_requests",
+    ),
+    held(
+        "a held trigger deleted", "DELETE FROM trigger_requests WHERE status = 'waiting'", "{approval} trigger_requests"
+    ),
+    held(
+        "a held trigger settled by hand",
+        "UPDATE trigger_requests SET held_by = NULL, status = 'rejected', finished_at = now() WHERE status = 'waiting'",
+        "{approval} trigger_requests",
+    ),
+    held(
+        "a held trigger given to an operator",
+        "UPDATE trigger_requests SET authority = 'operator', proof = 'grant:1' WHERE status = 'waiting'",
+        "its proof grant:1 is none",
+    ),
+    held(
+        "an approval's terms changed",
+        "UPDATE workflow_instances SET context = context || '{{\"author\": \"x\"}}' WHERE id = '{approval}'",
+        "{approval} its context was changed",
+    ),
+    held(
+        "an approval's decision written by hand",
+        "UPDATE workflow_instances SET current_state = 'approved' WHERE id = '{approval}'",
+        "{approval} stands in 'approved'",
+    ),
+    held(
+        "the first of two votes deleted",
+        "DELETE FROM trigger_requests WHERE workflow_id = '{voted}' AND triggered_by = 'bob'",
+        "{voted} trigger_requests of bob is missing",
+    ),
+    held(
+        "a vote changed",
+        "UPDATE trigger_requests SET triggered_by = 'mallory' WHERE workflow_id = '{voted}' AND triggered_by = 'bob'",
+        "{voted} trigger_requests of bob is missing",
+    ),
+)
+COMMITS = (
+    Tampering(
+        "a patch's commit changed",
+        "UPDATE patch_ledger_entries SET commit_sha = 'x' WHERE ledger_id = '{committed}'",
+        "patch_ledger_entries {committed} was changed",
+    ),
+    Tampering(
+        "a patch's commit made up",
+        "UPDATE patch_ledger_entries SET commit_sha = 'x' WHERE ledger_id = '{entry}'",
+        "patch_ledger_entries {entry} was changed",
+    ),
+    Tampering(
+        "an archived patch's commit changed",
+        'UPDATE archived_records SET body = body || \'{{"commit_sha": "x"}}\' '
+        "WHERE kind = 'patch_ledger_entries' AND key = '{old_entry}'",
+        "patch_ledger_entries {old_entry} was changed",
+    ),
+)
+TABLE = (*BODIES, *LINKS, *REQUESTS, *CLAIMS, *ARCHIVED, *RIGHTS, *HELD, *COMMITS)
 
 
 @dataclass(frozen=True)
@@ -277,7 +429,36 @@ def work(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
     made["worker"] = land.create("supervised_worker", "w-1", {})
     with transaction(runtime.database) as connection:
         jobs.hold(connection, made["job"], made["worker"])
-    return {**made, **_claimed(runtime, "claimed")}
+    made["committed"] = land.committed_patch(name="new")
+    return {**made, **_claimed(runtime, "claimed"), **_decided(runtime, dba)}
+
+
+def _decided(runtime: Runtime, dba: Dba) -> dict[str, UUID | int]:
+    """A merge that was approved, with its story, which an operator moved on; one that is held; two votes of two."""
+    client = Client(runtime)
+    grant(client, "olga")
+    story = client.create("story", "S-1", project="delivery")["id"]
+    applied(client, story, *UP_TO_REVIEW)
+    about: list[dict[str, str]] = [{"author": "ann", "story_id": "S-1"}, {"author": "ann"}]
+    reviews = [
+        client.create("pr_review", f"PR-{n}", project="delivery", context=each)["id"] for n, each in enumerate(about)
+    ]
+    approvals = []
+    for review in reviews:
+        applied(client, review, "start_review", "approve", by="bob")
+        receipt = client.fire(review, "merge", by="bob")
+        drain_all(runtime)
+        approvals.append(outcome(client, receipt.request_id)["held_by"])
+    applied(client, approvals[0], "approve", by="cyd")
+    with operating(runtime, OverrideOrder("olga", "it works"), "walk", story) as operation:
+        operation.walk(operation.find(story), "done")
+    voted = client.create("approval", "A-1", project="delivery", context={"quorum": 2, "author": "ann"})["id"]
+    for by in ("bob", "cyd"):
+        client.fire(voted, "approve", by=by)
+    drain_all(runtime)
+    ((granted,),) = dba.execute("SELECT grant_id FROM interlock.operators WHERE name = 'olga'").fetchall()
+    made = {"story": story, "merged": reviews[0], "given": approvals[0], "review": reviews[1], "approval": approvals[1]}
+    return {**made, "voted": voted, "grant": granted}
 
 
 def archived(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
@@ -294,7 +475,14 @@ def archived(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
     settle(Client(runtime), taken["taken_run"])
     expire_timers(dba)
     assert dict(archive(runtime).held) == {}
-    return {"old_run": land.run, "old_task": entry["task_id"], "old_gate": gate, "judged": judged, **taken}
+    return {
+        "old_run": land.run,
+        "old_entry": entry["ledger_id"],
+        "old_task": entry["task_id"],
+        "old_gate": gate,
+        "judged": judged,
+        **taken,
+    }
 
 
 def _claimed(runtime: Runtime, name: str) -> dict[str, UUID | int]:
@@ -313,7 +501,18 @@ def _claimed(runtime: Runtime, name: str) -> dict[str, UUID | int]:
 def test_each_is_found_and_said_where(runtime: Runtime, dba: Dba, written: Written, tampering: Tampering) -> None:
     with unprotected(dba):
         dba.execute(tampering.sql.format(**written.names).encode())
+    if tampering.applied:
+        assert drain_all(runtime) > 0
     where = tampering.where.format(**written.names)
     found = [f"{each.instance} {each.message}" for each in verify(runtime).problems]
     assert any(where in each for each in found), found
     assert bool(verify_some(runtime)) == tampering.by_sweep
+
+
+def test_a_lease_is_missed_until_its_effects_keeping_time_is_over(runtime: Runtime, dba: Dba) -> None:
+    with transaction(runtime.database) as connection:
+        assert effects.prune(connection, keep_days=0, limit=1_000) > 0
+    assert verify(runtime).ok
+    with unprotected(dba):
+        dba.execute("UPDATE pruned SET effects_upto = '-infinity'")
+    assert "no effect of this instance was under such a lease" in verify(runtime).problems[0].message

@@ -15,6 +15,7 @@ CREATE TABLE interlock.archived_transitions (
     PRIMARY KEY (workflow_id, seq),
     FOREIGN KEY (workflow_id) REFERENCES interlock.archived_instances (id)
 );
+CREATE UNIQUE INDEX archived_transitions_id ON interlock.archived_transitions (id);  -- by which others were proven
 CREATE UNIQUE INDEX archived_transitions_commit_order ON interlock.archived_transitions (xid, position);
 
 CREATE TABLE interlock.archived_links (

@@ -60,8 +60,9 @@ CREATE TABLE interlock.verifications (
 
 -- The newest event whose request was deleted, its keeping time over. Of each event after it, the request stands beside history.
 CREATE TABLE interlock.pruned (
-    only_one boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    upto     timestamptz NOT NULL DEFAULT '-infinity'
+    only_one     boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
+    upto         timestamptz NOT NULL DEFAULT '-infinity',
+    effects_upto timestamptz NOT NULL DEFAULT '-infinity'  -- and when the newest effect ended that was deleted
 );
 
 INSERT INTO interlock.pruned DEFAULT VALUES;
@@ -85,6 +86,20 @@ END $$;
 
 CREATE TRIGGER noted AFTER DELETE ON interlock.trigger_requests REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION interlock.note_pruned();
+
+CREATE FUNCTION interlock.note_pruned_effects() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    newest timestamptz;
+BEGIN
+    SELECT max(g.finished_at) INTO newest FROM gone g
+     WHERE NOT EXISTS (SELECT FROM interlock.archived_instances a WHERE a.id = g.workflow_id);
+    UPDATE interlock.pruned SET effects_upto = newest WHERE effects_upto < newest;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER noted AFTER DELETE ON interlock.effects REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.note_pruned_effects();
 
 -- Restores: transactions from `first_xid` on came after a backup was restored. Where events are named by their place in
 -- commit order outside of this database, names of the time before, lost or not, are not used again.

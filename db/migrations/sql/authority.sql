@@ -182,7 +182,7 @@ BEGIN
             RETURN interlock.accept_closed(NEW, ARRAY[NEW.authority::text]);
         END IF;
         NEW.authority := CASE NEW.origin WHEN 'override' THEN 'operator' ELSE 'anyone' END;
-        NEW.proof := NULL;
+        NEW.proof := CASE NEW.origin WHEN 'override' THEN interlock.grant_of(NEW.triggered_by) END;
         NEW.granted := false;
         RETURN NEW;
     END IF;
