@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from base64 import b64decode
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from interlock.beat.sweeps import prune
 from interlock.db.audit import verify as audit
 from interlock.db.connection import transaction
 from interlock.workers import sweeps
-from interlock.workers.audit import anchors, exports, signing_keys
+from interlock.workers.audit import anchors, exports, journal_checks, signing_keys
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
@@ -29,6 +30,7 @@ from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import canonical_checksum
 from tests.driving import UP_TO_REVIEW, applied
 from tests.tampering import cut_tail, erase, forge, unprotected
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -189,16 +191,33 @@ def test_a_request_is_missed_until_its_keeping_time_is_over(
 
 
 def test_what_an_anchor_has_seen_is_not_looked_up_in_old_parts_of_the_journal_again(
-    make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba
+    make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = make_runtime(journal_bytes=1)  # each event in a part of its own
     sweeps.SWEEPS["relay"](runtime)
     anchors.anchor(runtime)
-    for path in files(runtime.settings.state_directory):
-        os.utime(path, (0, 0))
+    monkeypatch.setattr(journal_checks, "MARGIN", timedelta(0))
     forge(dba, stories[1], 3, "triggered_by", "mallory")
     assert (str(stories[1]), 3, "forged") not in found(runtime)
     assert (str(stories[1]), 3, "forged") in found(runtime, every_line=True)
+
+
+def test_an_old_part_of_the_journal_that_was_changed_is_read_whatever_time_it_is_given(
+    make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make_runtime(journal_bytes=1)  # each event in a part of its own
+    sweeps.SWEEPS["relay"](runtime)
+    anchors.anchor(runtime)
+    monkeypatch.setattr(journal_checks, "MARGIN", timedelta(0))
+    ((made_at,),) = dba.execute("SELECT made_at FROM anchors").fetchall()
+    eventually(lambda: datetime.now(UTC) > made_at + timedelta(seconds=0.1))  # a file's time lags by some ms
+    path = files(runtime.settings.state_directory)[0]
+    was = path.stat()
+    path.chmod(0o640)
+    path.write_text(path.read_text().replace("agent-1", "agent-2"))
+    path.chmod(was.st_mode)
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert found(runtime) == {(f"{path}:1", None, "changed")}
 
 
 def test_a_line_of_the_journal_changed_shows_and_one_half_written_does_not(

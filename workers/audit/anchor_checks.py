@@ -18,6 +18,7 @@ from interlock.workers.audit import chain_heads
 from interlock.workers.audit.anchors import HEADS, PROOF, AnchorFault, digest_of, edge_after, filed
 from interlock.workers.audit.signed_checkpoints import TrustedKeys, proof_of
 from interlock.workflows.audit.checkpoints import Proof
+from interlock.workflows.audit.events import timestamp
 from interlock.workflows.audit.merkle import EMPTY, Edge
 from interlock.workflows.input.json_text import read
 
@@ -75,6 +76,8 @@ def _wrong(
     yield from _follows(row, proof, walk)
     if record.get("number") != number:
         yield f"changed: its record is that of anchor {record.get('number')}"
+    if record.get("made_at") != timestamp(row["made_at"]):  # from when on the journal and exports are read
+        yield f"changed: its record was made at {record.get('made_at')}"
     if digest_of(anchors.heads(connection, number)) != (record.get("heads_sha256"), record.get("heads")):
         yield "changed: its heads are not those that were signed"
     elif proof:

@@ -58,7 +58,8 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
             verdict.not_compared.append(f"the journal: there is none in {directory}")
             return
         _numbers(verdict, files.parts)
-        skipped = next((n for n, path in enumerate(files.parts) if path.stat().st_mtime >= since), len(files.parts))
+        # A file's ctime is the system's own: no call sets it back, as `utime` does the time of the last change.
+        skipped = next((n for n, path in enumerate(files.parts) if path.stat().st_ctime >= since), len(files.parts))
         log = Log("the journal", _lines(verdict, files, skipped), _beginning(files.parts, skipped))
         with Snapshot(database) as snapshot:  # taken after the file's size: each line's event was committed before
             waiting = log_comparison.compare(database, snapshot, verdict, log)
