@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from interlock.beat.sweeps import prune
+from interlock.db.audit import schema_state
 from interlock.db.audit import verify as audit
 from interlock.db.connection import transaction
 from interlock.workers import sweeps
@@ -480,6 +482,29 @@ def test_the_doctor_says_when_anchors_are_overdue(
     applied(client, anchored[1], "block")
     anchors.anchor(runtime)
     assert finding() == "ok"
+
+
+def test_who_was_made_a_member_of_the_owner_is_named_until_a_migration_records_it(
+    runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
+) -> None:
+    name = f"another-{token_hex(4)}"
+    dba.execute(f'CREATE ROLE "{name}"; CREATE ROLE "{name}-2"')  # type: ignore[call-overload]
+    try:
+        dba.execute(f'GRANT interlock_owner TO "{name}"; GRANT "{name}" TO "{name}-2"')  # type: ignore[call-overload]
+        dba.execute("GRANT interlock_engine TO interlock_client")
+        assert found(runtime) == {
+            (f'member "{name}" of interlock_owner', None, "added"),
+            (f'member "{name}-2" of interlock_owner', None, "added"),
+            ("member interlock_client of interlock_engine", None, "added"),
+        }
+        applied(client, anchored[1], "block")
+        anchors.anchor(runtime)
+        with transaction(runtime.owned) as connection:
+            schema_state.record(connection)
+        assert found(runtime) == set()
+    finally:
+        dba.execute("REVOKE interlock_engine FROM interlock_client")
+        dba.execute(f'DROP ROLE "{name}", "{name}-2"')  # type: ignore[call-overload]
 
 
 def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works(runtime: Runtime, dba: Dba) -> None:
