@@ -88,6 +88,8 @@ class Walker:
             said |= ARRANGED.get(guard.name, _nothing)(self, definition, made)
         with self.unjudged(JUDGED[move.trigger]) if move.trigger in JUDGED else nullcontext():
             settled = self.ask(made, move.trigger, **said)
+        if settled.status == "waiting":
+            settled = self._approve(settled)
         assert settled.status == "applied", settled
         event = Client(self.runtime).history(made)[-1]
         assert (event["trigger"], event["to_state"]) == (move.trigger, move.dest)
@@ -95,11 +97,20 @@ class Walker:
 
     def ask(self, made: UUID, trigger: str, **said: Any) -> Receipt:
         """Fire a trigger; returns the receipt with its outcome."""
-        client = Client(self.runtime)
-        receipt = fire(client, made, trigger, by="walker", data=said)
-        while self.runtime.applier.apply_partition(partition_of(made)).taken:
-            pass
-        return client.wait([receipt.request_id], timeout_seconds=0)[0]
+        receipt = fire(Client(self.runtime), made, trigger, by="walker", data=said)
+        return self._applied(receipt, made)
+
+    def _approve(self, held: Receipt) -> Receipt:
+        """Approve what waits for it, as another person; returns the receipt with its outcome."""
+        approval = UUID((held.result or {})["approval_id"])
+        Client(self.runtime).fire(approval, "approve", by="another")
+        return self._applied(held, approval, held.workflow_id)
+
+    def _applied(self, receipt: Receipt, *instances: UUID) -> Receipt:
+        for each in instances:
+            while self.runtime.applier.apply_partition(partition_of(each)).taken:
+                pass
+        return Client(self.runtime).wait([receipt.request_id], timeout_seconds=0)[0]
 
     @contextmanager
     def unjudged(self, table: str) -> Iterator[None]:
@@ -226,6 +237,11 @@ def _idle_worker(walker: Walker, definition: Definition, made: UUID) -> Said:
     return {}
 
 
+def _merged(walker: Walker, definition: Definition, made: UUID) -> Said:
+    walker.link(walker.at(walker.get("pr_review"), "merged"), "story", "pull_request", made)
+    return {}
+
+
 ARRANGED: Mapping[str, Callable[[Walker, Definition, UUID], Said]] = {
     "dependencies_completed": _nothing_before,
     "steps_before_succeeded": _nothing_before,
@@ -233,6 +249,7 @@ ARRANGED: Mapping[str, Callable[[Walker, Definition, UUID], Said]] = {
     "dependency_missing": _one_before,
     "gate_dependency_failed": _failed_gate("depends_on", "dependents"),
     "gate_failed": _failed_gate("gates", "judges"),
+    "pull_request_merged": _merged,
     "worker_named": _worker,
     "worker_identified": _worker,
     "retries_used_up": _retries_used_up,
