@@ -1,12 +1,12 @@
 """The health of PostgreSQL, and the backlog of requests and effects."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
 
 from interlock.db.core.requests import PARTITIONS
 from interlock.db.core.rounds import PARTITION_LOCK
-from interlock.db.schema import ROLES
 from interlock.db.statements import queries
 
 sql = queries(__file__)
@@ -27,14 +27,22 @@ def server(connection: Connection) -> RowMapping:
     )
 
 
-def login(connection: Connection) -> RowMapping:
-    """The login.
+def login(connection: Connection, parts: Sequence[str]) -> RowMapping:
+    """The login, with what it may do beyond its part, by PostgreSQL's own answers.
+
+    Args:
+        connection: a connection of the login.
+        parts: the schema's roles; the first that it is a member of is its part.
 
     Returns:
-        `name`; `superuser`; `creates_roles`; `member_of`: those of the schema's roles that it is a member of; `writes`:
-        the tables that it may write by grants of its own, or of everybody's.
+        `name`; `part`, None if it has none; `superuser`: whether it is one, or can become one; `owner`: whether it can
+        become the schema's owner, who may do everything to it; `attributes`: those of its own, or of a role that it can
+        become, like `REPLICATION`; `predefined`: PostgreSQL's own roles that it is a member of; `grants`: the schema's
+        roles that it may grant to others. Beyond its part: `tables`, each with privileges; `sequences`; `functions`;
+        `owns`; `creates`: whether it may create objects in the schema; `replica`: whether it may set
+        `session_replication_role`.
     """
-    return connection.exec_driver_sql(sql("login"), {"roles": list(ROLES)}).mappings().one()
+    return connection.exec_driver_sql(sql("login"), {"parts": list(parts)}).mappings().one()
 
 
 def lock_holders(connection: Connection) -> dict[int, RowMapping]:

@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -17,7 +17,8 @@ from interlock.supervisor.home import Home
 from interlock.supervisor.processes import specs
 from interlock.supervisor.servers import endpoints, postgres
 from interlock.supervisor.servers.endpoints import Servers
-from interlock.workers.operations.doctor import examine
+from interlock.workers.operations.checks.database import check_database
+from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
@@ -83,37 +84,100 @@ def test_the_superuser_logs_in_from_this_machine_only(dba: Any) -> None:
     ]
 
 
-def test_doctor_tells_a_login_with_all_rights_from_one_without(
-    runtime: Runtime, servers: Servers, database_url: str, dba: Any
-) -> None:
-    def found(url: str) -> Any:
-        judged = Runtime(Settings(database_url=url, broker_url=servers.broker_url))
-        try:
-            return next(each for each in examine(judged) if each.check == "role")
-        finally:
-            judged.close()
+@pytest.fixture
+def judged(servers: Servers) -> Callable[[str], Finding]:
+    """What `doctor` says of a login, by the URL of a database."""
 
-    assert found(database_url).message == "interlock_engine can do what interlock_engine may, and nothing beyond that"
-    assert found(databases.as_owner(servers, database_url)).level == "warn"
-    name = f"another-{token_hex(4)}"
-    dba.execute(f"CREATE ROLE \"{name}\" LOGIN SUPERUSER PASSWORD 'x'")
-    address = f"postgresql://{name}:x@{database_url.partition('@')[2]}"
+    def found(url: str) -> Finding:
+        runtime = Runtime(Settings(database_url=url, broker_url=servers.broker_url))
+        try:
+            return next(each for each in check_database(runtime) if each.check == "role")
+        finally:
+            runtime.close()
+
+    return found
+
+
+@pytest.fixture
+def another(database_url: str, dba: Any) -> Iterator[tuple[str, str]]:
+    """A login that is a member of nothing, and its URL."""
+    name = f"another_{token_hex(4)}"
+    dba.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
+    dba.execute(f"GRANT CONNECT ON DATABASE {database_url.rpartition('/')[2]} TO {name}")
+    yield name, f"postgresql://{name}:x@{database_url.partition('@')[2]}"
+    dba.execute(f"REASSIGN OWNED BY {name} TO interlock_owner")
+    dba.execute(f"DROP OWNED BY {name}")
+    dba.execute(f"DROP ROLE {name}")
+
+
+def test_doctor_tells_a_login_with_all_rights_from_one_without(
+    servers: Servers, database_url: str, dba: Any, judged: Callable[[str], Finding], another: tuple[str, str]
+) -> None:
+    name, address = another
+    assert judged(database_url).message == "interlock_engine can do what interlock_engine may, and nothing beyond that"
+    assert judged(databases.as_client(servers, database_url)).level == "ok"
+    assert "switch its protections off" in judged(databases.as_owner(servers, database_url)).message
+    dba.execute(f"ALTER ROLE {name} SUPERUSER")
+    assert "a superuser" in judged(address).message
+    dba.execute(f"ALTER ROLE {name} NOSUPERUSER")
+    for role in ("interlock_auditor", "interlock_client", "interlock_engine"):
+        dba.execute(f"GRANT {role} TO {name}")
+        assert judged(address).message == f"{name} can do what {role} may, and nothing beyond that"
+
+
+@pytest.mark.parametrize("part", ["interlock_engine", "interlock_client", "interlock_auditor"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("GRANT TRUNCATE ON interlock.anchors TO {name}", "use tables (anchors: TRUNCATE)"),
+        ("GRANT TRUNCATE ON interlock.anchors TO PUBLIC", "use tables (anchors: TRUNCATE)"),
+        ("GRANT UPDATE (number) ON interlock.anchors TO {name}", "use tables (anchors: UPDATE (number))"),
+        ("GRANT TRUNCATE ON interlock.plans TO {group}; GRANT {group} TO {name}", "use tables (plans: TRUNCATE)"),
+        (
+            "GRANT TRUNCATE ON interlock.plans TO {group}; GRANT {group} TO {name}; ALTER ROLE {name} NOINHERIT",
+            "use tables (plans: TRUNCATE)",
+        ),
+        ("GRANT pg_write_all_data TO {name}", "what members of pg_write_all_data may; "),
+        ("GRANT pg_write_all_data TO {name}", "more)"),
+        ("GRANT pg_execute_server_program TO {group}; GRANT {group} TO {name}", "members of pg_execute_server_program"),
+        ("GRANT EXECUTE ON FUNCTION interlock.note_pruned() TO {name}", "call note_pruned"),
+        ("GRANT EXECUTE ON FUNCTION interlock.note_pruned() TO PUBLIC", "call note_pruned"),
+        ("GRANT UPDATE ON SEQUENCE interlock.trigger_requests_seq_seq TO {name}", "sequences (trigger_requests_seq"),
+        ("GRANT CREATE ON SCHEMA interlock TO {group}; GRANT {group} TO {name}", "create objects in the schema"),
+        ("ALTER TABLE interlock.sweeps OWNER TO {name}", "change and drop what it owns: sweeps"),
+        ("ALTER FUNCTION interlock.fixed() OWNER TO {name}", "change and drop what it owns: fixed()"),
+        ("GRANT SET ON PARAMETER session_replication_role TO {name}", "set session_replication_role"),
+        ("GRANT interlock_client TO {name} WITH ADMIN OPTION", "make others members of interlock_client"),
+        ("GRANT interlock_owner TO {name}", "change the schema and switch its protections off"),
+        ("ALTER ROLE {name} REPLICATION", "copy the whole server"),
+        ("ALTER ROLE {name} BYPASSRLS", "pass by row security"),
+        ("ALTER ROLE {name} CREATEROLE", "make itself a member of other roles"),
+        ("ALTER ROLE {group} CREATEDB; GRANT {group} TO {name}", "create databases"),
+        ("ALTER ROLE {group} SUPERUSER; GRANT {group} TO {name}", "a superuser or a member of one"),
+    ],
+)
+def test_doctor_sees_each_right_beyond_a_logins_part(
+    dba: Any, judged: Callable[[str], Finding], another: tuple[str, str], part: str, given: str, said: str
+) -> None:
+    name, address = another
+    group = f"{name}_group"
+    dba.execute(f"GRANT {part} TO {name}; CREATE ROLE {group}")
     try:
-        assert "a superuser" in found(address).message
-        dba.execute(f'ALTER ROLE "{name}" NOSUPERUSER')
-        dba.execute(f'GRANT CONNECT ON DATABASE {database_url.rpartition("/")[2]} TO "{name}"')
-        dba.execute(f'GRANT interlock_engine TO "{name}"')
-        assert found(address).level == "ok"
-        dba.execute(f'GRANT DELETE ON interlock.anchors TO "{name}"')
-        dba.execute(f'ALTER ROLE "{name}" CREATEROLE')
-        dba.execute(f'GRANT interlock_owner TO "{name}"')
-        beyond = found(address)
-        assert beyond.level == "warn"
-        for part in ("switch its protections off", "a member of other roles", "write anchors by grants of its own"):
-            assert part in beyond.message
+        assert judged(address).level == "ok"
+        dba.execute(given.format(name=name, group=group))
+        found = judged(address)
+        assert (found.check, found.level) == ("role", "warn")
+        assert said in found.message
     finally:
-        dba.execute(f'DROP OWNED BY "{name}"')
-        dba.execute(f'DROP ROLE "{name}"')
+        dba.execute(f"DROP OWNED BY {group}; DROP ROLE {group}")
+
+
+def test_doctor_sees_that_a_client_may_read_claims_tokens(
+    dba: Any, judged: Callable[[str], Finding], another: tuple[str, str]
+) -> None:
+    name, address = another
+    dba.execute(f"GRANT interlock_client TO {name}; GRANT SELECT ON interlock.task_claims TO {name}")
+    assert judged(address).message.endswith("and also use tables (task_claims: SELECT (token))")
 
 
 def test_the_role_that_compose_makes_is_no_superuser_either(servers: Servers, dba: Any) -> None:

@@ -1,8 +1,8 @@
 """Checks of the database: its server, login, schema and protections, and the recorded definitions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from interlock.db import migrate
 from interlock.db.audit import schema_state
@@ -16,6 +16,14 @@ from interlock.workers.runtime import Runtime
 
 OLDEST_SUPPORTED_POSTGRES = 150_000
 CHANGED = 10  # at most this many objects of the schema are named
+RIGHTS = 5  # at most this many objects are named on which a login has a right
+# What the attributes of a role give it.
+ATTRIBUTES = {
+    "CREATEROLE": "make itself a member of other roles",
+    "CREATEDB": "create databases",
+    "REPLICATION": "copy the whole server",
+    "BYPASSRLS": "pass by row security",
+}
 IN_USE = 10  # at most this many deprecations in use are named
 
 
@@ -58,25 +66,48 @@ def _protection(connection: Connection) -> Finding:
 
 
 def _login(connection: Connection) -> Finding:
-    login = health.login(connection)
+    login = health.login(connection, (ENGINE, CLIENT, AUDITOR, OWNER))
     name = '"' + login["name"].replace('"', '""') + '"'
     if login["superuser"]:
-        message = (
-            f"Interlock logs in as {login['name']}, a superuser: its SQL can run programs on the database's machine"
-        )
+        message = f"Interlock logs in as {login['name']}, a superuser or a member of one: its SQL can run programs on "
+        message += "the database's machine"
         cure = f"give DATABASE_URL another login: CREATE ROLE … LOGIN PASSWORD '…'; GRANT {ENGINE} TO …"
         return Finding("role", "warn", message, cure)
-    part = next((role for role in (ENGINE, CLIENT, AUDITOR, OWNER) if role in login["member_of"]), None)
+    part = login["part"]
     if part is None:
         cure = f"GRANT {ENGINE} TO {name} for workers and operators, or {CLIENT} for an application"
         return Finding("role", "fail", f"{login['name']} is a member of none of {', '.join(ROLES)}", cure)
-    beyond = ["change the schema and switch its protections off"] if OWNER in login["member_of"] else []
-    beyond += ["make itself a member of other roles"] if login["creates_roles"] else []
-    beyond += [f"write {', '.join(login['writes'])} by grants of its own"] if login["writes"] else []
-    if beyond:
+    if beyond := list(_beyond(login)):
         cure = f"give DATABASE_URL a login that is a member of {part} and nothing else"
         return Finding("role", "warn", f"{login['name']} can do what {part} may, and also {'; '.join(beyond)}", cure)
     return Finding("role", "ok", f"{login['name']} can do what {part} may, and nothing beyond that")
+
+
+def _beyond(login: RowMapping) -> Iterator[str]:
+    """What a login may do beyond its part, in words."""
+    if login["owner"]:
+        yield "change the schema and switch its protections off"
+    yield from (ATTRIBUTES[each] for each in login["attributes"])
+    yield from (f"what members of {each} may" for each in login["predefined"])
+    if login["grants"]:
+        yield f"make others members of {', '.join(login['grants'])}"
+    if login["creates"]:
+        yield "create objects in the schema"
+    if login["replica"]:
+        yield "set session_replication_role"
+    if login["owns"]:
+        yield f"change and drop what it owns: {_named(login['owns'])}"
+    if login["tables"]:
+        yield f"use tables ({_named(login['tables'], '; ')})"
+    if login["sequences"]:
+        yield f"use sequences ({_named(login['sequences'])})"
+    if login["functions"]:
+        yield f"call {_named(login['functions'])}"
+
+
+def _named(each: Sequence[str], between: str = ", ") -> str:
+    more = f"{between}and {len(each) - RIGHTS} more" if len(each) > RIGHTS else ""
+    return between.join(each[:RIGHTS]) + more
 
 
 def _schema(connection: Connection) -> Finding:
