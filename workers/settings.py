@@ -242,17 +242,30 @@ class Settings(BaseSettings):
     )
     backup_directory: Path | None = Field(
         None,
-        description="directory of backups; if it is set, `interlock up` takes them regularly. Unset: only "
-        "`interlock backup take` does, in HOME/backups",
+        description="directory of backups, better on another disk. Unset: HOME/backups, with a smaller retention",
     )
     backup_every_seconds: float = Field(
-        86_400.0, gt=0, description="time between two backups that `interlock up` takes of the embedded PostgreSQL"
+        86_400.0,
+        ge=0,
+        description="time between two backups that `interlock up` takes of the embedded PostgreSQL; 0: never",
     )
-    backup_keep_last: int = Field(
-        7, ge=1, description="the newest backups: so many are kept, however old they are; see the next"
+    backup_keep_last: int | None = Field(
+        None,
+        ge=1,
+        description="the newest backups: so many are kept, however old they are; see the next. Unset: 7, in "
+        "HOME/backups 3",
     )
-    backup_keep_days: float = Field(
-        7.0, ge=0, description="younger backups are all kept; older ones are deleted, except for the newest (see above)"
+    backup_keep_days: float | None = Field(
+        None,
+        ge=0,
+        description="younger backups are all kept; older ones are deleted, except for the newest (see above). Unset: "
+        "7, in HOME/backups 0",
+    )
+    backup_drill_seconds: float = Field(
+        604_800.0,
+        ge=0,
+        description="time after which `interlock up` restores and verifies a backup that it has just taken, to prove "
+        "that it can be used; 0: never",
     )
     stream_maxlen: int = Field(100_000, ge=1, description="approximate number of events kept in the Redis stream")
     keep_finished_days: float = Field(
@@ -376,6 +389,15 @@ class Settings(BaseSettings):
     def backups_directory(self) -> Path:
         """The parent directory of backups."""
         return (self.backup_directory or self.home / "backups").absolute()
+
+    @property
+    def backup_retention(self) -> tuple[int, float]:
+        """How many of the newest backups are kept whatever their age, and for how many days all are."""
+        last, days = (7, 7.0) if self.backup_directory else (3, 0.0)
+        return (
+            last if self.backup_keep_last is None else self.backup_keep_last,
+            days if self.backup_keep_days is None else self.backup_keep_days,
+        )
 
     def resolved_database_url(self) -> str:
         """The PostgreSQL to use, in SQLAlchemy's psycopg 3 form. Raises `NotRunning` if none is known."""

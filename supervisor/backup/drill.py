@@ -1,11 +1,12 @@
 """A drill: restore a backup into a temporary installation, verify it there, and remove everything again."""
 
 import contextlib
+import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from interlock.supervisor import daemon
 from interlock.supervisor.backup.directory import lock
 from interlock.supervisor.backup.restore import RestoreFailed, restore
 from interlock.supervisor.embedded import running
-from interlock.supervisor.home import DRILL, home_of
+from interlock.supervisor.home import DRILL, home_of, write_atomically
 from interlock.supervisor.purge import purge
-from interlock.workers.audit import backup_manifest
+from interlock.workers.audit import backup_drills, backup_manifest
 from interlock.workers.audit.backup_manifest import BackupUnusable, Manifest, TrustedKeys
 from interlock.workers.audit.verify import verify
 from interlock.workers.runtime import Runtime
@@ -95,7 +96,7 @@ def drill(
         progress: told about each stage.
 
     Returns:
-        The outcome; an unusable backup is one, too.
+        The outcome; an unusable backup is one, too. It is recorded beside the installation's own backups.
 
     Raises:
         DrillUnderWay: another drill is running there.
@@ -106,9 +107,22 @@ def drill(
     temporary = chosen.model_copy(update={"home": within / DRILL, "anchor_directories": ()} | dict.fromkeys(OWN))
     with _alone(within) as handle, _removed(temporary):
         try:
-            return _drilled(temporary, backup, keys, handle, progress)
+            found = _drilled(temporary, backup, keys, handle, progress)
         except BackupUnusable as unusable:
-            return Drilled(backup, str(unusable))
+            found = Drilled(backup, str(unusable))
+    if backup.resolve().parent == chosen.backups_directory.resolve():
+        _record(found)
+    return found
+
+
+def _record(found: Drilled) -> None:
+    place, now = found.backup.parent, datetime.now(UTC)
+    problem = found.problem or (f"{len(found.problems)} problems in its history" if found.problems else None)
+    with contextlib.suppress(OSError):  # it may be mounted to be read only; the outcome counts all the same
+        before = backup_drills.last(place)
+        proven_at = now if problem is None else before.proven_at if before else None
+        said = backup_drills.LastDrill(found.backup.name, now, problem, proven_at)
+        write_atomically(place / backup_drills.NAME, json.dumps(asdict(said), default=datetime.isoformat) + "\n")
 
 
 def _drilled(temporary: Settings, backup: Path, keys: TrustedKeys, handle: int, progress: Progress) -> Drilled:

@@ -25,6 +25,7 @@ SERVER_PARTS = ("postgres", "valkey")
 OWNER_URL = "INTERLOCK_OWNER_URL"
 FORK_SERVER = "interlock.cli.fork_server.listener"
 BACKUPS = "interlock.supervisor.backup.schedule"
+BACKUPS_STOP_SECONDS = 30.0  # a drill that is given up stops its PostgreSQL and deletes what it restored
 
 
 KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "backups", "commands")
@@ -111,7 +112,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         _beat(home, base),
         _flower(home, base, settings, servers),
         _metrics(home, base, settings, servers),
-        *([_backups(home, base)] if settings.backup_directory and settings.database_url is None else []),
+        *([_backups(home, base)] if settings.backup_every_seconds and settings.database_url is None else []),
         *([_commands(home, base)] if CAN_FORK else []),
     ]
 
@@ -167,11 +168,13 @@ def _flower(home: Home, base: dict[str, str], settings: Settings, servers: Serve
 def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
     address = ("--host", settings.host, "--port", str(servers.metrics_port))
     command = (*PYTHON, "-m", "interlock.cli.main", "metrics", "serve", *address)
+    if settings.database_url is None:  # it cannot tell by its own DATABASE_URL that there are backups to watch
+        base = base | {"INTERLOCK_BACKUP_DIRECTORY": str(settings.backups_directory)}
     return _reporting(home, "metrics", command, base)
 
 
 def _backups(home: Home, base: dict[str, str]) -> Part:
-    return _reporting(home, "backups", (*PYTHON, "-m", BACKUPS), base)
+    return replace(_reporting(home, "backups", (*PYTHON, "-m", BACKUPS), base), stop_seconds=BACKUPS_STOP_SECONDS)
 
 
 def _commands(home: Home, base: dict[str, str]) -> Part:

@@ -212,8 +212,7 @@ def test_status_gives_every_part_and_where_it_listens(terminal: Terminal) -> Non
         "triggers": ("triggers1", "triggers2"),
         "work": ("work1",),
         "flower": (),
-        "backups": (),
-    }  # without these two
+    }  # without this one
     assert {part["name"] for part in found["parts"]} == {name for kind in KINDS for name in numbered.get(kind, (kind,))}
     assert all(part["state"] == "ready" and part["pid"] for part in found["parts"])
     assert found["running"] is True

@@ -2,25 +2,31 @@
 
 import contextlib
 import json
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import psutil
 import pytest
 
-from interlock.supervisor import daemon
+from interlock.supervisor import daemon, home_marker
 from interlock.supervisor.backup import schedule
 from interlock.supervisor.backup.directory import LOCK, PARTIAL, exclusively
 from interlock.supervisor.embedded import CELERY_PARTS
-from interlock.supervisor.home import home_of
+from interlock.supervisor.environment import environment
+from interlock.supervisor.home import DRILL, home_of
 from interlock.supervisor.processes import specs
 from interlock.supervisor.servers import endpoints, postgres
-from interlock.workers.audit import backup_manifest, signing_keys
+from interlock.workers.audit import backup_drills, backup_manifest, signing_keys
 from interlock.workers.audit.kept_backups import name_of, newest_first
+from interlock.workers.operations.checks.evidence import check_backups
+from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases, homes
 from tests.homes import installed, open_directory
@@ -44,7 +50,9 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def chosen(home: Path, place: Path) -> Settings:
-    return Settings(home=home, backup_directory=place / "backups", backup_keep_last=2, backup_keep_days=7)
+    return Settings(
+        home=home, backup_directory=place / "backups", backup_keep_last=2, backup_keep_days=7, backup_drill_seconds=0
+    )
 
 
 def listed(chosen: Settings) -> list[Path]:
@@ -136,7 +144,11 @@ def test_while_another_is_written_it_waits_for_the_next_time(
 def test_the_part_takes_them_and_its_kill_leaves_no_half(place: Path) -> None:
     with homes.place(place) as own:
         chosen = own.settings(
-            backup_directory=place / "backups", backup_every_seconds=0.2, backup_keep_last=3, backup_keep_days=0
+            backup_directory=place / "backups",
+            backup_every_seconds=0.2,
+            backup_keep_last=3,
+            backup_keep_days=0,
+            backup_drill_seconds=0,
         )
         own.supervisors.append(daemon.launch(chosen, without=[each for each in CELERY_PARTS if each != "backups"]))
         databases.prepare(own.known.owner_url)
@@ -170,11 +182,99 @@ def writes_to(process: psutil.Process, chosen: Settings) -> bool:
     return False
 
 
-def test_nobody_takes_any_without_a_directory_or_of_a_database_elsewhere(place: Path) -> None:
+def test_beside_the_data_the_first_is_due_after_a_period_and_three_are_kept(home: Path) -> None:
+    chosen = Settings(home=home, backup_drill_seconds=0)
+    born = (home / home_marker.NAME).stat().st_mtime
+    assert schedule.due_in(chosen) == pytest.approx(born + DAY - time.time(), abs=60)
+    schedule.take_if_due(chosen)
+    assert not chosen.backups_directory.exists()
+    try:
+        os.utime(home / home_marker.NAME, (born - DAY, born - DAY))
+        schedule.take_if_due(chosen)
+        (first,) = listed(chosen)
+        kept = [*copies(chosen, first, 3, 5), aged(chosen, first, 2)]
+        copies(chosen, kept[-1], 10, 20)
+        schedule.take_if_due(chosen)
+        assert len(listed(chosen)) == 3
+        assert {kept[0], kept[-1]} < {*listed(chosen)}, "the newest"
+    finally:
+        os.utime(home / home_marker.NAME, (born, born))
+        shutil.rmtree(chosen.backups_directory, ignore_errors=True)
+
+
+def test_beside_the_data_none_is_taken_that_would_leave_postgresql_without_room(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Settings(home=home, backup_every_seconds=0.001, backup_drill_seconds=0)
+    monkeypatch.setattr(schedule, "ROOM", 10**9)
+    schedule.take_if_due(chosen)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["event"], told["level"]) == ("backup_failed", "error")
+    assert "Set INTERLOCK_BACKUP_DIRECTORY to a directory on another disk" in told["error"]
+    assert not chosen.backups_directory.exists()
+
+
+def test_a_new_backup_is_restored_and_verified_if_no_drill_went_well_for_long(
+    chosen: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weekly = chosen.model_copy(update={"backup_drill_seconds": 7 * DAY})
+    for name, value in environment(weekly).items():
+        monkeypatch.setenv(name, value)
+    schedule.take_if_due(weekly)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["event"] for each in told] == ["backup_taken", "backup_drilled"]
+    (made,) = newest_first(weekly.backups_directory, signing_keys.trusted_keys(weekly.signing_directory))
+    drilled = backup_drills.last(weekly.backups_directory)
+    assert drilled == backup_drills.LastDrill(made.path.name, ANY, None, ANY)
+    assert backup_drills.proven_seconds(drilled) == pytest.approx(0, abs=120)
+    assert not schedule.drill_is_due(weekly)
+    assert not (chosen.home / DRILL).exists()
+    aged(weekly, made.path, 2)
+    schedule.take_if_due(weekly)
+    assert '"backup_taken"' in (out := capsys.readouterr().out)
+    assert "backup_drill" not in out, "one a week is enough"
+    monkeypatch.setenv("INTERLOCK_BACKUP_DIRECTORY", str(weekly.backups_directory))
+    damaged = next(
+        iter(newest_first(weekly.backups_directory, signing_keys.trusted_keys(weekly.signing_directory)))
+    ).path
+    base = bytearray((damaged / backup_manifest.BASE).read_bytes())
+    base[len(base) // 2] ^= 1
+    (damaged / backup_manifest.BASE).write_bytes(base)
+    schedule._drill(damaged)
+    told_last = json.loads(capsys.readouterr().out)
+    assert (told_last["event"], told_last["level"]) == ("backup_drill_failed", "error")
+    assert "was changed after it was written" in told_last["error"]
+    failed = backup_drills.last(weekly.backups_directory)
+    assert failed
+    assert (failed.backup, failed.proven_at) == (damaged.name, drilled.proven_at), "an earlier success is remembered"
+    assert "was changed after it was written" in (failed.problem or "")
+
+
+def test_doctor_says_plainly_that_nothing_is_backed_up(home: Path) -> None:
+    def found(**changed: Any) -> tuple[str, str]:
+        runtime = Runtime(Settings(home=home, **changed))
+        try:
+            (only,) = check_backups(runtime)
+        finally:
+            runtime.close()
+        return only.level, only.message
+
+    said = "nothing is backed up by itself (INTERLOCK_BACKUP_EVERY_SECONDS=0), and there is no complete backup"
+    assert found(backup_every_seconds=0) == ("warn", said)
+    assert found(backup_every_seconds=1e-9) == ("warn", "there is no complete backup")
+    level, message = found()
+    assert (level, message) == (
+        "ok",
+        f"there is no complete backup; backups are in {home / 'backups'}, beside the data",
+    )
+
+
+def test_backups_are_taken_of_the_embedded_database_only_unless_they_are_switched_off(place: Path) -> None:
     def kinds(**changed: Any) -> set[str]:
         chosen = Settings(home=place / "home", **changed)
         return {each.name for each in specs.celery_parts(home_of(chosen), chosen, endpoints.Servers())}
 
-    assert "backups" not in kinds()
+    assert "backups" in kinds()
     assert "backups" in kinds(backup_directory=place)
+    assert "backups" not in kinds(backup_every_seconds=0)
     assert "backups" not in kinds(backup_directory=place, database_url="postgresql://elsewhere/x")

@@ -1,5 +1,6 @@
 """Metrics: counted once whatever dies, the same as history says, and readable by Prometheus."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from interlock.beat.schedule import SCHEDULE
 from interlock.db.connection import transaction
 from interlock.db.core import counters, definitions, effects, requests
 from interlock.db.core.counters import Series
+from interlock.workers.audit import backup_drills
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.doctor import examine
@@ -238,15 +240,52 @@ def test_the_age_of_the_newest_backup_is_told_where_they_are_scheduled(
     cut = stub_backup(runtime.settings, datetime.now(UTC) - timedelta(hours=1))
     (cut / "base.tar.gz").write_text("more than its manifest says")
     assert told() == pytest.approx(5 * 3600, abs=60), "one that cannot be restored does not count"
-    findings = {each.level: each for each in examine(runtime) if each.check == "backups"}
-    assert findings.keys() == {"warn"}
-    both = [each.message for each in examine(runtime) if each.check == "backups"]
-    assert both == ["the newest backup is 5.0 h old", f"1 of 2 backups cannot be restored, first {cut.name}"]
+    assert read(runtime)["interlock_backups", ()] == 1
+    findings = [each for each in examine(runtime) if each.check == "backups"]
+    assert [each.level for each in findings] == ["warn", "warn", "ok"]
+    assert [each.message for each in findings] == [
+        "the newest backup is 5.0 h old",
+        f"1 of 2 backups cannot be restored, first {cut.name}",
+        "no drill has shown that a backup can be restored",
+    ]
     shutil.rmtree(place)
     place.touch()
     assert told() == pytest.approx(installed_for, abs=60), "what cannot be read is no backup, nor the end of the scrape"
     (only,) = [each for each in examine(runtime) if each.check == "backups"]
     assert (only.level, "cannot be read" in only.message) == ("warn", True)
+
+
+def test_the_age_of_the_last_drill_that_went_well_is_told_and_whether_the_last_one_failed(
+    make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    place = tmp_path / "backups"
+    runtime = make_runtime(backup_directory=place, backup_drill_seconds=3600.0, signing=tmp_path / "keys")
+    made = stub_backup(runtime.settings, datetime.now(UTC))
+
+    def told(**drill: Any) -> tuple[float, float, str]:
+        said = {"backup": made.name, "at": datetime.now(UTC).isoformat(), "problem": None, "proven_at": None}
+        (place / backup_drills.NAME).write_text(json.dumps(said | drill) if drill else "no JSON")
+        found = read(runtime)
+        (newest, finding) = [each for each in examine(runtime) if each.check == "backups"]
+        assert newest.level == "ok"
+        assert found["interlock_backup_drill_period_seconds", ()] == 3600
+        age, failed = (found[f"interlock_backup_drill_{each}", ()] for each in ("age_seconds", "failed"))
+        return age, failed, f"{finding.level}: {finding.message}"
+
+    def ago(hours: float) -> str:
+        return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+
+    with transaction(runtime.database) as connection:
+        installed_for = pytest.approx(definitions.age_seconds(connection), abs=60)
+    assert told() == (installed_for, 0, "ok: no drill has shown that a backup can be restored")
+    overdue = make_runtime(backup_directory=place, backup_drill_seconds=1e-9, signing=tmp_path / "keys")
+    assert [each.level for each in examine(overdue) if each.check == "backups"] == ["ok", "warn"]
+    verified = "a drill restored and verified a backup"
+    assert told(proven_at=ago(1)) == (pytest.approx(3600, abs=60), 0, f"ok: {verified} 1.0 h ago")
+    assert told(proven_at=ago(3)) == (pytest.approx(3 * 3600, abs=60), 0, f"warn: {verified} 3.0 h ago")
+    assert told(proven_at=ago(-3))[0] == installed_for, "by a clock that was wrong"
+    failing = f"fail: the last drill could not restore {made.name}: it is cut"
+    assert told(proven_at=ago(1), problem="it is cut") == (pytest.approx(3600, abs=60), 1, failing)
 
 
 def test_doctor_says_who_backs_up_a_postgresql_of_ones_own(client: Client) -> None:

@@ -83,6 +83,22 @@ def newest_age_seconds(chosen: Settings) -> float | None:
     return age_seconds(chosen.backups_directory, trusted_keys(chosen.signing_directory), datetime.now(UTC))
 
 
+def complete(chosen: Settings) -> int:
+    """How many complete backups of this installation there are.
+
+    Raises:
+        KeyFault: a public key cannot be read.
+        OSError: the directory cannot be read.
+    """
+    kept = newest_first(chosen.backups_directory, trusted_keys(chosen.signing_directory))
+    return sum(each.problem is None for each in kept)
+
+
+def are_watched(chosen: Settings) -> bool:
+    """Whether Interlock backs PostgreSQL up, or is told where its backups are."""
+    return chosen.database_url is None or chosen.backup_directory is not None
+
+
 def _examined(path: Path, keys: TrustedKeys) -> KeptBackup:
     try:
         found = backup_manifest.read(path, keys)

@@ -18,7 +18,7 @@ from interlock.beat.schedule import OVERDUE_PERIODS, OVERDUE_SECONDS, SCHEDULE
 from interlock.db.connection import transaction
 from interlock.db.core import counters, definitions
 from interlock.db.operations.metrics import snapshot
-from interlock.workers.audit import anchor_copies, exports, kept_backups
+from interlock.workers.audit import anchor_copies, backup_drills, exports, kept_backups
 from interlock.workers.audit.signing_keys import KeyFault
 from interlock.workers.operations.stuck.detector import thresholds
 from interlock.workers.relay.destinations import destinations
@@ -114,9 +114,17 @@ METRICS = (
     MetricSpec(
         "interlock_backup_age_seconds",
         (),
-        "age of the newest complete backup in INTERLOCK_BACKUP_DIRECTORY; of the installation, if there is none",
+        "age of the newest complete backup; of the installation, if there is none",
     ),
-    MetricSpec("interlock_backup_period_seconds", (), "time between two scheduled backups"),
+    MetricSpec("interlock_backup_period_seconds", (), "time between two scheduled backups; 0: none are scheduled"),
+    MetricSpec("interlock_backups", (), "complete backups; 0: nothing has been backed up"),
+    MetricSpec(
+        "interlock_backup_drill_age_seconds",
+        (),
+        "time since a drill last restored a backup and verified it; age of the installation, if none did",
+    ),
+    MetricSpec("interlock_backup_drill_period_seconds", (), "time between two scheduled drills; 0: none are scheduled"),
+    MetricSpec("interlock_backup_drill_failed", (), "1 if the last drill found that its backup cannot be used, else 0"),
     MetricSpec(
         "interlock_sweep_lag_seconds", ("sweep",), "how late a sweep is: time since its last run, less its period"
     ),
@@ -178,17 +186,25 @@ def read(runtime: Runtime) -> dict[counters.Series, float]:
 
 
 def _backups(runtime: Runtime, connection: Connection) -> dict[counters.Series, float]:
-    """Nothing without a directory. One that cannot be read counts as empty, so that the alert fires."""
-    if runtime.settings.backup_directory is None:
+    """Nothing where nobody says where backups are. A directory that cannot be read counts as empty: alerts fire."""
+    chosen = runtime.settings
+    if not kept_backups.are_watched(chosen):
         return {}
     try:
-        age = kept_backups.newest_age_seconds(runtime.settings)
+        age, kept = kept_backups.newest_age_seconds(chosen), kept_backups.complete(chosen)
+        drill = backup_drills.last(chosen.backups_directory)
     except (OSError, KeyFault):
-        age = None
-    return {
-        ("interlock_backup_age_seconds", ()): definitions.age_seconds(connection) if age is None else age,
-        ("interlock_backup_period_seconds", ()): runtime.settings.backup_every_seconds,
+        age, kept, drill = None, 0, None
+    proven, installed = backup_drills.proven_seconds(drill), definitions.age_seconds(connection)
+    found = {
+        "backup_age_seconds": installed if age is None else age,
+        "backup_period_seconds": chosen.backup_every_seconds,
+        "backups": float(kept),
+        "backup_drill_age_seconds": installed if proven is None else proven,
+        "backup_drill_period_seconds": chosen.backup_drill_seconds if chosen.backup_every_seconds else 0.0,
+        "backup_drill_failed": float(drill is not None and drill.problem is not None),
     }
+    return {(f"interlock_{name}", ()): value for name, value in found.items()}
 
 
 def _zeros(catalogue: Catalogue) -> Iterator[counters.Series]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from interlock.db.audit import anchors, verification
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.workers.audit import anchor_copies, kept_backups, signing_keys
+from interlock.workers.audit import anchor_copies, backup_drills, kept_backups, signing_keys
+from interlock.workers.audit.backup_drills import LastDrill
 from interlock.workers.audit.signing_keys import KeyFault
 from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.operations.stuck.facts import span
@@ -77,15 +78,14 @@ def check_copies(runtime: Runtime) -> Iterator[Finding]:
 
 
 def check_backups(runtime: Runtime) -> Iterator[Finding]:
-    """The age of the newest backup, and backups that cannot be restored."""
+    """The age of the newest backup, backups that cannot be restored, and when a drill last restored one."""
     chosen = runtime.settings
-    if chosen.backup_directory is None:
-        if chosen.database_url is not None:
-            message = "a PostgreSQL of your own: its administrator backs it up, Interlock does not"
-            yield Finding("backups", "ok", message)
+    if not kept_backups.are_watched(chosen):
+        message = "a PostgreSQL of your own: its administrator backs it up, Interlock does not"
+        yield Finding("backups", "ok", message)
         return
     try:
-        age = kept_backups.newest_age_seconds(chosen)
+        age, drill = kept_backups.newest_age_seconds(chosen), backup_drills.last(chosen.backups_directory)
         keys = signing_keys.trusted_keys(chosen.signing_directory)
         kept = list(kept_backups.newest_first(chosen.backups_directory, keys))
     except (OSError, KeyFault) as unreadable:
@@ -96,6 +96,8 @@ def check_backups(runtime: Runtime) -> Iterator[Finding]:
     if damaged := [each for each in kept if each.problem and not each.foreign]:
         message = f"{len(damaged)} of {len(kept)} backups cannot be restored, first {damaged[0].path.name}"
         yield Finding("backups", "warn", message, "interlock backup list")
+    if age is not None:
+        yield _last_drill(runtime, drill)
 
 
 def _newest_backup(runtime: Runtime, age: float | None) -> Finding:
@@ -104,10 +106,29 @@ def _newest_backup(runtime: Runtime, age: float | None) -> Finding:
         found = f"the newest backup is {span(age)} old"
     with transaction(runtime.database) as connection:
         waited = definitions.age_seconds(connection) if age is None else age
+    if chosen.backup_every_seconds == 0 and chosen.database_url is None:
+        message = f"nothing is backed up by itself (INTERLOCK_BACKUP_EVERY_SECONDS=0), and {found}"
+        return Finding("backups", "warn", message, "unset it; set INTERLOCK_BACKUP_DIRECTORY; interlock backup take")
     if waited <= OVERDUE_BACKUPS * chosen.backup_every_seconds:
-        return Finding("backups", "ok", found)
+        where = "" if chosen.backup_directory else f"; backups are in {chosen.backups_directory}, beside the data"
+        return Finding("backups", "ok", f"{found}{where}")
     if chosen.database_url is not None:
         return Finding(
             "backups", "warn", found, "Interlock schedules none of a PostgreSQL of your own; its administrator does"
         )
     return Finding("backups", "warn", found, "interlock backup take; interlock playbook show backup-overdue")
+
+
+def _last_drill(runtime: Runtime, drill: LastDrill | None) -> Finding:
+    every_seconds = runtime.settings.backup_drill_seconds
+    if drill and drill.problem:
+        message = f"the last drill could not restore {drill.backup}: {drill.problem}"
+        return Finding("backups", "fail", message, "interlock backup list; interlock backup take")
+    age, found = backup_drills.proven_seconds(drill), "no drill has shown that a backup can be restored"
+    if age is not None:
+        found = f"a drill restored and verified a backup {span(age)} ago"
+    with transaction(runtime.database) as connection:
+        waited = definitions.age_seconds(connection) if age is None else age
+    if every_seconds and waited > OVERDUE_BACKUPS * every_seconds:
+        return Finding("backups", "warn", found, "interlock backup drill; interlock playbook show backup-overdue")
+    return Finding("backups", "ok", found)
