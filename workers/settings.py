@@ -6,6 +6,7 @@ all other processes read them.
 """
 
 import json
+import re
 import shlex
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ SERVERS_FILE = "servers.json"
 REDIS = ("redis://", "rediss://", "unix://")
 BROKERS = (*REDIS, "amqp://", "amqps://", "pyamqp://")
 
+COMMAND_LINE = re.compile(r"""(?:[^;'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+""", re.DOTALL)
 OUTSIDE = Path("/var/lib/interlock")  # for data whose user cannot get into the home
 
 
@@ -227,10 +229,10 @@ class Settings(BaseSettings):
         description="directories that each anchor is copied to, besides INTERLOCK_AUDIT, separated by commas; better "
         "on other machines. They must exist",
     )
-    anchor_command: str | None = Field(
+    anchor_commands: str | None = Field(
         None,
-        description="command line that gets each anchor's signed checkpoint on its standard input, and "
-        "`INTERLOCK_ANCHOR_NUMBER` in its environment; run without a shell, for at most 30 s",
+        description="command lines, separated by `;`, that each get each anchor's signed checkpoint on their standard "
+        "input, and `INTERLOCK_ANCHOR_NUMBER` in their environment; run without a shell, for at most 30 s",
     )
     verify_seconds: float = Field(
         86_400.0, ge=0, description="time in which all of history is verified once by itself; 0: never"
@@ -317,14 +319,14 @@ class Settings(BaseSettings):
             raise ValueError(f"expected NAME=/path/to/program, separated by commas; wrong: {wrong[0]}")
         return value
 
-    @field_validator("anchor_command")
+    @field_validator("anchor_commands")
     @classmethod
-    def _command_line(cls, value: str | None) -> str | None:
+    def _named_programs(cls, value: str | None) -> str | None:
         try:
-            words = shlex.split(value or "x")
+            lines = command_lines(value or "x")
         except ValueError as error:
             raise ValueError(f"is no command line: {error}") from None
-        if not words:
+        if not all(lines) or not lines:
             raise ValueError("names no program")
         return value
 
@@ -426,6 +428,12 @@ class Settings(BaseSettings):
         if not isinstance(address, str):
             raise NotRunning(self.home.absolute())
         return address
+
+
+def command_lines(value: str) -> list[list[str]]:
+    """The words of several command lines, which `;` outside of quotes separates. `ValueError`: a quote is open."""
+    shlex.split(value)  # of the whole: each quote has its other one
+    return [shlex.split(each) for each in COMMAND_LINE.findall(value)]
 
 
 def _for_psycopg(url: str) -> str:

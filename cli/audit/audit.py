@@ -83,7 +83,7 @@ def _print_result(verdict: Verdict, as_json: bool) -> None:
 @app.command()
 def anchor(as_json: AsJson = False) -> None:
     """Sign the newest hash of every chain that changed since the last anchor, write it to a file, and copy it to where
-    INTERLOCK_ANCHOR_DIRECTORIES and INTERLOCK_ANCHOR_COMMAND say.
+    INTERLOCK_ANCHOR_DIRECTORIES and INTERLOCK_ANCHOR_COMMANDS say.
 
     A sweep does this hourly, and tries copies that failed again each minute.
 

@@ -23,7 +23,7 @@ class Copies(NamedTuple):
     """How far a destination is.
 
     Attributes:
-        destination: a directory, or `command`.
+        destination: a directory, or `command PROGRAM`.
         number: the last anchor that was copied there; 0: none.
         error: why the next one was not; None: no fault.
         behind: how many anchors are missing there.

@@ -45,9 +45,9 @@ def one(tmp_path: Path) -> Path:
     return place
 
 
-def program(tmp_path: Path, code: str) -> str:
+def program(tmp_path: Path, code: str, name: str = "program.py") -> str:
     """A command line that runs Python code; `OUT` is the path of a file in it."""
-    file = tmp_path / "program.py"
+    file = tmp_path / name
     file.write_text(f"import os, sys, time\nOUT = {str(tmp_path / 'out')!r}\n{code}")
     return shlex.join([sys.executable, "-S", str(file)])
 
@@ -86,7 +86,7 @@ def test_each_anchor_is_copied_as_it_was_filed(make_runtime: Make, story: UUID, 
 
 def test_the_command_gets_each_checkpoint_once_and_in_order(make_runtime: Make, story: UUID, tmp_path: Path) -> None:
     code = "open(OUT, 'a').write(os.environ['INTERLOCK_ANCHOR_NUMBER'] + '\\n' + sys.stdin.read())"
-    runtime = make_runtime(anchor_command=program(tmp_path, code), anchor_seconds=0.001)
+    runtime = make_runtime(anchor_commands=program(tmp_path, code), anchor_seconds=0.001)
     anchored(runtime, story, "block")
     first = anchors.checkpoint(runtime)
     anchored(runtime, story, "unblock")
@@ -100,17 +100,18 @@ def test_a_destination_that_fails_stops_neither_anchors_nor_the_others_and_catch
 ) -> None:
     gone = tmp_path / "gone"
     command = program(tmp_path, "sys.exit('no network' if not os.path.exists(OUT) else 0)")
-    runtime = make_runtime(anchor_directories=(gone, Path("/proc"), one), anchor_command=command, anchor_seconds=0.001)
+    runtime = make_runtime(anchor_directories=(gone, Path("/proc"), one), anchor_commands=command, anchor_seconds=0.001)
     anchored(runtime, story, "block")
     anchored(runtime, story, "unblock")
     assert len(names(one)) == 6
     assert copies(runtime) == [(0, 2, True), (0, 2, True), (2, 0, False), (0, 2, True)]
+    python = f"command {Path(sys.executable).name}"
     said = {each.message: each.level for each in examine(runtime) if each.check == "copies"}
     assert said[f"2 anchors are not copied to {gone}: {gone} is no directory: mount or create it"] == "warn"
-    assert said["2 anchors are not copied to command: ended with exit code 1: no network"] == "warn"
+    assert said[f"2 anchors are not copied to {python}: ended with exit code 1: no network"] == "warn"
     assert said[f"anchors are copied to {one}, up to anchor 2"] == "ok"
     missing = "interlock_anchor_copies_missing"
-    assert [read(runtime)[missing, (name,)] for name in (str(gone), str(one), "command")] == [2.0, 0.0, 2.0]
+    assert [read(runtime)[missing, (name,)] for name in (str(gone), str(one), python)] == [2.0, 0.0, 2.0]
     gone.mkdir()
     (tmp_path / "out").touch()
     sweeps.SWEEPS["anchor"](runtime)
@@ -155,7 +156,7 @@ def test_a_command_that_hangs_or_dies_is_a_fault_that_is_tried_again(
     make_runtime: Make, story: UUID, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     monkeypatch.setattr(anchor_copies, "COMMAND_SECONDS", 0.5 if "sleep" in code else 30.0)
-    runtime = make_runtime(anchor_command=program(tmp_path, code))
+    runtime = make_runtime(anchor_commands=program(tmp_path, code))
     anchors.anchor(runtime)
     for _ in range(2):
         anchor_copies.copy_all(runtime)
@@ -166,7 +167,7 @@ def test_a_command_that_hangs_or_dies_is_a_fault_that_is_tried_again(
 
 
 def test_a_program_that_is_not_there_is_a_fault(make_runtime: Make, story: UUID) -> None:
-    runtime = make_runtime(anchor_command="/no/such/program --now")
+    runtime = make_runtime(anchor_commands="/no/such/program --now")
     anchors.anchor(runtime)
     anchor_copies.copy_all(runtime)
     assert copies(runtime) == [(0, 1, True)]
@@ -174,25 +175,42 @@ def test_a_program_that_is_not_there_is_a_fault(make_runtime: Make, story: UUID)
 
 def test_no_shell_reads_the_command(make_runtime: Make, story: UUID, tmp_path: Path) -> None:
     command = f"{program(tmp_path, 'open(OUT, chr(119)).write(repr(sys.argv[1:]))')} '$HOME' ';' true"
-    runtime = make_runtime(anchor_command=command)
+    runtime = make_runtime(anchor_commands=command)
     anchors.anchor(runtime)
     anchor_copies.copy_all(runtime)
     assert (tmp_path / "out").read_text() == "['$HOME', ';', 'true']"
 
 
-@pytest.mark.parametrize("value", ["'", " "])
+def test_each_of_several_commands_gets_each_checkpoint_and_one_that_fails_stops_no_other(
+    make_runtime: Make, story: UUID, tmp_path: Path
+) -> None:
+    writes = "open(OUT + sys.argv[1], 'a').write(os.environ['INTERLOCK_ANCHOR_NUMBER'] + sys.stdin.read())"
+    first, second = (f"{program(tmp_path, writes, f'{name}.py')} '{name};'" for name in ("a", "b"))
+    fails = "/bin/sh -c 'exit 7'"
+    runtime = make_runtime(anchor_commands=f"{first}; {fails};{second}", anchor_seconds=0.001)
+    anchored(runtime, story, "block")
+    checkpoint = anchors.checkpoint(runtime)
+    assert [(tmp_path / f"out{name};").read_text() for name in ("a", "b")] == [f"1{checkpoint}"] * 2
+    with transaction(runtime.database) as connection:
+        found = anchor_copies.states(connection, runtime.settings)
+    python = f"command {Path(sys.executable).name}"
+    assert [(each.destination, each.number) for each in found] == [(python, 1), ("command sh", 0), (f"{python} 2", 1)]
+    assert "exit code 7" in str(found[1].error)
+
+
+@pytest.mark.parametrize("value", ["'", " ", "true; ;true", ";"])
 def test_a_command_line_that_names_no_program_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match=r"command line|no program"):
-        Settings(anchor_command=value)
+        Settings(anchor_commands=value)
 
 
 def test_two_processes_do_not_copy_the_same_anchor_at_once(make_runtime: Make, story: UUID, tmp_path: Path) -> None:
-    runtime = make_runtime(anchor_command=program(tmp_path, "open(OUT, 'a').write('x')"))
+    runtime = make_runtime(anchor_commands=program(tmp_path, "open(OUT, 'a').write('x')"))
     anchors.anchor(runtime)
     with transaction(runtime.database) as connection:
-        assert lock(connection, "command") == 0
+        assert lock(connection, f"command {Path(sys.executable).name}") == 0
     with transaction(runtime.database) as connection:
-        assert lock(connection, "command") == 0
+        assert lock(connection, f"command {Path(sys.executable).name}") == 0
         anchor_copies.copy_all(runtime)
         assert not (tmp_path / "out").exists()
     anchor_copies.copy_all(runtime)

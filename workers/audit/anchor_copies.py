@@ -1,15 +1,15 @@
-"""Copies anchors to where the settings say: to directories, and through a command. One at a time, in order, each once.
+"""Copies anchors to where the settings say: to directories, and through commands. One at a time, in order, each once.
 
 A copy that fails is tried again by the next run of the sweep, which then catches up. It stops neither the making of
-anchors nor the copies elsewhere. If a process is killed after the command ended, the command gets that anchor again.
+anchors nor the copies elsewhere. If a process is killed after a command ended, that command gets the anchor again.
 """
 
 import os
-import shlex
 import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,11 +22,10 @@ from interlock.db.audit.anchor_copies import Copies
 from interlock.db.connection import transaction
 from interlock.workers.audit import anchors
 from interlock.workers.runtime import Runtime
-from interlock.workers.settings import Settings
+from interlock.workers.settings import Settings, command_lines
 from interlock.workers.system.helpers import helper
 from interlock.workflows.audit.checkpoints import parsed_proof
 
-COMMAND = "command"  # the name of the destination in the table, in metrics and messages
 COMMAND_SECONDS = 30.0  # for each anchor: less than an idle transaction may last
 COPY_SECONDS = 20.0  # after this, a run begins no further copy to a destination
 SHOWN = 300  # characters of an error
@@ -68,10 +67,8 @@ class Directory(CopyDestination):
 class CopyCommand(CopyDestination):
     """A program that gets the signed checkpoint on its standard input, and its number in its environment."""
 
-    name = COMMAND
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._arguments = arguments
+    def __init__(self, name: str, arguments: Sequence[str]) -> None:
+        self.name, self._arguments = name, arguments
 
     def carry(self, connection: Connection, anchor: RowMapping) -> None:
         """Run the program without a shell. Raises if it cannot start, fails, or does not end in time."""
@@ -96,9 +93,14 @@ class CopyCommand(CopyDestination):
 
 
 def destinations(settings: Settings) -> list[CopyDestination]:
-    """The destinations that the settings name."""
-    command = [CopyCommand(shlex.split(settings.anchor_command))] if settings.anchor_command else []
-    return [*map(Directory, settings.anchor_copy_directories), *command]
+    """The destinations that the settings name; a command has its program's name: arguments may change, or be secret."""
+    commands, times = [], Counter[str]()
+    for words in command_lines(settings.anchor_commands or ""):
+        program = Path(words[0]).name
+        times[program] += 1
+        nth = f" {times[program]}" if times[program] > 1 else ""
+        commands.append(CopyCommand(f"command {program}{nth}", words))
+    return [*map(Directory, settings.anchor_copy_directories), *commands]
 
 
 def copy_all(runtime: Runtime) -> None:

@@ -109,7 +109,7 @@ METRICS = (
     MetricSpec(
         "interlock_anchor_copies_missing",
         ("destination",),
-        "anchors that are not copied yet: to a directory, or by the command of INTERLOCK_ANCHOR_COMMAND (`command`)",
+        "anchors that are not copied yet: to a directory, or by a command (`command PROGRAM`)",
     ),
     MetricSpec(
         "interlock_backup_age_seconds",
