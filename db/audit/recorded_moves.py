@@ -15,7 +15,7 @@ from interlock.workflows.versioning.rules import by_arrow
 
 Move = tuple[bytes, bytes, bytes]  # source, trigger, destination, in UTF-8, as the audit reads them
 Right = tuple[Move, frozenset[str]]  # a move, and who may make it
-Made = tuple[bytes, bytes | None, bytes]  # an event's authority, its proof, and its metadata as JSON
+Grounds = tuple[bytes, bytes | None, bytes]  # an event's authority, its proof, and its metadata as JSON
 MIGRATION = MIGRATE.encode()
 ANYONE, OPERATOR = b"anyone", b"operator"
 UNPROVEN = (ANYONE, b"decider")  # nothing proves that one is anyone; a decider is judged by the approval's guards
@@ -27,12 +27,12 @@ class Legal(NamedTuple):
     by: frozenset[bytes]
     approved: bool
 
-    def refuses(self, made: Made) -> str | None:
+    def refuses(self, grounds: Grounds) -> str | None:
         """Why an event makes the move without the right to it (AUTHORITY-1); None if it has one.
 
         An override needs neither (AUTHORITY-5), but an operator's grant.
         """
-        authority, proof, metadata = made
+        authority, proof, metadata = grounds
         if not self.approved and ANYONE in self.by and authority == ANYONE:
             return None
         if authority not in UNPROVEN and proof is None:
@@ -54,21 +54,21 @@ class Rules:
     moves: Mapping[bytes, Mapping[Move, Legal]]
     forms: Mapping[str, Mapping[str, Any]]
 
-    def broken(self, under: bytes, to: bytes, move: Move, made: Made) -> str | None:
+    def broken(self, under: bytes, to: bytes, move: Move, grounds: Grounds) -> str | None:
         """Why an event is illegal; None if it is legal. Whether its proof exists, `proofs.sql` looks up.
 
         Args:
             under: the version of its instance before the event.
             to: the version the event names.
             move: the event's trigger and states.
-            made: by which right the event was made.
+            grounds: by which right the event was made.
         """
         if move[1] != MIGRATION and under == to:
             legal = self.moves.get(to, {}).get(move)
-            return legal.refuses(made) if legal else _named(move)
+            return legal.refuses(grounds) if legal else _named(move)
         if move[1] != MIGRATION:
             return f"{_named(move)}: under {to.decode()}, but {under.decode()} was its version"
-        authority, proof, metadata = made
+        authority, proof, metadata = grounds
         if authority != OPERATOR or proof is None:
             return f"{_named(move)}: no operator's grant proves it"
         source, dest = move[0].decode(), move[2].decode()
