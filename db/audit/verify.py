@@ -45,7 +45,7 @@ _EVENTS_OF_SOME = f"{_HASHED_EVENTS} WHERE t.workflow_id = ANY(%s) ORDER BY t.wo
 _SOME_INSTANCES = f"{_HASHED_INSTANCES} WHERE i.id = ANY(%s) ORDER BY i.id"
 _EVENTS_OF = f"{_HASHED_EVENTS} WHERE t.workflow_id = %s ORDER BY t.seq"
 _INSTANCE = f"{_HASHED_INSTANCES} WHERE i.id = %s"
-_UNTOLD = in_schema("SELECT named, what FROM interlock.untold() ORDER BY named")
+_UNLIKE_HISTORY = in_schema("SELECT named, what FROM interlock.rows_unlike_history() ORDER BY named")
 
 
 class Instance(NamedTuple):
@@ -190,8 +190,8 @@ def _belongings(verdict: Verdict, execute: belongings.Execute, **which: Any) -> 
 def _protection(verdict: Verdict, connection: Connection) -> None:
     """Check what PostgreSQL judges moves by: the recorded definitions, the schema's functions and triggers, and the
     rows that say who has power."""
-    untold = connection.exec_driver_sql(_UNTOLD).all()
-    for name, message in (*recorded_moves.changed(connection), *schema_state.changed(connection), *untold):
+    unlike = connection.exec_driver_sql(_UNLIKE_HISTORY).all()
+    for name, message in (*recorded_moves.changed(connection), *schema_state.changed(connection), *unlike):
         verdict.note(name, None, message)
 
 

@@ -10,7 +10,7 @@ sql = queries(__file__)
 
 
 def broken(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """Find violations: `rule`, workflow_type, entity_id, workflow_id, and `says`, the description.
+    """Find violations: `rule`, workflow_type, entity_id, workflow_id, and `message`.
 
     Args:
         connection: any.

@@ -16,31 +16,33 @@ TRIGGERS: Mapping[str, str] = {
     "archived_transitions": "kept kept_whole takes",
     "audit_exports": "kept kept_whole",
     "breaker_configurations": "configures kept kept_whole worded",
-    "circuit_breakers": "configuration_is_told kept kept_whole not_in_future state_is_told worded",
-    "commands": "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made shown tells_body",
+    "circuit_breakers": "configuration_in_history kept kept_whole not_in_future state_in_history worded",
+    "commands": (
+        "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made record_body_digest shown"
+    ),
     "definition_states": "as_recorded kept kept_whole worded",
     "definition_transitions": "as_recorded kept kept_whole worded",
-    "deprecations": "judged kept kept_whole state_is_told worded",
+    "deprecations": "judged kept kept_whole state_in_history worded",
     "effects": "bounded_payload bounded_result not_lost noted worded",
-    "jobs": "kept kept_whole not_in_future state_is_told worded",
+    "jobs": "kept kept_whole not_in_future state_in_history worded",
     "link_changes": "by_links_only kept kept_whole stays",
-    "operators": "judged kept kept_whole state_is_told worded",
+    "operators": "judged kept kept_whole state_in_history worded",
     "patch_ledger_entries": (
         "belongs_fixed bounded_metadata bounded_quarantine_metadata bounded_rollback_compensation "
-        "bounded_state_history kept kept_whole not_in_future past_fixed state_is_told worded"
+        "bounded_state_history kept kept_whole not_in_future past_fixed state_in_history worded"
     ),
     "patches": "kept kept_whole worded",
     "phases": "worded",
-    "plans": "bounded_body kept kept_whole made tells_body",
-    "runs": "bounded_metadata kept kept_whole not_in_future state_is_told",
+    "plans": "bounded_body kept kept_whole made record_body_digest",
+    "runs": "bounded_metadata kept kept_whole not_in_future state_in_history",
     "schema_states": "bounded_objects kept kept_whole",
-    "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_is_told worded",
-    "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_is_told worded",
-    "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_is_told",
+    "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_in_history worded",
+    "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_in_history worded",
+    "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_in_history",
     "trigger_requests": "accept accepted_fixed approved bounded_metadata bounded_result not_lost noted sound worded",
-    "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
+    "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_in_history worded",
     "verifications": "bounded_found",
-    "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_is_told worded",
+    "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_in_history worded",
     "workflow_definitions": "bounded_body kept kept_whole worded",
     "workflow_instances": (
         "born born_typed bounded_bodies bounded_context context_fixed counted_birth counted_departure identity_fixed "
@@ -52,7 +54,7 @@ TRIGGERS: Mapping[str, str] = {
         "add_facts append authorised bounded_metadata history_has_state kept kept_whole migrated_typed "
         "moved_typed narrows policy_dependencies worded"
     ),
-    "workstreams": "belongs_fixed bounded_metadata kept kept_whole not_in_future of_the_plan state_is_told worded",
+    "workstreams": "belongs_fixed bounded_metadata kept kept_whole not_in_future of_the_plan state_in_history worded",
 }
 
 

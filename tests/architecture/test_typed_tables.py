@@ -119,7 +119,7 @@ def test_a_typed_tables_states_are_those_of_its_definitions(born: Born, undone: 
 
 def test_every_type_that_has_a_typed_table_is_listed_here(undone: Dba) -> None:
     told = undone.execute(
-        "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'state_is_told' AND tgenabled = 'A'"
+        "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'state_in_history' AND tgenabled = 'A'"
     ).fetchall()
     assert {row[0] for row in told} == {table for table, _, _ in TYPED.values()}
 

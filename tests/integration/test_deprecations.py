@@ -77,7 +77,7 @@ def be_due(dba: Dba) -> None:
             "UPDATE workflow_transitions SET created_at = now() - interval '40 days'"
             " WHERE workflow_type = 'deprecation'",
             "UPDATE deprecations d SET (deprecated_at, remove_after) ="
-            " (SELECT t.deprecated_at, t.remove_after FROM interlock.told_deprecation(d.deprecation_id) t)",
+            " (SELECT t.deprecated_at, t.remove_after FROM interlock.recorded_deprecation(d.deprecation_id) t)",
         ):
             dba.execute(statement)
 

@@ -308,7 +308,7 @@ class Governance(RuleBasedStateMachine):
         if not self.model.grants:
             return
         model = self.model
-        assert self.dba.execute("SELECT * FROM interlock.untold()").fetchall() == []
+        assert self.dba.execute("SELECT * FROM interlock.rows_unlike_history()").fetchall() == []
         told = self.dba.execute("SELECT name, state, until <= now() IS TRUE FROM operators ORDER BY since, grant_id")
         assert told.fetchall() == [(each.name, each.state, each.over) for each in model.grants]
         assert model.operators(), "there was an operator, and now there is none"

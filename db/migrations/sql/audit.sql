@@ -196,15 +196,15 @@ CREATE VIEW interlock.events AS
              ON r.kind = 'workstreams'
             AND r.key = interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)::text;
 
--- Rows that are not what their instances' histories tell: whose, and what is wrong.
-CREATE FUNCTION interlock.untold() RETURNS TABLE (named text, what text) LANGUAGE sql STABLE AS $$
+-- Rows that differ from their instances' histories: whose, and how.
+CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what text) LANGUAGE sql STABLE AS $$
     SELECT 'operator_grant ' || COALESCE(i.entity_id, o.name) || ' (' || COALESCE(i.id, o.grant_id) || ')',
            CASE WHEN i.id IS NULL THEN 'operators has a grant without a history: ' || o.name
                 WHEN o.grant_id IS NULL THEN 'operators has lost it'
                 ELSE format('operators says %s, but its history says %s', o, t) END
       FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'operator_grant') i
       FULL JOIN interlock.operators o ON o.grant_id = i.id
-      LEFT JOIN LATERAL interlock.told_grant(i.id) t ON true
+      LEFT JOIN LATERAL interlock.recorded_grant(i.id) t ON true
      WHERE o IS DISTINCT FROM t
     UNION ALL
     SELECT 'deprecation ' || COALESCE(i.entity_id, d.type || '-' || d.version) || ' (' || COALESCE(i.id, d.deprecation_id) || ')',
@@ -213,7 +213,7 @@ CREATE FUNCTION interlock.untold() RETURNS TABLE (named text, what text) LANGUAG
                 ELSE format('deprecations says %s, but its history says %s', d, t) END
       FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'deprecation') i
       FULL JOIN interlock.deprecations d ON d.deprecation_id = i.id
-      LEFT JOIN LATERAL interlock.told_deprecation(i.id) t ON true
+      LEFT JOIN LATERAL interlock.recorded_deprecation(i.id) t ON true
      WHERE d IS DISTINCT FROM t
     UNION ALL
     SELECT 'narrowing ' || COALESCE(i.entity_id, n.type || '.' || n.trigger) || ' (' || COALESCE(i.id, n.narrowing_id) || ')',

@@ -1,5 +1,5 @@
 -- What gives power is an instance with a history (docs/spec/governance.md). The tables here are projections of these instances, for
--- what must be looked up quickly; each row is, at any time, what its instance's history tells, and nothing else can be written.
+-- what must be looked up quickly; each row always equals what its instance's history gives, and nothing else can be written.
 
 -- Operators ----------------------------------------------------------------------------------------------------------------
 -- Who may override, since when, granted by whom, and why. A row is one grant.
@@ -19,8 +19,8 @@ CREATE TABLE interlock.operators (
 );
 CREATE INDEX operators_name ON interlock.operators (name) WHERE state = 'active';
 
--- What an instance's history tells of a grant. Its terms are what its first event holds in its hash.
-CREATE FUNCTION interlock.told_grant(id uuid) RETURNS interlock.operators LANGUAGE sql STABLE AS $$
+-- A grant's row, from its instance's history. Its terms are what its first event holds in its hash.
+CREATE FUNCTION interlock.recorded_grant(id uuid) RETURNS interlock.operators LANGUAGE sql STABLE AS $$
     SELECT i.id, COALESCE(last.to_state, 'proposed'), terms->>'name', COALESCE(first.triggered_by, i.created_by),
            first.metadata->>'reason', first.created_at, (terms->>'until')::timestamptz,
            CASE WHEN last.to_state IN ('revoked', 'lapsed') THEN last.created_at END,
@@ -30,31 +30,31 @@ CREATE FUNCTION interlock.told_grant(id uuid) RETURNS interlock.operators LANGUA
       LEFT JOIN LATERAL (SELECT * FROM interlock.workflow_transitions t WHERE t.workflow_id = i.id
                           ORDER BY t.seq DESC LIMIT 1) last ON true
      CROSS JOIN LATERAL (SELECT COALESCE(first.metadata->'terms', i.context)) AS said (terms)
-     WHERE i.id = told_grant.id AND i.workflow_type = 'operator_grant'
+     WHERE i.id = recorded_grant.id AND i.workflow_type = 'operator_grant'
 $$;
 
 CREATE FUNCTION interlock.born_operator_grant(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO interlock.operators SELECT * FROM interlock.told_grant(new.id)
+    INSERT INTO interlock.operators SELECT * FROM interlock.recorded_grant(new.id)
 $$;
 
 CREATE FUNCTION interlock.moved_operator_grant(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
     UPDATE interlock.operators o
        SET (state, name, granted_by, reason, since, until, ended_at, revoked_by)
            = (t.state, t.name, t.granted_by, t.reason, t.since, t.until, t.ended_at, t.revoked_by)
-      FROM interlock.told_grant(new.workflow_id) t
+      FROM interlock.recorded_grant(new.workflow_id) t
      WHERE o.grant_id = t.grant_id
 $$;
 
--- Whoever writes a row writes what history tells; and what PostgreSQL alone can judge of a move is judged here, for everyone. The
--- constraint `judged` tells the engine that the request is to be rejected: nothing is broken.
+-- A row that differs from its history is refused; and what PostgreSQL alone can judge of a move is judged here, for everyone.
+-- By the constraint's name, `judged`, the engine knows that the request is to be rejected: nothing is broken.
 -- Who grants or revokes is an operator: that is the transitions' own authority. Interlock grants only where none is left.
 CREATE FUNCTION interlock.grant_judged() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     event   interlock.workflow_transitions;
     refused text;
 BEGIN
-    IF NEW IS DISTINCT FROM interlock.told_grant(NEW.grant_id) THEN
-        RAISE EXCEPTION 'who was an operator, and when, is what the history of the grant % tells', NEW.grant_id
+    IF NEW IS DISTINCT FROM interlock.recorded_grant(NEW.grant_id) THEN
+        RAISE EXCEPTION 'the row of the grant % would differ from its history', NEW.grant_id
             USING ERRCODE = 'restrict_violation', HINT = 'interlock operator grant NAME; interlock operator revoke NAME';
     END IF;
     SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = NEW.grant_id ORDER BY seq DESC LIMIT 1;
@@ -92,7 +92,7 @@ CREATE FUNCTION interlock.grant_of(who text) RETURNS text LANGUAGE sql STABLE
              WHERE name = who AND state = 'active' AND (until IS NULL OR until > now()) ORDER BY since, grant_id LIMIT 1);
 
 -- Deprecation (VERSION-3) --------------------------------------------------------------------------------------------------
--- What is not to be used any more: a version, or a state or trigger of one. Whoever uses it is told, and counted. A version is
+-- What is not to be used any more: a version, or a state or trigger of one. Whoever uses it is warned, and counted. A version is
 -- removed once its time is over and nothing lives under it.
 
 CREATE TABLE interlock.deprecations (
@@ -128,8 +128,8 @@ CREATE TABLE interlock.deprecation_uses (
     PRIMARY KEY (deprecation_id, partition)
 );
 
--- What an instance's history tells of a deprecation.
-CREATE FUNCTION interlock.told_deprecation(id uuid) RETURNS interlock.deprecations LANGUAGE sql STABLE AS $$
+-- A deprecation's row, from its instance's history.
+CREATE FUNCTION interlock.recorded_deprecation(id uuid) RETURNS interlock.deprecations LANGUAGE sql STABLE AS $$
     SELECT i.id, COALESCE(last.to_state, 'proposed'), terms->>'type', terms->>'version', terms->>'kind',
            COALESCE(terms->>'name', ''), COALESCE(first.triggered_by, i.created_by), first.metadata->>'reason',
            COALESCE(terms->>'guide', ''), first.created_at,
@@ -145,11 +145,11 @@ CREATE FUNCTION interlock.told_deprecation(id uuid) RETURNS interlock.deprecatio
                           WHERE t.workflow_id = i.id AND t.trigger = 'propose_removal'
                             AND last.to_state IN ('removal_proposed', 'removed') ORDER BY t.seq DESC LIMIT 1) proposed ON true
      CROSS JOIN LATERAL (SELECT COALESCE(first.metadata->'terms', i.context)) AS said (terms)
-     WHERE i.id = told_deprecation.id AND i.workflow_type = 'deprecation'
+     WHERE i.id = recorded_deprecation.id AND i.workflow_type = 'deprecation'
 $$;
 
 CREATE FUNCTION interlock.born_deprecation(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO interlock.deprecations SELECT * FROM interlock.told_deprecation(new.id)
+    INSERT INTO interlock.deprecations SELECT * FROM interlock.recorded_deprecation(new.id)
 $$;
 
 CREATE FUNCTION interlock.moved_deprecation(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
@@ -158,7 +158,7 @@ CREATE FUNCTION interlock.moved_deprecation(new interlock.workflow_transitions) 
             removal_proposed_by, removed_by, removed_at)
            = (t.state, t.type, t.version, t.kind, t.name, t.deprecated_by, t.reason, t.guide, t.deprecated_at,
               t.remove_after, t.removal_proposed_by, t.removed_by, t.removed_at)
-      FROM interlock.told_deprecation(new.workflow_id) t
+      FROM interlock.recorded_deprecation(new.workflow_id) t
      WHERE d.deprecation_id = t.deprecation_id
 $$;
 
@@ -175,8 +175,8 @@ DECLARE
     event   interlock.workflow_transitions;
     refused text;
 BEGIN
-    IF NEW IS DISTINCT FROM interlock.told_deprecation(NEW.deprecation_id) THEN
-        RAISE EXCEPTION 'what is deprecated, and since when, is what the history of the deprecation % tells', NEW.deprecation_id
+    IF NEW IS DISTINCT FROM interlock.recorded_deprecation(NEW.deprecation_id) THEN
+        RAISE EXCEPTION 'the row of the deprecation % would differ from its history', NEW.deprecation_id
             USING ERRCODE = 'restrict_violation', HINT = 'interlock definitions deprecate TYPE VERSION';
     END IF;
     SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = NEW.deprecation_id ORDER BY seq DESC LIMIT 1;

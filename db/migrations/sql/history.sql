@@ -58,7 +58,7 @@ BEGIN
         OLD.context_sha256)
        = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at, NEW.born_version,
           NEW.context_sha256)
-       -- A plan or a command is stored right after the birth, in its transaction: then its digest is added (`tells_body`).
+       -- A plan or a command is stored right after the birth, in its transaction: then its digest is added (`record_body_digest`).
        AND (OLD.bodies IS NOT DISTINCT FROM NEW.bodies
             OR OLD.version = 0 AND OLD.created_at = now() AND pg_trigger_depth() > 1) THEN
         IF OLD.definition_version = NEW.definition_version AND NEW.version >= OLD.version THEN
@@ -142,7 +142,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- At commit: state and history tell the same.
+-- At commit: the state is the one that the last event entered.
 CREATE FUNCTION interlock.state_has_history() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.current_state, OLD.version, OLD.definition_version)

@@ -94,7 +94,7 @@ CREATE TABLE interlock.metric_values (
     PRIMARY KEY (name, labels)
 ) WITH (fillfactor = 50);  -- room for heap-only updates
 
--- What history does not tell (births, refusals, retries, repeated requests), in the commit in which it happened:
+-- What history does not record (births, refusals, retries, repeated requests), in the commit in which it happened:
 -- insert-only, added up by the sweep `metrics`. Whoever reads adds what waits here.
 CREATE TABLE interlock.metric_deltas (
     id     bigint           GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

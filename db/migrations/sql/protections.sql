@@ -18,13 +18,13 @@ DECLARE
     kind record;
 BEGIN
     FOR kind IN SELECT * FROM interlock.kinds() LOOP
-        EXECUTE format('CREATE CONSTRAINT TRIGGER state_is_told AFTER INSERT OR UPDATE OF %2$I ON interlock.%1$I
+        EXECUTE format('CREATE CONSTRAINT TRIGGER state_in_history AFTER INSERT OR UPDATE OF %2$I ON interlock.%1$I
             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-            EXECUTE FUNCTION interlock.typed_state_is_told(%3$L)', kind.typed, kind.state, kind.key);
+            EXECUTE FUNCTION interlock.typed_state_in_history(%3$L)', kind.typed, kind.state, kind.key);
     END LOOP;
 END $$;
 
--- CHECK-9: no time in the future, but one that history told: a clock may have been set back since.
+-- CHECK-9: no time in the future, but one that history has: a clock may have been set back since.
 CREATE FUNCTION interlock.not_in_future() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     written jsonb := to_jsonb(NEW);
@@ -50,7 +50,7 @@ DECLARE
     kind  record;
     times text;
 BEGIN
-    FOR kind IN SELECT typed, key, told.times FROM interlock.kinds() JOIN (VALUES
+    FOR kind IN SELECT typed, key, of_kind.times FROM interlock.kinds() JOIN (VALUES
         ('runs', ARRAY['created_at', 'started_at', 'completed_at']),
         ('workstreams', ARRAY['created_at', 'updated_at', 'completed_at']),
         ('tasks', ARRAY['created_at', 'started_at', 'completed_at']),
@@ -61,7 +61,7 @@ BEGIN
         ('circuit_breakers', ARRAY['updated_at', 'opened_at', 'last_failure_at']),
         ('supervised_workers', ARRAY['created_at', 'updated_at']),
         ('jobs', ARRAY['created_at', 'started_at', 'completed_at'])
-    ) AS told (typed, times) USING (typed) LOOP
+    ) AS of_kind (typed, times) USING (typed) LOOP
         SELECT string_agg(format('NEW.%I', each), ', ') INTO times FROM unnest(kind.times) AS each;
         EXECUTE format('CREATE TRIGGER not_in_future BEFORE INSERT OR UPDATE ON interlock.%I FOR EACH ROW
             WHEN (GREATEST(%s) > clock_timestamp()) EXECUTE FUNCTION interlock.not_in_future(%L, %s)',

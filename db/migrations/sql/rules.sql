@@ -84,7 +84,7 @@ BEGIN
 END $$;
 
 -- From now on a column's JSON is within bounds. No CHECK: that would be asked whenever anything else of the row changes.
--- Most rows are told by their size: in 200 bytes that are not compressed nothing is 60 deep (a level takes 8), and there
+-- For most rows their size decides: in 200 bytes that are not compressed nothing is 60 deep (a level takes 8), and there
 -- are twelve numbers at most (16 each), which print 147,456 characters each at most.
 CREATE FUNCTION interlock.bound(bounded text, named text, most_bytes integer DEFAULT 2097152)
     RETURNS void LANGUAGE plpgsql AS $$

@@ -78,7 +78,7 @@ CREATE TRIGGER configures BEFORE INSERT ON interlock.breaker_configurations FOR 
     EXECUTE FUNCTION interlock.configure_breaker();
 
 -- At commit: a breaker's configuration is the one that its newest row says.
-CREATE FUNCTION interlock.configuration_is_told() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.configuration_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM interlock.circuit_breakers b
                 WHERE b.breaker_id = NEW.breaker_id
@@ -92,12 +92,12 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE CONSTRAINT TRIGGER configuration_is_told
+CREATE CONSTRAINT TRIGGER configuration_in_history
     AFTER UPDATE OF failure_threshold, cooldown_seconds, success_threshold ON interlock.circuit_breakers
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN ((OLD.failure_threshold, OLD.cooldown_seconds, OLD.success_threshold)
           IS DISTINCT FROM (NEW.failure_threshold, NEW.cooldown_seconds, NEW.success_threshold))
-    EXECUTE FUNCTION interlock.configuration_is_told();
+    EXECUTE FUNCTION interlock.configuration_in_history();
 
 CREATE FUNCTION interlock.born_circuit_breaker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

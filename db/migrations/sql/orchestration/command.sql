@@ -70,7 +70,8 @@ END $$;
 
 CREATE TRIGGER made BEFORE INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.command_made();
 
-CREATE TRIGGER tells_body AFTER INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.tell_body('workflow_id');
+CREATE TRIGGER record_body_digest AFTER INSERT ON interlock.commands FOR EACH ROW
+    EXECUTE FUNCTION interlock.record_body_digest('workflow_id');
 
 -- The gate's own column (GATE-10) shows it; nothing is run from there.
 CREATE FUNCTION interlock.show_command() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -35,7 +35,7 @@ CREATE TABLE interlock.patch_ledger_entries (
     metadata                      jsonb        NOT NULL DEFAULT '{}',
     CHECK (state <> 'quarantined' OR quarantine_reason IS NOT NULL),
     CHECK (state <> 'rolled_back' OR rollback_reason IS NOT NULL),
-    -- The flags tell what the state claims (CHECK-13).
+    -- The flags agree with the state (CHECK-13).
     CHECK (state IN ('created', 'quarantined', 'dropped')
            OR (validation_format_passed AND validation_scope_passed AND validation_constraints_passed)),
     CHECK (state NOT IN ('verified', 'committed', 'rolled_back') OR validation_tests_passed),
@@ -113,4 +113,4 @@ CREATE TRIGGER past_fixed BEFORE UPDATE OF state_history ON interlock.patch_ledg
     WHEN (NEW.state_history IS DISTINCT FROM OLD.state_history
           AND (jsonb_array_length(NEW.state_history) <> jsonb_array_length(OLD.state_history) + 1
                OR NEW.state_history - (-1) <> OLD.state_history))
-    EXECUTE FUNCTION interlock.fixed('the past told by state_history');
+    EXECUTE FUNCTION interlock.fixed('the past recorded in state_history');

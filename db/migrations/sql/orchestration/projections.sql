@@ -59,18 +59,18 @@ END $$;
 CREATE TRIGGER add_facts BEFORE INSERT ON interlock.workflow_transitions  -- triggers fire by name: before `append`, which hashes
     FOR EACH ROW EXECUTE FUNCTION interlock.add_facts();
 
-CREATE FUNCTION interlock.typed_state_is_told() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.typed_state_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     written jsonb := to_jsonb(NEW);
-    told    text;
+    actual  text;
 BEGIN
-    SELECT current_state INTO told FROM interlock.workflow_instances WHERE id = (written->>TG_ARGV[0])::uuid;
+    SELECT current_state INTO actual FROM interlock.workflow_instances WHERE id = (written->>TG_ARGV[0])::uuid;
     -- Another move of the same transaction may have followed: then its own check speaks.
     EXECUTE format('SELECT to_jsonb(t) FROM interlock.%I t WHERE %I = $1', TG_TABLE_NAME, TG_ARGV[0])
        INTO written USING (written->>TG_ARGV[0])::uuid;
-    IF COALESCE(written->>'state', written->>'status') IS DISTINCT FROM told THEN
+    IF COALESCE(written->>'state', written->>'status') IS DISTINCT FROM actual THEN
         RAISE EXCEPTION '% % says %, but its history says %', TG_TABLE_NAME, written->>TG_ARGV[0],
-            COALESCE(written->>'state', written->>'status'), told
+            COALESCE(written->>'state', written->>'status'), actual
             USING ERRCODE = 'check_violation', HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
     END IF;
     RETURN NULL;
@@ -80,12 +80,12 @@ END $$;
 -- PostgreSQL reads a trigger's condition anew, from its stored text, in each statement.
 DO $$
 DECLARE
-    told  record;
+    event record;
     cases text;
 BEGIN
-    FOR told IN VALUES ('born', 'workflow_instances', 'false'),
-                       ('moved', 'workflow_transitions', 'NEW.trigger = ''definition.migrate''') LOOP
-        SELECT string_agg(format('WHEN %L THEN PERFORM interlock.%s_%s(NEW);', type, told.column1, type), ' ')
+    FOR event IN VALUES ('born', 'workflow_instances', 'false'),
+                        ('moved', 'workflow_transitions', 'NEW.trigger = ''definition.migrate''') LOOP
+        SELECT string_agg(format('WHEN %L THEN PERFORM interlock.%s_%s(NEW);', type, event.column1, type), ' ')
           INTO cases FROM interlock.kinds();
         EXECUTE format('CREATE FUNCTION interlock.%s_typed() RETURNS trigger LANGUAGE plpgsql AS $body$
             BEGIN
@@ -93,9 +93,9 @@ BEGIN
                     CASE NEW.workflow_type %s ELSE NULL; END CASE;
                 END IF;
                 RETURN NULL;
-            END $body$', told.column1, told.column3, cases);
+            END $body$', event.column1, event.column3, cases);
         EXECUTE format('CREATE TRIGGER %1$s_typed AFTER INSERT ON interlock.%2$s FOR EACH ROW EXECUTE FUNCTION interlock.%1$s_typed()',
-                       told.column1, told.column2);
+                       event.column1, event.column2);
     END LOOP;
 END $$;
 
@@ -103,7 +103,7 @@ END $$;
 CREATE FUNCTION interlock.migrated() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     kind record;
-    told jsonb;
+    typed_row jsonb;
 BEGIN
     IF NEW.trigger <> 'definition.migrate' OR NEW.from_state = NEW.to_state OR NEW.definition_version LIKE '0.%' THEN
         RETURN NULL;
@@ -113,19 +113,19 @@ BEGIN
         RETURN NULL;
     END IF;
     EXECUTE format('UPDATE interlock.%I t SET %I = $1 WHERE %I = $2 RETURNING to_jsonb(t)', kind.typed, kind.state, kind.key)
-       INTO told USING NEW.to_state, NEW.workflow_id;
+       INTO typed_row USING NEW.to_state, NEW.workflow_id;
     IF NEW.workflow_type = 'patch_ledger' THEN
         UPDATE interlock.patch_ledger_entries
            SET updated_at = GREATEST(NEW.created_at, updated_at),
                state_history = state_history || interlock.past(NEW)
          WHERE ledger_id = NEW.workflow_id;
     END IF;
-    IF told->>'run_id' IS NOT NULL THEN
+    IF typed_row->>'run_id' IS NOT NULL THEN
         PERFORM interlock.signal(
-            (told->>'run_id')::uuid, NEW.workflow_type, NEW.workflow_id,
-            CASE NEW.workflow_type WHEN 'run' THEN NULL WHEN 'workstream' THEN told->>'run_id'
-                                   ELSE told->>'workstream_id' END::uuid,
-            NEW.from_state, NEW.to_state, COALESCE((told->>'is_critical')::boolean, false));
+            (typed_row->>'run_id')::uuid, NEW.workflow_type, NEW.workflow_id,
+            CASE NEW.workflow_type WHEN 'run' THEN NULL WHEN 'workstream' THEN typed_row->>'run_id'
+                                   ELSE typed_row->>'workstream_id' END::uuid,
+            NEW.from_state, NEW.to_state, COALESCE((typed_row->>'is_critical')::boolean, false));
     END IF;
     RETURN NULL;
 END $$;

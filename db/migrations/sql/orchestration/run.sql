@@ -75,4 +75,5 @@ END $$;
 
 CREATE TRIGGER made BEFORE INSERT ON interlock.plans FOR EACH ROW EXECUTE FUNCTION interlock.plan_made();
 
-CREATE TRIGGER tells_body AFTER INSERT ON interlock.plans FOR EACH ROW EXECUTE FUNCTION interlock.tell_body('run_id');
+CREATE TRIGGER record_body_digest AFTER INSERT ON interlock.plans FOR EACH ROW
+    EXECUTE FUNCTION interlock.record_body_digest('run_id');

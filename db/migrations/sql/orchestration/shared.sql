@@ -1,6 +1,6 @@
 -- The orchestration's typed tables (docs/spec/constraints.md). Each is a projection of history, written by PostgreSQL itself in
 -- the statement that writes the event: a row is born with its instance, from its context, and follows every move, with
--- what the event's metadata says. Whoever writes a state here that history does not tell is refused at commit.
+-- what the event's metadata says. A state written here without its event is refused at commit.
 -- Ids are those of the instances; state lists are held equal to the definitions by a test.
 
 -- Each kind's typed table, that table's key, and the column that says its state. The older lineage (0.x) has none.
@@ -54,14 +54,14 @@ BEGIN
     RETURN named;
 END $$;
 
--- The digest of a row with something that is carried out. Instants are printed in a session's time zone, so they are hashed
--- as microseconds.
+-- The digest of a stored command, plan or patch. Instants are printed in a session's time zone, so they are hashed as
+-- microseconds.
 CREATE FUNCTION interlock.body_digest(body jsonb) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     RETURN encode(interlock.digest(body || CASE WHEN body ? 'created_at' THEN jsonb_build_object(
         'created_at', interlock.micros((body->>'created_at')::timestamptz)) ELSE '{}' END), 'hex');
 
 -- From now on the hash of its instance's birth covers the row, and the patch that it names.
-CREATE FUNCTION interlock.tell_body() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.record_body_digest() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     stored jsonb := to_jsonb(NEW);
 BEGIN
@@ -73,7 +73,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What a row's metadata begins with: what it is called, whom it is tried again for (RECOVER-4), and what its context adds.
+-- What a row's metadata begins with: its name, its title, which instance it replaces (`retry_of`, RECOVER-4), and what its
+-- context adds.
 CREATE FUNCTION interlock.metadata(context jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN jsonb_strip_nulls(jsonb_build_object(
                'name', context->'name', 'title', context->'title', 'retry_of', context->'retry_of'))

@@ -47,7 +47,7 @@ CREATE INDEX tasks_queued ON interlock.tasks (run_id, priority DESC, task_id) WH
 -- (cancelled, timed out, given to another), ended when the worker let go.
 CREATE TABLE interlock.task_claims (
     claim_id   bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- 52 random bits, which only who holds the claim is told: history and logs name it by its id.
+    -- 52 random bits, which only the claim's holder gets: history and logs name it by its id.
     token      bigint      NOT NULL UNIQUE
                            DEFAULT ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 18, 13))::bit(52)::bigint,
     task_id    uuid        NOT NULL REFERENCES interlock.tasks (task_id),

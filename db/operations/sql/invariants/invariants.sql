@@ -43,7 +43,7 @@ WITH overridden AS (
       FROM interlock.lineage_workstreams w JOIN interlock.lineage_steps s ON s.ws_id = w.ws_id AND s.state <> 'S_SUCCESS'
      WHERE w.state = 'S_SUCCESS'
     UNION ALL
-    SELECT 'one state, told once', i.id, 'stands in ' || i.current_state || ', but its typed row says ' || t.state
+    SELECT 'state and typed row agree', i.id, 'stands in ' || i.current_state || ', but its typed row says ' || t.state
       FROM interlock.workflow_instances i
       JOIN (SELECT run_id AS id, state FROM interlock.runs
             UNION ALL SELECT ws_id, state FROM interlock.workstreams
