@@ -93,7 +93,7 @@ def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at:
         "instances": verdict.instances,
         "events": verdict.transitions,
         "problems": verdict.problems,
-        "asked": bool(journal) or bool(published),
+        "journal_compared": bool(journal) or bool(published),
         "lost": [asdict(each) for each in lost.values()],
     }
 
@@ -108,8 +108,8 @@ def _print_result(answer: dict[str, Any]) -> None:
         print_table(
             f"{len(gone)} events came after it and are lost", gone[:NAMED], ("at", "entity", "trigger", "to_state")
         )
-    elif not answer["asked"]:
-        say("the events after it are unknown: no --journal was given")
+    elif not answer["journal_compared"]:
+        say("Events after the backup are unknown: give --journal to list them")
     else:
         say("no event of the journal or the stream is missing")
     say("agents may repeat the triggers they fired since: request ids make that harmless")

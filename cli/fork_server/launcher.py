@@ -22,7 +22,8 @@ NOT_FORKED = frozenset({"up", "down", "migrate", "backup", "restore", "metrics"}
 SOCKET = "commands.sock"  # in the home's `run`
 READY = b"?"
 STARTED = b"+"
-GO = b"!"  # the answer to it: without, the launcher runs the command itself
+# Sent by the launcher after STARTED. If it is not sent, the launcher runs the command itself and the fork must not.
+GO = b"!"
 ANSWER_SECONDS = 10  # then the fork server is taken for stuck
 STREAMS = 3
 LENGTH_BYTES = 4

@@ -163,7 +163,7 @@ def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(running_one: 
     assert [each["trigger"] for each in answer["lost"]] == ["design_complete", "block"]
     assert kept != lost
     told = terminal.run("restore", backup["backup"], "--into", str(place / "other"))
-    assert "the events after it are unknown" in told.out
+    assert "Events after the backup are unknown" in told.out
     refused = terminal.run("restore", backup["backup"], "--into", str(place / "again"))
     refused.is_one_clear_line("exists", "--into ANOTHER")
     assert refused.code == 2

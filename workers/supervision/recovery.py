@@ -158,7 +158,7 @@ def _retry(supervisor: Supervisor, ref: str | UUID, order: ActionOrder, error: F
 
 def _counted_before(worker: Mapping[str, Any] | RowMapping, request_id: str) -> int | None:
     """The retry number of a repeated request, whatever the worker's state by now; None for a new request."""
-    counts: Mapping[str, int] = worker["metadata"].get("retries", {}).get("told", {})
+    counts: Mapping[str, int] = worker["metadata"].get("retries", {}).get("requests", {})
     return counts.get(request_id)
 
 
@@ -171,10 +171,10 @@ def _count_retry(client: Client, worker_id: UUID, order: ActionOrder) -> int:
             return before
         counted = worker["metadata"].get("retries", {})
         count = 1 + (counted["count"] if counted.get("since") == worker["version"] else 0)
-        counts = counted.get("told", {}) | ({request_id: count} if request_id else {})
+        counts = counted.get("requests", {}) | ({request_id: count} if request_id else {})
         at = supervision.now(connection).isoformat()
         made = [*counted.get("made", ()), {"at": at, "attempt": count, "by": order.by, "reason": order.reason}]
-        facts = {"retries": {"since": worker["version"], "count": count, "told": counts, "made": made}}
+        facts = {"retries": {"since": worker["version"], "count": count, "requests": counts, "made": made}}
         supervision.note(connection, worker_id, facts)
         return count
 

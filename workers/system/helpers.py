@@ -9,12 +9,12 @@ from typing import Any
 
 
 @contextmanager
-def helper(arguments: Sequence[str], says: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+def helper(arguments: Sequence[str], timeout_message: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
     """A program for the duration of a block, which waits for it by `communicate`. No shell is involved.
 
     Args:
         arguments: the program and its arguments.
-        says: what a time-out means, for people.
+        timeout_message: of the error, if it does not end in time.
         options: of `subprocess.Popen`.
 
     Raises:
@@ -25,7 +25,7 @@ def helper(arguments: Sequence[str], says: str, **options: Any) -> Iterator["sub
         try:
             yield process
         except subprocess.TimeoutExpired:
-            raise ValueError(says) from None
+            raise ValueError(timeout_message) from None
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, SIGKILL)
