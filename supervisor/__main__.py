@@ -49,7 +49,7 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m interlock.supervisor", description=__doc__)
     parser.add_argument("--without", default="", help="parts to leave out, separated by commas")
     parser.add_argument("--prepare", default="", help="command to run between the servers and the workers")
-    parser.add_argument("--report", type=int, help="file descriptor that is told, once, whether all is ready")
+    parser.add_argument("--report", type=int, help="file descriptor to write to, once, whether all is ready")
     parser.add_argument("--tether", type=int, help="file descriptor of a pipe; stop when its other end closes")
     parser.add_argument("--ephemeral", action="store_true", help="delete the home's data at the end")
     return parser

@@ -93,7 +93,7 @@ def _overridden(
 ) -> Applied | Rejected:
     if not override.allowed:
         message = f"{case.by!r} is not an operator. `interlock operator list` shows who is and can grant it"
-        return Rejected(_told(case, "not_an_operator", message))
+        return Rejected(_reason(case, "not_an_operator", message))
     leading_there = [move for move in candidates if move.dest == override.to]
     if len(leading_there) != 1:
         return _leads_elsewhere(definition, case, override, candidates)
@@ -112,7 +112,7 @@ def _leads_elsewhere(
 ) -> Rejected:
     dests = ", ".join(dict.fromkeys(move.dest for move in candidates))
     message = f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {override.to!r}"
-    return Rejected(_told(case, "leads_elsewhere", message, legal=list(definition.legal(case.state))))
+    return Rejected(_reason(case, "leads_elsewhere", message, legal=list(definition.legal(case.state))))
 
 
 def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None:
@@ -122,33 +122,33 @@ def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None
 
 def _no_such_transition(definition: Definition, case: Case) -> Rejected:
     message = f"{definition.type} in state {case.state!r} does not answer to {case.trigger!r}"
-    return Rejected(_told(case, "no_such_transition", message, legal=list(definition.legal(case.state))))
+    return Rejected(_reason(case, "no_such_transition", message, legal=list(definition.legal(case.state))))
 
 
 def _held_or_refused(definition: Definition, case: Case, candidates: tuple[Transition, ...]) -> Rejected | Waiting:
     # `transitions` returns only False for a false condition; find all guards that were false.
     false = [guard for move in candidates for guard in move.when if not guard.holds(case)]
     if all(guard.wait for guard in false):
-        return Waiting(_told(case, "held", "; ".join(guard.description for guard in false)))
+        return Waiting(_reason(case, "held", "; ".join(guard.description for guard in false)))
     return _refused(definition, case, [guard for guard in false if not guard.wait])
 
 
 def _refused(definition: Definition, case: Case, refusing: list[Guard]) -> Rejected:
     message, missing = "; ".join(guard.description for guard in refusing), [guard.name for guard in refusing]
-    return Rejected(_told(case, "guard", message, missing=missing, legal=list(definition.legal(case.state))))
+    return Rejected(_reason(case, "guard", message, missing=missing, legal=list(definition.legal(case.state))))
 
 
 def _approval_needed(case: Case, move: Transition) -> Rejected | Waiting:
     if case.votes:
         message = f"{case.trigger!r} already waits for an approval; decide that one first"
-        return Rejected(_told(case, "already_held", message))
-    return Waiting(_told(case, "approval", f"{case.trigger!r} needs an approval"), move.approval)
+        return Rejected(_reason(case, "already_held", message))
+    return Waiting(_reason(case, "approval", f"{case.trigger!r} needs an approval"), move.approval)
 
 
 def _superseded(case: Case) -> Superseded:
     message = f"the instance has moved since this was fired or held; it is now in {case.state!r}"
-    return Superseded(_told(case, "superseded", message))
+    return Superseded(_reason(case, "superseded", message))
 
 
-def _told(case: Case, code: str, message: str, **more: list[str]) -> dict[str, Any]:
+def _reason(case: Case, code: str, message: str, **more: list[str]) -> dict[str, Any]:
     return {"code": code, "message": message, "state": case.state, **more}

@@ -25,7 +25,7 @@ def on_disk() -> Iterator[None]:
 
 @contextmanager
 def counting(doing: str, as_json: bool, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many events were done; yields the function that is told."""
+    """Show on a terminal how many events were done; yields the function to call with that number."""
     count = (TextColumn("{task.completed:,} events"),)
     part = (BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"))
     columns = (SpinnerColumn(), TextColumn(doing), *(count if total is None else part))

@@ -125,15 +125,15 @@ def verify_report(
             checked = report_check.check(file, keys, catalogue(chosen.definitions), count)
     except OSError as error:
         raise BadInput(f"{shown(file)} cannot be read: {error.strerror or error}") from error
-    told = {"ok": not checked.findings, "findings": checked.findings, **_told(checked.report)}
-    if not print_json(told, as_json):
+    answer = {"ok": not checked.findings, "findings": checked.findings, **_summary(checked.report)}
+    if not print_json(answer, as_json):
         for each in checked.findings:
             say(f"{file}: {each}")
         _print_checked(bool(checked.findings), checked.report)
     raise typer.Exit(FAILED if checked.findings else 0)
 
 
-def _told(report: AuditReport | None) -> dict[str, object]:
+def _summary(report: AuditReport | None) -> dict[str, object]:
     if report is None:
         return {"about": None}
     counts = {"instances": len(report.instances), "events": len(report.moves)}

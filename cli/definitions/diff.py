@@ -73,7 +73,7 @@ def _print(found: SourceDifference) -> None:
         rows = [{"part": change.part, "change": change.message} for change in each.changes]
         print_table(f"{each.type} {each.old} → {each.new}", rows, ("part", "change"))
         if each.unseen:
-            say((f"not compared, one side does not tell: {', '.join(each.unseen)}", "dim"))
+            say((f"not compared, as one side lacks them: {', '.join(each.unseen)}", "dim"))
         judged = [("right", "green")] if each.right else [("wrong", "bold red"), f", it must be {each.wanted} or more"]
         say(f"{each.part or 'no'} change: {each.new} is ", *judged)
     for title, names in (("only in the code", found.new), ("no longer in the code", found.gone)):

@@ -191,8 +191,8 @@ def history(ref: Ref, as_json: AsJson = False) -> None:
     with Client() as client:
         events = [_event(event) for event in client.history(ref)]
         problems = client.verify(ref)
-    told = [event | {"problems": [each.message for each in problems if each.seq == event["seq"]]} for event in events]
-    if not print_json(told, as_json):
+    answer = [event | {"problems": [each.message for each in problems if each.seq == event["seq"]]} for event in events]
+    if not print_json(answer, as_json):
         columns = ("seq", "created_at", "from_state", "trigger", "to_state", "triggered_by", "severity", "chain")
         print_table(f"history of {ref}", [event | {"chain": event["hash"][:12]} for event in events], columns)
         for event in events:

@@ -40,7 +40,7 @@ def _telling(
     secret_file: SecretFile = None,
     as_json: AsJson = False,
 ) -> tuple[ActionOrder, bool]:
-    """The options of a command that tells what a worker or job does by itself."""
+    """The options of a command that reports what a worker or job does by itself."""
     return ActionOrder(by, reason, request_id, given(secret_file)), as_json
 
 
@@ -126,8 +126,8 @@ def _done(act: Callable[[Client], Came], order: ActionOrder, as_json: bool) -> C
             came = act(client)
         except IllegalTransition as refusal:
             raise typer.Exit(_refused(refusal, as_json)) from refusal
-    told = {name: value for name, value in asdict(came).items() if (name, value) != ("secret", None)}
-    print_json(told | {"by": order.by, "reason": order.reason}, as_json)
+    answer = {name: value for name, value in asdict(came).items() if (name, value) != ("secret", None)}
+    print_json(answer | {"by": order.by, "reason": order.reason}, as_json)
     return came
 
 

@@ -16,13 +16,13 @@ def bar(message: str, quiet: bool) -> Progress:
 
 
 def on(shown: Progress) -> Callable[[int, int], None]:
-    """A function that is told (done, total), in any unit, and draws it."""
+    """A function that takes (done, total), in any unit, and draws it."""
     task = shown.task_ids[0]
     return lambda done, total: shown.update(task, completed=done, total=max(done, total))
 
 
 def stages(shown: Progress) -> Callable[[str, int, int], None]:
-    """A function that is told (stage, done, total), and draws it; a total of 0 is unknown."""
+    """A function that takes (stage, done, total), and draws it; a total of 0 is unknown."""
     task = shown.task_ids[0]
 
     def draw(stage: str, done: int, total: int) -> None:

@@ -61,10 +61,10 @@ def register(
         )
         worker_id = agent.register()
         keep(agent.secret)
-    told, secret = {"worker_id": worker_id, "name": name, "state": "idle"}, {"secret": agent.secret}
+    answer, secret = {"worker_id": worker_id, "name": name, "state": "idle"}, {"secret": agent.secret}
     if secret_file:
         secret = {"secret_file": str(secret_file)}
-    _print_result(told | secret, f"worker {name} is idle ({worker_id})", as_json)
+    _print_result(answer | secret, f"worker {name} is idle ({worker_id})", as_json)
     if not as_json and not secret_file:
         say(f"  its secret, which is not shown again: {agent.secret}")
 
@@ -238,8 +238,8 @@ def _move(name: str, trigger: Literal["suspend", "resume"], by: str, reason: str
     refused = outcome["status"] != "applied"
     result = outcome["result"] or {}
     message = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"
-    told = {"name": name, "status": outcome["status"], "result": result, "by": by, "reason": reason}
-    _print_result(told, str(message), as_json)
+    answer = {"name": name, "status": outcome["status"], "result": result, "by": by, "reason": reason}
+    _print_result(answer, str(message), as_json)
     raise typer.Exit(REFUSED if refused else 0)
 
 

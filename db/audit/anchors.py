@@ -12,7 +12,7 @@ from interlock.db.statements import queries
 
 sql = queries(__file__)
 
-# Of heads given (from a file), those that history does not tell.
+# Of heads given (from a file), those that history does not have.
 _MISSING_OF = in_schema("""
 SELECT h.workflow_id, h.seq, COALESCE(t.hash, birth.hash) IS NULL AS gone
   FROM unnest(%(ids)s::uuid[], %(seqs)s::integer[], %(hashes)s::bytea[]) AS h (workflow_id, seq, hash)

@@ -1,4 +1,4 @@
-"""Checks rows beside history against it: each is what an instance was born with or its events tell, or proves one."""
+"""Checks rows beside history against it: each is what an instance was born with or its events record, or proves one."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any

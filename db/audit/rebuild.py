@@ -39,7 +39,7 @@ QUARANTINE: Columns = ("quarantine_reason", "quarantined_at", "rollback_reason",
 ATTEMPT: Columns = ("worker_id", "retry_count", "exit_code", "last_error")
 SPAN: Columns = ("started_at", "completed_at")
 
-# What history tells of each table: its key, and the columns that a birth or a move writes and nobody else.
+# What history determines of each table: its key, and the columns that a birth or a move writes and nobody else.
 REBUILT_COLUMNS: Mapping[str, tuple[str, Columns]] = {
     "workflow_instances": ("id", ("current_state", "version", "definition_version")),
     "runs": ("run_id", ("state", *SPAN)),

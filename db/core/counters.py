@@ -31,7 +31,7 @@ BOUND_NAMES = (*map(repr, BOUNDS), "+Inf")
 Series = tuple[str, tuple[str, ...]]
 """A metric's name (with `_bucket` or `_sum` where it is a histogram's) and its labels' values in their order."""
 
-# Note what history does not tell, in the commit in which it happened.
+# Note what history does not record, in the commit in which it happened.
 _NOTE = in_schema("""
 INSERT INTO interlock.metric_deltas (name, labels, value)
 SELECT n.name, ARRAY(SELECT jsonb_array_elements_text(n.labels)), n.value

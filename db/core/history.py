@@ -35,7 +35,7 @@ _OF_INSTANCES = sql("event_rows") + in_schema("""
  ORDER BY t.xid, t.position
 """)
 _OF_ARCHIVED = LIVE.sub(r"\1archived_\2", _OF_INSTANCES)
-# Of events that were told elsewhere, those that history does not have.
+# Of given events (from a journal or a stream), those that history does not have.
 _MISSING = in_schema("""
 SELECT g.nth
   FROM unnest(%(ids)s::uuid[], %(seqs)s::integer[], %(names)s::text[]) WITH ORDINALITY

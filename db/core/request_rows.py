@@ -86,7 +86,7 @@ def internal(
     metadata: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """The row of a trigger whose request_id alone tells a repetition: it is its own fingerprint.
+    """The row of a trigger whose request_id alone identifies a repetition: it is its own fingerprint.
 
     Args:
         request_id: the idempotency key: a UUID, or an `own_id`.

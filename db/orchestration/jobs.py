@@ -52,7 +52,7 @@ SELECT w.id
  ORDER BY w.created_at, w.id
  LIMIT %(limit)s
 """)
-# Paused workers whose job is over and who were not told yet: they could not complete with it, and nobody will resume
+# Paused workers whose job is over, with no trigger pending: they could not complete with it, and nobody will resume
 # them.
 _STRANDED = in_schema("""
 SELECT w.id, i.version

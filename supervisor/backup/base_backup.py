@@ -30,7 +30,7 @@ LIBPQ = {
 }
 
 Progress = Callable[[int, int], None]
-"""Told (done, total), in any unit."""
+"""Called with (done, total), in any unit."""
 
 
 class BackupFailed(InterlockError):

@@ -42,7 +42,7 @@ OWN = (
 )
 
 Progress = Callable[[str, int, int], None]
-"""Told (stage, done, total) in a unit of the stage's own; a total of 0 is unknown."""
+"""Called with (stage, done, total) in a unit of the stage's own; a total of 0 is unknown."""
 
 
 class DrillUnderWay(Refused):
@@ -93,7 +93,7 @@ def drill(
         within: an existing directory, in which the temporary installation is made; what a killed drill left there is
             deleted first.
         keys: the trusted keys, one of which must have signed the backup.
-        progress: told about each stage.
+        progress: called for each stage.
 
     Returns:
         The outcome; an unusable backup is one, too. It is recorded beside the installation's own backups.

@@ -18,7 +18,7 @@ from interlock.db.audit.commit_order import Placed
 from interlock.db.audit.verify import Verdict
 from interlock.workers import sweeps
 from interlock.workers.audit import anchors, exports, journal_checks, log_comparison
-from interlock.workers.audit.log_comparison import Log, Told
+from interlock.workers.audit.log_comparison import Log, LogLine
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
 from interlock.workers.relay.journal import ACTIVE, files
@@ -207,7 +207,7 @@ def placed(number: int) -> Placed:
 @given(st.sets(st.integers(1, 12)), st.sets(st.integers(1, 12)))
 def test_whatever_only_one_of_them_has_is_a_problem(runtime: Runtime, told: set[int], have: set[int]) -> None:
     verdict = Verdict()
-    written = [Told(placed(number), f"f:{number}") for number in sorted(told)]
+    written = [LogLine(placed(number), f"f:{number}") for number in sorted(told)]
     log = Log("the log", written, upto=(7, 12))
     stub: Any = Stub([placed(number) for number in sorted(have)])
     assert log_comparison.compare(runtime.database, stub, verdict, log) == 0

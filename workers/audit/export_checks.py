@@ -19,7 +19,7 @@ from interlock.db.core import history
 from interlock.workers.audit import log_comparison, log_validation
 from interlock.workers.audit.exports import CURSOR, EVENTS, FIRST, MANIFEST
 from interlock.workers.audit.journal_checks import MARGIN
-from interlock.workers.audit.log_comparison import START, Log, Told, place_in
+from interlock.workers.audit.log_comparison import START, Log, LogLine, place_in
 from interlock.workers.audit.signed_checkpoints import TrustedKeys
 from interlock.workers.system import write_once
 from interlock.workflows.input.json_text import read
@@ -166,12 +166,12 @@ def _count(database: Engine, verdict: Verdict, sound: Iterable[Export]) -> None:
                 verdict.note(f"export {each.number}", None, f"{message} names them")
 
 
-def _lines(verdict: Verdict, path: Path) -> Iterator[Told]:
+def _lines(verdict: Verdict, path: Path) -> Iterator[LogLine]:
     number = 0
     try:
         with gzip.open(path) as lines:
             for number, line in enumerate(lines, 1):
-                yield from log_comparison.told(verdict, line, f"{path}:{number}")
+                yield from log_comparison.read_line(verdict, line, f"{path}:{number}")
     except (OSError, EOFError, zlib.error) as torn:
         verdict.note(f"{path}:{number + 1}", None, f"the packed file ends or is damaged here: {torn}")
 

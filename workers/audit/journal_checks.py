@@ -15,7 +15,7 @@ from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
 from interlock.db.connection import transaction
 from interlock.workers.audit import log_comparison
-from interlock.workers.audit.log_comparison import START, Log, Told
+from interlock.workers.audit.log_comparison import START, Log, LogLine
 from interlock.workers.relay import journal
 from interlock.workers.relay.journal_tail import read_tail
 
@@ -103,11 +103,11 @@ def _beginning(parts: Sequence[Path], skipped: int) -> Place | None:
     return tail.place if tail else None
 
 
-def _lines(verdict: Verdict, files: Files, skipped: int) -> Iterator[Told]:
+def _lines(verdict: Verdict, files: Files, skipped: int) -> Iterator[LogLine]:
     for path in files.parts[skipped:]:
         with path.open("rb") as part:
             for number, line in enumerate(part, 1):
-                yield from log_comparison.told(verdict, line, f"{path}:{number}")
+                yield from log_comparison.read_line(verdict, line, f"{path}:{number}")
     if files.active is None:
         return
     active, left = files.active
@@ -115,4 +115,4 @@ def _lines(verdict: Verdict, files: Files, skipped: int) -> Iterator[Told]:
         left -= len(line)
         if left < 0 or not line.endswith(b"\n"):
             return  # it was not there at the beginning, is being written, or its writer was killed
-        yield from log_comparison.told(verdict, line, f"{active.name}:{number}")
+        yield from log_comparison.read_line(verdict, line, f"{active.name}:{number}")

@@ -25,7 +25,7 @@ LARGEST = 2**63 - 1
 AT_ONCE = 5_000  # events looked up per statement
 
 
-class Told(NamedTuple):
+class LogLine(NamedTuple):
     """An event as a line of a log has it. `where`: the line, as `FILE:LINE`."""
 
     event: Placed
@@ -43,16 +43,16 @@ class Log(NamedTuple):
     """
 
     name: str
-    lines: Iterable[Told]
+    lines: Iterable[LogLine]
     after: Place | None = START
     upto: Place | None = None
 
 
-def told(verdict: Verdict, text: bytes, where: str) -> Iterator[Told]:
+def read_line(verdict: Verdict, text: bytes, where: str) -> Iterator[LogLine]:
     """Read a line of a log, and check that it is what was hashed. Nothing is yielded for a line that is no event."""
     try:
         event = read(text)
-        found = Told(_placed(event), where)
+        found = LogLine(_placed(event), where)
         message = None if chained(event) == event["hash"] else "changed: its hash is not that of its content"
     except (ValueError, KeyError, TypeError, RecursionError):  # the last: to say what is nested too deeply
         verdict.note(where, None, "no event; `interlock audit validate` says more")
@@ -110,7 +110,7 @@ class _Walk:
         self._here, self._last = next(events, None), after
         self._doubtful: list[Head] = []
 
-    def meet(self, line: Told) -> None:
+    def meet(self, line: LogLine) -> None:
         """Compare a line with the event of history at its place."""
         event = line.event
         if event.place <= self._last:

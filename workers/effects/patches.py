@@ -187,7 +187,7 @@ def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
 def validate_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     """Effect: check that the patch is a valid diff, stays in scope and is allowed by the policy (PATCH-1)."""
     entry, place = _looked_up(runtime, claimed)
-    if entry["told_by"] is None:
+    if entry["requested_by"] is None:
         return EffectOutcome("validation_failed", {"reason": NOT_REQUESTED})
     if place.repository is None:
         return EffectOutcome("validation_failed", {"reason": "the plan has no repository for a patch to land in"})
@@ -206,8 +206,8 @@ def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
         WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
-    if entry["told_by"] is None or place.ended or place.repository is None:
-        reason = f"workstream {place.name} is {place.state}" if entry["told_by"] else NOT_REQUESTED
+    if entry["requested_by"] is None or place.ended or place.repository is None:
+        reason = f"workstream {place.name} is {place.state}" if entry["requested_by"] else NOT_REQUESTED
         return EffectOutcome("apply_failed", {"reason": reason, "files": []})
     tried = entry["apply_retries"] + 1
     with renewed_lease(runtime, claimed):
@@ -245,7 +245,7 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
         PatchLost, WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
-    if entry["told_by"] is None:
+    if entry["requested_by"] is None:
         return EffectOutcome("commit_failed", {"reason": NOT_REQUESTED})
     if place.ended:  # its branch is removed, or will be: a commit there would not land any more
         return EffectOutcome("commit_failed", {"reason": f"workstream {place.name} is {place.state}"})

@@ -87,14 +87,14 @@ def _perform(runtime: Runtime, claimed: RowMapping) -> None:
 
 def _within_bounds(outcome: Mapping[str, Any] | EffectOutcome) -> Mapping[str, Any] | EffectOutcome:
     """The outcome, if it is small enough to store. Raises `BadInput` otherwise, and the effect fails."""
-    told = outcome.metadata if isinstance(outcome, EffectOutcome) else outcome
-    limits.checked("what the effect tells", told, limits.LIMIT_BYTES)
+    metadata = outcome.metadata if isinstance(outcome, EffectOutcome) else outcome
+    limits.checked("the outcome of the effect", metadata, limits.LIMIT_BYTES)
     return outcome
 
 
 def _report_done(runtime: Runtime, claimed: RowMapping, outcome: Mapping[str, Any] | EffectOutcome) -> None:
     if isinstance(outcome, EffectOutcome):
-        result = {"told": outcome.trigger}
+        result = {"trigger": outcome.trigger}
         _report(runtime, claimed, "done", outcome.trigger, result=result, metadata=outcome.metadata)
     else:
         _report(runtime, claimed, "done", claimed["done_trigger"], result=outcome)
@@ -140,8 +140,8 @@ def _report(
                 counters.note(connection, {(counters.RETRIES, ("effect", claimed["name"])): 1})
             reports = []
             if trigger:
-                told: dict[str, Any] = {"result": result, "error": error, "metadata": metadata, "trace": current()}
-                reports.append(effects.outcome_request(claimed, trigger, **told))
+                facts: dict[str, Any] = {"result": result, "error": error, "metadata": metadata, "trace": current()}
+                reports.append(effects.outcome_request(claimed, trigger, **facts))
             accepted = requests.accept(connection, reports).values()
             return accepted, effects.next_of(connection, claimed["exclusive"])
 

@@ -35,8 +35,8 @@ class Firing:
         data: kept in the event's metadata.
         after: do not apply before this instant, or before this much time has passed since acceptance.
         proof: of a right that not everyone has (AUTHORITY-7): `claim:TOKEN`, by who holds the task; `secret:SECRET`, by
-            a worker itself, under its own name. Default: none is needed, or the caller's name tells, as an operator's
-            does.
+            a worker itself, under its own name. Default: none is needed, or the caller's name is enough, as an
+            operator's is.
     """
 
     ref: str | UUID
@@ -49,7 +49,7 @@ class Firing:
 
 
 def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any]:
-    """The `trigger_requests` row of a firing. Its fingerprint tells a repetition from a different request.
+    """The `trigger_requests` row of a firing. Its fingerprint distinguishes a repetition from another request.
 
     Raises:
         BadInput: a name or the reason is not valid, or the data is not a JSON object of acceptable size.

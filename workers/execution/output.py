@@ -115,7 +115,7 @@ class Capture:
         return self._seen - len(self._head) - len(self._tail)
 
     def text(self) -> str:
-        """The bytes kept, as text; a line in the gap tells its size."""
+        """The bytes kept, as text; a line in the gap gives its size."""
         if not (left_out := self.left_out_bytes):
             return readable(self._head + self._tail)
         return f"{readable(self._head)}\n[{left_out} bytes left out]\n{readable(self._tail)}"

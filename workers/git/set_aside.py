@@ -34,8 +34,8 @@ def set_aside(top: Path, own: Path, gone: Sequence[str], coming: Sequence[str]) 
 def needed(own: Path) -> Iterator[Callable[[], bool]]:
     """Declare that a state of the worktree is needed, until the block or this process ends.
 
-    Yields a function that tells whether nobody else needs one. Call it, and change the state, only under the worktree's
-    lock.
+    Yields a function that returns whether nobody else needs one. Call it, and change the state, only under the
+    worktree's lock.
     """
     handle = os.open(own / NEEDED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

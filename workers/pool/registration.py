@@ -122,10 +122,10 @@ def heartbeat(runtime: Runtime, registered: Iterable[Registration]) -> dict[UUID
     Raises:
         NotYours: a secret is not its worker's; nothing is recorded.
     """
-    told = {each.worker_id: each.secret for each in registered}
+    secrets = {each.worker_id: each.secret for each in registered}
     with transaction(runtime.database) as connection:
-        alive = {row["worker_id"]: row for row in workers.heartbeat(connection, told)}
-        if others := {each: secret for each, secret in told.items() if each not in alive}:
+        alive = {row["worker_id"]: row for row in workers.heartbeat(connection, secrets)}
+        if others := {each: secret for each, secret in secrets.items() if each not in alive}:
             alive |= {row["worker_id"]: row for row in workers.heartbeat_uet(connection, others)}
         back = [each for each, row in alive.items() if row["state"] == "unresponsive"]
         fired = wakeups_of(requests.accept(connection, _recovered(connection, back) if back else []))
@@ -163,8 +163,8 @@ def leave(runtime: Runtime, wish: Registration | Dismissal, message: str = "left
         _drained(connection, wish)
         found = workers.get(connection, [wish.worker_id])[wish.worker_id]
         parting = (_parting(found, each, wish) for each in PARTING.get(found["state"], ()))
-        told = f"was shut down by {wish.by}: {wish.reason}" if isinstance(wish, Dismissal) else message
-        fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, told), *parting]))
+        reason = f"was shut down by {wish.by}: {wish.reason}" if isinstance(wish, Dismissal) else message
+        fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, reason), *parting]))
     runtime.wakeups.partitions(fired)
 
 

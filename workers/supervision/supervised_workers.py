@@ -12,7 +12,7 @@ from interlock.workers.supervision.actions import ActionOrder, Answer, born, ide
 from interlock.workflows.input.arguments import FreeText, door
 
 TYPE = "supervised_worker"
-SUPERVISOR = ActionOrder("supervisor")  # of actions that tell what is so, if nobody else is named
+SUPERVISOR = ActionOrder("supervisor")  # of actions that only report a fact, if nobody else is named
 
 
 class Supervisor:

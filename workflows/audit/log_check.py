@@ -82,7 +82,7 @@ class Check:
     def _move(self, line: int, event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
         type_ = event.entity_type or event.named_type or self._types.get(event.entity_id)
         if type_ is None:
-            yield "entity_type is missing, and nothing before tells it"
+            yield "entity_type is missing, and no line before has it"
             return
         self._types[event.entity_id] = type_
         if event.named_type not in (None, type_):

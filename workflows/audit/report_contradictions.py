@@ -35,7 +35,7 @@ def contradictions(
         yield from _heads(report)
         yield from _derived(statement)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if well:  # otherwise the move that it stumbles over was told
+        if well:  # otherwise that move was reported above
             yield f"a move lacks what every event has: {error!r}"
 
 
@@ -92,9 +92,9 @@ def _derived(statement: Statement) -> Iterator[str]:
     events = {move["event_id"]: move for move in moves}
     for approval in report.approvals:
         for vote in approval.votes:
-            if vote.event_id and _told(events.get(vote.event_id)) != (vote.by, vote.vote, vote.request_id, vote.login):
+            if vote.event_id and _vote(events.get(vote.event_id)) != (vote.by, vote.vote, vote.request_id, vote.login):
                 yield f"approval {approval.entity_id}: the vote of {vote.by} is not that of its move"
 
 
-def _told(move: Move | None) -> tuple[Any, ...] | None:
+def _vote(move: Move | None) -> tuple[Any, ...] | None:
     return None if move is None else (move["triggered_by"], move["trigger"], move["request_id"], move["login"])

@@ -192,9 +192,9 @@ def _approvals(report: AuditReport) -> list[Element]:
     for each in report.approvals:
         heading = Element("h3")
         heading.text = f"{shown(each.entity_id)}: {shown(each.state or 'pending')}"
-        told = Element("p")
+        terms = Element("p")
         deciders = f"one of {', '.join(each.deciders)}" if each.deciders else "anybody but the author"
-        told.text = shown(
+        terms.text = shown(
             f"{each.trigger or 'a decision'} on {each.subject or 'no instance'}, asked for by "
             f"{each.requested_by or 'nobody named'}; author {each.author or 'not named'}; {each.quorum} needed, "
             f"{deciders}"
@@ -203,7 +203,7 @@ def _approvals(report: AuditReport) -> list[Element]:
             (vote.at, vote.by, vote.vote, vote.login, vote.status, code(vote.event_id or "a request, no event"))
             for vote in each.votes
         )
-        found += [heading, told]
+        found += [heading, terms]
         found += table(f"votes on {each.entity_id}", ("time", "by", "vote", "login", "status", "event"), rows)
     return found
 
@@ -240,19 +240,19 @@ def _moves(report: AuditReport, names: dict[str, str]) -> list[Element]:
 
 
 def _move(move: Move) -> Element:
-    told = Element("div")
+    entry = Element("div")
     seq = move["context"]["seq"]
-    told.text = shown(f"{seq}. {move['from_state']} → {move['to_state']} by {move['trigger']} ({move['severity']})")
+    entry.text = shown(f"{seq}. {move['from_state']} → {move['to_state']} by {move['trigger']} ({move['severity']})")
     if move["operator"]:
-        override = SubElement(told, "div", {"class": "override"})
+        override = SubElement(entry, "div", {"class": "override"})
         override.text = shown(f"override by {move['operator']}")
     if move["reason"]:
-        SubElement(told, "div").text = shown(f"why: {move['reason']}")
+        SubElement(entry, "div").text = shown(f"why: {move['reason']}")
     if move["metadata"]:
-        more = SubElement(told, "details")
+        more = SubElement(entry, "details")
         SubElement(more, "summary").text = f"metadata, version {shown(move['definition_version'])}"
         SubElement(more, "pre").text = shown(printed(move["metadata"]))
-    return told
+    return entry
 
 
 def _anchor(report: AuditReport) -> list[Element]:

@@ -48,7 +48,7 @@ def gates(moves: Iterable[Move], commands: Mapping[str, Sequence[str]]) -> tuple
 
 
 def commits(moves: Iterable[Move]) -> tuple[Commit, ...]:
-    """The commits that moves tell of."""
+    """The commits that moves record."""
     return tuple(
         Commit(
             event_id=move["event_id"],

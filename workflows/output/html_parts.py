@@ -14,9 +14,9 @@ def section(heading: str, about: str, parts: Iterable[Element]) -> Iterator[Elem
     made.text = heading
     yield made
     if about:
-        told = Element("p")
-        told.text = about
-        yield told
+        paragraph = Element("p")
+        paragraph.text = about
+        yield paragraph
     empty = True
     for part in parts:
         empty = False

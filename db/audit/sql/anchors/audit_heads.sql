@@ -1,4 +1,4 @@
--- What anchors saw and history no longer tells: the event is gone, or is another one.
+-- Heads in anchors that history no longer has: the event is gone, or is another one.
 SELECT h.workflow_id, h.seq, h.number, t.hash IS NULL AS gone
   FROM interlock.anchor_heads h
   LEFT JOIN interlock.every_transition t ON t.workflow_id = h.workflow_id AND t.seq = h.seq

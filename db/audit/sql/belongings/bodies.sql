@@ -3,7 +3,7 @@
 WITH asked AS (
     SELECT i.id, i.bodies, i.context FROM interlock.every_instance i
      WHERE i.id > %(after)s AND i.id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR i.id = ANY(%(ids)s))
-), told AS (
+), expected AS (
     SELECT a.id, b.kind, b.sha256,
            CASE WHEN b.kind = 'patches' THEN COALESCE(  -- as a ledger entry's context names it, or a task's command
                a.context->>'patch_id', (SELECT c.patch_id FROM interlock.commands c WHERE c.workflow_id = a.id),
@@ -14,7 +14,7 @@ WITH asked AS (
 )
 SELECT t.id, t.kind || ' ' || t.key
              || CASE WHEN stands.body IS NULL THEN ' is missing' ELSE ' was changed: the birth has another digest' END
-  FROM told t
+  FROM expected t
   LEFT JOIN LATERAL (
         SELECT to_jsonb(c) AS body FROM interlock.commands c WHERE t.kind = 'commands' AND c.workflow_id = t.id
         UNION ALL SELECT to_jsonb(p) FROM interlock.plans p WHERE t.kind = 'plans' AND p.run_id = t.id

@@ -1,6 +1,6 @@
--- The tasks of each workstream, counted again without those left out. What signals have still to tell of tasks and gates
--- is in these counts already; both are one statement, so that they speak of the same instant.
-WITH told AS (
+-- The tasks of each workstream, counted again without those left out. These counts include
+-- what waiting signals of tasks and gates would add, so the same statement deletes these.
+WITH counted AS (
     DELETE FROM interlock.run_signals WHERE run_id = %(run)s AND kind IN ('task', 'test_gate')
 )
 UPDATE interlock.workstream_counts c

@@ -1,5 +1,5 @@
 -- One tool's breaker as it stands: a look by the unique index, no lock. What was decided and is not applied yet shows: a
--- count at its threshold, a cooldown that is over, a trial whose outcome is told.
+-- count at its threshold, a cooldown that is over, a trial whose outcome was reported.
 SELECT b.breaker_id, b.project, b.tool_id, b.state, i.version, b.failure_threshold, b.cooldown_seconds,
        b.success_threshold, b.failure_count, b.success_count, b.last_failure_at, b.opened_at,
        GREATEST(0, CASE b.state

@@ -1,4 +1,4 @@
--- The workers and descendants of a job that have been told something and not moved yet.
+-- Partitions of a job's workers and descendants that have a pending follow-up trigger.
 WITH RECURSIVE tree AS (
     SELECT %(id)s::uuid AS id
     UNION ALL

@@ -1,5 +1,5 @@
 -- The moves in a run that a reader may not have seen: all of transactions that were not over when it looked last. A few
--- it saw already are among them; it tells them by their `seq`.
+-- that it saw already are among them; it knows these by their `seq`.
 SELECT t.workflow_id AS id, t.workflow_type AS kind, t.seq, t.from_state AS was, t.to_state AS state, t.trigger,
        t.triggered_by AS by, COALESCE(t.metadata->>'reason', t.metadata->>'error') AS reason, t.created_at AS at
   FROM interlock.workflow_transitions t

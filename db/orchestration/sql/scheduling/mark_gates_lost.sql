@@ -1,6 +1,6 @@
 -- Gates that can never pass any more, and all that wait for them, however far: those that failed for good, those of
--- workstreams that ended before they ran, those that nothing is left for to judge. One that is new may come too late for
--- any of that to be told it: its workstream had ended, or a gate it depends on was lost before.
+-- workstreams that ended before they ran, those that nothing is left for to judge. A new gate may come after
+-- the signal for that: its workstream had ended, or a gate it depends on was lost before.
 WITH RECURSIVE never AS (
     SELECT unnest(%(failed)s::uuid[]) AS id
     UNION

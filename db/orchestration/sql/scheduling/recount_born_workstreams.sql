@@ -7,12 +7,12 @@ WITH waits AS MATERIALIZED (
                           WHERE source_id = c.ws_id AND role = 'depends_on' OFFSET 0) l
       JOIN interlock.workstreams d ON d.ws_id = l.target_id
      WHERE c.ws_id = ANY(%(born)s::uuid[]) AND c.unfinished_dependencies > 0
-), untold AS MATERIALIZED (
+), signalled AS MATERIALIZED (
     SELECT entity_id FROM interlock.run_signals
      WHERE entity_id IN (SELECT target_id FROM waits WHERE ended IS NOT NULL) FOR SHARE
-), told AS (
+), counted AS (
     SELECT ws_id, CASE WHEN target_id <> ALL(%(ending)s::uuid[])
-                        AND target_id NOT IN (SELECT entity_id FROM untold) THEN ended END AS ended
+                        AND target_id NOT IN (SELECT entity_id FROM signalled) THEN ended END AS ended
       FROM waits
 )
 UPDATE interlock.workstream_counts c
@@ -20,5 +20,5 @@ UPDATE interlock.workstream_counts c
   FROM (SELECT ws_id, count(*) FILTER (WHERE ended IS NULL) AS unfinished,
                count(*) FILTER (WHERE ended = 'skipped') AS skipped,
                count(*) FILTER (WHERE ended IN ('failed', 'cancelled')) AS dead
-          FROM told GROUP BY ws_id) f
+          FROM counted GROUP BY ws_id) f
  WHERE c.ws_id = f.ws_id
