@@ -49,19 +49,19 @@ class DefinitionPart:
 
 
 def announced(connection: Connection) -> Sequence[RowMapping]:
-    """Every deprecation that stands, with only the columns that warnings need."""
-    stands = deprecations.c.state.not_in(("proposed", "undone"))
-    query = select(deprecations).where(stands).order_by(deprecations.c.deprecated_at, deprecations.c.deprecation_id)
+    """Every deprecation in force, with only the columns that warnings need."""
+    in_force = deprecations.c.state.not_in(("proposed", "undone"))
+    query = select(deprecations).where(in_force).order_by(deprecations.c.deprecated_at, deprecations.c.deprecation_id)
     return connection.execute(query).mappings().all()
 
 
 def listed(connection: Connection) -> Sequence[RowMapping]:
-    """Every deprecation that stands, with its uses and the number of live instances that it affects."""
+    """Every deprecation in force, with its uses and the number of live instances that it affects."""
     return connection.exec_driver_sql(sql("deprecations")).mappings().all()
 
 
-def standing(connection: Connection, part: DefinitionPart) -> RowMapping | None:
-    """A part's deprecation, as `listed`; None: it has none that stands."""
+def of_part(connection: Connection, part: DefinitionPart) -> RowMapping | None:
+    """A part's deprecation, as `listed`; None: it has none in force."""
     return next(
         (
             row

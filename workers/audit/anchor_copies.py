@@ -104,7 +104,7 @@ def destinations(settings: Settings) -> list[CopyDestination]:
 
 
 def copy_all(runtime: Runtime) -> None:
-    """Copy to each destination the anchors that it lacks. Faults are logged and noted; `states` says them.
+    """Copy to each destination the anchors that it lacks. Faults are logged and noted; `states` returns them.
 
     Raises:
         DBAPIError: the database is unreachable.

@@ -44,6 +44,6 @@ def _write(runtime: Runtime, place: Workplace) -> None:
 
 def _landed(report: AuditReport) -> Sequence[Commit]:
     """The commits that came into the base branch: none, if the workstream was completed by hand and not merged."""
-    standing = {each.workflow_id for each in report.instances if each.state in ("committed", "completed")}
-    found = [each for each in report.commits if each.workflow_id in standing]
+    landed = {each.workflow_id for each in report.instances if each.state in ("committed", "completed")}
+    found = [each for each in report.commits if each.workflow_id in landed]
     return found if any(each.what == "merged" for each in found) else ()

@@ -53,7 +53,7 @@ def announce_marks(runtime: Runtime) -> int:
         return 0
     with at_once(runtime, runtime.owned) as acting:
         known = deprecations.parts_announced_by(acting.connection, CODE)
-        new = [part for part in marks if part not in known and not deprecations.standing(acting.connection, part)]
+        new = [part for part in marks if part not in known and not deprecations.of_part(acting.connection, part)]
         for part in new:
             _announce(acting, part, by=CODE, reason=marks[part], right=by_state(0), more={})
         return len(new)
@@ -91,13 +91,13 @@ def announce(
     more |= {"remove_after": remove_after.astimezone(UTC).isoformat()} if remove_after else {}
     with at_once(runtime) as acting:
         require_operator(acting.connection, order.by, "announce", f"deprecation of {part}")
-        if known := deprecations.standing(acting.connection, part):
+        if known := deprecations.of_part(acting.connection, part):
             raise CannotDeprecate(
                 f"deprecated already, on {known['deprecated_at']:%Y-%m-%d} by {known['deprecated_by']}: "
                 f"{deprecation_warning(dict(known))}"
             )
         _announce(acting, part, by=order.by, reason=order.reason, right=OPERATOR, more=more)
-        return _standing(acting.connection, part)
+        return _required(acting.connection, part)
 
 
 @door
@@ -154,15 +154,15 @@ def _move(
 ) -> None:
     with at_once(runtime) as acting:
         require_operator(acting.connection, order.by, trigger, f"deprecation of {part}")
-        found = _standing(acting.connection, part)
+        found = _required(acting.connection, part)
         judge(runtime, found)
         # The code no longer has the type: then its newest version can be removed, too.
         more = {"retired": True} if found["type"] not in runtime.catalogue.newest else {}
         acting.move(found["deprecation_id"], trigger, by=order.by, reason=order.reason, right=OPERATOR, more=more)
 
 
-def _standing(connection: Connection, part: DefinitionPart) -> RowMapping:
-    if found := deprecations.standing(connection, part):
+def _required(connection: Connection, part: DefinitionPart) -> RowMapping:
+    if found := deprecations.of_part(connection, part):
         return found
     options = {part.kind: part.name} if part.name else {}
     command = offered("definitions", "deprecate", part.type, part.version, **options, reason="WHY")

@@ -69,17 +69,17 @@ DECLARE
     c          jsonb   := NEW.context;
     workstream uuid    := (c->>'workstream_id')::uuid;
     run        uuid;
-    standing   varchar;
+    its_state  varchar;
     critical   boolean := COALESCE((c->>'is_critical')::boolean, false);
     depends_on uuid[]  := interlock.uuids(c->'depends_on');
     before     uuid[]  := interlock.uuids(c->'blocked_by_gates');
 BEGIN
-    SELECT run_id, state INTO run, standing FROM interlock.workstreams WHERE ws_id = workstream;
+    SELECT run_id, state INTO run, its_state FROM interlock.workstreams WHERE ws_id = workstream;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'workstream % of task % does not exist', workstream, NEW.entity_id
             USING ERRCODE = 'foreign_key_violation';
-    ELSIF standing IN ('validating', 'completed', 'failed', 'cancelled', 'skipped') THEN  -- WORKSTREAM-2
-        RAISE EXCEPTION 'workstream % is %: it takes no more tasks', workstream, standing USING ERRCODE = 'check_violation';
+    ELSIF its_state IN ('validating', 'completed', 'failed', 'cancelled', 'skipped') THEN  -- WORKSTREAM-2
+        RAISE EXCEPTION 'workstream % is %: it takes no more tasks', workstream, its_state USING ERRCODE = 'check_violation';
     END IF;
     INSERT INTO interlock.tasks (task_id, workstream_id, run_id, state, kind, is_critical, depends_on, gate_dependencies,
                        required_capabilities, affinity, priority, retry_count, max_retries, timeout_sec, unmet, created_at,

@@ -2,7 +2,7 @@
 -- theirs. One pass over instances, whose columns that move are in no index; a threshold that is NULL finds nothing.
 WITH limits (workflow_type, state, seconds) AS (
     SELECT * FROM jsonb_to_recordset(%(limits)s::jsonb) AS l (workflow_type text, state text, seconds double precision)
-), standing AS (
+), too_long AS (
     SELECT i.id
       FROM interlock.workflow_instances i
       JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
@@ -43,7 +43,7 @@ WITH limits (workflow_type, state, seconds) AS (
 SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, i.entity_id, i.project, i.context,
        i.error, since.at AS since, extract(epoch FROM now() - since.at)::double precision AS seconds,
        count(*) OVER () AS total
-  FROM (SELECT id FROM standing UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
+  FROM (SELECT id FROM too_long UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
         UNION SELECT workflow_id FROM overdue UNION SELECT unnest(%(unservable)s::uuid[])) found
   JOIN interlock.workflow_instances i USING (id)
   JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
@@ -52,7 +52,7 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
   LEFT JOIN silent ON silent.worker_id = i.id  -- it stands still since it was last heard of
  CROSS JOIN LATERAL (SELECT COALESCE(t.created_at, i.created_at) AS entered) e
  CROSS JOIN LATERAL (SELECT COALESCE(silent.last_heartbeat, e.entered) AS at) since
- WHERE (i.id IN (SELECT id FROM standing) OR silent.worker_id IS NOT NULL OR i.id IN (SELECT workflow_id FROM overdue)
+ WHERE (i.id IN (SELECT id FROM too_long) OR silent.worker_id IS NOT NULL OR i.id IN (SELECT workflow_id FROM overdue)
         OR i.id = ANY (%(unservable)s::uuid[])
         OR i.id IN (SELECT workflow_id FROM given_up g WHERE g.workflow_id = i.id AND g.finished_at >= e.entered))
    AND (%(type)s::text IS NULL OR i.workflow_type = %(type)s)
