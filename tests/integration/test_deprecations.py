@@ -1,5 +1,6 @@
 """What is deprecated: whoever uses it is told and counted, and a version goes only when nothing lives under it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from interlock.db.core import definitions, deprecations, effects
 from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.core.request_rows import OPERATOR, Right, as_found
 from interlock.workers.client.client import Client
+from interlock.workers.effects import runner
 from interlock.workers.engine.deprecations import Deprecations
 from interlock.workers.operations import doctor
 from interlock.workers.operations.metrics import read
@@ -41,6 +43,7 @@ from tests import parcels
 from tests.driving import applied, drain_all, outcome
 from tests.parcels import PARCEL_1_0, born
 from tests.tampering import unprotected
+from tests.webhooks import Webhook
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
@@ -265,6 +268,33 @@ def test_a_deprecation_is_taken_back_and_announced_anew(client: Client, runtime:
     with transaction(runtime.database) as connection:
         told = [each["payload"]["trigger"] for each in effects.of_instance(connection, first["deprecation_id"])]
     assert sorted(told) == ["announce", "undo"]
+
+
+def test_people_are_told_of_a_removal_that_is_proposed_and_done_and_not_of_one_that_is_withdrawn(
+    make_runtime: Callable[..., Runtime], world: Webhook
+) -> None:
+    runtime = make_runtime(definitions=("tests.parcels",), notify_urls=(world.url,))
+    parcels.record(runtime, "ann", "bob")
+
+    def told() -> list[str]:
+        with transaction(runtime.database) as connection:
+            due = [row["id"] for row in effects.due(connection, limit=100)]
+        for effect in due:
+            runner.run(runtime, effect)
+        received = [json.loads(each["body"]) for each in world.received]
+        world.received.clear()
+        return [each["message"] for each in received if each["title"].startswith("deprecation ")]
+
+    deprecate(runtime, remove_after=datetime.now(UTC))
+    assert told() == ["announce by ann"]
+    propose_removal(runtime, *OLD, order("ann", "nobody needs it"))
+    assert told() == ["propose_removal by ann"]
+    withdraw_removal(runtime, *OLD, order("bob", "somebody does"))
+    assert told() == []
+    propose_removal(runtime, *OLD, order("bob", "not any more"))
+    assert told() == ["propose_removal by bob"]
+    approve_removal(runtime, *OLD, order("ann", "seen to it"))
+    assert told() == ["approve_removal by ann"]
 
 
 # What PostgreSQL refuses, whoever asks -------------------------------------------------------------------------------

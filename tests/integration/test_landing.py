@@ -11,7 +11,7 @@ import pytest
 from interlock.workers.audit import report_check, signing_keys
 from interlock.workers.effects import runner
 from interlock.workers.runtime import Runtime
-from tests.driving import state
+from tests.driving import drain_all, state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import everything, git, put
 from tests.rights import fire
@@ -271,6 +271,37 @@ def test_each_commit_that_landed_has_a_signed_note_with_its_gates_and_their_tree
     assert report_check.check(file, keys, land.runtime.catalogue).findings == ()
     assert (land.checkout / ".git/config").read_text() == config
     assert git(land.checkout, "status", "--porcelain") == ""
+
+
+def test_the_note_of_a_commit_that_landed_says_who_approved_it_and_who_accepted_it(land: Landscape) -> None:
+    entry = land.applied_patch()
+    about = {"subject_id": str(entry), "subject": "patch_ledger/t", "trigger": "tests_passed", "author": "ann"}
+    terms = {"quorum": 2, "deciders": ["bob", "cyd", "dan"]}
+    approval = land.client.create("approval", "A-1", project=land.project, context=about | terms)["id"]
+    for by in ("bob", "cyd"):
+        land.client.fire(approval, "approve", by=by)
+        drain_all(land.runtime)
+    assert state(land.client, approval) == "approved"
+    land.fire(entry, "tests_passed")
+    land.settle()
+    patch = land.said(entry)["commit_sha"]
+    land.validate()
+    land.land()
+    land.settle()
+    accepted = {(each["trigger"], each["triggered_by"], each["authority"]) for each in land.client.history(entry)}
+    for commit in (patch, git(land.checkout, "rev-parse", "main").strip()):
+        said = noted(land, commit)["predicate"]
+        (found,) = said["approvals"]
+        assert (found["workflow_id"], found["subject"], found["trigger"]) == (
+            str(approval),
+            "patch_ledger/t",
+            "tests_passed",
+        )
+        assert (found["state"], found["author"], found["quorum"]) == ("approved", "ann", 2)
+        assert [(vote["by"], vote["vote"]) for vote in found["votes"]] == [("bob", "approve"), ("cyd", "approve")]
+        moves = {(each["trigger"], each["triggered_by"], each["authority"]) for each in said["moves"]}
+        assert accepted <= moves
+        assert ("approve", "cyd", "decider") in moves
 
 
 def test_notes_that_were_killed_are_written_when_the_landing_is_tried_again(
