@@ -20,6 +20,18 @@ SELECT h.workflow_id, h.seq, COALESCE(t.hash, birth.hash) IS NULL AS gone
   LEFT JOIN interlock.every_birth birth ON birth.id = h.workflow_id AND h.seq = 0
  WHERE COALESCE(t.hash, birth.hash) IS DISTINCT FROM h.hash
 """)
+# Of the heads that anchors recorded of some instances, those that history does not tell. The bounds are repeated,
+# because PostgreSQL does not infer them and would join with all of history.
+_MISSING_BETWEEN = in_schema("""
+SELECT h.workflow_id, h.seq, h.number, COALESCE(t.hash, birth.hash) IS NULL AS gone
+  FROM interlock.anchor_heads h
+  LEFT JOIN interlock.every_transition t
+         ON t.workflow_id = h.workflow_id AND t.seq = h.seq AND t.workflow_id > %(after)s AND t.workflow_id <= %(upto)s
+  LEFT JOIN interlock.every_birth birth
+         ON birth.id = h.workflow_id AND h.seq = 0 AND birth.id > %(after)s AND birth.id <= %(upto)s
+ WHERE h.workflow_id > %(after)s AND h.workflow_id <= %(upto)s AND COALESCE(t.hash, birth.hash) IS DISTINCT FROM h.hash
+ ORDER BY h.workflow_id, h.seq
+""")
 
 
 class Head(NamedTuple):
@@ -70,6 +82,12 @@ def listed(connection: Connection, *, after: int = 0) -> Sequence[RowMapping]:
     """The anchors numbered higher than `after`, in order."""
     query = text(in_schema("SELECT * FROM interlock.anchors WHERE number > :after ORDER BY number"))
     return connection.execute(query, {"after": after}).mappings().all()
+
+
+def latest(connection: Connection, limit: int) -> Sequence[RowMapping]:
+    """The newest anchors, in order."""
+    query = text(in_schema("SELECT * FROM interlock.anchors ORDER BY number DESC LIMIT :limit"))
+    return connection.execute(query, {"limit": limit}).mappings().all()[::-1]
 
 
 def next_after(connection: Connection, number: int) -> RowMapping | None:
@@ -127,6 +145,11 @@ def heads_of(connection: Connection, ids: Sequence[UUID]) -> Sequence[tuple[int,
 def missing(snapshot: Snapshot) -> Iterator[Missing]:
     """The heads recorded by the database's anchors that history no longer matches."""
     return (Missing(*row) for row in snapshot.rows(sql("audit_heads")))
+
+
+def missing_between(connection: Connection, after: UUID, upto: UUID) -> Iterator[Missing]:
+    """The same of the instances after one id, up to another."""
+    return (Missing(*row) for row in connection.exec_driver_sql(_MISSING_BETWEEN, {"after": after, "upto": upto}))
 
 
 def missing_of(connection: Connection, heads: Iterable[Head]) -> Sequence[tuple[UUID, int, bool]]:

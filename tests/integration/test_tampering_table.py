@@ -140,7 +140,6 @@ TABLE = (
         f"UPDATE workflow_transitions SET triggered_by = 'mallory' WHERE {EVENT}; UPDATE trigger_requests SET "
         "triggered_by = 'mallory' WHERE workflow_id = '{story}' AND result->>'seq' = '2'",
         rechained=True,
-        by_sweep=False,
     ),
     Tampering(
         "an illegal move, with all hashes computed anew",
@@ -164,7 +163,6 @@ TABLE = (
         "an instance deleted with its whole history",
         "DELETE FROM workflow_transitions WHERE workflow_id = '{story}'; DELETE FROM trigger_requests WHERE "
         "workflow_id = '{story}'; DELETE FROM workflow_instances WHERE id = '{story}'",
-        by_sweep=False,
     ),
     Tampering("an instance deleted without its history", "DELETE FROM workflow_instances WHERE id = '{story}'"),
     Tampering(
@@ -195,7 +193,6 @@ TABLE = (
         "the context of an instance that has not moved changed, with its digest",
         "UPDATE workflow_instances SET context = '{{}}', context_sha256 = digest('{{}}') WHERE id = '{still}'",
         "{still}",
-        by_sweep=False,
     ),
     Tampering(
         "an instance's version at birth changed",
@@ -333,32 +330,27 @@ TABLE = (
         "CREATE OR REPLACE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN "
         "NEW; END'; DELETE FROM schema_states",
         "anchor 1",
-        by_sweep=False,
         recorded_anew=True,
     ),
     Tampering(
         "an anchor's record changed",
         "UPDATE anchors SET record = replace(record, '1', '2')",
         "anchor 1",
-        by_sweep=False,
     ),
     Tampering(
         "an anchor's signature changed",
         "UPDATE anchors SET proof = overlay(proof placing 'AAAA' from length(proof) - 80)",
         "anchor 1",
-        by_sweep=False,
     ),
     Tampering(
         "an anchor's signed checkpoint replaced by junk",
         "UPDATE anchors SET proof = 'junk'",
         "anchor 1",
-        by_sweep=False,
     ),
     Tampering(
         "an anchor renumbered",
         "UPDATE anchor_heads SET number = number + 9; UPDATE anchors SET number = number + 9",
         "anchor 10",
-        by_sweep=False,
     ),
     Tampering(
         "an anchor's time changed",
@@ -371,7 +363,6 @@ TABLE = (
         "an anchor's head changed",
         "UPDATE anchor_heads SET hash = sha256('x') WHERE workflow_id = '{story}'",
         "anchor 1",
-        by_sweep=False,
     ),
     outside(
         "the newest anchor deleted with its files",

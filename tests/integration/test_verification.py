@@ -1,5 +1,6 @@
 """History is verified without being asked: in parts, each part once a day, and what was changed is told."""
 
+import shutil
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from interlock.db.audit import verify as audit
 from interlock.workers import sweeps
-from interlock.workers.audit import verification
+from interlock.workers.audit import anchor_checks, anchors, verification
 from interlock.workers.client.client import Client
 from interlock.workers.operations import metrics
 from interlock.workers.operations.checks.finding import Finding
@@ -130,6 +131,83 @@ def test_a_pass_goes_on_where_it_was_interrupted(
     assert [swept(runtime) for _ in range(3)] == [0, 0, 0]
     assert seen == [None, stories[1], stories[3]]
     assert passes(dba) == [(True, 5, 10, 0)]
+
+
+CUT = """
+DELETE FROM workflow_transitions WHERE (workflow_id, seq) = (%(id)s, 2);
+UPDATE workflow_instances i SET (current_state, version) = (t.to_state, 1)
+  FROM workflow_transitions t WHERE i.id = %(id)s AND (t.workflow_id, t.seq) = (i.id, 1)"""
+
+
+@pytest.mark.parametrize("instances", [1, 500])
+def test_a_chain_that_was_cut_and_mended_is_found_by_what_an_anchor_recorded(
+    runtime: Runtime, stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch, instances: int
+) -> None:
+    monkeypatch.setattr(verification, "INSTANCES", instances)
+    anchors.anchor(runtime)
+    assert swept(runtime) == 0
+    a_day_passes(dba)
+    with unprotected(dba), dba.transaction():
+        for statement in CUT.split(";"):
+            dba.execute(statement, {"id": stories[3]})
+    assert swept(runtime) > 0
+    (found,) = [
+        each
+        for (each,) in dba.execute("SELECT jsonb_array_elements(found) FROM verifications").fetchall()
+        if "anchor" in each["message"]
+    ]
+    assert (found["instance"], found["message"]) == (str(stories[3]), "cut: anchor 1 saw event 2, which is gone")
+
+
+@pytest.mark.parametrize(
+    ("tampering", "found"),
+    [
+        ("UPDATE anchors SET proof = replace(proof, 'index', 'indexx') WHERE number = 2", "anchor 2"),
+        ("UPDATE anchors SET record = replace(record, '\"number\": 2', '\"number\": 9') WHERE number = 2", "anchor 2"),
+        ("DELETE FROM anchors WHERE number = 2", "anchor 2 is missing"),
+        ("DELETE FROM anchor_heads WHERE number = 3", "its heads are not those that were signed"),
+        ("UPDATE anchors SET proof = (SELECT proof FROM anchors WHERE number = 1) WHERE number = 3", "anchor 3"),
+    ],
+)
+@pytest.mark.parametrize("newest", [2, 50])
+def test_a_changed_anchor_is_found(
+    client: Client,
+    stories: list[UUID],
+    dba: Dba,
+    monkeypatch: pytest.MonkeyPatch,
+    tampering: str,
+    found: str,
+    newest: int,
+) -> None:
+    monkeypatch.setattr(anchor_checks, "NEWEST", newest + 1)
+    for story in stories[:3]:
+        applied(client, story, "block")
+        anchors.anchor(client.runtime)
+    assert swept(client.runtime) == 0
+    a_day_passes(dba)
+    with unprotected(dba, "anchors", "anchor_heads"), dba.transaction():
+        dba.execute("SET LOCAL session_replication_role = replica")  # the foreign key
+        assert dba.execute(tampering).rowcount > 0
+    assert swept(client.runtime) > 0
+    everything = "SELECT string_agg(found::text, ' ') FROM verifications"
+    assert found in str(dba.execute(everything).fetchone())
+    assert finding(client.runtime).level == "fail"
+
+
+def test_without_keys_or_beyond_the_newest_anchors_are_left_to_audit_verify(
+    client: Client, stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for story in stories[:3]:
+        applied(client, story, "block")
+        anchors.anchor(client.runtime)
+    with unprotected(dba, "anchors"):
+        dba.execute("UPDATE anchors SET proof = '' WHERE number = 1")
+    monkeypatch.setattr(anchor_checks, "NEWEST_HEADS", 1)
+    assert swept(client.runtime) == 0
+    a_day_passes(dba)
+    shutil.rmtree(client.runtime.settings.signing_directory)
+    monkeypatch.undo()
+    assert swept(client.runtime) == 0
 
 
 def test_it_can_be_left_to_be_asked_for(make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba) -> None:

@@ -24,6 +24,8 @@ from interlock.workflows.input.json_text import read
 
 Signed = tuple[str, str]  # an anchor's record, and the text of its checkpoint
 
+NEWEST = 50  # anchors that are checked once in each pass: two days' worth
+NEWEST_HEADS = 200_000  # but no more of them than have so many heads: a second of reading
 UNREADABLE = (OSError, ValueError, TypeError, EOFError, zlib.error)  # errors that a manipulated file can raise
 
 
@@ -67,8 +69,32 @@ def check_database(database: Engine, verdict: Verdict, keys: TrustedKeys) -> Map
     return walk.sound
 
 
+def check_newest(connection: Connection, verdict: Verdict, keys: TrustedKeys) -> None:
+    """Check the newest anchors: signatures, numbers, that each follows the one before, and its heads.
+
+    Args:
+        connection: a transaction that reads one snapshot.
+        verdict: collects the problems, and counts the anchors.
+        keys: the trusted public keys.
+    """
+    latest, walk, sum_of_heads = anchors.latest(connection, NEWEST), InDatabase(), 0
+    schemas = schema_state.recorded_digests(connection)
+    for place, row in enumerate(reversed(latest)):
+        sum_of_heads += _count(_read(row["record"]), "heads")
+        if place and sum_of_heads > NEWEST_HEADS:
+            latest = latest[-place - 1 :]
+            break
+    if latest and latest[0]["number"] > 1:  # only the others' place can be checked
+        before, *latest = latest
+        _follows_next(before, walk)
+    for row in latest:
+        for message in (*_wrong(connection, row, walk, keys, None), *_schema(row, schemas)):
+            verdict.note(f"anchor {row['number']}", None, message)
+        verdict.anchors += 1
+
+
 def _wrong(
-    connection: Connection, row: RowMapping, walk: InDatabase, keys: TrustedKeys, totals: tuple[int, int]
+    connection: Connection, row: RowMapping, walk: InDatabase, keys: TrustedKeys, totals: tuple[int, int] | None
 ) -> Iterator[str]:
     record, number = _read(row["record"]), row["number"]
     proof, faults = proof_of(row["record"], row["proof"], keys)
@@ -83,7 +109,7 @@ def _wrong(
     elif proof:
         walk.sound[number] = (row["record"], proof.note.text)
     saw = _count(record, "instances"), _count(record, "transitions")
-    if totals[0] < saw[0] or totals[1] < saw[1]:
+    if totals is not None and (totals[0] < saw[0] or totals[1] < saw[1]):
         yield f"saw {saw[0]} instances and {saw[1]} events; fewer are left"
 
 
@@ -93,6 +119,11 @@ def _follows(row: RowMapping, proof: Proof | None, walk: InDatabase) -> Iterator
         yield f"gap: anchor {walk.expected} is missing"
     elif proof and walk.edge is not None and (proof.entry, proof.path) != (row["number"] - 1, walk.edge):
         yield "does not follow the anchor before it"
+    _follows_next(row, walk)
+
+
+def _follows_next(row: RowMapping, walk: InDatabase) -> None:
+    """Go on behind an anchor."""
     try:
         walk.edge = edge_after(row)
     except AnchorFault:
