@@ -356,7 +356,6 @@ TABLE = (
         "an anchor's time changed",
         "UPDATE anchors SET made_at = made_at + interval '1 day'",
         "anchor 1",
-        by_sweep=False,
     ),
     Tampering("an anchor deleted", "DELETE FROM anchor_heads; DELETE FROM anchors", "anchor 1", by_sweep=False),
     Tampering(
