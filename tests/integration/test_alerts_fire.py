@@ -1,7 +1,8 @@
 """Each alert fires on what really happens: instances are moved, the exporter is scraped, the rules see the samples."""
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from interlock.beat.schedule import SCHEDULE
 from interlock.db.connection import transaction
 from interlock.db.core import effects
+from interlock.workers.audit import backup_drills
+from interlock.workers.audit.backup_drills import LastDrill
 from interlock.workers.operations import metrics_server
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -255,6 +258,14 @@ def backup_overdue(stage: Stage) -> None:
     stub_backup(stage.runtime.settings, datetime.now(UTC) - timedelta(hours=51))
 
 
+def backup_unproven(stage: Stage) -> None:
+    settings, now = stage.runtime.settings, datetime.now(UTC)
+    stub_backup(settings, now)
+    drilled = LastDrill("a backup", now, problem="its history was changed", proven_at=now)
+    record = json.dumps(asdict(drilled), default=datetime.isoformat)
+    (settings.backups_directory / backup_drills.NAME).write_text(record)
+
+
 def many_refusals(stage: Stage) -> None:
     stage.client.create("circuit_breaker", "B-1", project=stage.project, context={"tool_id": "ruff"})
     for _ in range(21):
@@ -286,6 +297,7 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockHistoryChanged": (history_changed, set()),
     "InterlockHistoryUnverified": (history_unverified, set()),
     "InterlockBackupOverdue": (backup_overdue, set()),
+    "InterlockBackupUnproven": (backup_unproven, set()),
     "InterlockManyRefusals": (many_refusals, set()),
 }
 ELSEWHERE = {"InterlockDown"}

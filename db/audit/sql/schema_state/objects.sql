@@ -44,12 +44,13 @@ WITH objects (object, definition) AS (
     UNION ALL
     SELECT format('function %%s', oid::regprocedure::text), format('%%s %%s %%s', pg_get_functiondef(oid), proowner::regrole, proacl)
       FROM pg_proc WHERE pronamespace = 'interlock'::regnamespace AND prokind IN ('f', 'p')
-    UNION ALL  -- who can act as the owner, superusers apart; and no role of ours is to be a member of another
+    UNION ALL  -- who can act as the owner, superusers apart; and no role of ours is to be a member of another of ours
     SELECT format('member %%s of interlock_owner', oid::regrole), 'directly or not'
       FROM pg_roles WHERE NOT rolsuper AND rolname <> 'interlock_owner' AND pg_has_role(oid, 'interlock_owner', 'MEMBER')
     UNION ALL
     SELECT DISTINCT format('member %%s of %%s', m.member::regrole, m.roleid::regrole), 'directly'
-      FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member
-     WHERE r.rolname IN ('interlock_engine', 'interlock_client', 'interlock_auditor') AND m.roleid <> 'interlock_owner'::regrole
+      FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member JOIN pg_roles g ON g.oid = m.roleid
+     WHERE r.rolname IN ('interlock_engine', 'interlock_client', 'interlock_auditor')
+       AND g.rolname IN ('interlock_engine', 'interlock_client', 'interlock_auditor')
 )
 SELECT object, encode(sha256(convert_to(definition, 'UTF8')), 'hex') FROM objects ORDER BY object COLLATE "C"
