@@ -131,14 +131,19 @@ def test_a_worker_whose_redis_was_killed_while_it_worked_goes_on_consuming(
 def test_upstream_has_not_mended_the_fault_that_the_guard_is_for(
     make_runtime: Callable[..., Runtime], broker: Broker, tmp_path: Path
 ) -> None:
-    with interrupted_while_working(make_runtime, broker, tmp_path, UNGUARDED) as (worker, client, _, after):
+    def seen(place: Path) -> str:
+        place.mkdir()
+        with interrupted_while_working(make_runtime, broker, place, UNGUARDED) as (worker, client, _, after):
 
-        def shows() -> str:
-            if FAULT.search(worker.log.read_text()):
-                return "fault"
-            return "mended" if outcome(client, after)["status"] == "applied" else ""
+            def shows() -> str:
+                if FAULT.search(worker.log.read_text()):
+                    return "fault"
+                return "mended" if outcome(client, after)["status"] == "applied" else ""
 
-        assert eventually(shows, timeout=20) == "fault", (
-            "celery and kombu reconnect by themselves now: workers/broker/kombu_patch.py, "
-            "its call in workers/broker/app.py and this file can be removed"
-        )
+            return str(eventually(shows, timeout=20))
+
+    # It shows only where the connection breaks in the middle of a reply, which a busy machine may miss once.
+    assert any(seen(tmp_path / str(attempt)) == "fault" for attempt in range(3)), (
+        "celery and kombu reconnect by themselves now: workers/broker/kombu_patch.py, "
+        "its call in workers/broker/app.py and this file can be removed"
+    )
