@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Column, Connection, DateTime, MetaData, RowMapping, Table, Text, Uuid, func, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from interlock.db.core.history import EventRow
+from interlock.db.core.history import EventRow, of_instance
 from interlock.db.schema import SCHEMA, in_schema
 from interlock.db.statements import queries
 from interlock.db.tables.core import instances, transitions
@@ -122,9 +122,7 @@ def count(connection: Connection) -> int:
 
 def history(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> list[EventRow]:
     """An archived instance's events in order, those after `after_seq`."""
-    table = archived_transitions
-    query = select(table).where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
-    return [cast(EventRow, dict(row)) for row in connection.execute(query).mappings()]
+    return of_instance(connection, instance_id, after_seq=after_seq, table=archived_transitions)
 
 
 def linked(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:

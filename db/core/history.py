@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, TypedDict, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, Table, select
 from sqlalchemy.dialects.postgresql import insert
 
 from interlock.db.schema import SCHEMA, in_schema
@@ -71,13 +71,11 @@ class EventRow(TypedDict):
     position: int
 
 
-def of_instance(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> list[EventRow]:
-    """An instance's events in order, those after `after_seq`."""
-    query = (
-        select(transitions)
-        .where(transitions.c.workflow_id == instance_id, transitions.c.seq > after_seq)
-        .order_by(transitions.c.seq)
-    )
+def of_instance(
+    connection: Connection, instance_id: UUID, *, after_seq: int = 0, table: Table = transitions
+) -> list[EventRow]:
+    """An instance's events in order, those after `after_seq`; an archived one's are in another `table`."""
+    query = select(table).where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
     return [cast(EventRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
