@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -28,6 +29,7 @@ from interlock.workflows.scheduling.counts import RUN_COUNTS, TASK_COUNTS
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
+PROOFS = Path(__file__).parents[2] / "db" / "audit" / "sql" / "belongings" / "proofs.sql"
 
 
 def check_of(dba: Dba, table: str, mentions: str) -> set[str]:
@@ -106,6 +108,8 @@ def listed_by(dba: Dba, function: str, before: str) -> set[str]:
 def test_who_is_a_worker_and_what_an_authority_is_are_said_alike_by_postgresql_and_the_code(dba: Dba) -> None:
     proved = {each.type for each in catalogue() if SECRET in each.fields}
     assert listed_by(dba, "accept_closed", "workflow_type IN") == proved
+    (judged,) = re.findall(r"n\.type NOT IN \(([^)]*)\)", PROOFS.read_text())
+    assert set(re.findall(r"'(\w+)'", judged)) == proved
     assert listed_by(dba, "narrower", "wanted <@ ARRAY") == set(AUTHORITIES) - {"anyone"}
     assert listed_by(dba, "request_is_sound", "NEW.authority NOT IN") == set(AUTHORITIES)
 
