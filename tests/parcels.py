@@ -18,7 +18,9 @@ from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.link_guards import retries_left
 from tests.rights import operate
 
-VOTED = Guard("two_said_so", lambda case: bool(case.votes - {case.by}), "another must say so too", wait=True)
+VOTED = Guard(
+    "two_said_so", lambda case: bool(case.votes - {case.by}), "another must say so too", needs=frozenset({"votes"})
+)
 
 PARCEL_1_0 = Definition(
     type="parcel",
@@ -31,6 +33,7 @@ PARCEL_1_0 = Definition(
         T("send", "packed", "sent"),
         T("stop", "sent", "stopped", approval=ApprovalPoint()),
         T("go_on", "stopped", "sent", when=(VOTED,)),
+        T("go_on", "stopped", "stopped"),
         T("deliver", "sent", "delivered"),
         T("lose", ("sent", "stopped"), "lost", severity="error"),
         T("weigh", "packed", "packed", effects=(Effect("notice", done="weighed"),)),

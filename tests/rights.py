@@ -139,10 +139,19 @@ def _end(connection: Connection, right: Right, task: UUID | None, *, begun: bool
     if right.authority == "effect":
         done = "UPDATE interlock.effects SET status = 'done', lease_until = NULL, finished_at = now() WHERE id = %s"
         connection.exec_driver_sql(done, (str(right.proof).split(":")[1],))
-    elif task is not None and begun:
+    elif task is not None and (begun or _begins(connection, task)):
         connection.exec_driver_sql("UPDATE interlock.task_claims SET ended_at = now() WHERE task_id = %s", (task,))
     elif task is not None:  # who reports on what was never begun had no claim: it was made for this
         connection.exec_driver_sql("DELETE FROM interlock.task_claims WHERE task_id = %s AND ended_at IS NULL", (task,))
+
+
+def _begins(connection: Connection, task: UUID) -> bool:
+    """Whether a task was begun meanwhile, or is about to be: then the report counts, and so does the claim."""
+    asked = (
+        "SELECT EXISTS (SELECT FROM interlock.trigger_requests WHERE workflow_id = %s AND trigger = 'worker_started'"
+        " AND status IN ('pending', 'applied'))"
+    )
+    return bool(connection.exec_driver_sql(asked, (task,)).scalar_one())
 
 
 def _lease(connection: Connection, found: RowMapping) -> UUID:

@@ -9,7 +9,7 @@ from typing import Any
 
 from transitions import EventData, Machine
 
-from interlock.workflows.definition import Deadline, Definition, Guard, Transition
+from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, Transition
 from interlock.workflows.guard_context import Case, Override
 from interlock.workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
 
@@ -46,10 +46,10 @@ def decide(definition: Definition, case: Case) -> Outcome:
     probe = Probe(case.state)
     moved = machine_of(definition).events[case.trigger].trigger(probe, case=case)
     if not moved:
-        return _held_or_refused(definition, case, candidates)
+        return _refused(definition, case, candidates)
     taken = next(move for move in candidates if move.dest == probe.state and _all_hold(move, case))
     if taken.approval and not case.granted:
-        return _approval_needed(case, taken)
+        return _approval_needed(case, taken.approval)
     return Applied(taken, taken.dest, _deadline(definition, taken.dest, case))
 
 
@@ -100,7 +100,7 @@ def _overridden(
     move = leading_there[0]
     # Guards of a move out of a terminal state bind operators, too (POLICY-6).
     if move.exceptional and not _all_hold(move, case):
-        return _refused(definition, case, [guard for guard in move.when if not guard.holds(case)])
+        return _refused(definition, case, (move,))
     passed_over = () if move.exceptional else tuple(guard.name for guard in move.when)
     if move.approval and not case.granted:
         passed_over = (*passed_over, "approval")
@@ -125,24 +125,18 @@ def _no_such_transition(definition: Definition, case: Case) -> Rejected:
     return Rejected(_reason(case, "no_such_transition", message, legal=list(definition.legal(case.state))))
 
 
-def _held_or_refused(definition: Definition, case: Case, candidates: tuple[Transition, ...]) -> Rejected | Waiting:
-    # `transitions` returns only False for a false condition; find all guards that were false.
-    false = [guard for move in candidates for guard in move.when if not guard.holds(case)]
-    if all(guard.wait for guard in false):
-        return Waiting(_reason(case, "held", "; ".join(guard.description for guard in false)))
-    return _refused(definition, case, [guard for guard in false if not guard.wait])
-
-
-def _refused(definition: Definition, case: Case, refusing: list[Guard]) -> Rejected:
+def _refused(definition: Definition, case: Case, candidates: tuple[Transition, ...]) -> Rejected:
+    # `transitions` returns only False for a false condition: name the false guards of the move that lacks least.
+    refusing = min(([guard for guard in move.when if not guard.holds(case)] for move in candidates), key=len)
     message, missing = "; ".join(guard.description for guard in refusing), [guard.name for guard in refusing]
     return Rejected(_reason(case, "guard", message, missing=missing, legal=list(definition.legal(case.state))))
 
 
-def _approval_needed(case: Case, move: Transition) -> Rejected | Waiting:
-    if case.votes:
+def _approval_needed(case: Case, point: ApprovalPoint) -> Rejected | Waiting:
+    if case.held:
         message = f"{case.trigger!r} already waits for an approval; decide that one first"
         return Rejected(_reason(case, "already_held", message))
-    return Waiting(_reason(case, "approval", f"{case.trigger!r} needs an approval"), move.approval)
+    return Waiting(_reason(case, "approval", f"{case.trigger!r} needs an approval"), point)
 
 
 def _superseded(case: Case) -> Superseded:

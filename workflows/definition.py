@@ -13,7 +13,7 @@ from interlock.workflows.guard_context import Case
 
 Severity = Literal["info", "warning", "error", "critical"]
 Back = Literal["retry", "blocked", "rework"]
-Fact = Literal["linked", "votes", "row"]
+Fact = Literal["linked", "votes", "held", "row", "timer"]
 Authority = Literal["anyone", "holder", "effect", "machinery", "decider", "operator"]
 
 AUTHORITIES: tuple[Authority, ...] = get_args(Authority)
@@ -30,8 +30,6 @@ class Guard:
         name: what diagrams and events call it.
         holds: a pure function of a `Case`: the instance, the trigger, who fired it with what data, the facts needed.
         description: what an operator reads when it is false.
-        wait: when it is false the trigger is held, not refused, until more of the same make it true (votes below a
-            quorum).
         needs: the facts of a `Case` that have to be looked up for it: `linked`, `votes`, `row`.
         bounds: it holds a limited number of times for an instance, so a loop through it ends.
     """
@@ -39,7 +37,6 @@ class Guard:
     name: str
     holds: Callable[[Case], bool]
     description: str
-    wait: bool = False
     needs: frozenset[Fact] = frozenset()
     bounds: bool = False
 
@@ -77,7 +74,7 @@ class ApprovalPoint:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Fires `trigger` on an instance that stays in a state for `seconds`.
+    """Fires `trigger` on an instance that stays in a state for `seconds`, whatever moves it makes within that state.
 
     `context_key` names the context field with which an instance can set its own seconds; `seconds` is the default.
     """
@@ -274,20 +271,17 @@ class Definition:
         """Trigger -> the facts needed to decide it."""
         wanted: dict[str, frozenset[Fact]] = {trigger: frozenset() for trigger in self.triggers}
         for move in self.transitions:
-            votes: frozenset[Fact] = frozenset({"votes"}) if move.approval else frozenset()
-            row: frozenset[Fact] = frozenset({"row"}) if self._grows(move.dest) else frozenset()
-            wanted[move.trigger] = wanted[move.trigger].union(votes, row, *(guard.needs for guard in move.when))
+            own: dict[Fact, bool] = {
+                "held": move.approval is not None,
+                "row": self._grows(move.dest),
+                "timer": move.dest in move.sources and move.dest in self.deadlines,
+            }
+            needed: set[Fact] = {fact for fact, needs in own.items() if needs}
+            wanted[move.trigger] = wanted[move.trigger].union(needed, *(guard.needs for guard in move.when))
         return wanted
 
     def _grows(self, state: str) -> bool:
         return state in self.deadlines and self.deadlines[state].growth is not None
-
-    @cached_property
-    def voting_states(self) -> frozenset[str]:
-        """The states in which a trigger can be held until more votes arrive."""
-        return frozenset(
-            source for move in self.transitions for source in move.sources if any(guard.wait for guard in move.when)
-        )
 
     def legal(self, state: str) -> tuple[str, ...]:
         """The triggers that have a transition out of `state`, regardless of guards."""

@@ -39,7 +39,8 @@ class Case:
             example, are bound to the version at which they were armed.
         granted: whether the approval that the trigger was held for has been granted.
         linked: role -> the instances linked in that role.
-        votes: who else has fired this trigger on this instance and is still held.
+        votes: who has moved the instance with this trigger since it entered its state, in which it has stayed.
+        held: whether this trigger is already held for an approval.
         row: the instance's typed row (CHECK-19) before the move: its counts, its worker, its limits.
         override: the state an operator wants; None for any other trigger.
     """
@@ -54,5 +55,6 @@ class Case:
     granted: bool = False
     linked: Mapping[str, tuple[Linked, ...]] = field(default_factory=dict)
     votes: frozenset[str] = frozenset()
+    held: bool = False
     row: Mapping[str, Any] = field(default_factory=dict)
     override: Override | None = None

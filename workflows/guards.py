@@ -40,7 +40,6 @@ not_voted_yet = Guard(
 quorum_reached = Guard(
     "quorum_reached",
     lambda case: len(case.votes | {case.by}) >= _quorum(case),
-    "held until the quorum is reached",
-    wait=True,
+    "the quorum is not reached yet",
     needs=frozenset({"votes"}),
 )

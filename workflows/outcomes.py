@@ -45,10 +45,10 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The trigger is held: for an approval to be requested, or (approval None) for more votes."""
+    """The trigger is held until an approval, which is to be created, is decided."""
 
     reason: Mapping[str, Any]
-    approval: ApprovalPoint | None = None
+    approval: ApprovalPoint
 
 
 @dataclass(frozen=True, slots=True)

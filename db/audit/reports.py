@@ -59,13 +59,6 @@ SELECT t.request_id, COALESCE(t.metadata->>'instance_id', t.workflow_id::text) A
    AND t.created_at >= %(since)s::timestamptz AND t.created_at < %(until)s::timestamptz
  ORDER BY t.created_at, t.seq
 """)
-# Votes: the triggers that deciders fired on approvals and that counted, or count still.
-_VOTES = in_schema("""
-SELECT r.request_id, r.workflow_id, r.trigger, r.triggered_by, r.authority, r.proof, r.login, r.status, r.accepted_at
-  FROM interlock.trigger_requests r
- WHERE r.workflow_id = ANY(%(ids)s) AND r.authority = 'decider' AND r.status IN ('applied', 'waiting', 'superseded')
- ORDER BY r.seq
-""")
 _COMMANDS = in_schema("""
 SELECT workflow_id, argv FROM interlock.commands WHERE workflow_id = ANY(%(ids)s)
 UNION ALL
@@ -120,11 +113,6 @@ def attempts(connection: Connection, ids: Sequence[UUID], period: Period) -> Seq
     """The recorded attempts on these instances at what was not the caller's, oldest first."""
     parameters = period.parameters | {"ids": list(map(str, ids))}
     return connection.exec_driver_sql(_ATTEMPTS, parameters).mappings().all()
-
-
-def votes(connection: Connection, approvals: Sequence[UUID]) -> Sequence[RowMapping]:
-    """The requests by which deciders voted on these approvals, in the order in which they were accepted."""
-    return connection.exec_driver_sql(_VOTES, {"ids": list(approvals)}).mappings().all()
 
 
 def commands(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, list[str]]:

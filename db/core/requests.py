@@ -16,7 +16,7 @@ from interlock.db.core import counters
 from interlock.db.core.instances import with_names
 from interlock.db.fast_path import first_row
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, execute, functions, queries, returning
+from interlock.db.statements import Rows, among, functions, queries, returning
 from interlock.db.tables.core import instances, requests
 from interlock.workflows.authority import refusal
 from interlock.workflows.errors import Attempt, Function, NotYours, RequestConflict, UnknownInstance
@@ -47,23 +47,12 @@ _ACCEPT_ONE = in_schema("""
 SELECT interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
                             %(triggered_by)s, %(metadata)s, %(trace)s) AS new
 """)
-# A vote was decided: those held for the same trigger were part of it, those held for another are superseded.
-_CLOSE_VOTES = in_schema("""
-UPDATE interlock.trigger_requests r
-   SET status = CASE WHEN r.trigger = s.trigger THEN 'applied' ELSE 'superseded' END,
-       result = s.result,
-       finished_at = now()
-  FROM json_to_recordset(%(rows)s::json) AS s (workflow_id uuid, trigger text, result jsonb)
- WHERE r.workflow_id = s.workflow_id AND r.status = 'waiting' AND r.held_by IS NULL
-""")
-# What an approval holds counts only until its instance moves: then it is superseded, and may be fired anew
-# (APPROVAL-5).
-_WAITING = in_schema("""
-SELECT r.workflow_id, r.trigger, r.triggered_by
+# The deadline that each instance's present state has begun.
+_TIMERS = in_schema("""
+SELECT r.workflow_id, r.not_before
   FROM interlock.trigger_requests r
-  JOIN interlock.workflow_instances i ON i.id = r.workflow_id
- WHERE r.workflow_id = ANY(%(ids)s) AND r.status = 'waiting'
-   AND (r.held_by IS NULL OR interlock.held_for(r.held_by) = i.version)
+  JOIN interlock.workflow_instances i ON i.id = r.workflow_id AND i.version = r.bound_version
+ WHERE r.workflow_id = ANY(%(ids)s) AND r.status IN ('scheduled', 'pending') AND r.origin = 'timer'
 """)
 # Every partition with something pending, and its oldest request: one index probe a partition, however much waits.
 PARTITIONS_DUE = in_schema("""
@@ -169,19 +158,9 @@ def follow_up(connection: Connection, follow_ups: Rows) -> Sequence[RowMapping]:
     return returning(connection, sql("follow_up"), follow_ups)
 
 
-def release(connection: Connection, released: Rows) -> Sequence[RowMapping]:
-    """Release or refuse the requests held for decided approvals; returns them."""
-    return returning(connection, sql("release"), released)
-
-
-def close_votes(connection: Connection, closed: Rows) -> int:
-    """Settle the held votes of instances that have been decided; returns their number."""
-    return execute(connection, _CLOSE_VOTES, closed)
-
-
-def waiting(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, trigger, triggered_by) of the requests held on these instances, as these stand now."""
-    return connection.exec_driver_sql(_WAITING, {"ids": list(ids)}).mappings().all()
+def timers(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """(workflow_id, not_before) of the deadlines of these instances' present states."""
+    return connection.exec_driver_sql(_TIMERS, {"ids": list(ids)}).mappings().all()
 
 
 def by_ids(connection: Connection, request_ids: Iterable[str]) -> dict[str, RowMapping]:

@@ -19,7 +19,7 @@ UNFINISHED = ("scheduled", "pending", "waiting")
 _AGE = in_schema("""
 SELECT extract(epoch FROM clock_timestamp() - COALESCE(
            (SELECT t.created_at FROM interlock.workflow_transitions t
-             WHERE t.workflow_id = i.id AND (t.trigger <> 'definition.migrate' OR t.from_state <> t.to_state)
+             WHERE t.workflow_id = i.id AND t.from_state <> t.to_state
              ORDER BY t.seq DESC LIMIT 1),
            i.created_at))
   FROM interlock.workflow_instances i WHERE i.id = %(id)s
@@ -118,7 +118,7 @@ def outcome_triggers(connection: Connection, instance_id: UUID) -> list[str]:
 
 
 def age_seconds(connection: Connection, instance_id: UUID) -> float:
-    """Seconds since an instance entered its state; a migration that kept the state does not count as entering it."""
+    """Seconds since an instance entered its state, which moves that led to the same one did not do again."""
     return float(connection.exec_driver_sql(_AGE, {"id": instance_id}).scalar_one())
 
 

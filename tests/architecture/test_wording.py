@@ -33,7 +33,7 @@ FREE = {
     },
     "schema_states": {"login": OWN},
     "narrowings": dict.fromkeys(("project", "type", "trigger", "open_to"), "a projection of rows under the rule"),
-    "refusal_counts": {"login": OWN, "project": REFERS, "request_id": OWN},
+    "refusal_counts": {"login": OWN, "project": REFERS, "recent_who": REFERS, "request_id": OWN},
     "trigger_requests": {
         **dict.fromkeys(("origin", "authority", "status"), STATES),
         **dict.fromkeys(("proof", "login", "trace"), OWN),

@@ -9,6 +9,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
+from interlock.workflows.errors import NotYours
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, swept, trail
 
 pytestmark = pytest.mark.integration
@@ -89,16 +90,16 @@ def test_a_story_with_two_pull_requests_waits_for_both(client: Client, review: U
 
 def test_the_author_cannot_approve_though_somebody_else_asked(client: Client, review: UUID) -> None:
     merge = fire(client, review, "merge", "bob")
-    own = fire(client, merge["held_by"], "approve", "ann")
-    assert own["status"] == "rejected"
-    assert own["result"]["missing"] == ["not_the_author"]
+    with pytest.raises(NotYours, match="ann is its author"):
+        client.fire(merge["held_by"], "approve", by="ann")
     assert outcome(client, merge["request_id"])["status"] == "waiting"
 
 
 def test_without_an_author_whoever_asked_cannot_approve(client: Client, project: str) -> None:
     sprint = client.create("sprint", "P-1", project=project)["id"]
     start = fire(client, sprint, "start", "ann")
-    assert fire(client, start["held_by"], "approve", "ann")["status"] == "rejected"
+    with pytest.raises(NotYours, match="ann is its author"):
+        client.fire(start["held_by"], "approve", by="ann")
     assert fire(client, start["held_by"], "approve", "bob")["status"] == "applied"
     assert state(client, sprint) == "active"
 
@@ -177,18 +178,15 @@ def test_a_timer_for_a_state_that_was_left_is_superseded(client: Client, dba: "p
     assert trail(client, approval) == ["approve"]
 
 
-def test_a_quorum_of_two_holds_the_first_vote_and_the_second_decides_both(client: Client) -> None:
+def test_of_a_quorum_of_two_each_vote_is_an_event_and_the_second_decides(client: Client) -> None:
     approval = votes_needed(client, 2)
-    first = fire(client, approval, "approve", "bob")
-    assert (first["status"], first["result"]["code"], first["held_by"]) == ("waiting", "held", None)
+    assert fire(client, approval, "approve", "bob")["status"] == "applied"
+    assert state(client, approval) == "pending"
     assert fire(client, approval, "approve", "bob")["result"]["missing"] == ["not_voted_yet"]
-    assert fire(client, approval, "approve", "ann")["result"]["missing"] == ["not_the_author"]
-    second = fire(client, approval, "approve", "cyd")
-    assert second["status"] == "applied"
-    assert outcome(client, first["request_id"])["status"] == "applied"
-    assert outcome(client, first["request_id"])["result"] == second["result"]
-    assert trail(client, approval) == ["approve"]
-    (decided,) = client.history(approval)
+    assert fire(client, approval, "approve", "cyd")["status"] == "applied"
+    voted, decided = client.history(approval)
+    assert (voted["triggered_by"], voted["to_state"], voted["authority"]) == ("bob", "pending", "decider")
+    assert (decided["triggered_by"], decided["to_state"]) == ("cyd", "approved")
     assert decided["metadata"]["votes"] == ["bob", "cyd"]
     assert decided["metadata"]["terms"]["quorum"] == 2
     assert decided["metadata"]["terms"]["author"] == "ann"
@@ -200,21 +198,44 @@ def test_votes_in_one_round_count_together(client: Client) -> None:
     drain_all(client.runtime)
     statuses = [outcome(client, each.request_id)["status"] for each in receipts]
     assert statuses == ["applied", "rejected", "applied", "applied", "rejected"]
+    assert [event["to_state"] for event in client.history(approval)] == ["pending", "pending", "approved"]
 
 
-def test_a_rejection_supersedes_the_votes_for(client: Client) -> None:
-    approval = votes_needed(client, 2)
-    vote = fire(client, approval, "approve", "bob")
-    fire(client, approval, "reject", "cyd")
-    assert outcome(client, vote["request_id"])["status"] == "superseded"
-    assert state(client, approval) == "rejected"
+def test_a_rejected_or_expired_approval_keeps_the_votes_for_it(client: Client, dba: "psycopg.Connection[Any]") -> None:
+    for ending in ("reject", "expire"):
+        approval = votes_needed(client, 2)
+        fire(client, approval, "approve", "bob")
+        if ending == "reject":
+            fire(client, approval, "reject", "cyd")
+        else:
+            make_due(dba, "expire")
+            swept(client.runtime, "dispatch")
+            drain_all(client.runtime)
+        assert trail(client, approval) == ["approve", ending]
 
 
-def test_only_the_deciders_named_decide(client: Client) -> None:
+def test_a_vote_does_not_put_off_the_end_of_an_approval(client: Client, dba: "psycopg.Connection[Any]") -> None:
+    approval = votes_needed(client, 3)
+    ends = "SELECT not_before, bound_version FROM trigger_requests WHERE origin = 'timer' ORDER BY seq"
+    ((due, _),) = dba.execute(ends).fetchall()
+    for by in ("bob", "cyd"):
+        fire(client, approval, "approve", by)
+    assert dba.execute(ends).fetchall() == [(due, 0), (due, 1), (due, 2)]
+
+
+def test_only_the_deciders_named_decide(client: Client, dba: "psycopg.Connection[Any]") -> None:
     approval = votes_needed(client, 1, deciders=["cyd"])
-    assert fire(client, approval, "approve", "bob")["result"]["missing"] == ["may_decide"]
-    assert fire(client, approval, "reject", "bob")["result"]["missing"] == ["may_decide"]
+    for trigger in ("approve", "reject"):
+        with pytest.raises(NotYours, match="bob is none of its deciders"):
+            client.fire(approval, trigger, by="bob")
     assert fire(client, approval, "approve", "cyd")["status"] == "applied"
+    tried = dba.execute(
+        "SELECT triggered_by, metadata->>'attempted', metadata->>'reason' FROM workflow_transitions"
+        " WHERE workflow_type = 'refusal_log' AND metadata->>'instance_id' = %s ORDER BY seq",
+        (str(approval),),
+    ).fetchall()
+    assert [each[:2] for each in tried] == [("bob", "approve"), ("bob", "reject")]
+    assert "bob is none of its deciders" in tried[0][2]
 
 
 def test_long_names_still_get_an_approval_of_their_own(client: Client, project: str) -> None:

@@ -1,6 +1,7 @@
 """Whoever tries what is not theirs leaves an event, and cannot fill history with them (docs/spec/refusals.md)."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -213,9 +214,9 @@ def test_twenty_in_an_hour_are_events_and_all_are_counted(
     outsider: Client, client: Client, dba: Dba, project: str, worker: UUID
 ) -> None:
     job = client.create("job", "J-1", project=project, context={"depth": 0})["id"]
-    for _ in range(25):
+    for number in range(25):
         with pytest.raises(NotYours):
-            outsider.fire(worker, "suspend", by="mallory", data={"reason": "mine"})
+            outsider.fire(worker, "suspend", by=f"mallory {number % 3}", data={"reason": "mine"})
     assert len(events(client, dba)) == 20
     with pytest.raises(NotYours):  # another project, another log
         outsider.fire(job, "success", by="mallory")
@@ -228,6 +229,13 @@ def test_twenty_in_an_hour_are_events_and_all_are_counted(
     with pytest.raises(NotYours):
         outsider.fire(worker, "suspend", by="mallory", data={"reason": "mine"})
     assert len(events(client, dba)) == 23
+
+
+def test_one_name_does_not_hide_the_others(outsider: Client, client: Client, dba: Dba, worker: UUID) -> None:
+    for by in (*["confused"] * 15, "mallory"):
+        with pytest.raises(NotYours):
+            outsider.fire(worker, "suspend", by=by, data={"reason": "mine"})
+    assert Counter(event["by"] for event in events(client, dba)) == {"confused": 10, "mallory": 1}
 
 
 def test_a_hundred_in_all_projects_are_events(its_sql: Dba, client: Client, dba: Dba) -> None:

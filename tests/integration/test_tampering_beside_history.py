@@ -355,12 +355,22 @@ HELD = (
     held(
         "the first of two votes deleted",
         "DELETE FROM trigger_requests WHERE workflow_id = '{voted}' AND triggered_by = 'bob'",
-        "{voted} trigger_requests of bob is missing",
+        " is missing: event 1 was asked for by it",
     ),
     held(
         "a vote changed",
         "UPDATE trigger_requests SET triggered_by = 'mallory' WHERE workflow_id = '{voted}' AND triggered_by = 'bob'",
-        "{voted} trigger_requests of bob is missing",
+        "event 1 says otherwise",
+    ),
+    held(
+        "an approval's quorum raised after it was given",
+        "UPDATE workflow_instances SET context = context || '{{\"quorum\": 3}}' WHERE id = '{voted}'",
+        "{voted} event 2: 2 of 3 deciders approved it",
+    ),
+    held(
+        "the author among those who approved",
+        "UPDATE workflow_instances SET context = context || '{{\"author\": \"bob\"}}' WHERE id = '{voted}'",
+        "{voted} event 2: 1 of 2 deciders approved it",
     ),
 )
 COMMITS = (

@@ -177,6 +177,8 @@ class Model:
             asked.status = "superseded"
             return True
         dest = MOVES[thing.type].get((thing.state, asked.trigger))
+        if dest == "approved" and thing.type == "approval" and self._is_below_quorum(asked):
+            dest = "pending"
         if dest is None:
             asked.status = "rejected"
             return True
@@ -198,32 +200,30 @@ class Model:
         return True
 
     def _answer(self, asked: Asked, merged: dict[int, bool]) -> str:
-        thing, votes = asked.thing, self._held(asked)
+        thing = asked.thing
         if (thing.type, asked.trigger) in ASK_FIRST and not asked.granted:
-            return "rejected" if votes else "asking"
+            return "rejected" if self._is_held(asked) else "asking"
         if asked.trigger != "approve":
             return "applied"
         if thing.type == "story":
             return "applied" if merged[id(thing)] else "rejected"
-        if asked.by == thing.context.get("author") or (thing.type == "approval" and asked.by in votes):
-            return "rejected"
-        return "applied" if len(votes | {asked.by}) >= thing.context.get("quorum", 1) else "waiting"
+        again = thing.type == "approval" and asked.by in self._votes(thing)
+        return "rejected" if again or asked.by == thing.context.get("author") else "applied"
 
     def _move(self, asked: Asked, dest: str, ended: Round) -> None:
         thing = asked.thing
+        since = self._present_timer(thing, ended) if dest == thing.state else None
         thing.version += 1
         thing.history.append((thing.version, thing.state, dest, asked.trigger, asked.by))
         thing.state = dest
-        ended.new += self._timer(thing)
-        if thing.type == "approval":
-            ended.afterwards.append(lambda: self._close(thing, asked.trigger))
+        ended.new += self._timer(thing, since)
+        if thing.type == "approval" and dest != "pending":
+            ended.afterwards.append(lambda: self._close(thing))
         if asked.trigger == "merge" and (story := thing.context.get("story")):
             ended.new.append(Asked(story, "approve", asked.by, "pending", origin="follow_up"))
 
-    def _close(self, approval: Thing, trigger: str) -> None:
+    def _close(self, approval: Thing) -> None:
         for asked in self.asked:
-            if asked.status == "waiting" and asked.thing is approval:
-                asked.status = "applied" if asked.trigger == trigger else "superseded"
             if asked.status == "waiting" and asked.approval is approval:
                 asked.granted = approval.state == "approved"
                 asked.status = "pending" if asked.granted else "rejected"
@@ -233,16 +233,43 @@ class Model:
         asked.approval = Thing(f"for {asked.name}", "approval", -1, {"author": author})
         return asked.approval
 
-    def _timer(self, thing: Thing) -> list[Asked]:
-        trigger = DEADLINES.get((thing.type, thing.state))
-        return [Asked(thing, trigger, "system", "scheduled", origin="timer", bound=thing.version)] if trigger else []
+    def refuses(self, thing: Thing, trigger: str, by: str) -> bool:
+        """Whether somebody may not fire this at all: an author may not approve."""
+        return thing.type == "approval" and trigger == "approve" and by == thing.context.get("author")
 
-    def _held(self, asked: Asked) -> set[str]:
-        return {
-            other.by
+    def _timer(self, thing: Thing, since: Asked | None = None) -> list[Asked]:
+        """The timer of its state; `since`: the one that ran before a move that stayed there, due when that was."""
+        trigger = DEADLINES.get((thing.type, thing.state))
+        status = since.status if since else "scheduled"
+        return [Asked(thing, trigger, "system", status, origin="timer", bound=thing.version)] if trigger else []
+
+    def _present_timer(self, thing: Thing, ended: Round) -> Asked | None:
+        return next(
+            (
+                asked
+                for asked in (*self.asked, *ended.new)
+                if asked.thing is thing
+                and asked.origin == "timer"
+                and asked.bound == thing.version
+                and asked.status in ("scheduled", "pending")
+            ),
+            None,
+        )
+
+    def _is_below_quorum(self, asked: Asked) -> bool:
+        if asked.to is not None:  # an override chooses
+            return asked.to == "pending"
+        return len(self._votes(asked.thing) | {asked.by}) < asked.thing.context.get("quorum", 1)
+
+    def _is_held(self, asked: Asked) -> bool:
+        return any(
+            other.thing is asked.thing and other.trigger == asked.trigger and other.status == "waiting"
             for other in self.asked
-            if other.thing is asked.thing and other.trigger == asked.trigger and other.status == "waiting"
-        }
+        )
+
+    @staticmethod
+    def _votes(thing: Thing) -> set[str]:
+        return {by for _, _, dest, trigger, by in thing.history if trigger == "approve" and dest == "pending"}
 
     def _pull_requests_merged(self, story: Thing) -> bool:
         linked: Iterable[Thing] = [thing for thing in self.things if thing.context.get("story") is story]

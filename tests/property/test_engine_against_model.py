@@ -238,6 +238,10 @@ class EngineAndModel(RuleBasedStateMachine):
 
     def _fire(self, thing: Thing, trigger: int, by: str, after: timedelta | None = None) -> None:
         named = self._one_of(triggers(thing.type), trigger)
+        if self.model.refuses(thing, named, by):
+            with pytest.raises(NotYours):
+                fire(self.client, self.ids[thing], named, by=by, after=after)
+            return
         receipt = fire(self.client, self.ids[thing], named, by=by, after=after)
         asked = Asked(thing, named, by, "scheduled" if after else "pending", name=receipt.request_id)
         if after:

@@ -21,7 +21,6 @@ SOUND = Definition(
     terminal=frozenset({"broken"}),
     transitions=(T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")),
 )
-WAITS = Guard("patient", lambda case: False, "held", wait=True)
 ALLOWED = Guard("allowed", lambda case: case.by == "ann", "only ann")
 
 
@@ -169,12 +168,6 @@ def test_everything_wrong_is_named_at_once() -> None:
         check(replace(SOUND, version="1.0", initial="dim"))
 
 
-def test_a_wait_without_a_deadline_is_doubtful_but_not_wrong() -> None:
-    waiting = replace(SOUND, **with_move(T("dim", "on", "off", when=(WAITS,))))
-    assert check(waiting) == ["'dim' can wait in 'on' for ever: the state has no deadline"]
-    assert check(replace(waiting, **with_deadline(Deadline(60, "release")))) == []
-
-
 def test_an_exception_that_is_guarded_may_leave_a_terminal_state() -> None:
     assert (
         check(replace(SOUND, **with_move(T("mend", "broken", "off", when=(ALLOWED,), exceptional=True, back="rework"))))
@@ -197,7 +190,7 @@ def test_a_deadline_may_be_said_by_a_field() -> None:
 
 
 def test_guarded_alternatives_hide_nothing() -> None:
-    assert check(replace(SOUND, transitions=(T("press", "off", "broken", when=(WAITS,)), *SOUND.transitions)))
+    assert check(replace(SOUND, transitions=(T("press", "off", "broken", when=(ALLOWED,)), *SOUND.transitions))) == []
 
 
 def test_what_is_shipped_is_sound_and_undoubted() -> None:

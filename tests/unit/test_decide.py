@@ -10,7 +10,7 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.decide import decide
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, T
 from interlock.workflows.guard_context import Case, Linked, Override
-from interlock.workflows.outcomes import Applied, Rejected, Superseded, Waiting
+from interlock.workflows.outcomes import Applied, Rejected, Superseded
 from interlock.workflows.versioning.shortest_path import route
 
 STORY, PR_REVIEW, APPROVAL, SPRINT = (catalogue().get(type_) for type_ in ("story", "pr_review", "approval", "sprint"))
@@ -85,14 +85,12 @@ def test_every_false_guard_is_named_not_only_the_first() -> None:
     assert outcome.reason["missing"] == ["may_decide", "not_the_author"]
 
 
-def test_votes_below_the_quorum_are_held_and_the_last_one_decides() -> None:
+def test_votes_below_the_quorum_leave_it_pending_and_the_last_one_decides() -> None:
     context = {"quorum": 3, "author": "ann"}
-    for votes, kind in (((), Waiting), (("bob",), Waiting), (("bob", "cyd"), Applied)):
+    for votes, dest in (((), "pending"), (("bob",), "pending"), (("bob", "cyd"), "approved")):
         outcome = decide(APPROVAL, case("pending", "approve", by="dan", context=context, votes=frozenset(votes)))
-        assert isinstance(outcome, kind)
-        if isinstance(outcome, Waiting):
-            assert outcome.reason["code"] == "held"
-            assert outcome.approval is None
+        assert isinstance(outcome, Applied)
+        assert outcome.dest == dest
 
 
 def test_nobody_votes_twice() -> None:
@@ -101,13 +99,14 @@ def test_nobody_votes_twice() -> None:
     assert outcome.reason["missing"] == ["not_voted_yet"]
 
 
-def test_a_refusing_guard_beats_one_that_waits() -> None:
+def test_what_is_named_is_missing_for_the_move_that_lacks_least() -> None:
     outcome = decide(APPROVAL, case("pending", "approve", by="ann", context={"quorum": 9, "author": "ann"}))
     assert isinstance(outcome, Rejected)
+    assert outcome.reason["missing"] == ["not_the_author"]
 
 
 def test_a_trigger_already_held_for_an_approval_is_refused_a_second_time() -> None:
-    outcome = decide(PR_REVIEW, case("approved", "merge", votes=frozenset({"other"})))
+    outcome = decide(PR_REVIEW, case("approved", "merge", held=True))
     assert isinstance(outcome, Rejected)
     assert outcome.reason["code"] == "already_held"
 

@@ -64,8 +64,6 @@ def asking(quorum: int) -> Definition:
         (replace(HERE, requests=[request("gone", origin="timer", bound_version=0)]), PARCEL_1_1, {}, None),
         (replace(HERE, state="sent", requests=[request("stop", "waiting", held=True)]), asking(1), {}, None),
         (replace(HERE, state="sent", requests=[request("stop", "waiting", held=True)]), asking(2), {}, "terms differ"),
-        (replace(HERE, state="stopped", requests=[request("go_on", "waiting")]), PARCEL_1_1, {}, None),
-        (replace(HERE, requests=[request("go_on", "waiting")]), PARCEL_1_1, {}, "waits for more votes"),
     ],
 )
 def test_each_obstacle_is_named_and_nothing_else_is_one(

@@ -5,7 +5,7 @@ from hashlib import sha256
 from interlock.workflows.audit.report import PAGE, AuditReport
 from interlock.workflows.audit.report_page import envelope_in, page
 
-FORMS = {2: "ac627f20cddecaa9c0036cb3237c66ba5ce39d6fba26994e7c1667243e9e672e"}
+FORMS = {3: "12c9ef787ec5056db2f6966e6efb10cdbc18e93cef180b79cbd38122a22c4e80"}
 
 PARTS = {
     "page": PAGE,
@@ -61,12 +61,11 @@ PARTS = {
                     "by": "bob",
                     "vote": "approve",
                     "at": "2026-11-24T09:00:01.000000Z",
-                    "status": "waiting",
                     "request_id": "r",
                     "authority": "decider",
                     "proof": None,
                     "login": "interlock",
-                    "event_id": None,
+                    "event_id": "evt_1",
                 }
             ],
         }

@@ -204,25 +204,14 @@ def _instances(
 
 def _approvals(connection: Connection, rows: Sequence[RowMapping], moves: Sequence[Move]) -> Iterator[form.Approval]:
     found = [row for row in rows if row["workflow_type"] == "approval"]
-    decided = {move["request_id"]: move for move in moves if move["entity_type"] == "approval"}
-    states = {move["context"]["workflow_id"]: move["to_state"] for move in decided.values()}
-    votes: dict[UUID, dict[str, form.Vote]] = {row["id"]: {} for row in found}
-    for vote in reports.votes(connection, list(votes)):
-        move = decided.get(vote["request_id"])
-        votes[vote["workflow_id"]][vote["request_id"]] = form.Vote(
-            by=vote["triggered_by"],
-            vote=vote["trigger"],
-            at=timestamp(vote["accepted_at"]),
-            status=vote["status"],
-            request_id=vote["request_id"],
-            authority=vote["authority"],
-            proof=vote["proof"],
-            login=vote["login"],
-            event_id=move["event_id"] if move else None,
-        )
-    for move in decided.values():  # its request may be deleted by now
+    votes: dict[str, list[form.Vote]] = {str(row["id"]): [] for row in found}
+    states: dict[str, str] = {}
+    for move in moves:
+        if (approval := move["context"]["workflow_id"]) not in votes:
+            continue
+        states[approval] = move["to_state"]
         if move["authority"] == "decider":
-            votes[UUID(move["context"]["workflow_id"])].setdefault(move["request_id"], _deciding(move))
+            votes[approval].append(_vote(move))
     for row in found:
         context: Mapping[str, object] = row["context"]
         subject, trigger, asked, author = (
@@ -241,16 +230,15 @@ def _approvals(connection: Connection, rows: Sequence[RowMapping], moves: Sequen
             quorum=min(quorum, form.MOST) if type(quorum) is int else 1,
             deciders=tuple(map(str, deciders)) if isinstance(deciders, list) else (),
             state=states.get(str(row["id"])),
-            votes=tuple(votes[row["id"]].values()),
+            votes=tuple(votes[str(row["id"])]),
         )
 
 
-def _deciding(move: Move) -> form.Vote:
+def _vote(move: Move) -> form.Vote:
     return form.Vote(
         by=move["triggered_by"],
         vote=move["trigger"],
         at=move["timestamp"],
-        status="applied",
         request_id=move["request_id"],
         authority=move["authority"],
         proof=move["proof"],

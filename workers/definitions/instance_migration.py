@@ -236,12 +236,9 @@ class _Crossing:
         runs_out = clock(self.old, self.new, subject, self.order.renamed, age)
         if runs_out is None:
             return []
-        timer = creation.timer(row["id"], row["version"] + 1, runs_out.deadline)
-        if runs_out.kept:
-            for each in instance_migration.unfinished(connection, row["id"]):
-                if each["origin"] == "timer" and each["bound_version"] == row["version"]:
-                    timer["not_before"] = each["not_before"]
-        return [timer]
+        begun = requests.timers(connection, [row["id"]]) if runs_out.kept else ()
+        due = begun[0]["not_before"] if begun else None
+        return [creation.timer(row["id"], row["version"] + 1, runs_out.deadline, due=due)]
 
     def _links(self, row: RowMapping) -> list[dict[str, Any]]:
         """The links that only the new version declares, from its context."""

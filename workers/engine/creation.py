@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from secrets import token_hex
 from typing import Any
 from uuid import UUID
@@ -87,8 +88,17 @@ def _parts(births: Sequence[Birth]) -> Iterator[Sequence[Birth]]:
     return (births[start : start + PART] for start in range(0, len(births), PART))
 
 
-def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | None = None) -> dict[str, Any]:
-    """The request that fires a state's deadline, unless the instance leaves the state. `trace`: the cause's trace."""
+def timer(
+    instance_id: UUID, version: int, deadline: Deadline, *, trace: str | None = None, due: datetime | None = None
+) -> dict[str, Any]:
+    """The request that fires a state's deadline, unless the instance leaves the state.
+
+    Args:
+        instance_id, version: the instance, and the version at which it is in that state.
+        deadline: of the state.
+        trace: of what caused it.
+        due: when the deadline fires, if it has begun before; None: it begins now.
+    """
     return internal(
         own_id(instance_id, version, deadline.trigger),
         instance_id,
@@ -97,6 +107,7 @@ def timer(instance_id: UUID, version: int, deadline: Deadline, *, trace: str | N
         right=by_state(version),
         origin="timer",
         delay_seconds=deadline.seconds,
+        not_before=due,
         trace=trace,
     )
 

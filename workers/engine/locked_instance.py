@@ -2,22 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
 
-from interlock.db.core import guard_rows, instances, requests
+from interlock.db.core import approvals, guard_rows, instances, requests
 from interlock.db.core.rounds import Due
 from interlock.db.operations import operators
 from interlock.workflows.catalogue import Catalogue
-from interlock.workflows.definition import Definition
+from interlock.workflows.definition import Definition, Fact
 from interlock.workflows.guard_context import Case, Linked, Override
 
 
 @dataclass(slots=True)
 class LockedInstance:
-    """An instance locked for a round, at `locked_version`. `halted`: its further requests must wait."""
+    """An instance locked for a round, at `locked_version`.
+
+    Attributes:
+        votes: trigger -> who has moved it with that trigger since it entered its state.
+        held: the triggers that an approval holds.
+        timer_due: when the deadline of its state fires, if that is needed.
+        approved_by: the seq of a request that was held -> the approval that released it, with its deciders and votes.
+        halted: its further requests must wait.
+    """
 
     id: UUID
     type: str
@@ -30,6 +39,9 @@ class LockedInstance:
     version: int
     context: Mapping[str, Any]
     votes: dict[str, set[str]] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    timer_due: datetime | None = None
+    approved_by: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     linked: dict[str, tuple[Linked, ...]] = field(default_factory=dict)
     row: Mapping[str, Any] = field(default_factory=dict)
     operators: frozenset[str] = frozenset()
@@ -49,6 +61,13 @@ class LockedInstance:
         """The type under which the instance's typed row is stored."""
         return "lineage" if self.definition.version.startswith("0.") else self.type
 
+    def note_move(self, source: str, request: Due) -> None:
+        """Keep `votes` up to date with a move of this round, which left `source`."""
+        if self.state != source:
+            self.votes.clear()
+        elif "votes" in self.definition.needs[request["trigger"]]:
+            self.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
+
     def case(self, request: Due) -> Case:
         """The case to decide for a request: the instance, the request, and all facts that guards may read."""
         return Case(
@@ -62,6 +81,7 @@ class LockedInstance:
             granted=request["granted"],
             linked=self.linked,
             votes=frozenset(self.votes.get(request["trigger"], ())),
+            held=request["trigger"] in self.held,
             row=self.row,
             override=self._override(request) if request["origin"] == "override" else None,
         )
@@ -77,7 +97,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
     Raises:
         UnknownWorkflow: this process does not know an instance's definition.
     """
-    approvals = catalogue.get("approval")
+    approval = catalogue.get("approval")
     locked_instances: dict[UUID, LockedInstance] = {}
     for row in due:
         if row["workflow_id"] not in locked_instances:
@@ -87,7 +107,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
                 entity_id=row["entity_id"],
                 project=row["project"],
                 definition=catalogue.get(row["workflow_type"], row["definition_version"]),
-                approvals=approvals,
+                approvals=approval,
                 state=row["current_state"],
                 locked_version=row["version"],
                 version=row["version"],
@@ -99,7 +119,7 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
 
 def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInstance], due: Sequence[Due]) -> None:
     # Most triggers need no facts but the instance itself; only the others cost a query.
-    wanted: dict[str, set[UUID]] = {"linked": set(), "votes": set(), "row": set()}
+    wanted: dict[Fact, set[UUID]] = {"linked": set(), "votes": set(), "held": set(), "row": set(), "timer": set()}
     for request in due:
         instance_id = request["workflow_id"]
         for fact in locked_instances[instance_id].definition.needs.get(request["trigger"], ()):
@@ -108,10 +128,18 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
         roles = locked_instances[row["workflow_id"]].linked
         other = Linked(row["workflow_type"], row["entity_id"], row["current_state"])
         roles[row["role"]] = (*roles.get(row["role"], ()), other)
-    for row in requests.waiting(connection, wanted["votes"]) if wanted["votes"] else ():
+    for row in approvals.votes(connection, wanted["votes"]) if wanted["votes"] else ():
         locked_instances[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])
+    for row in approvals.held(connection, wanted["held"]) if wanted["held"] else ():
+        locked_instances[row["workflow_id"]].held.add(row["trigger"])
+    for row in requests.timers(connection, wanted["timer"]) if wanted["timer"] else ():
+        locked_instances[row["workflow_id"]].timer_due = row["not_before"]
     for instance_id, columns in guard_rows.rows(connection, _by_type(locked_instances, wanted["row"])).items():
         locked_instances[instance_id].row = dict(columns)
+    released = {request["seq"]: request["workflow_id"] for request in due if request["granted"]}
+    for row in approvals.releasing(connection, list(released)) if released else ():
+        said = {"id": str(row["id"]), "name": row["entity_id"], "deciders": row["deciders"], "votes": row["votes"]}
+        locked_instances[released[row["seq"]]].approved_by[row["seq"]] = said
     overrides = [request for request in due if request["origin"] == "override"]
     if not overrides:
         return

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from interlock.db.core import counters, effects, instances, requests, rounds
+from interlock.db.core import approvals, counters, effects, instances, requests, rounds
 from interlock.db.core.rounds import Due
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import intent, timer
@@ -25,7 +25,7 @@ class LostRace(InterlockError):
     """Rows changed under the partition's lock, by a write outside the engine. The round is rolled back and retried."""
 
 
-# What an approval was about, and who may decide it: with its decision, this stands in history.
+# What an approval was about, and who could decide it: with its decision, this is kept in history.
 TERMS = ("subject", "subject_id", "subject_version", "trigger", "request_id", "author", "quorum", "deciders")
 
 
@@ -42,7 +42,6 @@ class Ledger:
     wanted_effects: list[dict[str, Any]] = field(default_factory=list)
     approvals: list[creation.Birth] = field(default_factory=list)
     released: list[dict[str, Any]] = field(default_factory=list)
-    closed: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[UUID, str] = field(default_factory=dict)
     happened: Counter[counters.Series] = field(default_factory=Counter)
     traces: Mapping[int, str] = field(default_factory=dict)
@@ -73,7 +72,7 @@ class Ledger:
                 "triggered_by": request["triggered_by"],
                 "request_id": request["request_id"],
                 "severity": outcome.severity,
-                "metadata": _event_metadata(request, outcome) | _decision(locked, source, request),
+                "metadata": _event_metadata(locked, request, outcome),
             }
         )
         self.follow_ups += (
@@ -105,9 +104,9 @@ class Ledger:
             for effect in move.effects
         )
         if outcome.deadline:
-            self.timers.append(timer(locked.id, locked.version, outcome.deadline, trace=trace))
-        if source in locked.definition.voting_states:
-            self.closed.append({"workflow_id": locked.id, "trigger": move.trigger, "result": result})
+            stays_due = locked.timer_due if outcome.dest == source else None
+            self.timers.append(timer(locked.id, locked.version, outcome.deadline, trace=trace, due=stays_due))
+        locked.note_move(source, request)
         if move.settles:
             reason = {
                 "code": "approval",
@@ -123,10 +122,7 @@ class Ledger:
 
     def enter_waiting(self, locked: LockedInstance, request: Due, outcome: Waiting) -> None:
         """Add a waiting request. If it waits for an approval, create that approval in the same commit."""
-        locked.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
-        if outcome.approval is None:
-            self._settle(request, "waiting", outcome.reason)
-            return
+        locked.held.add(request["trigger"])
         approval = _approval(locked, request, outcome.approval)
         self.approvals.append(approval)
         name = f"approval/{approval.entity_id}"
@@ -164,10 +160,10 @@ class Ledger:
         written = rounds.write(connection, moves=moves, events=self.events, settled=self.settled)
         if written != rounds.Written(len(moves), len(self.events), len(self.settled)):
             raise LostRace(f"rows changed while the engine had their partition locked; written: {written}")
-        requests.close_votes(connection, self.closed)
         requests.accept(connection, self.timers)
         self.woken += requests.follow_up(connection, self.follow_ups)
-        self.woken += self._let_go(requests.release(connection, self.released))
+        if self.released:
+            self.woken += self._let_go(approvals.release(connection, self.released))
         self.effects_due += effects.intend(connection, self.wanted_effects)
         instances.note_failure(connection, self.failures)
         counters.note(connection, self.happened)
@@ -199,22 +195,18 @@ class Ledger:
         )
 
 
-def _event_metadata(request: Due, outcome: Applied) -> dict[str, Any]:
-    """The event's metadata: the request's, and for an override also the guards that were passed over."""
-    metadata: dict[str, Any] = request["metadata"]
-    if outcome.passed_over is None:
-        return metadata
-    return {**metadata, "override": {**metadata["override"], "passed_over": list(outcome.passed_over)}}
-
-
-def _decision(locked: LockedInstance, source: str, request: Due) -> dict[str, Any]:
-    """For the event that ends a vote: the terms, and who voted for it (APPROVAL-6); requests of votes are pruned."""
-    if source not in locked.definition.voting_states:
-        return {}
-    terms = {"terms": {name: locked.context[name] for name in TERMS if name in locked.context}}
-    if "votes" not in locked.definition.needs.get(request["trigger"], ()):
-        return terms
-    return terms | {"votes": sorted(locked.votes.get(request["trigger"], set()) | {request["triggered_by"]})}
+def _event_metadata(locked: LockedInstance, request: Due, outcome: Applied) -> dict[str, Any]:
+    """The event's metadata: the request's, what an override passed over, and who decided an approval (APPROVAL-6)."""
+    found: dict[str, Any] = dict(request["metadata"])
+    if outcome.passed_over is not None:
+        found["override"] = {**found["override"], "passed_over": list(outcome.passed_over)}
+    if outcome.transition.settles:
+        found["terms"] = {name: locked.context[name] for name in TERMS if name in locked.context}
+    if outcome.transition.settles == "granted":
+        found["votes"] = sorted(locked.votes.get(request["trigger"], set()) | {request["triggered_by"]})
+    if approval := locked.approved_by.get(request["seq"]):
+        found["approval"] = approval
+    return found
 
 
 def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> creation.Birth:

@@ -16,7 +16,7 @@ from interlock.workflows.input.json_text import read
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:interlock:audit-report:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-PAGE = 2  # the form of the page; a change of `report_page` gets the next number, or older reports would seem changed
+PAGE = 3  # the form of the page; a change of `report_page` gets the next number, or older reports would seem changed
 
 MOST = 2**63 - 1  # a larger number can neither be printed nor come from PostgreSQL
 
@@ -27,10 +27,9 @@ Whole = Annotated[int, Field(strict=True, ge=-MOST, le=MOST)]
 # What no report can say, because nothing keeps it.
 NOT_RECORDED = (
     "Attempts at what is not the caller's to do are events of the project's `refusal_log`, at most 20 in an hour for a"
-    " database login (REFUSAL-2); those beyond that are only counted, and those of raw SQL are not kept.",
-    "Refused triggers, and votes other than the one that decided an approval, are requests and not events: they are"
-    " outside the hash chain, and deleted some time after they were settled (INTERLOCK_KEEP_FINISHED_DAYS, 30 days by"
-    " default) or when their instance is archived. Who voted is in the event that decided (`votes`).",
+    " database login, 10 for a name (REFUSAL-2); those beyond are only counted, and those of raw SQL are not kept.",
+    "Refused triggers are requests and not events: they are outside the hash chain, and deleted some time after they"
+    " were settled (INTERLOCK_KEEP_FINISHED_DAYS, 30 days by default) or when their instance is archived.",
     "A gate's tree is the one that Interlock put into the worktree. Files that commands changed there before, and the"
     " protected paths, which have the content of the commit `base` while a gate runs, can differ from it.",
     "Moves whose transactions were not committed yet when the report was made are missing, although their time may be"
@@ -132,17 +131,16 @@ class ReportedInstance(ReportPart):
 
 
 class Vote(ReportPart):
-    """A decider's vote. `event_id`: the move that it made; None: it is known as a request only."""
+    """A decider's vote, which is a move of the approval."""
 
     by: str
     vote: str
     at: str
-    status: str
     request_id: str | None
     authority: str
     proof: str | None
     login: str
-    event_id: str | None
+    event_id: str
 
 
 class Approval(ReportPart):

@@ -92,7 +92,7 @@ def _derived(statement: Statement) -> Iterator[str]:
     events = {move["event_id"]: move for move in moves}
     for approval in report.approvals:
         for vote in approval.votes:
-            if vote.event_id and _vote(events.get(vote.event_id)) != (vote.by, vote.vote, vote.request_id, vote.login):
+            if _vote(events.get(vote.event_id)) != (vote.by, vote.vote, vote.request_id, vote.login):
                 yield f"approval {approval.entity_id}: the vote of {vote.by} is not that of its move"
 
 

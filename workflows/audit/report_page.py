@@ -199,12 +199,9 @@ def _approvals(report: AuditReport) -> list[Element]:
             f"{each.requested_by or 'nobody named'}; author {each.author or 'not named'}; {each.quorum} needed, "
             f"{deciders}"
         )
-        rows = (
-            (vote.at, vote.by, vote.vote, vote.login, vote.status, code(vote.event_id or "a request, no event"))
-            for vote in each.votes
-        )
+        rows = ((vote.at, vote.by, vote.vote, vote.login, code(vote.event_id)) for vote in each.votes)
         found += [heading, terms]
-        found += table(f"votes on {each.entity_id}", ("time", "by", "vote", "login", "status", "event"), rows)
+        found += table(f"votes on {each.entity_id}", ("time", "by", "vote", "login", "event"), rows)
     return found
 
 

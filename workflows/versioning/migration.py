@@ -95,8 +95,6 @@ def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: 
         yield f"{name}: {new.version} has no such trigger; let it be applied first, or refused"
     elif request.held and _point(old, request.trigger, subject.state) != _new_point(new, request.trigger, dest):
         yield f"{name} is held for an approval whose terms differ in {new.version}: decide it first"
-    elif request.status == "waiting" and not request.held and dest not in new.voting_states:
-        yield f"{name} waits for more votes, which {new.version} does not count in {dest!r}: let them be decided first"
 
 
 def _point(old: Form, trigger: str, state: str) -> Any:

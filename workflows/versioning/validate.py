@@ -138,8 +138,3 @@ def _closed(move: Transition, authority: Authority, doing: str) -> Iterator[str]
 
 def _doubts(definition: Definition) -> Iterator[str]:
     yield from levels.doubts(definition)
-    for move in definition.transitions:
-        if any(guard.wait for guard in move.when):
-            for source in move.sources:
-                if source not in definition.deadlines:
-                    yield f"{move.trigger!r} can wait in {source!r} for ever: the state has no deadline"

@@ -78,6 +78,17 @@ BEGIN
     END CASE;
 END $$;
 
+-- Why somebody may not decide what this instance is to be decided about; NULL: he may (APPROVAL-2).
+CREATE FUNCTION interlock.no_decider(who text, fired text, type text, under text, context jsonb) RETURNS text
+    LANGUAGE sql STABLE RETURN CASE
+        WHEN jsonb_array_length(context->'deciders') > 0 AND NOT context->'deciders' ? who
+            THEN format('%s is none of its deciders', who)
+        WHEN context->>'author' = who
+             AND (SELECT body->'rules' @> jsonb_build_array(jsonb_build_object('trigger', fired, 'settles', 'granted'))
+                    FROM interlock.workflow_definitions d WHERE (d.type, d.version) = (no_decider.type, under))
+            THEN format('%s is its author', who)
+    END;
+
 -- What not everyone may fire. Only what is open to anyone, nearly all that agents fire, does without this.
 CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[]) LANGUAGE plpgsql AS $$
 DECLARE
@@ -85,7 +96,7 @@ DECLARE
     held    text;
     lacking text;
 BEGIN
-    SELECT workflow_type, entity_id, version, context, workflow_type IN ('worker', 'uet_worker', 'supervised_worker')
+    SELECT workflow_type, definition_version, entity_id, version, context, workflow_type IN ('worker', 'uet_worker', 'supervised_worker')
                AND r.triggered_by IN (entity_id, split_part(entity_id, '#', 1)) AS named
       INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
     IF r.origin = 'override' THEN
@@ -102,10 +113,8 @@ BEGIN
         IF 'anyone' = ANY (open_to) THEN
             r.proof := NULL;
             RETURN;
-        ELSIF 'decider' = ANY (open_to) THEN  -- the approval's guards judge who that is
+        ELSIF 'decider' = ANY (open_to) THEN
             r.authority := 'decider';
-            r.proof := NULL;
-            RETURN;
         ELSIF 'operator' = ANY (open_to) THEN
             r.authority := 'operator';
         ELSE
@@ -117,6 +126,9 @@ BEGIN
     END IF;
     IF lacking IS NOT NULL THEN
         NULL;
+    ELSIF r.authority = 'decider' THEN
+        lacking := interlock.no_decider(r.triggered_by, r.trigger, target.workflow_type, target.definition_version, target.context);
+        r.proof := NULL;
     ELSIF r.authority = 'holder' AND r.proof LIKE 'secret:%' THEN  -- kept as `itself`, because the secret must not be
         lacking := CASE WHEN NOT target.named THEN format('%s is not the worker %s', r.triggered_by, target.entity_id)
                         WHEN NOT interlock.is_secret_of(target.context, substring(r.proof FROM 8)) THEN

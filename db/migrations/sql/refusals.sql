@@ -6,6 +6,7 @@ CREATE TABLE interlock.refusal_counts (
     project    varchar(100)  NOT NULL,
     total      bigint        NOT NULL DEFAULT 0,
     recent     timestamptz[] NOT NULL DEFAULT '{}',  -- the newest records first, as many as an hour may have
+    recent_who text[]        NOT NULL DEFAULT '{}',  -- who each was of, in a project
     -- The newest record: the event's request is proven by it, in the transaction that wrote this.
     log_id     uuid,
     request_id varchar(200),
@@ -17,8 +18,8 @@ CREATE TABLE interlock.refusal_counts (
 CREATE FUNCTION interlock.hour_is_full(recent timestamptz[], most integer) RETURNS boolean LANGUAGE sql STABLE
     RETURN cardinality(recent) >= most AND recent[most] > now() - interval '1 hour';
 
--- Record that the caller's login was refused: as an event of its log in the project, at most 20 in an hour, and 100 in all
--- projects; beyond that it is only counted. A person who looks for an attack needs the first of its attempts, not each of them.
+-- Record that the caller's login was refused: as an event of its log in the project, at most 20 in an hour, 10 of them of one
+-- name, and 100 in all projects; beyond that it is only counted. A person who looks for an attack needs the first of its attempts, not each of them.
 -- What was attempted is tried once more, and undone, so that nobody records what PostgreSQL does not refuse to this very login.
 --   attempted: 'accept_all' or 'create_all', and its rows; 'as_itself', and the worker, `proof` and deed (`trigger`) of each;
 --              or 'operate', what only operators may, and a row that says who (triggered_by) tried what (attempted) on which
@@ -28,6 +29,7 @@ CREATE FUNCTION interlock.record_refusal(attempted text, rows json) RETURNS bool
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
 DECLARE
     in_project CONSTANT integer := 20;
+    of_one     CONSTANT integer := 10;
     in_all     CONSTANT integer := 100;
     number     CONSTANT text := gen_random_uuid();
     everywhere interlock.refusal_counts;
@@ -72,7 +74,9 @@ BEGIN
     END IF;
     SELECT * INTO here FROM interlock.refusal_counts c
      WHERE (c.login, c.project) = (session_user, subject.project);
-    IF interlock.hour_is_full(here.recent, in_project) THEN
+    IF interlock.hour_is_full(here.recent, in_project)
+       OR (SELECT count(*) FROM unnest(here.recent, here.recent_who) AS r (at, who)
+            WHERE r.who = subject.who AND r.at > now() - interval '1 hour') >= of_one THEN
         RETURN false;
     END IF;
     INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project, created_by)
@@ -82,10 +86,11 @@ BEGIN
         ON CONFLICT (project, workflow_type, entity_id) DO NOTHING;
     SELECT id INTO STRICT log FROM interlock.workflow_instances
      WHERE (project, workflow_type, entity_id) = (subject.project, 'refusal_log', session_user);
-    INSERT INTO interlock.refusal_counts AS c (login, project, total, recent, log_id, request_id, xid)
-    VALUES (session_user, subject.project, 1, ARRAY[now()], log, number, pg_current_xact_id())
+    INSERT INTO interlock.refusal_counts AS c (login, project, total, recent, recent_who, log_id, request_id, xid)
+    VALUES (session_user, subject.project, 1, ARRAY[now()], ARRAY[subject.who], log, number, pg_current_xact_id())
         ON CONFLICT (login, project) DO UPDATE
            SET total = c.total + 1, recent = (ARRAY[now()] || c.recent)[:in_project],
+               recent_who = (ARRAY[subject.who::text] || c.recent_who)[:in_project],
                log_id = EXCLUDED.log_id, request_id = EXCLUDED.request_id, xid = EXCLUDED.xid;
     UPDATE interlock.refusal_counts c SET recent = (ARRAY[now()] || c.recent)[:in_all] WHERE (c.login, c.project) = (session_user, '');
     INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, authority, proof)

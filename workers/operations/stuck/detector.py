@@ -1,5 +1,6 @@
 """Finds stuck instances with a few queries, however many they are, then derives the reasons with pure functions."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
-from interlock.db.core import instances
+from interlock.db.core import approvals, instances
 from interlock.db.operations import stuck
 from interlock.db.operations.stuck import Thresholds
 from interlock.db.orchestration import workers
@@ -164,6 +165,9 @@ def _details(
         found |= stuck.groups(connection, groups)
     if worker_ids := by_type.get("worker"):
         found |= stuck.last_heartbeats(connection, worker_ids)
+    if pending := by_type.get("approval"):
+        voted = Counter(row["workflow_id"] for row in approvals.votes(connection, pending))
+        found |= {id_: {"votes": voted[id_]} for id_ in pending}
     return found
 
 

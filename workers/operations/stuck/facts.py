@@ -28,7 +28,8 @@ class Facts:
         definition: its machine.
         requests, effects: the requests to it, and its effects, in its present state.
         links: (role, id, workflow_type, entity_id, current_state) of the instances linked to it.
-        details: the row of its kind: `db.operations.stuck.tasks`, `groups` or `last_heartbeats`.
+        details: what only its type has: a row of `db.operations.stuck.tasks`, `groups` or `last_heartbeats`, or the
+            `votes` of an approval.
     """
 
     instance: Row

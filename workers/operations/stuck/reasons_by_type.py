@@ -235,7 +235,9 @@ def approval(facts: Facts) -> Reason:
     context, due = facts.instance["context"], facts.newest_request("scheduled")
     who = " or ".join(context.get("deciders") or ()) or f"anybody but {context.get('author') or 'its author'}"
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
-    return Reason(f"it waits for the decision of {who}{ends}", by_another(facts.id, "approve"))
+    quorum = context.get("quorum", 1)
+    votes = f" ({facts.details['votes']} of {quorum} votes)" if quorum > 1 else ""
+    return Reason(f"it waits for the decision of {who}{votes}{ends}", by_another(facts.id, "approve"))
 
 
 KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {

@@ -53,17 +53,12 @@ def retrying(facts: Facts) -> Reason | None:
 
 
 def held(facts: Facts) -> Reason | None:
-    """A trigger that waits for an approval, or for more votes."""
+    """A trigger that waits for an approval."""
     if not (request := facts.newest_request("waiting")):
         return None
-    if request["approval"]:
-        message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
-        who = f" by {' or '.join(request['deciders'])}" if request["deciders"] else ""
-        return Reason(message + who, by_another(request["approval_id"], "approve"))
-    votes = sum(each["status"] == "waiting" and each["trigger"] == request["trigger"] for each in facts.requests)
-    quorum = facts.instance["context"].get("quorum")
-    message = f"{request['trigger']} has {votes} of {quorum or 'the'} votes"
-    return Reason(message, by_another(facts.id, request["trigger"]))
+    message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
+    who = f" by {' or '.join(request['deciders'])}" if request["deciders"] else ""
+    return Reason(message + who, by_another(request["approval_id"], "approve"))
 
 
 def unapplied(facts: Facts) -> Reason | None:

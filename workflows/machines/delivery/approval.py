@@ -1,6 +1,6 @@
 """A decision by people. Its outcome releases or refuses the trigger that was held for it.
 
-pending → approved | rejected | expired
+pending → approved | rejected | expired; a vote below the quorum is a move, too, and leaves it pending.
 """
 
 from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, T
@@ -23,6 +23,7 @@ APPROVAL = Definition(
             when=(may_decide, not_the_author, not_voted_yet, quorum_reached),
             settles="granted",
         ),
+        T("approve", "pending", "pending", when=(may_decide, not_the_author, not_voted_yet)),
         T("reject", "pending", "rejected", when=(may_decide,), settles="refused", severity="warning"),
         T("expire", "pending", "expired", by="machinery", settles="refused", severity="warning"),
     ),

@@ -27,7 +27,15 @@ DEPRECATION = Definition(
         T("announce", "proposed", "announced", by=("operator", "machinery"), when=SAID, effects=(NOTICE,)),
         T("undo", "announced", "undone", when=SAID, effects=(NOTICE,), severity="warning"),
         T("propose_removal", "announced", "removal_proposed", when=SAID, effects=(NOTICE,)),
-        T("withdraw_removal", "removal_proposed", "announced", when=SAID, back="rework", severity="warning"),
+        T(
+            "withdraw_removal",
+            "removal_proposed",
+            "announced",
+            when=SAID,
+            effects=(NOTICE,),
+            back="rework",
+            severity="warning",
+        ),
         T("approve_removal", "removal_proposed", "removed", when=SAID, effects=(NOTICE,)),
     ),
     fields=(

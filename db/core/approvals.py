@@ -1,0 +1,55 @@
+"""Approvals: what they hold, who has voted, and what they release."""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from interlock.db.schema import in_schema
+from interlock.db.statements import Rows, queries, returning
+
+sql = queries(__file__)
+
+# What an approval holds counts only until its instance moves: then it is superseded, and may be fired anew
+# (APPROVAL-5).
+_HELD = in_schema("""
+SELECT r.workflow_id, r.trigger
+  FROM interlock.trigger_requests r
+  JOIN interlock.workflow_instances i ON i.id = r.workflow_id
+ WHERE r.workflow_id = ANY(%(ids)s) AND r.status = 'waiting' AND interlock.held_for(r.held_by) = i.version
+""")
+_VOTES = in_schema("""
+SELECT t.workflow_id, t.trigger, t.triggered_by
+  FROM interlock.workflow_transitions t
+ WHERE t.workflow_id = ANY(%(ids)s) AND t.trigger <> 'definition.migrate'
+   AND t.seq > COALESCE((SELECT max(e.seq) FROM interlock.workflow_transitions e
+                          WHERE e.workflow_id = t.workflow_id AND e.from_state <> e.to_state), 0)
+""")
+# The event that decided an approval is its last.
+_RELEASING = in_schema("""
+SELECT r.seq, a.id, a.entity_id, a.context->'deciders' AS deciders, t.metadata->'votes' AS votes
+  FROM interlock.trigger_requests r
+  JOIN interlock.workflow_instances a ON a.id = r.held_by
+  JOIN interlock.workflow_transitions t ON (t.workflow_id, t.seq) = (a.id, a.version)
+ WHERE r.seq = ANY(%(seqs)s)
+""")
+
+
+def votes(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """(workflow_id, trigger, triggered_by) of the moves in which these instances stayed in their present states."""
+    return connection.exec_driver_sql(_VOTES, {"ids": list(ids)}).mappings().all()
+
+
+def held(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """(workflow_id, trigger) of the requests held on these instances, as these stand now."""
+    return connection.exec_driver_sql(_HELD, {"ids": list(ids)}).mappings().all()
+
+
+def release(connection: Connection, decided: Rows) -> Sequence[RowMapping]:
+    """Release or refuse the requests held for decided approvals; returns them."""
+    return returning(connection, sql("release"), decided)
+
+
+def releasing(connection: Connection, seqs: Sequence[int]) -> Sequence[RowMapping]:
+    """The approvals that released these requests: (seq, id, entity_id, deciders, votes)."""
+    return connection.exec_driver_sql(_RELEASING, {"seqs": list(seqs)}).mappings().all()
