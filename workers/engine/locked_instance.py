@@ -62,9 +62,10 @@ class LockedInstance:
         return "lineage" if self.definition.version.startswith("0.") else self.type
 
     def note_move(self, source: str, request: Due) -> None:
-        """Keep `votes` up to date with a move of this round, which left `source`."""
+        """Keep `votes` and `timer_due` up to date with a move of this round, which left `source`."""
         if self.state != source:
             self.votes.clear()
+            self.timer_due = None
         elif "votes" in self.definition.needs[request["trigger"]]:
             self.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
 

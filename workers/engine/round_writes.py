@@ -121,7 +121,7 @@ class Ledger:
         self._settle(request, "rejected" if isinstance(outcome, Rejected) else "superseded", outcome.reason)
 
     def enter_waiting(self, locked: LockedInstance, request: Due, outcome: Waiting) -> None:
-        """Add a waiting request. If it waits for an approval, create that approval in the same commit."""
+        """Add a request that waits for an approval, which is created in the same commit."""
         locked.held.add(request["trigger"])
         approval = _approval(locked, request, outcome.approval)
         self.approvals.append(approval)

@@ -81,7 +81,7 @@ END $$;
 -- Why somebody may not decide what this instance is to be decided about; NULL: he may (APPROVAL-2).
 CREATE FUNCTION interlock.no_decider(who text, fired text, type text, under text, context jsonb) RETURNS text
     LANGUAGE sql STABLE RETURN CASE
-        WHEN jsonb_array_length(context->'deciders') > 0 AND NOT context->'deciders' ? who
+        WHEN context->'deciders' NOT IN ('[]', 'null') AND NOT context->'deciders' ? who
             THEN format('%s is none of its deciders', who)
         WHEN context->>'author' = who
              AND (SELECT body->'rules' @> jsonb_build_array(jsonb_build_object('trigger', fired, 'settles', 'granted'))

@@ -30,4 +30,4 @@ SELECT a.id, format('event %%s: %%s of %%s deciders approved it, and history say
                  WHERE t.workflow_id = a.id AND t.trigger = 'approve') w) v
  WHERE a.id > %(after)s AND a.id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR a.id = ANY(%(ids)s))
    AND a.workflow_type = 'approval' AND (last.trigger, last.to_state) = ('approve', 'approved') AND NOT last.metadata ? 'override'
-   AND (v.voters < COALESCE((a.context->>'quorum')::integer, 1) OR last.metadata->'votes' <> v.names)
+   AND (to_jsonb(v.voters) < COALESCE(a.context->'quorum', '1') OR last.metadata->'votes' <> v.names)
