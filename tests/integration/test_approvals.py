@@ -265,3 +265,22 @@ def test_an_approval_releases_nothing_once_its_instance_has_moved(
     assert state(client, review) == "approved"
     fire(client, again["held_by"], "approve", "cyd")
     assert state(client, review) == "merged"
+
+
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        ('{"deciders": ["cyd"]}', "bob is none of its deciders"),
+        ('{"deciders": ["bob"], "author": "bob"}', "bob is its author"),
+        ('{"author": "bob"}', "bob is its author"),
+        ('{"deciders": [], "author": "ann"}', None),
+        ('{"deciders": null}', None),
+        ("{}", None),
+        ('{"deciders": 5}', "bob is none of its deciders"),  # as only SQL can write them
+        ('{"deciders": "cyd"}', "bob is none of its deciders"),
+        ('{"deciders": {"cyd": 1}}', "bob is none of its deciders"),
+    ],
+)
+def test_terms_of_any_shape_say_who_decides(dba: "psycopg.Connection[Any]", context: str, said: str | None) -> None:
+    asked = "SELECT interlock.no_decider('bob', 'approve', 'approval', '1.0.0', %s::jsonb)"
+    assert dba.execute(asked, (context,)).fetchone() == (said,)

@@ -34,6 +34,7 @@ INSERTED = (
 )
 TAKEN = "SELECT c.* FROM interlock.tasks t, interlock.take_claim(t.task_id, t.run_id, %s, %s) c"
 STANDING = ("SELECT * FROM workers ORDER BY name", "SELECT * FROM task_claims", "SELECT * FROM tasks")
+AN_HOUR_LATER = "UPDATE refusal_counts SET recent = ARRAY(SELECT at - interval '1 hour' FROM unnest(recent) AS at)"
 REFUSED = (
     "SELECT metadata->>'attempted', triggered_by FROM workflow_transitions WHERE trigger = 'refuse' ORDER BY position"
 )
@@ -71,7 +72,9 @@ def test_nobody_speaks_for_a_worker_by_its_name(runtime: Runtime, client: Client
         for act in (acts := deeds(runtime, Registration(worker, secret), claim.token)).values():
             with pytest.raises(NotYours, match=r"the worker itself, by the secret of its registration"):
                 act()
-        if secret != other.secret:  # of a second round, the hour's limit lets fewer be recorded
+            if secret != other.secret:
+                dba.execute(AN_HOUR_LATER)
+        if secret != other.secret:  # of the second round, the hour's limit lets fewer be recorded
             drain_all(runtime)
             recorded = [(deed.partition(",")[0], "agent-7") for deed in acts]
             assert dba.execute(REFUSED).fetchall() == recorded
