@@ -22,7 +22,7 @@ def check(definition: Definition) -> list[str]:
         raise InvalidDefinition(
             f"the definition {definition.type} {definition.version} is invalid: " + "; ".join(wrong)
         )
-    return list(_doubts(definition))
+    return list(levels.doubts(definition))
 
 
 def _names(definition: Definition) -> Iterator[str]:
@@ -134,7 +134,3 @@ def _authorities(definition: Definition) -> Iterator[str]:
 def _closed(move: Transition, authority: Authority, doing: str) -> Iterator[str]:
     if not move.open_to(authority):
         yield f"{doing} {move.trigger!r}, which is open to {' or '.join(move.by)} only: add {authority!r}"
-
-
-def _doubts(definition: Definition) -> Iterator[str]:
-    yield from levels.doubts(definition)
