@@ -78,7 +78,7 @@ BEGIN
     END CASE;
 END $$;
 
--- Why somebody may not decide what this instance is to be decided about; NULL: he may (APPROVAL-2).
+-- Why somebody may not decide on an instance with this context; NULL: nothing stands against it (APPROVAL-2).
 CREATE FUNCTION interlock.no_decider(who text, fired text, type text, under text, context jsonb) RETURNS text
     LANGUAGE sql STABLE RETURN CASE
         WHEN context->'deciders' NOT IN ('[]', 'null') AND NOT context->'deciders' ? who
