@@ -9,6 +9,7 @@ from typing import Any
 
 from transitions import EventData, Machine
 
+from interlock.workflows.approvals import author_of, can_be_given
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, Transition
 from interlock.workflows.guard_context import Case, Override
 from interlock.workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
@@ -136,6 +137,10 @@ def _approval_needed(case: Case, point: ApprovalPoint) -> Rejected | Waiting:
     if case.held:
         message = f"{case.trigger!r} already waits for an approval; decide that one first"
         return Rejected(_reason(case, "already_held", message))
+    author = author_of(case.context, case.by)
+    if not can_be_given(point.deciders, point.quorum, author):
+        who = f"{point.quorum} of {', '.join(point.deciders)} would have to approve it, and not its author {author}"
+        return Rejected(_reason(case, "too_few_deciders", f"{case.trigger!r} cannot be approved: {who}"))
     return Waiting(_reason(case, "approval", f"{case.trigger!r} needs an approval"), point)
 
 

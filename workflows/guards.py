@@ -1,5 +1,6 @@
 """Guards shared by the shipped definitions. Each is named after its condition."""
 
+from interlock.workflows import approvals
 from interlock.workflows.definition import Guard
 from interlock.workflows.guard_context import Case
 
@@ -26,7 +27,7 @@ not_the_author = Guard(
 
 may_decide = Guard(
     "may_decide",
-    lambda case: not case.context.get("deciders") or case.by in case.context["deciders"],
+    lambda case: approvals.may_decide(case.context, case.by),
     "only the deciders this approval names may decide it",
 )
 
@@ -39,7 +40,7 @@ not_voted_yet = Guard(
 
 quorum_reached = Guard(
     "quorum_reached",
-    lambda case: len(case.votes | {case.by}) >= _quorum(case),
+    lambda case: sum(approvals.may_approve(case.context, who) for who in case.votes | {case.by}) >= _quorum(case),
     "the quorum is not reached yet",
     needs=frozenset({"votes"}),
 )

@@ -18,16 +18,23 @@ SELECT r.workflow_id, r.trigger
   JOIN interlock.workflow_instances i ON i.id = r.workflow_id
  WHERE r.workflow_id = ANY(%(ids)s) AND r.status = 'waiting' AND interlock.held_for(r.held_by) = i.version
 """)
+_RELEASABLE = in_schema("""
+SELECT r.held_by
+  FROM interlock.trigger_requests r
+  JOIN interlock.workflow_instances i ON i.id = r.workflow_id
+ WHERE r.held_by = ANY(%(ids)s) AND r.status = 'waiting' AND interlock.held_for(r.held_by) = i.version
+""")
 _VOTES = in_schema("""
 SELECT t.workflow_id, t.trigger, t.triggered_by
   FROM interlock.workflow_transitions t
- WHERE t.workflow_id = ANY(%(ids)s) AND t.trigger <> 'definition.migrate'
+ WHERE t.workflow_id = ANY(%(ids)s) AND t.trigger <> 'definition.migrate' AND NOT t.metadata ? 'override'
    AND t.seq > COALESCE((SELECT max(e.seq) FROM interlock.workflow_transitions e
                           WHERE e.workflow_id = t.workflow_id AND e.from_state <> e.to_state), 0)
 """)
 # The event that decided an approval is its last.
 _RELEASING = in_schema("""
-SELECT r.seq, a.id, a.entity_id, a.context->'deciders' AS deciders, t.metadata->'votes' AS votes
+SELECT r.seq, a.id, a.entity_id, a.context->'deciders' AS deciders, t.metadata->'votes' AS votes,
+       CASE WHEN t.metadata ? 'override' THEN t.triggered_by END AS overridden_by
   FROM interlock.trigger_requests r
   JOIN interlock.workflow_instances a ON a.id = r.held_by
   JOIN interlock.workflow_transitions t ON (t.workflow_id, t.seq) = (a.id, a.version)
@@ -36,7 +43,7 @@ SELECT r.seq, a.id, a.entity_id, a.context->'deciders' AS deciders, t.metadata->
 
 
 def votes(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, trigger, triggered_by) of the moves in which these instances stayed in their present states."""
+    """(workflow_id, trigger, triggered_by) of the moves, no overrides, that left these instances in their states."""
     return connection.exec_driver_sql(_VOTES, {"ids": list(ids)}).mappings().all()
 
 
@@ -45,11 +52,16 @@ def held(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(_HELD, {"ids": list(ids)}).mappings().all()
 
 
+def releasable(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
+    """Those of these approvals that still hold a trigger whose instance has not moved since."""
+    return set(connection.exec_driver_sql(_RELEASABLE, {"ids": list(ids)}).scalars())
+
+
 def release(connection: Connection, decided: Rows) -> Sequence[RowMapping]:
     """Release or refuse the requests held for decided approvals; returns them."""
     return returning(connection, sql("release"), decided)
 
 
 def releasing(connection: Connection, seqs: Sequence[int]) -> Sequence[RowMapping]:
-    """The approvals that released these requests: (seq, id, entity_id, deciders, votes)."""
+    """The approvals that released these requests: (seq, id, entity_id, deciders, votes, overridden_by)."""
     return connection.exec_driver_sql(_RELEASING, {"seqs": list(seqs)}).mappings().all()

@@ -5,12 +5,17 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
+from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.overrides.transaction import OverrideOrder, operating
 from interlock.workflows.errors import NotYours
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, outcome, state, swept, trail
+from tests.rights import grant
+from tests.tampering import unprotected
 
 pytestmark = pytest.mark.integration
 
@@ -102,6 +107,47 @@ def test_without_an_author_whoever_asked_cannot_approve(client: Client, project:
         client.fire(start["held_by"], "approve", by="ann")
     assert fire(client, start["held_by"], "approve", "bob")["status"] == "applied"
     assert state(client, sprint) == "active"
+
+
+@pytest.mark.parametrize("author", [None, "", 5, ["ann"], " ann"])
+def test_an_author_that_is_no_name_is_whoever_asked(
+    client: Client, dba: psycopg.Connection[Any], project: str, author: object
+) -> None:
+    sprint = client.create("sprint", "P-1", project=project)["id"]
+    with unprotected(dba, "workflow_instances"):
+        dba.execute("UPDATE workflow_instances SET context = %s WHERE id = %s", (Jsonb({"author": author}), sprint))
+    start = fire(client, sprint, "start", "ann")
+    assert client.show(start["held_by"])["context"]["author"] == "ann"
+    with pytest.raises(NotYours, match="ann is its author"):
+        client.fire(start["held_by"], "approve", by="ann")
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"quorum": 0}, {"quorum": 0.5}, {"quorum": "2"}, {"quorum": None}, {"author": None}, {"author": ""},
+     {"deciders": [["bob"]]}, {"deciders": "bob"}, {"deciders": [" bob"]}, {"deciders": None}],
+)  # fmt: skip
+def test_no_approval_is_born_that_cannot_be_decided(
+    dba: psycopg.Connection[Any], project: str, terms: dict[str, Any]
+) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match="terms of approval A-1 are not sound"):
+        dba.execute(
+            "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, context,"
+            " project, created_by) VALUES (gen_random_uuid(), 'approval', '1.0.0', 'pending', 'A-1', %s, %s, 'x')",
+            (Jsonb(terms), project),
+        )
+
+
+def test_an_override_is_no_vote_and_what_it_releases_says_so(client: Client, review: UUID) -> None:
+    merge = fire(client, review, "merge", "bob")
+    grant(client, "olga")
+    with operating(client.runtime, OverrideOrder("olga", "cyd is ill"), "walk", merge["held_by"]) as operation:
+        operation.walk(operation.find(merge["held_by"]), "approved")
+    drain_all(client.runtime)
+    said = client.history(review)[-1]["metadata"]["approval"]
+    assert (said["votes"], said["overridden_by"]) == ([], "olga")
+    assert state(client, review) == "merged"
+    assert verify(client.runtime).ok
 
 
 def test_an_approval_refused_refuses_the_merge_for_good(client: Client, review: UUID) -> None:

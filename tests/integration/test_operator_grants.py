@@ -233,12 +233,12 @@ def test_who_was_an_operator_when_cannot_be_written_by_hand(
         dba.execute(tampering)  # type: ignore[call-overload]
 
 
-def test_terms_are_those_of_the_birth_whatever_the_request_says(runtime: Runtime) -> None:
+def test_terms_are_those_of_the_birth_and_no_request_can_say_others(runtime: Runtime) -> None:
     with at_once(runtime) as acting:
         made = acting.born("operator_grant", "bob#9", by="ann", terms={"name": "bob"})
-    receipt = Client(runtime).fire(
-        made, "grant", by="ann", data={"reason": "x", "terms": {"name": "eve", "until": "2100-01-01T00:00:00Z"}}
-    )
+    with pytest.raises(BadInput, match="terms is what Interlock itself writes"):
+        Client(runtime).fire(made, "grant", by="ann", data={"reason": "x", "terms": {"name": "eve"}})
+    receipt = Client(runtime).fire(made, "grant", by="ann", data={"reason": "x"})
     drain_all(runtime)
     assert outcome(Client(runtime), receipt.request_id)["status"] == "applied"
     assert (current(runtime, "eve", "bob"), events(runtime, "bob")[0]["metadata"]["terms"]) == (

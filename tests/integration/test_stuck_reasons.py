@@ -80,6 +80,19 @@ def test_an_approval_that_is_missing_is_given(runtime: Runtime, client: Client, 
     assert state(client, sprint) == "active"
 
 
+def test_an_approval_whose_instance_has_moved_on_says_that_it_releases_nothing(
+    runtime: Runtime, client: Client, project: str
+) -> None:
+    review = client.create("pr_review", "PR-1", project=project, context={"author": "ann"})["id"]
+    applied(client, review, "start_review", "approve", by="bob")
+    held = client.fire(review, "merge", by="bob")
+    drain_all(runtime)
+    approval = outcome(client, held.request_id)["held_by"]
+    applied(client, review, "dismiss", by="bob")
+    told = found(runtime, approval, everything=True)
+    assert told.reason == "pr_review/PR-1 has moved on since its merge was held: approving this does nothing"
+
+
 def test_an_approval_names_who_may_decide(runtime: Runtime, client: Client, project: str) -> None:
     context = {"quorum": 1, "author": "ann", "deciders": ["bob", "carl"], "subject": "it"}
     approval = client.create("approval", "A-1", project=project, context=context)["id"]

@@ -365,12 +365,38 @@ HELD = (
     held(
         "an approval's quorum raised after it was given",
         "UPDATE workflow_instances SET context = context || '{{\"quorum\": 3}}' WHERE id = '{voted}'",
-        "{voted} event 2: 2 of 3 deciders approved it",
+        "{voted} event 2: it says other terms than its approval has",
     ),
     held(
         "the author among those who approved",
         "UPDATE workflow_instances SET context = context || '{{\"author\": \"bob\"}}' WHERE id = '{voted}'",
-        "{voted} event 2: 1 of 2 deciders approved it",
+        "{voted} event 1: bob is its author",
+    ),
+    held(
+        "the deciders of an approval replaced after it was given",
+        "UPDATE workflow_instances SET context = context || '{{\"deciders\": [\"cyd\"]}}' WHERE id = '{voted}'",
+        "{voted} event 1: bob is none of its deciders",
+    ),
+    held(
+        "a vote forged that its author may not give",
+        "UPDATE workflow_transitions SET triggered_by = 'ann' WHERE (workflow_id, seq) = ('{voted}', 1)",
+        "{voted} event 1: ann is its author",
+    ),
+    held(
+        "the votes taken out of the event that gave an approval",
+        "UPDATE workflow_transitions SET metadata = metadata - 'votes' WHERE (workflow_id, seq) = ('{voted}', 2)",
+        '{voted} event 2: it says nobody approved it; who may and did: ["bob", "cyd"]',
+    ),
+    held(
+        "the terms changed in the event that gave an approval",
+        "UPDATE workflow_transitions SET metadata = metadata || '{{\"terms\": {{}}}}'"
+        " WHERE (workflow_id, seq) = ('{voted}', 2)",
+        "{voted} event 2: it says other terms than its approval has",
+    ),
+    held(
+        "an approval of easier terms than its definition asks for",
+        "UPDATE workflow_instances SET context = context || '{{\"author\": \"zoe\"}}' WHERE id = '{given}'",
+        "{given} no definition asks for such an approval",
     ),
 )
 COMMITS = (

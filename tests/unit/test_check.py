@@ -87,6 +87,22 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "follows up on 'room', which is not a link",
     ),
     "a quorum of none": (with_move(T("dim", "on", "off", approval=ApprovalPoint(quorum=0))), "a quorum below one"),
+    "more votes than deciders": (
+        with_move(T("dim", "on", "off", approval=ApprovalPoint(3, ("bob", "cyd")))),
+        "asks for a quorum of 3, but names 2 deciders",
+    ),
+    "a decider twice": (
+        with_move(T("dim", "on", "off", approval=ApprovalPoint(1, ("bob", "bob")))),
+        "names a decider twice",
+    ),
+    "a decider that is no name": (
+        with_move(T("dim", "on", "off", approval=ApprovalPoint(1, (" bob",)))),
+        "names deciders that are no tuple of names",
+    ),
+    "deciders that are one text": (
+        with_move(T("dim", "on", "off", approval=ApprovalPoint(1, "bob"))),  # type: ignore[arg-type] # as a user may
+        "names deciders that are no tuple of names",
+    ),
     "an effect that reports what is illegal": (
         with_move(T("dim", "on", "off", effects=(Effect("notice", done="release"),))),
         "reports 'release', illegal in 'off'",

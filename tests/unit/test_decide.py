@@ -10,7 +10,7 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.decide import decide
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, T
 from interlock.workflows.guard_context import Case, Linked, Override
-from interlock.workflows.outcomes import Applied, Rejected, Superseded
+from interlock.workflows.outcomes import Applied, Rejected, Superseded, Waiting
 from interlock.workflows.versioning.shortest_path import route
 
 STORY, PR_REVIEW, APPROVAL, SPRINT = (catalogue().get(type_) for type_ in ("story", "pr_review", "approval", "sprint"))
@@ -158,6 +158,15 @@ def test_deciding_twice_gives_the_same_and_changes_nothing() -> None:
     asked = case("analysis", "design_complete", context={"a": 1})
     assert decide(STORY, asked) == decide(STORY, asked)
     assert asked == case("analysis", "design_complete", context={"a": 1})
+
+
+def test_a_trigger_is_not_held_for_an_approval_that_too_few_may_give() -> None:
+    door = guarded(T("push", "shut", "open", severity="info", approval=ApprovalPoint(2, ("ann", "bob"))))
+    for context, by in (({"author": "ann"}, "cyd"), ({}, "ann"), ({"author": None}, "bob")):
+        outcome = decide(door, case("shut", "push", context=context, by=by))
+        assert isinstance(outcome, Rejected)
+        assert outcome.reason["code"] == "too_few_deciders"
+    assert isinstance(decide(door, case("shut", "push", context={"author": "zoe"}, by="ann")), Waiting)
 
 
 def overridden(definition: Definition, state: str, trigger: str, to: str, *, allowed: bool = True, **facts: Any) -> Any:

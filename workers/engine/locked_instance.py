@@ -66,7 +66,7 @@ class LockedInstance:
         if self.state != source:
             self.votes.clear()
             self.timer_due = None
-        elif "votes" in self.definition.needs[request["trigger"]]:
+        elif "votes" in self.definition.needs[request["trigger"]] and request["origin"] != "override":
             self.votes.setdefault(request["trigger"], set()).add(request["triggered_by"])
 
     def case(self, request: Due) -> Case:
@@ -140,6 +140,8 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
     released = {request["seq"]: request["workflow_id"] for request in due if request["granted"]}
     for row in approvals.releasing(connection, list(released)) if released else ():
         said = {"id": str(row["id"]), "name": row["entity_id"], "deciders": row["deciders"], "votes": row["votes"]}
+        if row["overridden_by"]:
+            said["overridden_by"] = row["overridden_by"]
         locked_instances[released[row["seq"]]].approved_by[row["seq"]] = said
     overrides = [request for request in due if request["origin"] == "override"]
     if not overrides:

@@ -15,6 +15,7 @@ from interlock.db.core.rounds import Due
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import intent, timer
 from interlock.workers.engine.locked_instance import LockedInstance
+from interlock.workflows.approvals import author_of, may_approve
 from interlock.workflows.definition import ApprovalPoint
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.input.names import likeness
@@ -203,14 +204,15 @@ def _event_metadata(locked: LockedInstance, request: Due, outcome: Applied) -> d
     if outcome.transition.settles:
         found["terms"] = {name: locked.context[name] for name in TERMS if name in locked.context}
     if outcome.transition.settles == "granted":
-        found["votes"] = sorted(locked.votes.get(request["trigger"], set()) | {request["triggered_by"]})
+        own = {request["triggered_by"]} if outcome.passed_over is None else set()  # an override is no vote
+        voters = locked.votes.get(request["trigger"], set()) | own
+        found["votes"] = sorted(who for who in voters if may_approve(locked.context, who))
     if approval := locked.approved_by.get(request["seq"]):
         found["approval"] = approval
     return found
 
 
 def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> creation.Birth:
-    author = locked.context.get("author", request["triggered_by"])
     return creation.Birth(
         definition=locked.approvals,
         # Ends at random, or somebody could create an instance of that name first.
@@ -224,7 +226,7 @@ def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> cre
             "trigger": request["trigger"],
             "request_id": request["request_id"],
             "requested_by": request["triggered_by"],
-            "author": author,
+            "author": author_of(locked.context, request["triggered_by"]),
             "quorum": point.quorum,
             "deciders": list(point.deciders),
         },

@@ -18,6 +18,7 @@ from interlock.workflows.input.arguments import FreeObject, FreeText, record
 
 PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
 RESERVED = ("operator", "override")  # metadata keys that only overrides may set
+WRITTEN = ("approval", "terms", "votes")  # by Interlock, into the events of approvals, grants and what they release
 LONGEST = timedelta(days=36_525)
 
 
@@ -58,6 +59,8 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
     metadata = checked("data", firing.data, limit_bytes)
     if reserved := [key for key in RESERVED if key in metadata]:
         raise BadInput(f"data.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name")
+    if written := [key for key in WRITTEN if key in metadata]:
+        raise BadInput(f"data.{written[0]} is what Interlock itself writes into history; use another name")
     if isinstance(reason := metadata.get("reason"), str) and reason:
         names.words("data.reason", reason)
     body = {

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from interlock.workflows.definition import AUTHORITIES, Authority, Definition, Effect, Transition
+from interlock.workflows.approvals import can_be_given
+from interlock.workflows.definition import AUTHORITIES, ApprovalPoint, Authority, Definition, Effect, Transition
 from interlock.workflows.errors import InvalidDefinition
+from interlock.workflows.input.names import is_name
 from interlock.workflows.versioning import levels
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
@@ -80,8 +82,8 @@ def _bindings(definition: Definition) -> Iterator[str]:
         for follow_up in move.then:
             if follow_up.role not in roles:
                 yield f"{move.trigger!r} follows up on {follow_up.role!r}, which is not a link of this type"
-        if move.approval and move.approval.quorum < 1:
-            yield f"{move.trigger!r} asks for a quorum below one"
+        if move.approval:
+            yield from _approval(move.trigger, move.approval)
         for effect in move.effects:
             yield from _effect(definition, effect, f"{move.trigger!r}", move.dest)
     for effect in definition.birth_effects:
@@ -95,6 +97,17 @@ def _bindings(definition: Definition) -> Iterator[str]:
             yield f"the deadline of {state!r} is capped below where it begins"
         if deadline.context_key is not None and deadline.context_key not in fields:
             yield f"the deadline of {state!r} comes from {deadline.context_key!r}, which is not a field of this type"
+
+
+def _approval(trigger: str, point: ApprovalPoint) -> Iterator[str]:
+    if type(point.quorum) is not int or point.quorum < 1:
+        yield f"{trigger!r} asks for a quorum below one"
+    elif not isinstance(point.deciders, tuple) or not all(is_name(each) for each in point.deciders):
+        yield f"{trigger!r} names deciders that are no tuple of names"
+    elif len(set(point.deciders)) < len(point.deciders):
+        yield f"{trigger!r} names a decider twice"
+    elif not can_be_given(point.deciders, point.quorum):
+        yield f"{trigger!r} asks for a quorum of {point.quorum}, but names {len(point.deciders)} deciders"
 
 
 def _effect(definition: Definition, effect: Effect, owner: str, state: str) -> Iterator[str]:

@@ -229,37 +229,6 @@ CREATE TRIGGER accepted_fixed BEFORE UPDATE OF request_id, fingerprint, workflow
     bound_version, authority, proof, login, metadata ON interlock.trigger_requests
     FOR EACH ROW EXECUTE FUNCTION interlock.accepted_fixed();
 
--- The version of an instance for which an approval was asked (APPROVAL-5), or to which it was migrated from there: a migration,
--- which keeps what is held, is no move.
-CREATE FUNCTION interlock.held_for(approval uuid) RETURNS integer LANGUAGE sql STABLE
-    RETURN (SELECT COALESCE(min(t.seq) FILTER (WHERE t.trigger <> 'definition.migrate') - 1, max(t.seq),
-                            (a.context->>'subject_version')::integer)
-              FROM interlock.workflow_instances a
-              LEFT JOIN interlock.workflow_transitions t
-                ON t.workflow_id = (a.context->>'subject_id')::uuid AND t.seq > (a.context->>'subject_version')::integer
-             WHERE a.id = approval GROUP BY a.id, a.context);
-
--- What an approval holds is let go by its approval only, for the version in which it was held. From then on that is its proof.
-CREATE FUNCTION interlock.approved() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.granted AND NOT OLD.granted THEN
-        IF NOT EXISTS (SELECT FROM interlock.workflow_instances a
-                        WHERE a.id = OLD.held_by AND a.workflow_type = 'approval' AND a.current_state = 'approved'
-                          AND a.context->>'request_id' = OLD.request_id
-                          AND a.context->>'subject_id' = OLD.workflow_id::text
-                          AND interlock.held_for(a.id) = NEW.bound_version) THEN
-            RAISE EXCEPTION 'request % is not approved', OLD.request_id
-                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
-                      HINT = 'interlock fire APPROVAL approve --by WHO';
-        END IF;
-        NEW.proof := 'approval:' || OLD.held_by;
-    END IF;
-    RETURN NEW;
-END $$;
-
-CREATE TRIGGER approved BEFORE UPDATE OF granted ON interlock.trigger_requests
-    FOR EACH ROW EXECUTE FUNCTION interlock.approved();
-
 -- A job takes its workers along, so it gets none that are not its own (JOB-1): none of another project or of another job
 -- that has not ended, and none that works already, unless both have one creator.
 CREATE FUNCTION interlock.own_workers() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -146,6 +146,9 @@ DECLARE
         WHEN jsonb_typeof(NEW.metadata) <> 'object' THEN 'metadata'
         -- An agent cannot speak as an operator: only overrides carry one, and each does.
         WHEN (NEW.origin = 'override') <> (NEW.metadata ?| ARRAY['operator', 'override']) THEN 'origin'
+        WHEN OLD.held_by <> NEW.held_by OR OLD.held_by IS NOT NULL AND NEW.held_by IS NULL THEN 'held_by'  -- once and for all
+        -- Interlock writes these itself, into the events of approvals, grants and what they release.
+        WHEN NEW.metadata ?| ARRAY['approval', 'terms', 'votes'] THEN 'metadata'
         WHEN NEW.origin = 'override' AND jsonb_typeof(NEW.metadata->'override') IS DISTINCT FROM 'object' THEN 'metadata'
         -- Interlock's own ids are known beforehand: whoever could take one would keep Interlock from firing that trigger.
         WHEN NEW.proof IS NULL AND NEW.request_id LIKE 'interlock:%' THEN 'request_id' END;

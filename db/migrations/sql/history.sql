@@ -42,6 +42,10 @@ BEGIN
             NEW.current_state, NEW.version
             USING ERRCODE = 'check_violation';
     END IF;
+    IF NEW.workflow_type = 'approval' AND NOT interlock.sound_terms(NEW.context) THEN
+        RAISE EXCEPTION 'the terms of approval % are not sound: quorum is a whole number from 1, author a name, deciders a list of names',
+            NEW.entity_id USING ERRCODE = 'check_violation';
+    END IF;
     NEW.born_version := NEW.definition_version;
     NEW.context_sha256 := interlock.digest(NEW.context);
     NEW.bodies := NULL;
@@ -159,8 +163,20 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- And an approval is decided by enough of those who may, and says by whom (APPROVAL-3, APPROVAL-6).
 CREATE FUNCTION interlock.history_has_state() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    wrong text;
 BEGIN
+    IF NEW.workflow_type = 'approval' AND NEW.from_state <> NEW.to_state THEN
+        SELECT interlock.not_decided(i.id, NEW.definition_version, NEW.to_state, NEW.metadata, i.context) INTO wrong
+          FROM interlock.workflow_instances i WHERE i.id = NEW.workflow_id;
+        IF wrong IS NOT NULL THEN
+            RAISE EXCEPTION '% of approval % does not decide it: %', NEW.trigger, NEW.workflow_id, wrong
+                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                      HINT = 'interlock fire APPROVAL approve --by WHO';
+        END IF;
+    END IF;
     IF NOT EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.workflow_id AND version >= NEW.seq) THEN
         RAISE EXCEPTION 'history of instance % has event %, but its state did not move', NEW.workflow_id, NEW.seq
             USING ERRCODE = 'check_violation';

@@ -29,7 +29,7 @@ BEGIN
     SELECT format('%s of %s %s is open to: %s', t.trigger, t.type, t.version, array_to_string(t."by", ', ')) INTO wider
       FROM interlock.definition_transitions t
      WHERE (t.type, t.trigger) = (NEW.context->>'type', NEW.context->>'trigger')
-       AND NOT (wanted <@ t."by" OR 'anyone' = ANY (t."by") AND wanted <@ ARRAY['holder', 'effect', 'machinery', 'decider', 'operator'])
+       AND NOT (wanted <@ t."by" OR 'anyone' = ANY (t."by") AND wanted <@ ARRAY['holder', 'effect', 'machinery', 'operator'])
      LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '%; a narrowing cannot give it to: %', wider, array_to_string(wanted, ', ')

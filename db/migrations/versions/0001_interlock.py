@@ -21,6 +21,7 @@ SCRIPTS = (  # each refers to those before it
     "worker_secrets",
     "authority",
     "archive",
+    "approvals",
     "audit",
     "links",
     "history",

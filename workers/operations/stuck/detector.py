@@ -167,7 +167,8 @@ def _details(
         found |= stuck.last_heartbeats(connection, worker_ids)
     if pending := by_type.get("approval"):
         voted = Counter(row["workflow_id"] for row in approvals.votes(connection, pending))
-        found |= {id_: {"votes": voted[id_]} for id_ in pending}
+        releasable = approvals.releasable(connection, pending)
+        found |= {id_: {"votes": voted[id_], "releases": id_ in releasable} for id_ in pending}
     return found
 
 

@@ -233,7 +233,13 @@ def job(facts: Facts) -> Reason | None:
 def approval(facts: Facts) -> Reason:
     """An approval: nobody has decided it."""
     context, due = facts.instance["context"], facts.newest_request("scheduled")
-    who = " or ".join(context.get("deciders") or ()) or f"anybody but {context.get('author') or 'its author'}"
+    if {"subject", "trigger", "request_id"} <= context.keys() and not facts.details["releases"]:
+        message = (
+            f"{context['subject']} has moved on since its {context['trigger']} was held: approving this does nothing"
+        )
+        return Reason(message, by_another(facts.id, "reject"))
+    deciders = [each for each in context.get("deciders") or () if each != context.get("author")]
+    who = " or ".join(deciders) or f"anybody but {context.get('author') or 'its author'}"
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
     quorum = context.get("quorum", 1)
     votes = f" ({facts.details['votes']} of {quorum} votes)" if quorum > 1 else ""

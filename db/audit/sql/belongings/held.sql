@@ -1,6 +1,6 @@
 -- Requests that approvals hold otherwise than these say: each waits while its approval is pending, and is released by no other than its own,
--- once that was given (APPROVAL-1); approvals of which what they hold is gone; and those approved by others than may, or by too few
--- (APPROVAL-2). Of which instances: as `bodies.sql`; archived ones have no such requests.
+-- once that was given (APPROVAL-1); approvals of which what they hold is gone, and those of other terms than were asked for; and moves of
+-- approvals by others than may, or that too few decided, or that say something else than was decided (APPROVAL-2, APPROVAL-6). Of which instances: as `bodies.sql`; archived ones have no such requests.
 SELECT r.workflow_id, format('trigger_requests %%s was changed: %%s', r.request_id,
            CASE WHEN r.held_by IS NULL THEN 'no approval released it'
                 ELSE format('the approval %%s, which is %%s, says otherwise', r.held_by, COALESCE(a.current_state, 'gone')) END)
@@ -19,15 +19,16 @@ SELECT a.id, format('trigger_requests %%s is missing, or not held: this approval
    AND a.workflow_type = 'approval' AND a.current_state = 'pending'
    AND a.context ?& ARRAY['subject_id', 'subject_version', 'trigger', 'request_id', 'requested_by'] AND r.seq IS NULL
 UNION ALL
-SELECT a.id, format('event %%s: %%s of %%s deciders approved it, and history says %%s', last.seq, v.voters, a.context->'quorum', last.metadata->'votes')
+SELECT a.id, 'no definition asks for such an approval: its quorum, deciders or author are not those of what it is about'
   FROM interlock.every_instance a
-  CROSS JOIN LATERAL (
-        SELECT t.* FROM interlock.every_transition t WHERE t.workflow_id = a.id ORDER BY t.seq DESC LIMIT 1) last
-  CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE interlock.no_decider(w.by, 'approve', 'approval', last.definition_version, a.context) IS NULL) AS voters,
-               jsonb_agg(w.by ORDER BY w.by COLLATE "C") AS names
-          FROM (SELECT DISTINCT t.triggered_by AS by FROM interlock.every_transition t
-                 WHERE t.workflow_id = a.id AND t.trigger = 'approve') w) v
- WHERE a.id > %(after)s AND a.id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR a.id = ANY(%(ids)s))
-   AND a.workflow_type = 'approval' AND (last.trigger, last.to_state) = ('approve', 'approved') AND NOT last.metadata ? 'override'
-   AND (to_jsonb(v.voters) < COALESCE(a.context->'quorum', '1') OR last.metadata->'votes' <> v.names)
+ WHERE a.id > %(after)s AND a.id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR a.id = ANY(%(ids)s)) AND a.workflow_type = 'approval'
+   AND a.context ?& ARRAY['subject_id', 'subject_version', 'trigger', 'request_id', 'requested_by'] AND NOT interlock.asked_for(a.context)
+UNION ALL
+SELECT a.id, format('event %%s: %%s', t.seq, w.wrong)
+  FROM interlock.every_instance a JOIN interlock.every_transition t ON t.workflow_id = a.id
+ CROSS JOIN LATERAL (SELECT COALESCE(
+           CASE t.authority WHEN 'decider' THEN interlock.no_decider(t.triggered_by, t.trigger, 'approval', t.definition_version, a.context) END,
+           CASE WHEN t.from_state <> t.to_state
+                THEN interlock.not_decided(a.id, t.definition_version, t.to_state, t.metadata, a.context) END)) AS w (wrong)
+ WHERE a.id > %(after)s AND a.id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR a.id = ANY(%(ids)s)) AND a.workflow_type = 'approval'
+   AND t.trigger <> 'definition.migrate' AND w.wrong IS NOT NULL
