@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A named sweep and its period in seconds; `description` is its purpose."""
+    """A named sweep and its period in seconds; `description` is its purpose. A long one may take minutes."""
 
     name: str
     every_seconds: float
     description: str
+    long: bool = False
 
 
 SCHEDULE = (
@@ -25,6 +26,7 @@ SCHEDULE = (
     ),
     Sweep("stuck", 60.0, "find who stands still for too long, and say so once"),
     Sweep("verify", 60.0, "check a part of history, so that a rewritten event is found without being asked for"),
+    Sweep("evidence", 300.0, "compare anchors, exports and the journal with history, once in each pass", long=True),
     Sweep("anchor", 60.0, "sign the heads of the chains that changed, so that a cut tail shows"),
     Sweep("export", 300.0, "file history behind the last export, with a signed manifest, if it is time"),
     Sweep("archive", 3600.0, "move what ended long ago, with its history, into the archive"),

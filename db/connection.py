@@ -130,6 +130,11 @@ def take_lock(connection: Connection, number: int) -> None:
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
+def keep_idle(connection: Connection) -> None:
+    """Let this transaction wait for as long as it takes while its process does something else."""
+    connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
 def take_turn(connection: Connection) -> None:
     """Wait until no other transaction that collided before is under way: the second time they come one by one."""
     take_lock(connection, TURN_LOCK)

@@ -9,6 +9,9 @@ from uuid import UUID
 
 import psycopg
 
+from interlock.workers.audit.verification import compare_evidence, verify_some
+from interlock.workers.runtime import Runtime
+
 Dba = psycopg.Connection[Any]
 
 TABLES = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'interlock'::regnamespace AND relkind = 'r'"
@@ -37,8 +40,6 @@ class Tampering:
         sql: the statements; names in braces are ids that the test knows.
         where: whom a verification names; `{story}`, or a part of the name of something else.
         rechained: whether all hashes after it are then computed anew.
-        by_sweep: whether the sweep, which reads only the database, finds it too.
-        by: what finds it otherwise.
         of_schema: whether it changes the schema, and no rows.
         recorded_anew: whether the changed schema is then recorded as if a migration had left it.
         to_files: what it does to files besides.
@@ -49,12 +50,15 @@ class Tampering:
     sql: str
     where: str = "{story}"
     rechained: bool = False
-    by_sweep: bool = True
     of_schema: bool = False
     recorded_anew: bool = False
-    by: str = "anchors"
     to_files: Callable[[Path, Path], None] = lambda audit, state: None
     applied: bool = False
+
+
+def verified_by_itself(runtime: Runtime) -> int:
+    """A whole pass of the verification that runs by itself; returns the number of problems found."""
+    return verify_some(runtime) + compare_evidence(runtime)
 
 
 @contextmanager

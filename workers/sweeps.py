@@ -11,7 +11,7 @@ from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, single_statements, transaction
 from interlock.db.core import archive, counters, requests, stalled_partitions, sweep_runs
 from interlock.workers.audit import anchor_copies, anchors, exports
-from interlock.workers.audit.verification import verify_some
+from interlock.workers.audit.verification import compare_evidence, verify_some
 from interlock.workers.operations.archiver import archive_ended, rules_of
 from interlock.workers.operations.stuck.sweep import report
 from interlock.workers.relay.destinations import destinations
@@ -165,6 +165,7 @@ SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "jobs": _jobs,
     "stuck": _stuck,
     "verify": verify_some,
+    "evidence": compare_evidence,
     "anchor": _anchor,
     "export": _export,
     "archive": _archive,

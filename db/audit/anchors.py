@@ -84,12 +84,6 @@ def listed(connection: Connection, *, after: int = 0) -> Sequence[RowMapping]:
     return connection.execute(query, {"after": after}).mappings().all()
 
 
-def latest(connection: Connection, limit: int) -> Sequence[RowMapping]:
-    """The newest anchors, in order."""
-    query = text(in_schema("SELECT * FROM interlock.anchors ORDER BY number DESC LIMIT :limit"))
-    return connection.execute(query, {"limit": limit}).mappings().all()[::-1]
-
-
 def next_after(connection: Connection, number: int) -> RowMapping | None:
     """The first anchor numbered higher than `number`."""
     query = text(in_schema("SELECT * FROM interlock.anchors WHERE number > :number ORDER BY number LIMIT 1"))

@@ -106,7 +106,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
     ]
     return [
         *triggers,
-        _pool(home, base, "effects", "effects", settings.effect_processes),
+        _pool(home, base, "effects", "effects,evidence", settings.effect_processes),
         _pool(home, base, "gates", "gates", settings.gate_processes),
         _work(home, base, settings),
         _beat(home, base),

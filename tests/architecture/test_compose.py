@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-WORKERS = ("triggers", "effects", "work")
+WORKERS = ("triggers", "effects", "evidence", "work")
 OBSERVERS = ("prometheus", "grafana")
 LONG_RUNNING = sorted(set(SERVICES) - {"migrate"})
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
@@ -51,7 +51,7 @@ def networks(service: str) -> set[str]:
 
 
 def test_every_service_is_there() -> None:
-    ours = {"migrate", "triggers", "effects", "work", "beat", "flower", "metrics"}
+    ours = {"migrate", *WORKERS, "beat", "flower", "metrics"}
     assert set(SERVICES) == {"postgres", "redis", *ours, *OBSERVERS}
     assert {name for name, service in SERVICES.items() if "profiles" in service} == set(OBSERVERS)
     assert all(SERVICES[name]["profiles"] == ["observe"] for name in OBSERVERS)

@@ -169,9 +169,8 @@ def test_only_the_parts_that_no_anchor_covers_are_read_by_default(
     monkeypatch.setattr(journal_checks, "MARGIN", timedelta(hours=-1))  # as if the anchor were made after that
     verdict = verify(parted)
     assert verdict.ok
-    assert verdict.not_compared == [
-        f"the journal up to {parts[-1].name}: an anchor covers it; --journal compares it too"
-    ]
+    (said,) = verdict.not_compared
+    assert said.startswith(f"the journal up to {parts[-1].name}: not changed since ")
     write(active, lines(active)[1:])
     assert active.name == ACTIVE
     assert not verify(parted).ok

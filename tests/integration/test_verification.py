@@ -10,11 +10,12 @@ import pytest
 
 from interlock.db.audit import verify as audit
 from interlock.workers import sweeps
-from interlock.workers.audit import anchor_checks, anchors, verification
+from interlock.workers.audit import anchors, evidence, verification
 from interlock.workers.client.client import Client
 from interlock.workers.operations import metrics
 from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.operations.doctor import examine
+from interlock.workers.relay.journal import ACTIVE
 from interlock.workers.runtime import Runtime
 from tests.driving import applied
 from tests.tampering import unprotected
@@ -33,7 +34,7 @@ def stories(client: Client, project: str) -> list[UUID]:
 
 
 def swept(runtime: Runtime) -> int:
-    return sweeps.SWEEPS["verify"](runtime)
+    return sweeps.SWEEPS["verify"](runtime) + sweeps.SWEEPS["evidence"](runtime)
 
 
 def passes(dba: Dba) -> list[tuple[Any, ...]]:
@@ -169,17 +170,7 @@ def test_a_chain_that_was_cut_and_mended_is_found_by_what_an_anchor_recorded(
         ("UPDATE anchors SET proof = (SELECT proof FROM anchors WHERE number = 1) WHERE number = 3", "anchor 3"),
     ],
 )
-@pytest.mark.parametrize("newest", [2, 50])
-def test_a_changed_anchor_is_found(
-    client: Client,
-    stories: list[UUID],
-    dba: Dba,
-    monkeypatch: pytest.MonkeyPatch,
-    tampering: str,
-    found: str,
-    newest: int,
-) -> None:
-    monkeypatch.setattr(anchor_checks, "NEWEST", newest + 1)
+def test_a_changed_anchor_is_found(client: Client, stories: list[UUID], dba: Dba, tampering: str, found: str) -> None:
     for story in stories[:3]:
         applied(client, story, "block")
         anchors.anchor(client.runtime)
@@ -194,20 +185,61 @@ def test_a_changed_anchor_is_found(
     assert finding(client.runtime).level == "fail"
 
 
-def test_without_keys_or_beyond_the_newest_anchors_are_left_to_audit_verify(
-    client: Client, stories: list[UUID], dba: Dba, monkeypatch: pytest.MonkeyPatch
+def test_without_a_key_the_journal_is_compared_and_anchors_are_not(
+    runtime: Runtime, client: Client, stories: list[UUID], dba: Dba
 ) -> None:
-    for story in stories[:3]:
-        applied(client, story, "block")
-        anchors.anchor(client.runtime)
+    anchors.anchor(runtime)
+    sweeps.SWEEPS["relay"](runtime)
     with unprotected(dba, "anchors"):
         dba.execute("UPDATE anchors SET proof = '' WHERE number = 1")
-    monkeypatch.setattr(anchor_checks, "NEWEST_HEADS", 1)
-    assert swept(client.runtime) == 0
+    shutil.rmtree(runtime.settings.signing_directory)
+    assert swept(runtime) == 0
+    assert passes(dba) == [(True, 5, 10, 0)]
     a_day_passes(dba)
-    shutil.rmtree(client.runtime.settings.signing_directory)
-    monkeypatch.undo()
-    assert swept(client.runtime) == 0
+    active = runtime.settings.state_directory / ACTIVE
+    active.write_text("".join(active.read_text().splitlines(keepends=True)[1:]))
+    assert swept(runtime) == 1
+
+
+def test_a_pass_ends_once_both_are_done_and_problems_stay_until_all_is_whole(
+    runtime: Runtime, stories: list[UUID], dba: Dba
+) -> None:
+    sweeps.SWEEPS["relay"](runtime)
+    assert sweeps.SWEEPS["evidence"](runtime) == 0  # no pass has begun
+    sweeps.SWEEPS["verify"](runtime)
+    assert passes(dba) == [(False, 5, 10, 0)]
+    sweeps.SWEEPS["evidence"](runtime)
+    assert passes(dba) == [(True, 5, 10, 0)]
+    active = runtime.settings.state_directory / ACTIVE
+    whole = active.read_text()
+    active.write_text("".join(whole.splitlines(keepends=True)[1:]))
+    for days in range(1, 3):
+        a_day_passes(dba)
+        sweeps.SWEEPS["verify"](runtime)
+        assert gauge(runtime, "interlock_audit_problems") == (0 if days == 1 else 1)
+        assert sweeps.SWEEPS["evidence"](runtime) == 1
+        assert gauge(runtime, "interlock_audit_problems") == 1
+    active.write_text(whole)
+    a_day_passes(dba)
+    assert swept(runtime) == 0
+    assert (gauge(runtime, "interlock_audit_problems"), finding(runtime).level) == (0, "ok")
+
+
+def test_two_comparisons_do_not_run_beside_each_other(
+    runtime: Runtime, make_runtime: Callable[..., Runtime], stories: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps.SWEEPS["verify"](runtime)
+    beside: list[int] = []
+    compare: Callable[..., None] = evidence.compare
+    anchors.anchor(runtime)
+
+    def comparing(*given: Any, **named: Any) -> None:
+        beside.append(verification.compare_evidence(make_runtime()))
+        compare(*given, **named)
+
+    monkeypatch.setattr(evidence, "compare", comparing)
+    assert sweeps.SWEEPS["evidence"](runtime) == 0
+    assert beside == [0]
 
 
 def test_it_can_be_left_to_be_asked_for(make_runtime: Callable[..., Runtime], stories: list[UUID], dba: Dba) -> None:

@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
 from interlock.db.connection import transaction
 from interlock.workers.audit import chain_heads
-from interlock.workers.audit.anchors import HEADS, PROOF, AnchorFault, digest_of, edge_after, filed
+from interlock.workers.audit.anchors import HEADS, PROOF, AnchorFault, digest_of, edge_after
 from interlock.workers.audit.signed_checkpoints import TrustedKeys, proof_of
 from interlock.workflows.audit.checkpoints import Proof
 from interlock.workflows.audit.events import timestamp
@@ -24,8 +24,6 @@ from interlock.workflows.input.json_text import read
 
 Signed = tuple[str, str]  # an anchor's record, and the text of its checkpoint
 
-NEWEST = 50  # anchors that are checked once in each pass: two days' worth
-NEWEST_HEADS = 200_000  # but no more of them than have so many heads: a second of reading
 UNREADABLE = (OSError, ValueError, TypeError, EOFError, zlib.error)  # errors that a manipulated file can raise
 
 
@@ -45,7 +43,7 @@ class InDatabase:
 
 
 def check_database(database: Engine, verdict: Verdict, keys: TrustedKeys) -> Mapping[int, Signed]:
-    """Check the anchors in the database, and history against them.
+    """Check the anchors in the database: signatures, numbers, that each follows the one before, and its heads.
 
     Args:
         database: where they are.
@@ -57,44 +55,25 @@ def check_database(database: Engine, verdict: Verdict, keys: TrustedKeys) -> Map
     """
     walk = InDatabase()
     with transaction(database) as connection:
-        totals = anchors.totals(connection)
+        rows = anchors.listed(connection)
+        totals = anchors.totals(connection)  # read after the anchors: never less than they saw
         schemas = schema_state.recorded_digests(connection)
-        for row in anchors.listed(connection):
+        for row in rows:
             for message in (*_wrong(connection, row, walk, keys, totals), *_schema(row, schemas)):
                 verdict.note(f"anchor {row['number']}", None, message)
             verdict.anchors += 1
-    with Snapshot(database) as snapshot:
-        for lost in anchors.missing(snapshot):
-            chain_heads.note_lost(verdict, lost.workflow_id, lost.seq, lost.gone, f"anchor {lost.number}")
     return walk.sound
 
 
-def check_newest(connection: Connection, verdict: Verdict, keys: TrustedKeys) -> None:
-    """Check the newest anchors: signatures, numbers, that each follows the one before, and its heads.
-
-    Args:
-        connection: a transaction that reads one snapshot.
-        verdict: collects the problems, and counts the anchors.
-        keys: the trusted public keys.
-    """
-    latest, walk, sum_of_heads = anchors.latest(connection, NEWEST), InDatabase(), 0
-    schemas = schema_state.recorded_digests(connection)
-    for place, row in enumerate(reversed(latest)):
-        sum_of_heads += _count(_read(row["record"]), "heads")
-        if place and sum_of_heads > NEWEST_HEADS:
-            latest = latest[-place - 1 :]
-            break
-    if latest and latest[0]["number"] > 1:  # only the others' place can be checked
-        before, *latest = latest
-        _follows_next(before, walk)
-    for row in latest:
-        for message in (*_wrong(connection, row, walk, keys, None), *_schema(row, schemas)):
-            verdict.note(f"anchor {row['number']}", None, message)
-        verdict.anchors += 1
+def check_heads(database: Engine, verdict: Verdict) -> None:
+    """Check history against the heads that the database's anchors recorded."""
+    with Snapshot(database) as snapshot:
+        for lost in anchors.missing(snapshot):
+            chain_heads.note_lost(verdict, lost.workflow_id, lost.seq, lost.gone, f"anchor {lost.number}")
 
 
 def _wrong(
-    connection: Connection, row: RowMapping, walk: InDatabase, keys: TrustedKeys, totals: tuple[int, int] | None
+    connection: Connection, row: RowMapping, walk: InDatabase, keys: TrustedKeys, totals: tuple[int, int]
 ) -> Iterator[str]:
     record, number = _read(row["record"]), row["number"]
     proof, faults = proof_of(row["record"], row["proof"], keys)
@@ -109,7 +88,7 @@ def _wrong(
     elif proof:
         walk.sound[number] = (row["record"], proof.note.text)
     saw = _count(record, "instances"), _count(record, "transitions")
-    if totals is not None and (totals[0] < saw[0] or totals[1] < saw[1]):
+    if totals[0] < saw[0] or totals[1] < saw[1]:
         yield f"saw {saw[0]} instances and {saw[1]} events; fewer are left"
 
 
@@ -119,11 +98,6 @@ def _follows(row: RowMapping, proof: Proof | None, walk: InDatabase) -> Iterator
         yield f"gap: anchor {walk.expected} is missing"
     elif proof and walk.edge is not None and (proof.entry, proof.path) != (row["number"] - 1, walk.edge):
         yield "does not follow the anchor before it"
-    _follows_next(row, walk)
-
-
-def _follows_next(row: RowMapping, walk: InDatabase) -> None:
-    """Go on behind an anchor."""
     try:
         walk.edge = edge_after(row)
     except AnchorFault:
@@ -152,10 +126,10 @@ def exports_named(sound: Mapping[int, Signed]) -> Mapping[int, tuple[int, str]]:
 
 
 def check_files(
-    database: Engine, verdict: Verdict, place: Path, keys: TrustedKeys, sound: Mapping[int, Signed]
+    database: Engine, verdict: Verdict, paths: Iterable[Path], keys: TrustedKeys, sound: Mapping[int, Signed]
 ) -> None:
     """Check that anchors on file are whole and signed; if the database has another or none, history against them."""
-    for path in filed(place):
+    for path in paths:
         try:
             _check_file(database, verdict, path, keys, sound)
         except UNREADABLE as error:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine
 
-from interlock.db.audit import anchors, commit_order, exports
+from interlock.db.audit import commit_order, exports
 from interlock.db.audit.commit_order import Place
 from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
@@ -40,11 +40,10 @@ class Export(NamedTuple):
 
 
 class RecordedExports(NamedTuple):
-    """What the database records: number -> SHA-256 of the manifest, the cursor, and when the newest anchor was made."""
+    """What the database records: number -> SHA-256 of the manifest, and the cursor."""
 
     manifests: Mapping[int, str]
     cursor: Place
-    anchored_at: datetime | None
 
 
 def check(
@@ -54,7 +53,7 @@ def check(
     keys: TrustedKeys,
     named: Mapping[int, tuple[int, str]],
     *,
-    every_line: bool | None,
+    since: datetime | None,
 ) -> None:
     """Check that each export is there, as it was written, and that it and history have the same events.
 
@@ -64,8 +63,7 @@ def check(
         directory: that of the exports.
         keys: the trusted public keys.
         named: anchor's number -> number and manifest's SHA-256 of the export that its record names.
-        every_line: True: compare every event of every export; False: only how many there are; None: the events of
-            exports that were made since the newest anchor, which covers the others.
+        since: compare the events of exports that were made since then; of others only how many there are. None: of all.
 
     Raises:
         DBAPIError: the database is unreachable.
@@ -73,16 +71,12 @@ def check(
     """
     with transaction(database) as connection:
         one_snapshot(connection)
-        newest = anchors.newest(connection)
-        manifests = exports.manifests(connection)
-        known = RecordedExports(
-            manifests, history.read_cursor(connection, CURSOR), newest["made_at"] if newest else None
-        )
+        known = RecordedExports(exports.manifests(connection), history.read_cursor(connection, CURSOR))
     _named(verdict, known.manifests, named)
     sound = _on_file(verdict, directory, known.manifests, keys)
     _ends(verdict, known, sound)
     _contiguous(verdict, known.manifests, sound)
-    whole = [each for each in sound if every_line or (every_line is None and _is_new(each, known.anchored_at))]
+    whole = [each for each in sound if since is not None and _is_new(each, since)]
     _count(database, verdict, [each for each in sound if each not in whole])
     for each in whole:
         log = Log(f"export {each.number}", _lines(verdict, each.path / EVENTS), each.behind, each.upto)
@@ -153,8 +147,8 @@ def _contiguous(verdict: Verdict, known: Mapping[int, str], sound: Iterable[Expo
             verdict.note(f"export {each.number}", None, f"does not begin where export {before} ends")
 
 
-def _is_new(export: Export, anchored_at: datetime | None) -> bool:
-    return anchored_at is None or export.made_at >= anchored_at - MARGIN
+def _is_new(export: Export, since: datetime) -> bool:
+    return export.made_at >= since - MARGIN
 
 
 def _count(database: Engine, verdict: Verdict, sound: Iterable[Export]) -> None:

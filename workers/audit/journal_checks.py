@@ -3,17 +3,15 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sqlalchemy import Engine
 
-from interlock.db.audit import anchors
 from interlock.db.audit.commit_order import Place
 from interlock.db.audit.snapshot import Snapshot
 from interlock.db.audit.verify import Verdict
-from interlock.db.connection import transaction
 from interlock.workers.audit import log_comparison
 from interlock.workers.audit.log_comparison import START, Log, LogLine
 from interlock.workers.relay import journal
@@ -34,7 +32,7 @@ class Files(NamedTuple):
     active: tuple[BinaryIO, int] | None
 
 
-def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bool) -> None:
+def check(database: Engine, verdict: Verdict, directory: Path, *, since: datetime) -> None:
     """Check that the journal's lines match their hashes, and that it and history have the same events in one order.
 
     What history has after the journal's last line is not written yet; what was before the oldest part that is here was
@@ -44,14 +42,11 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
         database: where history is.
         verdict: collects the problems, and what was not compared.
         directory: the journal's; it may contain none.
-        every_line: check all files; otherwise only those written since the newest anchor, which covers the others.
+        since: check the files that were written or changed since then.
 
     Raises:
         OSError: a file cannot be read.
     """
-    with transaction(database) as connection:
-        anchor = None if every_line else anchors.newest(connection)
-    since = (anchor["made_at"] - MARGIN).timestamp() if anchor else 0.0
     with ExitStack() as opened:
         files = _files(opened, directory)
         if not files.parts and files.active is None:
@@ -59,14 +54,14 @@ def check(database: Engine, verdict: Verdict, directory: Path, *, every_line: bo
             return
         _numbers(verdict, files.parts)
         # A file's ctime is the system's own: no call sets it back, as `utime` does the time of the last change.
-        skipped = next((n for n, path in enumerate(files.parts) if path.stat().st_ctime >= since), len(files.parts))
+        oldest = (since - MARGIN).timestamp()
+        skipped = next((n for n, path in enumerate(files.parts) if path.stat().st_ctime >= oldest), len(files.parts))
         log = Log("the journal", _lines(verdict, files, skipped), _beginning(files.parts, skipped))
         with Snapshot(database) as snapshot:  # taken after the file's size: each line's event was committed before
             waiting = log_comparison.compare(database, snapshot, verdict, log)
         if skipped:
-            verdict.not_compared.append(
-                f"the journal up to {files.parts[skipped - 1].name}: an anchor covers it; --journal compares it too"
-            )
+            name, since_when = files.parts[skipped - 1].name, f"not changed since {since:%Y-%m-%d %H:%M} UTC"
+            verdict.not_compared.append(f"the journal up to {name}: {since_when}; --journal compares it too")
         if waiting:
             verdict.not_compared.append(f"the journal: {waiting} events are not written to it yet")
 

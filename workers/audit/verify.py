@@ -1,13 +1,16 @@
 """`audit verify`: checks the chains (`db.audit.verify`), and them against code, anchors, exports and the journal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
+from interlock.db.audit import anchors as recorded
 from interlock.db.audit import verify as audit
 from interlock.db.audit.verify import Progress, Verdict
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
-from interlock.workers.audit import anchor_checks, anchors, export_checks, exports, journal_checks, signing_keys
+from interlock.workers.audit import anchor_checks, anchors, evidence, signing_keys
+from interlock.workers.audit.evidence import EVER
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import checksum
@@ -43,23 +46,17 @@ def verify(
     keys = signing_keys.trusted_keys(runtime.settings.signing_directory, *trusted)
     verdict = audit.verify(runtime.database, progress)
     _definitions(runtime, verdict)
-    sound = anchor_checks.check_database(runtime.database, verdict, keys)
-    for place in (anchors.directory(runtime), *_copies(runtime, verdict), *anchor_directories):
-        anchor_checks.check_files(runtime.database, verdict, place, keys, sound)
-    place, named = exports.directory(runtime), anchor_checks.exports_named(sound)
-    export_checks.check(runtime.database, verdict, place, keys, named, every_line=every_line)
-    if every_line is not False:
-        directory = runtime.settings.state_directory
-        journal_checks.check(runtime.database, verdict, directory, every_line=bool(every_line))
+    anchor_checks.check_heads(runtime.database, verdict)
+    evidence.compare(runtime, verdict, keys, since=_since(runtime, every_line), places=anchor_directories)
     return verdict
 
 
-def _copies(runtime: Runtime, verdict: Verdict) -> Iterator[Path]:
-    for each in runtime.settings.anchor_copy_directories:
-        if each.is_dir():
-            yield each
-        else:
-            verdict.not_compared.append(f"the anchors in {each}: there is no such directory now")
+def _since(runtime: Runtime, every_line: bool | None) -> datetime | None:
+    if every_line is None:
+        with transaction(runtime.database) as connection:
+            newest = recorded.newest(connection)
+        return newest["made_at"] if newest else EVER
+    return EVER if every_line else None
 
 
 def _with_anchors(place: Path) -> Path:

@@ -8,10 +8,12 @@ from typing import Any
 from kombu import Queue
 
 from interlock.beat.schedule import MESSAGES
-from interlock.workers.broker.queues import EFFECTS, GATES, SWEEPS, TRIGGERS, WORK
+from interlock.workers.broker.queues import EFFECTS, EVIDENCE, GATES, SWEEPS, TRIGGERS, WORK
 
 SHORT_TASKS = ("apply", "schedule", "sweep")
 TIME_LIMITS = {"soft_time_limit": 60, "time_limit": 90}  # seconds
+# Of a long sweep. Redis delivers its message again meanwhile: the other run ends at once.
+LONG_SWEEP = {"queue": EVIDENCE, "soft_time_limit": 900, "time_limit": 930}
 
 COMMON: dict[str, Any] = {
     # A single wire format, which executes nothing when it is read.
@@ -49,7 +51,7 @@ COMMON: dict[str, Any] = {
     "worker_consumer": "interlock.workers.broker.event_batching:Consumer",  # tasks first, then Flower
     "task_track_started": False,
     "task_create_missing_queues": False,
-    "task_queues": [Queue(TRIGGERS), Queue(SWEEPS), Queue(EFFECTS), Queue(GATES), Queue(WORK)],
+    "task_queues": [Queue(TRIGGERS), Queue(SWEEPS), Queue(EVIDENCE), Queue(EFFECTS), Queue(GATES), Queue(WORK)],
     "task_default_queue": TRIGGERS,
     "task_routes": {
         "interlock.apply": {"queue": TRIGGERS},
@@ -65,7 +67,8 @@ COMMON: dict[str, Any] = {
             "task": "interlock.sweep",
             "args": tuple(sweep.name for sweep in group),
             "schedule": (seconds := min(sweep.every_seconds for sweep in group)),
-            "options": {"expires": max(seconds, 5.0), "shadow": f"sweep: {name}"},
+            "options": {"expires": max(seconds, 5.0), "shadow": f"sweep: {name}"}
+            | (LONG_SWEEP if any(sweep.long for sweep in group) else {}),
         }
         for name, group in MESSAGES.items()
     },

@@ -13,7 +13,8 @@ CREATE FUNCTION interlock.sound_terms(terms jsonb) RETURNS boolean LANGUAGE sql 
 
 -- Whether the definition of what an approval is about asks for such a one, of the instance as it stood then: for its quorum and
 -- deciders; and whether its author is the one that the instance names, or else who fired the trigger.
-CREATE FUNCTION interlock.asked_for(terms jsonb) RETURNS boolean LANGUAGE sql STABLE
+CREATE FUNCTION interlock.asked_for(terms jsonb) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
     RETURN EXISTS (
         SELECT FROM interlock.every_instance i
           JOIN interlock.workflow_definitions d
@@ -28,13 +29,16 @@ CREATE FUNCTION interlock.asked_for(terms jsonb) RETURNS boolean LANGUAGE sql ST
            AND rule->'approval' = jsonb_build_object('quorum', terms->'quorum', 'deciders', terms->'deciders')
            AND terms->>'author' = CASE WHEN jsonb_typeof(i.context->'author') = 'string' AND interlock.is_name(i.context->>'author')
                                        THEN i.context->>'author' ELSE terms->>'requested_by' END);
+END $$;
 
 -- Who has approved, of those who may: their names in order. An operator's override is no vote.
-CREATE FUNCTION interlock.voters(approval uuid, under text, context jsonb) RETURNS jsonb LANGUAGE sql STABLE
+CREATE FUNCTION interlock.voters(approval uuid, under text, context jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
     RETURN (SELECT COALESCE(jsonb_agg(w.by ORDER BY w.by COLLATE "C"), '[]')
               FROM (SELECT DISTINCT t.triggered_by AS by FROM interlock.every_transition t
                      WHERE t.workflow_id = approval AND t.trigger = 'approve' AND NOT t.metadata ? 'override') w
              WHERE interlock.no_decider(w.by, 'approve', 'approval', under, context) IS NULL);
+END $$;
 
 -- What is wrong with the event that decided an approval; NULL: nothing (APPROVAL-3, APPROVAL-6).
 CREATE FUNCTION interlock.not_decided(

@@ -46,12 +46,15 @@ CREATE TABLE interlock.audit_exports (
     manifest char(64)    NOT NULL
 );
 
--- How far history was verified by itself: a pass reads all instances, in the order of their ids.
+-- How far history was verified by itself: a pass reads all instances, in the order of their ids, and compares what stands beside
+-- history with it (anchors, exports, the journal); the later of both ends it.
 CREATE TABLE interlock.verifications (
     pass        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     started_at  timestamptz NOT NULL DEFAULT now(),
     finished_at timestamptz,
     last_id     uuid,                           -- the last instance that it read
+    read_at     timestamptz,                    -- it read them all
+    compared_at timestamptz,                    -- it compared what stands beside history
     instances   bigint      NOT NULL DEFAULT 0,
     transitions bigint      NOT NULL DEFAULT 0,
     problems    bigint      NOT NULL DEFAULT 0,

@@ -13,12 +13,14 @@ from uuid_utils.compat import uuid7
 from interlock.db.audit.verify import Verdict
 from interlock.workers.audit import (
     anchor_checks,
+    anchors,
     export_checks,
     exports,
     journal_checks,
     signed_checkpoints,
     signing_keys,
 )
+from interlock.workers.audit.evidence import EVER
 from interlock.workers.client.client import Client
 from interlock.workers.relay import journal
 from interlock.workflows.audit import checkpoints, merkle
@@ -63,10 +65,10 @@ def _opened(ground: Ground) -> Target:
             list(export_checks._sealed(verdict, 1, place / "exports" / "export-000001.x" / exports.MANIFEST, believed))
         elif name == "journal":
             overwrite(place / "state" / journal.ACTIVE, content)
-            journal_checks.check(database, verdict, place / "state", every_line=True)
+            journal_checks.check(database, verdict, place / "state", since=EVER)
         else:
             _anchor(place / "anchors", name, content)
-            anchor_checks.check_files(database, verdict, place / "anchors", believed, {})
+            anchor_checks.check_files(database, verdict, anchors.filed(place / "anchors"), believed, {})
         for problem in verdict.problems:
             str(problem)
 
