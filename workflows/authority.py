@@ -7,7 +7,7 @@ WHO: Mapping[str, str] = {
     "holder": "who holds the task, by the token of its claim, or the worker itself, by the secret of its registration",
     "effect": "the effect that acts for it, by the token of its lease",
     "machinery": "Interlock itself",
-    "decider": "who may decide the approval",
+    "decider": "its deciders (anybody, if it names none), and to approve, not its author: `interlock show` names them",
     "operator": "an operator, with a reason (`data.reason`)",
 }
 

@@ -13,7 +13,7 @@ from interlock.workers.definitions import release_locks
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.settings import settings
 from interlock.workflows.catalogue import Catalogue, catalogue
-from interlock.workflows.definition import Definition
+from interlock.workflows.definition import ApprovalPoint, Definition
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import checksum, duration_text, mermaid, public, recorded
 
@@ -130,6 +130,10 @@ def _deprecated(definition: Definition, known: Sequence[Mapping[str, Any]] | Non
     return [deprecation_warning(row) for row in known if (row["type"], row["version"]) == key]
 
 
+def _approvers(point: ApprovalPoint) -> str:
+    return f"{point.quorum} of {', '.join(point.deciders) or 'all but the author'}"
+
+
 def _moves(definition: Definition) -> list[dict[str, str]]:
     return [
         {
@@ -138,7 +142,7 @@ def _moves(definition: Definition) -> list[dict[str, str]]:
             "dest": move.dest,
             "by": ", ".join(move.authorities),
             "guards": ", ".join(guard.name for guard in move.when),
-            "approval": f"quorum {move.approval.quorum}" if move.approval else "",
+            "approval": _approvers(move.approval) if move.approval else "",
             "then": ", ".join(
                 [f"{follow_up.role}.{follow_up.trigger}" for follow_up in move.then]
                 + [f"effect {effect.name}" for effect in move.effects]

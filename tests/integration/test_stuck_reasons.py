@@ -98,6 +98,7 @@ def test_an_approval_names_who_may_decide(runtime: Runtime, client: Client, proj
     approval = client.create("approval", "A-1", project=project, context=context)["id"]
     told = found(runtime, approval, everything=True)
     assert told.reason.startswith("it waits for the decision of bob or carl; it expires at ")
+    assert "--by bob" in told.command
     paste(runtime, told.command)
     assert state(client, approval) == "approved"
 

@@ -1,6 +1,5 @@
 """Finds stuck instances with a few queries, however many they are, then derives the reasons with pure functions."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -166,9 +165,11 @@ def _details(
     if worker_ids := by_type.get("worker"):
         found |= stuck.last_heartbeats(connection, worker_ids)
     if pending := by_type.get("approval"):
-        voted = Counter(row["workflow_id"] for row in approvals.votes(connection, pending))
+        voted = _grouped(approvals.votes(connection, pending))
         releasable = approvals.releasable(connection, pending)
-        found |= {id_: {"votes": voted[id_], "releases": id_ in releasable} for id_ in pending}
+        for id_ in pending:
+            voters = {row["triggered_by"] for row in voted.get(id_, ())}
+            found[id_] = {"voters": voters, "releases": id_ in releasable}
     return found
 
 

@@ -63,9 +63,9 @@ def fire(ref: object, trigger: str, *, by: str = ME) -> str:
     return offered("fire", ref, trigger, by=by, wait=True)
 
 
-def by_another(ref: object, trigger: str) -> str:
+def by_another(ref: object, trigger: str, who: str = "SOMEBODY_ELSE") -> str:
     """The same command for somebody other than the reader: an author does not approve their own work."""
-    return offered("fire", ref, trigger, by="SOMEBODY_ELSE", wait=True)
+    return offered("fire", ref, trigger, by=who, wait=True)
 
 
 def show(row: Row) -> str:

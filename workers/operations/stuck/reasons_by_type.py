@@ -242,8 +242,10 @@ def approval(facts: Facts) -> Reason:
     who = " or ".join(deciders) or f"anybody but {context.get('author') or 'its author'}"
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
     quorum = context.get("quorum", 1)
-    votes = f" ({facts.details['votes']} of {quorum} votes)" if quorum > 1 else ""
-    return Reason(f"it waits for the decision of {who}{votes}{ends}", by_another(facts.id, "approve"))
+    voters = facts.details["voters"]
+    votes = f" ({len(voters)} of {quorum} votes)" if quorum > 1 else ""
+    open_to = next((each for each in deciders if each not in voters), "SOMEBODY_ELSE")
+    return Reason(f"it waits for the decision of {who}{votes}{ends}", by_another(facts.id, "approve", open_to))
 
 
 KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {
