@@ -1,6 +1,7 @@
--- Requests that approvals hold otherwise than these say: each waits while its approval is pending, and is released by no other than its own,
--- once that was given (APPROVAL-1); approvals of which what they hold is gone, and those of other terms than were asked for; and moves of
--- approvals by others than may, or that too few decided, or that say something else than was decided (APPROVAL-2, APPROVAL-6). Of which instances: as `bodies.sql`; archived ones have no such requests.
+-- Requests that approvals hold otherwise than these say: each waits while its approval is pending, and is released by no other than
+-- its own, once that was given (APPROVAL-1). Approvals of which what they hold is gone, or of other terms than were asked for
+-- (APPROVAL-7). Moves of approvals by who may not make them, and decisions that too few took or that say otherwise than was decided
+-- (APPROVAL-2, APPROVAL-3, APPROVAL-6). Of which instances: as `bodies.sql`; archived ones have no such requests.
 SELECT r.workflow_id, format('trigger_requests %%s was changed: %%s', r.request_id,
            CASE WHEN r.held_by IS NULL THEN 'no approval released it'
                 ELSE format('the approval %%s, which is %%s, says otherwise', r.held_by, COALESCE(a.current_state, 'gone')) END)
