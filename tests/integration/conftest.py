@@ -85,3 +85,12 @@ def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield kept
         tracing.end()
         tracing.forget()
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Raw SQL with the login of workers and commands, which is no superuser and owns nothing."""
+    may = "SELECT rolsuper OR pg_has_role(oid, 'interlock_owner', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        assert connection.execute(may).fetchone() == (False,)
+        yield connection
