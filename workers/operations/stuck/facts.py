@@ -10,6 +10,7 @@ from interlock.workflows.output.suggestions import ME, offered
 
 Row = Mapping[Any, Any]
 WHY = "WHY"
+ANOTHER = "SOMEBODY_ELSE"  # not the reader: an author does not approve their own work
 
 
 class Reason(NamedTuple):
@@ -61,11 +62,6 @@ class Facts:
 def fire(ref: object, trigger: str, *, by: str = ME) -> str:
     """The command that fires a trigger on an instance."""
     return offered("fire", ref, trigger, by=by, wait=True)
-
-
-def by_another(ref: object, trigger: str, who: str = "SOMEBODY_ELSE") -> str:
-    """The same command for somebody other than the reader: an author does not approve their own work."""
-    return offered("fire", ref, trigger, by=who, wait=True)
 
 
 def show(row: Row) -> str:

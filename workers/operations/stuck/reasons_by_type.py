@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from interlock.workers.operations.stuck.facts import (
+    ANOTHER,
     WHY,
     Facts,
     Reason,
     Row,
     at,
-    by_another,
     counted,
     fire,
     first_line,
@@ -237,15 +237,15 @@ def approval(facts: Facts) -> Reason:
         message = (
             f"{context['subject']} has moved on since its {context['trigger']} was held: approving this does nothing"
         )
-        return Reason(message, by_another(facts.id, "reject"))
+        return Reason(message, fire(facts.id, "reject", by=ANOTHER))
     deciders = [each for each in context.get("deciders") or () if each != context.get("author")]
     who = " or ".join(deciders) or f"anybody but {context.get('author') or 'its author'}"
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
     quorum = context.get("quorum", 1)
     voters = facts.details["voters"]
     votes = f" ({len(voters)} of {quorum} votes)" if quorum > 1 else ""
-    open_to = next((each for each in deciders if each not in voters), "SOMEBODY_ELSE")
-    return Reason(f"it waits for the decision of {who}{votes}{ends}", by_another(facts.id, "approve", open_to))
+    open_to = next((each for each in deciders if each not in voters), ANOTHER)
+    return Reason(f"it waits for the decision of {who}{votes}{ends}", fire(facts.id, "approve", by=open_to))
 
 
 KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {

@@ -2,12 +2,12 @@
 
 from interlock.db.core.requests import QUARANTINED, UNREADABLE
 from interlock.workers.operations.stuck.facts import (
+    ANOTHER,
     WHY,
     Facts,
     Reason,
     Row,
     at,
-    by_another,
     fire,
     first_line,
     show,
@@ -58,7 +58,7 @@ def held(facts: Facts) -> Reason | None:
         return None
     message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
     who = f" by {' or '.join(request['deciders'])}" if request["deciders"] else ""
-    return Reason(message + who, by_another(request["approval_id"], "approve"))
+    return Reason(message + who, fire(request["approval_id"], "approve", by=ANOTHER))
 
 
 def unapplied(facts: Facts) -> Reason | None:
