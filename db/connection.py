@@ -20,6 +20,7 @@ RETRYABLE = ("08", "40", "55P03", "53", "57P")
 # The constraints that refusals of PostgreSQL's name: the trigger is not the caller's, or its move breaks a rule of its
 # machine that only PostgreSQL can judge.
 AUTHORITY, JUDGED = "authority", "judged"
+KEEP_IDLE = "SET LOCAL idle_in_transaction_session_timeout = 0"
 TURN_LOCK = lock_number(0x1E7100)
 POOL_SIZE = 5  # connections kept; as many again may be opened under load
 
@@ -132,7 +133,7 @@ def take_lock(connection: Connection, number: int) -> None:
 
 def keep_idle(connection: Connection) -> None:
     """Let this transaction wait for as long as it takes while its process does something else."""
-    connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+    connection.exec_driver_sql(KEEP_IDLE)
 
 
 def take_turn(connection: Connection) -> None:

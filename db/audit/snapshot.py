@@ -11,6 +11,8 @@ import psycopg
 from psycopg.sql import SQL, Literal
 from sqlalchemy import Engine
 
+from interlock.db.connection import KEEP_IDLE
+
 AHEAD = 2_000  # rows fetched at once; as many again wait while they are looked at
 
 Connection = psycopg.Connection[Any]
@@ -78,7 +80,7 @@ def _reading(engine: Engine, snapshot: str | None) -> Iterator[Connection]:
         if snapshot is not None:
             connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
         # Between two fetches it idles for as long as what is read beside it takes.
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        connection.execute(KEEP_IDLE)
         yield connection
     finally:
         connection.rollback()

@@ -13,17 +13,12 @@ sql = queries(__file__)
 # What an approval holds counts only until its instance moves: then it is superseded, and may be fired anew
 # (APPROVAL-5).
 _HELD = in_schema("""
-SELECT r.workflow_id, r.trigger
+SELECT r.held_by, r.workflow_id, r.trigger
   FROM interlock.trigger_requests r
   JOIN interlock.workflow_instances i ON i.id = r.workflow_id
- WHERE r.workflow_id = ANY(%(ids)s) AND r.status = 'waiting' AND interlock.held_for(r.held_by) = i.version
+ WHERE r.{column} = ANY(%(ids)s) AND r.status = 'waiting' AND interlock.held_for(r.held_by) = i.version
 """)
-_RELEASABLE = in_schema("""
-SELECT r.held_by
-  FROM interlock.trigger_requests r
-  JOIN interlock.workflow_instances i ON i.id = r.workflow_id
- WHERE r.held_by = ANY(%(ids)s) AND r.status = 'waiting' AND interlock.held_for(r.held_by) = i.version
-""")
+_HELD_ON, _HELD_BY = _HELD.format(column="workflow_id"), _HELD.format(column="held_by")
 _VOTES = in_schema("""
 SELECT t.workflow_id, t.trigger, t.triggered_by
   FROM interlock.workflow_transitions t
@@ -48,13 +43,13 @@ def votes(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
 
 
 def held(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, trigger) of the requests held on these instances, as these stand now."""
-    return connection.exec_driver_sql(_HELD, {"ids": list(ids)}).mappings().all()
+    """(held_by, workflow_id, trigger) of the requests held on these instances, as these stand now."""
+    return connection.exec_driver_sql(_HELD_ON, {"ids": list(ids)}).mappings().all()
 
 
 def releasable(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
     """Those of these approvals that still hold a trigger whose instance has not moved since."""
-    return set(connection.exec_driver_sql(_RELEASABLE, {"ids": list(ids)}).scalars())
+    return set(connection.exec_driver_sql(_HELD_BY, {"ids": list(ids)}).scalars())
 
 
 def release(connection: Connection, decided: Rows) -> Sequence[RowMapping]:
