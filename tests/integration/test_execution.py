@@ -245,7 +245,8 @@ def test_a_cpu_hog_is_ended_also_one_that_is_deaf(tmp_path: Path) -> None:
     deaf = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
     ended = python(tmp_path, deaf, cpu_seconds=1)
     assert (ended.signal, ended.timed_out) == (signal.SIGKILL, False)
-    assert 1.5 < ended.cpu_seconds < 4
+    assert ended.limit == "it used its 1 s of processor time"
+    assert 0.5 < ended.cpu_seconds < 4, "the kernel counts whole ticks: on a busy machine more than were used"
     assert python(tmp_path, "while True: pass", cpu_seconds=0.5).signal == signal.SIGXCPU
 
 

@@ -145,8 +145,10 @@ class Shim:
         ended_by = -code if code < 0 else code - 128
         if ended_by == signal.SIGXFSZ:
             return f"a file reached its limit of {order.file_bytes} bytes"
-        computed = order.cpu_seconds is not None and cpu_seconds >= order.cpu_seconds
-        if ended_by == signal.SIGXCPU or (ended_by == signal.SIGKILL and computed):
+        # The kernel counts this limit in whole ticks, which on a busy machine run ahead of the time it reports.
+        computed = order.cpu_seconds is not None and cpu_seconds >= order.cpu_seconds / 2
+        ours = self._timed_out or self._cancelled
+        if ended_by == signal.SIGXCPU or (ended_by == signal.SIGKILL and computed and not ours):
             return f"it used its {order.cpu_seconds} s of processor time"
         return f"it had all its {order.processes} processes" if self._watch.reached_processes else None
 
