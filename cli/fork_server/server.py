@@ -32,10 +32,11 @@ from interlock.cli.index import SECTIONS
 from interlock.cli.lib import output
 from interlock.cli.main import main as command
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
-from interlock.supervisor.processes.fork import ended, name_process
+from interlock.supervisor.processes.fork import ended
 from interlock.supervisor.processes.importing import without_collections
 from interlock.supervisor.processes.log import line
 from interlock.workers.settings import Settings
+from interlock.workers.system.process_tree import name_process
 
 # What agents call. Other commands are rare, and import more (Alembic, Markdown).
 OFTEN = ("Instances and their triggers", "Plans, and who carries them out")

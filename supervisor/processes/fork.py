@@ -8,7 +8,6 @@ process name (`ps -o comm`) is the part's.
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import os
 import runpy
@@ -25,6 +24,7 @@ from typing import BinaryIO
 from interlock.supervisor.environment import DIRECTORY, UMASK
 from interlock.supervisor.processes.importing import without_collections
 from interlock.workers.settings import settings
+from interlock.workers.system.process_tree import name_process
 
 # Modules that worker nodes, beat and Flower import anyway. `interlock.workers.main` must not be here: it makes the app.
 SHARED = (
@@ -52,12 +52,9 @@ SHARED = (
     "interlock.workers.telemetry.tracing",
     "interlock.workers.tasks",
 )
-PR_SET_NAME = 15  # prctl(2)
-NAME_BYTES = 15
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}  # signals that the supervisor handles
 WAIT_SECONDS = 0.01
 CAN_FORK = sys.platform == "linux"
-_LIBC = ctypes.CDLL(None) if CAN_FORK else None  # loaded now, because it is too late after a fork
 
 
 def preload() -> None:
@@ -116,7 +113,6 @@ def fork(
     output: BinaryIO,
     *,
     first: Callable[[], None] = lambda: None,
-    stdin: int | None = None,
 ) -> Fork:
     """Run one of our programs in a fork. Only for a process with one thread.
 
@@ -126,7 +122,6 @@ def fork(
         environment: its whole environment.
         output: the file for stdout and stderr.
         first: called in the fork, before anything else.
-        stdin: a descriptor to read from; None: /dev/null.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -138,7 +133,7 @@ def fork(
     try:
         name_process(name)
         first()
-        _become(environment, output.fileno(), stdin)
+        _become(environment, output.fileno())
         code = ended(program)
     except BaseException:
         traceback.print_exc()
@@ -149,20 +144,14 @@ def fork(
         os._exit(code)
 
 
-def name_process(name: str) -> None:
-    """Give this process a name of its own, which `ps -o comm` shows (prctl(2))."""
-    if _LIBC is not None:
-        _LIBC.prctl(PR_SET_NAME, name.encode()[:NAME_BYTES], 0, 0, 0)
-
-
-def _become(environment: Mapping[str, str], output: int, stdin: int | None) -> None:
+def _become(environment: Mapping[str, str], output: int) -> None:
     os.setsid()  # so that Ctrl-C reaches only the supervisor, and SIGKILL the part's whole group
     signal.set_wakeup_fd(-1)
     for number in HANDLED:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-    input_fd = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
-    for source, target in ((input_fd, 0), (output, 1), (output, 2)):
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     os.umask(UMASK)

@@ -23,8 +23,8 @@ from interlock.workflows.errors import InterlockError
 _CHUNK_BYTES = 1 << 16
 _DRAIN_CHUNKS = 16  # the most that a pipe holds, unless root enlarged it
 SHIMS = ("LD_LIBRARY_PATH", SUPERVISED)  # of our environment; the rest holds secrets, and the shim needs none
-_ROOT = Path(__file__).parents[3]
-_BARE = ("-I", "-S", "-X", "utf8")  # no site-packages, nothing of the user's: starts in half the time
+PACKAGES = str(Path(__file__).parents[3])
+BARE = ("-I", "-S", "-X", "utf8")  # no site-packages, nothing of the user's: starts in half the time
 # Our directory is last on the path, so that it hides nothing of the standard library.
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[1]); from interlock.workers.execution.shim import main; main(sys.argv[2:])"
@@ -189,7 +189,7 @@ def _spawn(control: int, keep: tuple[int, ...]) -> "subprocess.Popen[bytes]":
     """Start a shim. Its stdout and stderr are the command's; in a session of its own it does not get our Ctrl-C."""
     mark = marked(os.environ[SUPERVISED]) if SUPERVISED in os.environ else ()
     return subprocess.Popen(
-        [sys.executable, *_BARE, *mark, "-c", _PROGRAM, str(_ROOT), *map(str, (control, *keep))],
+        [sys.executable, *BARE, *mark, "-c", _PROGRAM, PACKAGES, *map(str, (control, *keep))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -11,12 +11,20 @@ import sys
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38  # prctl(2)
+PR_SET_NAME = 15
+NAME_BYTES = 15
 LIBC = ctypes.CDLL(None, use_errno=True)  # loaded here: after a fork is too late
 
 
 def set_dumpable(yes: bool) -> None:
     """Whether processes of the same user may read this one's memory and environment (prctl(2))."""
     control(PR_SET_DUMPABLE, int(yes))
+
+
+def name_process(name: str) -> None:
+    """Give this process a name of its own, which `ps -o comm` shows (prctl(2))."""
+    if LINUX:
+        LIBC.prctl(PR_SET_NAME, name.encode()[:NAME_BYTES], 0, 0, 0)
 
 
 def control(what: int, value: int) -> None:
