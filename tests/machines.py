@@ -42,6 +42,7 @@ TURNSTILE = Definition(
     states=("shut", "open", "removed"),
     initial="shut",
     terminal=frozenset({"removed"}),
+    resting=frozenset({"shut"}),
     transitions=(
         T("coin", "shut", "open", when=(sound,)),
         T("push", "open", "shut"),

@@ -194,9 +194,11 @@ class Settings(BaseSettings):
         description="`TOOL=/path/to/program`, separated by commas: programs that `playbook run reset-breaker` runs "
         "with `--version` to check that a tool works",
     )
-    stuck_task_seconds: float = Field(1800.0, ge=0, description="a task that runs this long is stuck; 0: never")
+    stuck_task_seconds: float = Field(
+        1800.0, ge=0, description="a task that runs this long, and longer than its own `timeout`, is stuck; 0: never"
+    )
     stuck_workstream_seconds: float = Field(
-        3600.0, ge=0, description="a workstream that executes this long is stuck; 0: never"
+        3600.0, ge=0, description="a workstream that executes this long without progress is stuck; 0: never"
     )
     stuck_due_seconds: float = Field(
         60.0,

@@ -105,6 +105,11 @@ class Catalogue:
             versions = ", ".join(each for type__, each in self._by_key if type__ == type_)
             raise UnknownWorkflow(f"no version {version!r} of {type_!r}. There are: {versions}.") from None
 
+    @cached_property
+    def resting(self) -> frozenset[tuple[str, str, str]]:
+        """The (type, version, state) in which an instance may stay for ever without being stuck (RECOVER-3)."""
+        return frozenset((each.type, each.version, state) for each in self for state in each.resting)
+
     def fires_itself(self, type_: str, trigger: str) -> set[Authority]:
         """By which authorities Interlock's own parts fire a trigger of a type: a deadline, a follow-up, an effect."""
         return set(self._fires_itself(type_, trigger))

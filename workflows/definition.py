@@ -217,8 +217,9 @@ class Definition:
         birth_effects: the effects that are run once an instance is created.
         required_metadata: the metadata that each of its events must have (EVENT-4); the writer of the event adds it.
         order: the states in levels, from first to last: a move to an earlier one must say why it goes back (POLICY-2).
-        deprecated: states that are not to be entered any more, each with why and what instead. Neither this nor `order`
-            is behaviour: both are left out of the checksum.
+        deprecated: states that are not to be entered any more, each with why and what instead.
+        resting: the states in which an instance may stay for ever without counting as stuck (RECOVER-3). This, `order`
+            and `deprecated` are no behaviour: they are left out of the checksum.
         by: who may fire those that do not say it themselves (AUTHORITY-1).
     """
 
@@ -236,6 +237,7 @@ class Definition:
     required_metadata: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     deprecated: Mapping[str, str] = field(default_factory=dict)
+    resting: frozenset[str] = frozenset()
     by: Authority | None = None
 
     def __post_init__(self) -> None:

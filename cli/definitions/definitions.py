@@ -103,6 +103,8 @@ def _lines(definition: Definition) -> Iterator[str]:
     for state, deadline in definition.deadlines.items():
         own = f", or after what its {deadline.context_key} says" if deadline.context_key else ""
         yield f"{state} is left by {deadline.trigger} after {duration_text(deadline)}{own}"
+    if resting := [state for state in definition.states if state in definition.resting]:
+        yield f"may rest in {', '.join(resting)} without counting as stuck"
     for link in definition.links:
         yield f"{link.context_key} names a {link.type}: its {link.role}, which knows this one among its {link.inverse}"
     if definition.required_metadata:

@@ -1,7 +1,7 @@
 """Stuck instances: too long in a state, what they wait for, and what the last sweep found."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,23 +13,6 @@ from interlock.db.statements import Rows, as_json, queries
 from interlock.db.tables.core import stuck_entities
 
 sql = queries(__file__)
-
-# Resting states: an instance may stay in them for ever without being stuck. Workers are judged by heartbeats.
-REST = (
-    ("worker", "idle"),
-    ("worker", "busy"),
-    ("worker", "unresponsive"),
-    ("uet_worker", "IDLE"),
-    ("supervised_worker", "IDLE"),
-    ("circuit_breaker", "CLOSED"),
-    ("circuit_breaker", "HALF_OPEN"),  # until somebody calls the tool
-    ("sprint", "active"),  # for one to two weeks
-    ("operator_grant", "active"),
-    ("deprecation", "announced"),
-    ("deprecation", "removal_proposed"),
-    ("refusal_log", "open"),
-    ("narrowing", "in_force"),
-)
 
 # A workstream's tasks, where each stands, and how long it has run.
 _TASKS_OF = in_schema("""
@@ -47,8 +30,8 @@ class Thresholds:
     """The seconds after which instances count as stuck (RECOVER-1, RECOVER-3); None: never.
 
     Attributes:
-        task: running tasks.
-        workstream: executing workstreams.
+        task: running tasks, or their own time limits if those are longer.
+        workstream: executing workstreams whose members made no progress meanwhile.
         silent: workers, since their last heartbeat.
         due: due triggers, timers and effects, expired leases, and tasks that no worker could take.
         general: all others that are neither in a terminal nor in a resting state.
@@ -65,6 +48,8 @@ def late(
     connection: Connection,
     thresholds: Thresholds,
     *,
+    resting: Collection[tuple[str, str, str]],
+    healthy: bool = False,
     type_: str | None = None,
     project: str | None = None,
     unservable: Sequence[UUID] = (),
@@ -75,16 +60,21 @@ def late(
     Args:
         connection: any.
         thresholds: how long is too long. An instance with a dead request or effect is late at once.
+        resting: (type, version, state) in which an instance may stay for ever (`Catalogue.resting`).
+        healthy: also what makes progress: tasks within their own time limits, workstreams and runs with such tasks.
         type_, project: only these.
         unservable: tasks that no worker could take (`workers.unservable`): late at any age.
         limit: the most instances to return.
     """
-    limits: list[dict[str, Any]] = [{"workflow_type": kind, "state": state, "seconds": None} for kind, state in REST]
+    limits: list[dict[str, Any]] = [
+        {"workflow_type": kind, "version": version, "state": state, "seconds": None} for kind, version, state in resting
+    ]
     limits.append({"workflow_type": "task", "state": "running", "seconds": thresholds.task})
     limits.append({"workflow_type": "workstream", "state": "executing", "seconds": thresholds.workstream})
     known = [each for each in (thresholds.task, thresholds.workstream, thresholds.general) if each is not None]
     parameters = {
         "limits": json.dumps(limits),
+        "but_healthy": not healthy,
         "least": min(known, default=None),
         "general": thresholds.general,
         "silent": thresholds.silent,

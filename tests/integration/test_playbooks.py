@@ -33,7 +33,7 @@ from tests.playbooks import commands, type_in
 from tests.repositories import git
 from tests.rights import operate
 from tests.running import Stage
-from tests.stuck import terminal
+from tests.stuck import age, terminal
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Dba = psycopg.Connection[Any]
@@ -72,11 +72,7 @@ def whoever_runs_this_is_an_operator(request: pytest.FixtureRequest, forks: Fork
 def run_late(stage: Stage, name: str) -> None:
     """Begin a task that has run for an hour."""
     stage.begin(name)
-    stage.dba.execute(
-        "UPDATE tasks SET created_at = created_at - interval '1 hour', started_at = started_at - interval '1 hour'"
-        " WHERE task_id = %s",
-        (stage.ids[name],),
-    )
+    age(stage.dba, stage.ids[name], 3600.0)
 
 
 def test_a_stuck_workstream_goes_on_without_the_task_that_hung(stage: Stage) -> None:

@@ -36,14 +36,35 @@ def test_a_task_is_stuck_once_it_has_run_for_half_an_hour(runtime: Runtime, site
     assert (only.workflow_id, only.state) == (task, "running")
 
 
-def test_a_workstream_is_stuck_once_it_has_executed_for_an_hour(stage: Stage, runtime: Runtime, dba: Dba) -> None:
-    stage.submit({"w": {}}, {"t": {"workstream": "w"}})
+def test_a_long_task_and_its_workstream_and_run_are_healthy_within_its_own_time_limit(
+    stage: Stage, runtime: Runtime, dba: Dba
+) -> None:
+    stage.submit({"w": {}}, {"t": {"workstream": "w", "timeout_sec": 40 * HOUR}})
     stage.start()
     stage.begin("t")
-    age(dba, stage.ids["w"], HOUR - 5)
-    assert [each.workflow_id for each in look(runtime)] == []
+    for each in ("w", "t"):
+        age(dba, stage.ids[each], 39 * HOUR)
+    age(dba, stage.run, 39 * HOUR)
+    assert look(runtime) == []
+    told = {each.workflow_id: each for each in look(runtime, everything=True)}
+    assert told[stage.ids["t"]].command == f"interlock show {stage.ids['t']}"
+    age(dba, stage.ids["t"], 40 * HOUR + 1)
+    assert {each.workflow_type for each in look(runtime)} == {"task", "run", "workstream"}
+
+
+def test_a_workstream_is_stuck_once_none_of_its_tasks_has_moved_for_an_hour(
+    stage: Stage, runtime: Runtime, dba: Dba
+) -> None:
+    stage.submit({"w": {}}, {"t": {"workstream": "w"}, "next": {"workstream": "w", "depends_on": ["t"]}})
+    stage.start()
+    stage.begin("t")
     age(dba, stage.ids["w"], HOUR + 1)
-    assert [each.workflow_id for each in look(runtime)] == [stage.ids["w"]]
+    for each in ("t", "next"):
+        age(dba, stage.ids[each], HOUR - 5)
+    assert stage.ids["w"] not in {each.workflow_id for each in look(runtime)}
+    for each in ("t", "next"):
+        age(dba, stage.ids[each], HOUR + 1)
+    assert stage.ids["w"] in {each.workflow_id for each in look(runtime)}
 
 
 def test_everything_else_has_a_day_unless_it_is_at_rest_or_at_an_end(
@@ -78,6 +99,19 @@ def test_a_sprint_runs_for_weeks_and_a_breaker_waits_for_its_next_caller(
     assert (state(client, sprint), state(client, "circuit_breaker/pytest")) == ("active", "HALF_OPEN")
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '2 days'")
     assert look(runtime) == []
+
+
+def test_a_definition_of_yours_says_where_its_instances_may_rest(
+    knowing: Callable[..., Runtime], project: str, dba: Dba
+) -> None:
+    runtime = knowing("tests.machines")
+    client = Client(runtime)
+    turnstile = client.create("turnstile", "T-1", project=project)["id"]
+    age(dba, turnstile, 2 * DAY)
+    assert look(runtime, everything=True) == []
+    applied(client, turnstile, "coin")
+    age(dba, turnstile, 2 * DAY)
+    assert [each.workflow_id for each in look(runtime)] == [turnstile]
 
 
 def test_a_suspended_worker_is_measured_by_a_day_and_not_by_its_heartbeats(

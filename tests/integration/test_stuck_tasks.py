@@ -12,7 +12,7 @@ from interlock.workers.pool import claims, registration
 from interlock.workers.pool.registration import AGENT, EXECUTE, Registration
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
-from tests.driving import applied, drain_all, state
+from tests.driving import applied, drain_all, make_due, state
 from tests.rights import fire, known
 from tests.running import Stage
 from tests.stuck import found, look, paste
@@ -22,13 +22,18 @@ Dba = "psycopg.Connection[Any]"
 HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 
-def test_a_running_task_names_its_worker_and_is_made_anew(runtime: Runtime, client: Client, site: Site) -> None:
+def test_a_running_task_names_its_worker_and_is_made_anew_once_its_time_is_over(
+    runtime: Runtime, client: Client, site: Site, dba: Dba
+) -> None:
     (task,) = site.queue()
     claims.take(runtime, known(hand(runtime, "W")))
     drain_all(runtime)
     told = found(runtime, task, everything=True)
     assert re.match(r"worker W \(busy, last heartbeat \d+ s ago\) runs it; it times out at ", told.reason)
     paste(runtime, told.command)
+    assert state(client, task) == "running", "it is healthy"
+    make_due(dba, "timeout_exceeded")
+    paste(runtime, found(runtime, task, everything=True).command)
     assert state(client, task) == "cancelled"
 
 
@@ -108,7 +113,9 @@ def test_a_claimed_task_that_was_never_begun_is_taken_from_its_worker(
     )
     told = found(runtime, task, everything=True)
     assert re.fullmatch(r"worker W claimed it \d+ s ago and has not started it", told.reason)
-    paste(runtime, told.command)
+    assert told.command == f"interlock show {task}", "it may be about to"
+    dba.execute("UPDATE task_claims SET claimed_at = now() - interval '31 seconds'")
+    paste(runtime, found(runtime, task, everything=True).command)
     other = hand(runtime, "V")
     claims.take(runtime, known(other))
     drain_all(runtime)

@@ -20,6 +20,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.operations.doctor import examine
 from interlock.workers.operations.rollback import compensation_plan, override_roll_back
+from interlock.workers.operations.stuck.detector import late_ids
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.tasks import fail_task
@@ -72,8 +73,8 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
     tasks = _tasks(runtime, workstream)
     status = f"{workstream['entity_id']} is {workstream['current_state']}"
     yield Look(f"{status}; its tasks", [_line(each) for each in tasks])
-    longest = runtime.settings.stuck_task_seconds or float("inf")
-    late = [each for each in tasks if each["state"] == "running" and each["seconds"] > longest]
+    stuck_ids = late_ids(runtime, "task")
+    late = [each for each in tasks if each["state"] == "running" and each["task_id"] in stuck_ids]
     if late and workstream["current_state"] == "executing":
         yield _fire(runtime, workstream, "pause", "pause it: with its last task it would fail at once", order)
     for task in late:

@@ -45,6 +45,8 @@ def _shape(definition: Definition) -> Iterator[str]:
         yield f"the terminal state {state!r} is not among the states"
     for state in sorted(definition.deprecated.keys() - known):
         yield f"{state!r} is deprecated but not a state"
+    for state in sorted(definition.resting - (known - definition.terminal)):
+        yield f"{state!r} is a resting state, but not among the states that are no end"
     for move in definition.transitions:
         for state in sorted({*move.sources, move.dest} - known):
             yield f"{move.trigger!r} names the unknown state {state!r}"

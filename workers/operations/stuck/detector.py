@@ -22,7 +22,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import UnknownWorkflow
 
-LIMIT = 1_000
+LIMIT, ALL = 1_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,27 @@ def survey(
     wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0, 0.0) if everything else chosen
     with transaction(runtime.database) as connection:
         same = _unservable(connection, wanted.due, limit)
-        late = stuck.late(connection, wanted, type_=type_, project=project, unservable=list(same), limit=limit)
+        late = stuck.late(
+            connection,
+            wanted,
+            resting=runtime.catalogue.resting,
+            healthy=everything,
+            type_=type_,
+            project=project,
+            unservable=list(same),
+            limit=limit,
+        )
         found = _facts(connection, runtime, late, same) if late else []
     return (late[0]["total"] if late else 0), [_stuck(row, facts) for row, facts in zip(late, found, strict=True)]
+
+
+def late_ids(runtime: Runtime, type_: str) -> set[UUID]:
+    """All instances of a type that are stuck now, except those that no worker can take."""
+    with transaction(runtime.database) as connection:
+        rows = stuck.late(
+            connection, thresholds(runtime.settings), resting=runtime.catalogue.resting, type_=type_, limit=ALL
+        )
+    return {row["id"] for row in rows}
 
 
 def _unservable(connection: Connection, waited: float | None, limit: int) -> dict[UUID, int]:

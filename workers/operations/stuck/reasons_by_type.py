@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from interlock.workers.client.partition_drainer import PATIENCE_SECONDS
 from interlock.workers.operations.stuck.facts import (
     ANOTHER,
     WHY,
@@ -49,6 +50,8 @@ def _queued(facts: Facts) -> Reason:
     row = facts.details
     if row["claimed_by"]:
         message = f"worker {row['claimed_by']} claimed it {span(row['claimed_seconds'])} ago and has not started it"
+        if row["claimed_seconds"] < PATIENCE_SECONDS:
+            return Reason(message, show(facts.instance))
         return Reason(message, offered("worker", "shutdown", row["claimed_by"], now=True, by=ME, reason="WHY"))
     reason = _nobody_could(row) or _who_could(row)
     return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
@@ -100,8 +103,11 @@ def _running(facts: Facts) -> Reason:
     row, due = facts.details, facts.newest_request("scheduled")
     seen = f"last heartbeat {span(row['heartbeat_seconds'])} ago"
     message = f"worker {row['worker']} ({row['worker_state']}, {seen}) runs it"
-    ends = f"; it times out at {at(due['not_before'])}" if due else ""
-    return Reason(message + ends, _again(facts))
+    if due is None:
+        return Reason(message, _again(facts))
+    healthy = row["worker_answers"] and due["due_seconds"] < 0
+    message += f"; it times out at {at(due['not_before'])}"
+    return Reason(message, show(facts.instance) if healthy else _again(facts))
 
 
 def _retrying(facts: Facts) -> Reason | None:
@@ -112,9 +118,10 @@ def _retrying(facts: Facts) -> Reason | None:
         message += first_line(row["last_error"])
         project = facts.instance["project"]
         return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
-    when = f"the next is at {at(due['not_before'])}" if due else "no retry is scheduled"
-    message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])}); {when}"
-    return Reason(message, _again(facts))
+    message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])})"
+    if due is None:
+        return Reason(f"{message}; no retry is scheduled", _again(facts))
+    return Reason(f"{message}; the next is at {at(due['not_before'])}", show(facts.instance))
 
 
 def _again(facts: Facts) -> str:

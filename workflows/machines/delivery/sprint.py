@@ -12,6 +12,7 @@ SPRINT = Definition(
     order=(("planning",), ("active",), ("review",), ("done",)),
     initial="planning",
     terminal=frozenset({"done"}),
+    resting=frozenset({"active"}),
     by="anyone",
     transitions=(
         T("start", "planning", "active", approval=ApprovalPoint()),

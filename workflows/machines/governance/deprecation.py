@@ -22,6 +22,7 @@ DEPRECATION = Definition(
     order=(("proposed",), ("announced",), ("removal_proposed",), ("undone", "removed")),
     initial="proposed",
     terminal=frozenset({"undone", "removed"}),
+    resting=frozenset({"announced", "removal_proposed"}),
     by="operator",
     transitions=(
         T("announce", "proposed", "announced", by=("operator", "machinery"), when=SAID, effects=(NOTICE,)),

@@ -28,6 +28,7 @@ NARROWING = Definition(
     order=(("proposed",), ("in_force",), ("lifted",)),
     initial="proposed",
     terminal=frozenset({"lifted"}),
+    resting=frozenset({"in_force"}),
     by="operator",
     transitions=(
         T("enforce", "proposed", "in_force", severity="warning"),

@@ -30,6 +30,7 @@ OPERATOR_GRANT = Definition(
     order=(("proposed",), ("active",), ("revoked", "lapsed")),
     initial="proposed",
     terminal=frozenset({"revoked", "lapsed"}),
+    resting=frozenset({"active"}),
     transitions=(
         T("grant", "proposed", "active", by=("operator", "machinery"), when=(reason_given,), effects=(NOTICE,)),
         T("revoke", "active", "revoked", by="operator", when=(reason_given,), effects=(NOTICE,), severity="warning"),

@@ -14,6 +14,7 @@ REFUSAL_LOG = Definition(
     order=(("open",),),
     initial="open",
     terminal=frozenset(),
+    resting=frozenset({"open"}),
     by="machinery",
     transitions=(T("refuse", "open", "open", severity="warning"),),
 )

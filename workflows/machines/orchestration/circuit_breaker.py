@@ -19,6 +19,7 @@ CIRCUIT_BREAKER = Definition(
     order=(("CLOSED", "OPEN", "HALF_OPEN"),),
     initial="CLOSED",
     terminal=frozenset(),
+    resting=frozenset({"CLOSED", "HALF_OPEN"}),
     by="machinery",
     transitions=(
         T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),

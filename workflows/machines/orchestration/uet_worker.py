@@ -19,6 +19,7 @@ UET_WORKER = Definition(
     order=(("SPAWNING",), ("IDLE", "BUSY"), ("DRAINING",), ("TERMINATED",)),
     initial="SPAWNING",
     terminal=frozenset({"TERMINATED"}),
+    resting=frozenset({"IDLE"}),
     by="holder",
     transitions=(
         T("initialization_complete", "SPAWNING", "IDLE"),

@@ -25,6 +25,7 @@ WORKER_1_0 = Definition(
     order=(("initializing",), ("idle", "busy", "unresponsive"), ("shutdown",)),
     initial="initializing",
     terminal=frozenset({"shutdown"}),
+    resting=frozenset({"idle", "busy", "unresponsive"}),  # judged by heartbeats instead
     by="machinery",
     transitions=(
         T("registration_complete", "initializing", "idle", by="holder"),

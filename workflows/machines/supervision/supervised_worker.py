@@ -15,6 +15,7 @@ SUPERVISED_WORKER = Definition(
     order=(("IDLE",), ("RUNNING", "PAUSED"), ("COMPLETED", "FAILED", "TERMINATED")),
     initial="IDLE",
     terminal=frozenset({"COMPLETED", "FAILED", "TERMINATED"}),
+    resting=frozenset({"IDLE"}),
     by="anyone",
     transitions=(
         T("start_task", "IDLE", "RUNNING"),

@@ -1,16 +1,34 @@
 -- Who has stood too long in a state that is no end. Stories and the like rest with people: only the general threshold is
 -- theirs. One pass over instances, whose columns that move are in no index; a threshold that is NULL finds nothing.
-WITH limits (workflow_type, state, seconds) AS (
-    SELECT * FROM jsonb_to_recordset(%(limits)s::jsonb) AS l (workflow_type text, state text, seconds double precision)
+-- A running task has its own time limit, if that is longer; a workstream or run waits as long as its members make progress.
+WITH limits (workflow_type, version, state, seconds) AS (  -- without a version: of all
+    SELECT * FROM jsonb_to_recordset(%(limits)s::jsonb)
+                  AS l (workflow_type text, version text, state text, seconds double precision)
 ), too_long AS (
     SELECT i.id
       FROM interlock.workflow_instances i
       JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                               AND s.state = i.current_state AND NOT s.terminal
       LEFT JOIN limits l ON l.workflow_type = i.workflow_type AND l.state = i.current_state
+                        AND COALESCE(l.version, i.definition_version) = i.definition_version
+     CROSS JOIN LATERAL (SELECT CASE WHEN l.state IS NULL THEN %(general)s::double precision ELSE l.seconds END AS seconds) allowed
      WHERE i.updated_at <= (SELECT now() - make_interval(secs => %(least)s::double precision))
-       AND i.updated_at <= now() - make_interval(
-               secs => CASE WHEN l.state IS NULL THEN %(general)s::double precision ELSE l.seconds END)
+       AND i.updated_at <= now() - make_interval(secs => allowed.seconds)
+       AND NOT (%(but_healthy)s AND CASE
+               WHEN i.workflow_type = 'task' THEN i.current_state = 'running' AND i.updated_at > now() - make_interval(
+                   secs => COALESCE((SELECT k.timeout_sec FROM interlock.tasks k WHERE k.task_id = i.id), 0))
+               WHEN i.workflow_type IN ('workstream', 'run') THEN EXISTS (
+                SELECT FROM (SELECT i.id AS ws_id UNION ALL SELECT w.ws_id FROM interlock.workstreams w WHERE w.run_id = i.id) g
+                 CROSS JOIN LATERAL (
+                       SELECT k.task_id AS id, CASE k.state WHEN 'running' THEN k.timeout_sec END AS own
+                         FROM interlock.tasks k WHERE k.workstream_id = g.ws_id
+                       UNION ALL
+                       SELECT t.gate_id, NULL FROM interlock.test_gates t WHERE t.workstream_id = g.ws_id) member
+                  JOIN interlock.workflow_instances m ON m.id = member.id
+                 WHERE m.updated_at > now() - make_interval(secs => GREATEST(allowed.seconds, member.own))
+                    OR EXISTS (SELECT FROM interlock.effects e
+                                WHERE e.workflow_id = m.id AND e.status = 'leased' AND e.lease_until > now()))
+               ELSE false END)
 ), silent AS (
     SELECT worker_id, last_heartbeat FROM interlock.workers
      WHERE state IN ('idle', 'busy', 'unresponsive')

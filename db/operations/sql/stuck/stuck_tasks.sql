@@ -4,6 +4,7 @@ SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, 
        r.run_id, r.state AS run_state, ri.entity_id AS run,
        k.name AS worker, k.state AS worker_state,
        extract(epoch FROM now() - k.last_heartbeat)::double precision AS heartbeat_seconds,
+       k.last_heartbeat >= now() - make_interval(secs => %(silent)s) AS worker_answers,
        c.name AS claimed_by, extract(epoch FROM now() - c.claimed_at)::double precision AS claimed_seconds,
        hands.*, b.state AS breaker_state, b.opened_at + make_interval(secs => b.cooldown_seconds) AS breaker_until
   FROM interlock.tasks t
