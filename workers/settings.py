@@ -6,6 +6,7 @@ all other processes read them.
 """
 
 import json
+import os
 import re
 import shlex
 from functools import cache
@@ -20,6 +21,7 @@ from interlock.workflows.errors import BadInput, NotRunning, OthersHome
 from interlock.workflows.input import names
 from interlock.workflows.input.limits import LIMIT_BYTES
 from interlock.workflows.output.escaping import shown
+from interlock.workflows.output.schema_messages import schema_message
 from interlock.workflows.output.urls import shown_url
 
 SERVERS_FILE = "servers.json"
@@ -456,5 +458,7 @@ def settings() -> Settings:
         first = error.errors()[0]
         where = str(first["loc"][0])
         name = where if where.isupper() else f"INTERLOCK_{where.upper()}"
+        if name not in os.environ and (plain := name.removeprefix("INTERLOCK_")) in os.environ:
+            name = plain
         value = shown_url(first["input"]) if where.lower().endswith(("_url", "_urls")) else repr(first["input"])
-        raise BadInput(f"{name}: {first['msg']}; got {shown(value)}") from None  # the cause quotes the value
+        raise BadInput(f"{name}: {schema_message(first)}; got {shown(value)}") from None  # the cause quotes the value

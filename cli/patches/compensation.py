@@ -15,6 +15,7 @@ from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.operations.rollback import compensation_plan
 from interlock.workers.settings import settings
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.schema_messages import schema_message
 from interlock.workflows.output.suggestions import offered
 
 PLAN_HELP = """Write a first compensation plan for a committed patch: revert the commit, and run the gates that it
@@ -76,5 +77,7 @@ def read_plan_file(file: Path) -> CompensationPlan:
     try:
         return CompensationPlan.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'plan'}: {each['msg']}" for each in error.errors())
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'plan'}: {schema_message(each)}" for each in error.errors()
+        )
         raise BadInput(f"{file}: {wrong}") from error

@@ -8,14 +8,22 @@ from pydantic import ValidationError
 
 from interlock.supervisor.environment import environment
 from interlock.workers.broker.config import REDIS_TRANSPORT, celery_settings
-from interlock.workers.settings import Settings
-from interlock.workflows.errors import NotRunning
+from interlock.workers.settings import Settings, settings
+from interlock.workflows.errors import BadInput, NotRunning
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "INTERLOCK_DATABASE_URL"])
 def test_the_database_is_read_under_its_plain_name_and_ours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "postgres://me@db/mine")
     assert Settings().resolved_database_url() == "postgresql+psycopg://me@db/mine"
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "INTERLOCK_DATABASE_URL"])
+def test_an_error_names_the_variable_that_was_set(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "postgresql://me@db:port/mine")
+    settings.cache_clear()
+    with pytest.raises(BadInput, match=f"^{name}: is not a URL; "):
+        settings()
 
 
 def test_our_name_wins_over_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from interlock.workers.system import write_once
 from interlock.workflows.audit.log_check import Check
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.schema_messages import schema_message
 
 GZIP = b"\x1f\x8b"
 SHOWN = 80  # characters of a name
@@ -49,7 +50,7 @@ def seals(paths: Iterable[Path], keys: Mapping[str, Ed25519PublicKey]) -> Iterat
         try:
             manifest = LogManifest.model_validate_json(body)
         except ValidationError as error:
-            yield LogFinding(str(file), 0, f"is not a manifest of an export: {error.errors()[0]['msg']}")
+            yield LogFinding(str(file), 0, f"is not a manifest of an export: {schema_message(error.errors()[0])}")
             before = None
             continue
         message = [*_signed(path, body, manifest, keys), *_follows(manifest, before)]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from interlock.workflows.audit.events import KINDS, OVERRIDE
 from interlock.workflows.input.json_text import read
+from interlock.workflows.output.schema_messages import schema_message
 
 TRANSITION = re.compile(r"([a-z][a-z0-9_]*)_state_transition")
 NOTICES = ("error", "warning")  # event types that are not moves
@@ -126,7 +127,7 @@ def wrong(error: ValueError) -> Iterator[str]:
         elif each["type"] == "extra_forbidden":
             yield f"{where} is no field of an event; what is one's own goes into metadata"
         else:
-            yield f"{where} is {shown(each['input'])}; {each['msg'].removeprefix('Value error, ')}"
+            yield f"{where} is {shown(each['input'])}; {schema_message(each)}"
 
 
 def shown(value: object) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from interlock.workflows.input.json_text import read
+from interlock.workflows.output.schema_messages import schema_message
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:interlock:audit-report:v1"
@@ -270,7 +271,7 @@ def parsed(payload: bytes) -> Statement:
         return Statement.model_validate(read(payload))
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {schema_message(first)}") from error
 
 
 def subjects(report: AuditReport) -> Iterator[ReportSubject]:

@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from interlock.workflows.output.schema_messages import schema_message
+
 
 class FormPart(BaseModel):
     """A part of a form; unknown fields, from a newer Interlock, are ignored."""
@@ -75,6 +77,6 @@ def validated(value: Any) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        raise ValueError(f"{where[:200]}: {first['msg']}") from None
+        raise ValueError(f"{where[:200]}: {schema_message(first)}") from None
     form: dict[str, Any] = value
     return form
