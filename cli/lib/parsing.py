@@ -74,5 +74,5 @@ def when(text: str, option: str = "--after") -> datetime | timedelta:
     except (ValueError, OverflowError):
         raise BadInput(f"{option} {text!r} is neither a duration (90s, 10m, 2h, 3d) nor an ISO instant") from None
     if instant.tzinfo is None:
-        raise BadInput(f"{option} {text!r} has no time zone; add one, such as Z or +01:00")
+        raise BadInput(f"{option} {text!r} has no time zone; for UTC write {instant.isoformat()}Z")
     return instant

@@ -17,7 +17,7 @@ from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, matching, returning
 from interlock.db.tables.core import instances
 from interlock.workflows.errors import AmbiguousInstance, Archived, Attempt, BadInput, NotYours, UnknownInstance
-from interlock.workflows.input.names import UNKEPT
+from interlock.workflows.input.names import UNKEPT, point
 from interlock.workflows.output.suggestions import offered
 
 _CREATE = in_schema("SELECT id FROM interlock.create_all(%(rows)s::json) AS id")
@@ -139,8 +139,8 @@ def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> 
         Archived: it has been archived.
     """
     name = str(ref)
-    if UNKEPT.search(name):  # nobody's name
-        raise UnknownInstance(f"there is no {_kind(types)} {name!r}: no name can contain such characters.")
+    if unkept := UNKEPT.search(name):  # PostgreSQL would fail to compare it
+        raise UnknownInstance(f"there is no {_kind(types)} {name!r}: no name contains {point(unkept[0])}. Remove it")
     matches, id_ = _called(connection, instances, name, project, types), as_uuid(name)
     other = not matches or (id_ and matches[0]["id"] != id_)
     archived = _called(connection, archived_instances, name, project, types) if other else ()

@@ -255,7 +255,7 @@ def test_a_page_that_shows_something_else_than_was_signed_is_found(filed: Filed)
         assert filed.check(page.replace(old, new, 1)).findings == ("changed: the page does not show what was signed",)
     assert filed.check(page + " ").findings
     other = page.replace('"application/vnd.dsse', '"text/plain;was=', 1)
-    with pytest.raises(envelopes.NotAnEnvelope, match="without an envelope"):
+    with pytest.raises(envelopes.NotAnEnvelope, match="without a signed envelope"):
         filed.check(other)
 
 

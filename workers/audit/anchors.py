@@ -128,7 +128,7 @@ def checkpoint(runtime: Runtime, old: int | None = None) -> str | None:
     if old is None:
         return str(note)
     if old > len(rows):
-        raise BadInput(f"there are {len(rows)} anchors; give the number of the one that the witness saw last, or 0")
+        raise BadInput(f"no anchor {old}, the newest is {len(rows)}: give the one that the witness saw last, or 0")
     leaves = [merkle.leaf_hash(row["record"].encode()) for row in rows]
     return witness_request(old, merkle.consistency(leaves, old), note)
 

@@ -14,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from interlock.workers.audit import signing_keys
 from interlock.workers.audit.signing_keys import Signer
 from interlock.workflows.errors import Refused
+from interlock.workflows.output.schema_messages import schema_message
 
 
 class NotAnEnvelope(Refused):
-    """The text is no DSSE envelope of the expected type; the message says why."""
+    """The text is not a DSSE envelope of the expected type; the message says why."""
 
 
 class Signature(BaseModel):
@@ -55,9 +56,10 @@ def parsed(text: str | bytes, payload_type: str) -> Envelope:
         envelope = Envelope.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise NotAnEnvelope(f"no DSSE envelope: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        where = "".join(f"{each}: " for each in (".".join(map(str, first["loc"])),) if each)
+        raise NotAnEnvelope(f"not a DSSE envelope: {where}{schema_message(first)}") from error
     if envelope.payload_type != payload_type:
-        raise NotAnEnvelope(f"an envelope of {envelope.payload_type[:80]!r}; expected one of {payload_type}")
+        raise NotAnEnvelope(f"its payload has the type {envelope.payload_type[:80]!r}; expected {payload_type}")
     return envelope
 
 
@@ -95,7 +97,7 @@ def _bytes(text: str) -> bytes:
     try:
         value = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise NotAnEnvelope(f"no DSSE envelope: not base64: {error}") from error
+        raise NotAnEnvelope(f"not a DSSE envelope: not base64: {error}") from error
     if _text(value) != text:
-        raise NotAnEnvelope("no DSSE envelope: its base64 has another form than the usual one")
+        raise NotAnEnvelope("not a DSSE envelope: its base64 is not canonical")
     return value

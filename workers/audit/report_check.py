@@ -52,14 +52,14 @@ def check(
     drawn = text.lstrip().startswith("<")
     found = envelope_in(text) if drawn else text
     if found is None:
-        raise NotAnEnvelope("a page without an envelope: no report, or what was signed was cut out")
+        raise NotAnEnvelope("an HTML page without a signed envelope: it is not a report, or its envelope was removed")
     envelope = envelopes.parsed(found, form.PAYLOAD_TYPE)
     if faults := envelopes.faults(envelope, keys):
         return CheckedReport(faults, None)
     try:
         statement = form.parsed(envelopes.payload_of(envelope))
     except ValueError as error:
-        return CheckedReport((f"signed, but no report that this version knows: {error}",), None)
+        return CheckedReport((f"signed, but this version cannot read it as a report: {error}",), None)
     findings = [*contradictions(statement, definitions, progress), *_anchor(statement.predicate, keys)]
     if drawn:
         findings += _page(text, envelope, statement.predicate)
@@ -70,11 +70,11 @@ def _text(path: Path) -> str:
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise NotAnEnvelope(f"larger than {MOST_BYTES >> 30} GiB: no report")
+        raise NotAnEnvelope(f"larger than {MOST_BYTES >> 30} GiB: it is not a report")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise NotAnEnvelope(f"no text in UTF-8: {error}") from error
+        raise NotAnEnvelope(f"not UTF-8 text, so it is not a report: {error}") from error
 
 
 def _page(text: str, envelope: Envelope, report: AuditReport) -> Iterator[str]:

@@ -117,7 +117,7 @@ def _covered(connection: Connection, runtime: Runtime, wanted: Wanted) -> Covere
     where = f" in project {wanted.project}" if wanted.project else ""
     name = f"moves{where} from {since or 'the beginning'} until {until or 'now'}"
     if not (ids := reports.moved(connection, period, wanted.project)):
-        raise BadInput(f"there are no {name}: nothing to report")
+        raise BadInput(f"there are no {name}. Choose another period or project")
     return Covered(Scope(kind="period", name=name, since=since, until=until, project=wanted.project), ids, period)
 
 

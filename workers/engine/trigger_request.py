@@ -117,7 +117,7 @@ def _time(after: datetime | timedelta | None) -> dict[str, Any]:
             raise BadInput(f"{after} is more than a century away")
         return {"delay_seconds": after.total_seconds()}
     if after.tzinfo is None:
-        raise BadInput(f"{after.isoformat()} has no time zone; add one, such as Z or +01:00")
+        raise BadInput(f"{after.isoformat()} has no time zone: give it a tzinfo, such as datetime.UTC")
     try:
         return {"not_before": after.astimezone(UTC).isoformat()}
     except OverflowError as error:

@@ -1,12 +1,13 @@
-"""The target state of each override, by type and lineage (RECOVER-7)."""
+"""The target state of each override, by type (RECOVER-7)."""
 
 from collections.abc import Mapping
 
 from interlock.db.core.instances import InstanceRow
 from interlock.workers.overrides.transaction import CannotOverride, name_of
 
-OLDEST = "0.1."  # the oldest machines (LEGACY-1) have other names for their states
+LEGACY = "0.1"  # the definitions of these versions name their states S_… (LEGACY-1)
 
+# Override -> type -> state. "workstream 0.1" is a workstream under a definition 0.1.x; a `step` has only such versions.
 TARGET_STATES: Mapping[str, Mapping[str, str]] = {
     "complete-task": {"task": "completed", "step": "S_SUCCESS"},
     "fail-task": {"task": "failed", "step": "S_FAILED"},
@@ -27,11 +28,11 @@ def target_state(command: str, instance: InstanceRow) -> str:
     Raises:
         CannotOverride: the override does not apply to this type.
     """
-    types, named = TARGET_STATES[command], instance["workflow_type"]
-    oldest = f"{named} 0.1"
-    if instance["definition_version"].startswith(OLDEST) and oldest in types:
-        return types[oldest]
-    if named not in types:
-        wanted = " or a ".join(name for name in types if " " not in name)
-        raise CannotOverride(f"{command} applies to a {wanted}; {name_of(instance)} is a {named}")
-    return types[named]
+    states, type_ = TARGET_STATES[command], instance["workflow_type"]
+    legacy = f"{type_} {LEGACY}"
+    if instance["definition_version"].startswith(f"{LEGACY}.") and legacy in states:
+        return states[legacy]
+    if type_ not in states:
+        wanted = " or ".join(name for name in states if " " not in name)
+        raise CannotOverride(f"{command} applies only to instances of {wanted}; {name_of(instance)} is of {type_}")
+    return states[type_]

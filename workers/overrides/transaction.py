@@ -213,7 +213,8 @@ def operating(runtime: Runtime, order: OverrideOrder, name: str, ref: str | UUID
 
     Raises:
         NotAnOperator: `order.by` is not an operator.
-        CannotOverride, StillDeciding: see there.
+        CannotOverride: there is no such transition, or an override cannot bypass what prevents it. Nothing changed.
+        StillDeciding: others hold a partition for too long. Nothing changed; try again.
     """
     with transaction(runtime.database) as connection:
         require_operator(connection, order.by, name, ref, project=runtime.settings.project)

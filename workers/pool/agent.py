@@ -243,7 +243,7 @@ class Agent:
         with transaction(self._runtime.database) as connection:
             task = task_of(connection, self._known.worker_id, token)
             if task is None:
-                raise StaleClaim(f"worker {self.name!r} has no claim under this token")
+                raise StaleClaim(f"worker {self.name!r} has no claim with this token: give its claim's")
             return dict(instances.by_id(connection, task)["context"])
 
 

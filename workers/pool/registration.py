@@ -283,7 +283,8 @@ def _check(description: WorkerDescription) -> None:
     names.name("worker name", description.name, NAME_LIMIT)
     if "#" in description.name:
         raise BadInput(
-            f"worker name {description.name!r} contains a '#', which is reserved for later registrations of a name"
+            f"worker name {description.name!r} contains a '#'. Choose one without: Interlock adds #2, #3, … when a "
+            "name is registered again"
         )
 
 

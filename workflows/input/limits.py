@@ -159,7 +159,7 @@ def _size(what: str, value: object) -> int:
 
 def _length(what: str, value: str) -> int:
     if "\0" in value:
-        raise BadInput(f"{what} holds a NUL character, which PostgreSQL cannot store")
+        raise BadInput(f"{what} holds a NUL character, which PostgreSQL cannot store. Remove it")
     try:
         return len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError as error:

@@ -82,7 +82,7 @@ def request_id(value: object) -> str:
     """
     found = name("request_id", value, REQUEST_ID_LIMIT)
     if found.startswith(OWN_IDS):
-        raise BadInput(f"request_id begins with {OWN_IDS!r}, which is reserved for Interlock's own. Choose another")
+        raise BadInput(f"request_id begins with {OWN_IDS!r}, which only Interlock's own triggers have. Choose another")
     return found
 
 
