@@ -33,7 +33,7 @@ app.command("remove")(deprecated.remove)
 TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]
 VERSION = Annotated[str, typer.Option("--version", help="Its version; default: the newest.")]
 
-InProject = Annotated[str | None, typer.Option("--project", help="Show also what this project leaves to fewer.")]
+InProject = Annotated[str | None, typer.Option("--project", help="Show also which triggers this project restricts.")]
 
 
 def _known() -> Catalogue:
@@ -71,7 +71,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def show(type_: TYPE, version: VERSION = "", project: InProject = None, as_json: AsJson = False) -> None:
     """Show a definition: states, moves, who may make them, guards, approvals, deadlines, and required context and event
-    fields; with --project also what that project leaves to fewer.
+    fields; with --project also which triggers that project restricts.
 
     Example: interlock definitions show pr_review
     """
@@ -87,7 +87,7 @@ def show(type_: TYPE, version: VERSION = "", project: InProject = None, as_json:
     for line in _lines(definition):
         say(line)
     for trigger, to in left.items():
-        say(("narrowed", "yellow"), f" in project {project}: {trigger} is open to {', '.join(to)}")
+        say(("narrowed", "yellow"), f" in project {project}: only {', '.join(to)} may fire {trigger}")
     print_table(
         "moves", _moves(definition), ("trigger", "source", "dest", "by", "guards", "approval", "then", "severity")
     )

@@ -63,7 +63,7 @@ def deprecate(
         str,
         typer.Option(
             metavar="DATE",
-            help="Removable after this date, or after a duration (90d). Below 30d: if no instance uses it.",
+            help="Earliest removal: a date, or a duration (90d). Less than 30d only if no instance uses it.",
         ),
     ] = NOTICE,
     taken_back: Annotated[bool, typer.Option("--undo", help="Take the deprecation back.")] = False,
@@ -71,7 +71,7 @@ def deprecate(
 ) -> None:
     """Deprecate a version, or one of its states or triggers; with --undo, take that back.
 
-    From then on each use causes a warning: in the log, in the trigger's result and in `interlock doctor`. Each
+    Within ten seconds, each use causes a warning: in the log, in the trigger's result and in `interlock doctor`. Each
     deprecation is an instance with a history (project interlock:governance); it acts at once, without workers.
 
     \b

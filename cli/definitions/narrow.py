@@ -1,4 +1,4 @@
-"""`interlock definitions narrow | narrowed`: leave a trigger to fewer in one project, list what is left to fewer."""
+"""`interlock definitions narrow | narrowed`: restrict who may fire a trigger in a project; list the restrictions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -15,12 +15,13 @@ from interlock.workers.client.client import Client
 from interlock.workers.overrides import narrowing
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import BadInput, NotRunning
+from interlock.workflows.machines.governance.narrowing import FEWER
 
 COLUMNS = ("project", "type", "trigger", "to", "by", "since", "reason")
 
 
 def known(project: str, type_: str) -> Sequence[Mapping[str, Any]]:
-    """What a project leaves to fewer, of a type; nothing if no database can be reached."""
+    """The triggers of a type that a project restricts; none if no database can be reached."""
     try:
         with Client() as client, transaction(client.runtime.database) as connection:
             return [dict(row) for row in narrowings.listed(connection, project=project, type_=type_)]
@@ -33,14 +34,15 @@ def narrow(
     trigger: Annotated[str, typer.Argument(metavar="TRIGGER", help="One of its triggers.")],
     reason: Annotated[str, typer.Option(help="Why.")],
     by: Annotated[str, person("The operator.")],
-    to: Annotated[str, typer.Option(metavar="WHO,WHO", help="The authorities that keep it.")] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Open it again to whom the definition says.")] = False,
+    to: Annotated[str, typer.Option(metavar="WHO,WHO", help=f"Who keeps it, of: {', '.join(FEWER)}.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Lift the restriction.")] = False,
     project: OnlyProject = None,
     as_json: AsJson = False,
 ) -> None:
-    """Leave a trigger to fewer than its definition does, in one project and for every version; never to more.
+    """Restrict who may fire a trigger in one project, more than its definition does; --undo takes that back.
 
-    What was accepted before stays accepted. Each narrowing is an instance with a history.
+    It holds for every version of the type. Triggers accepted before are not affected. Each such restriction is an
+    instance of `narrowing`, with a history.
 
     \b
     Examples:
@@ -57,12 +59,12 @@ def narrow(
             wanted = [each.strip() for each in to.split(",")]
             made = narrowing.narrow(client.runtime, type_, trigger, wanted, order, project=project)
     if not print_json(dict(made), as_json):
-        left = "whom its definition says" if undo else ", ".join(made["context"]["to"])
-        say(f"{trigger} of {type_} is open to {left} in project {made['project']} (narrowing/{made['entity_id']})")
+        left = "those that its definition names" if undo else f"only {', '.join(made['context']['to'])}"
+        say(f"project {made['project']}: {left} may fire {trigger} of {type_} (narrowing/{made['entity_id']})")
 
 
 def narrowed(project: OnlyProject = None, as_json: AsJson = False) -> None:
-    """List the triggers that projects leave to fewer than their definitions do: to whom, who said so, and why.
+    """List the triggers that projects restrict: to whom, by whom and why.
 
     \b
     Example:

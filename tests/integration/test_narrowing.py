@@ -77,9 +77,9 @@ def test_what_was_accepted_before_stays_accepted(client: Client, project: str) -
 @pytest.mark.parametrize(
     ("type_", "trigger", "to", "why"),
     [
-        ("story", "block", ["anyone"], "without `anyone`"),
-        ("story", "block", [], "without `anyone`"),
-        ("story", "block", ["god"], "without `anyone`"),
+        ("story", "block", ["anyone"], "a list of authorities, each once: "),
+        ("story", "block", [], "a list of authorities, each once: "),
+        ("story", "block", ["god"], "a list of authorities, each once: "),
         ("worker", "suspend", ["holder"], "cannot give it to: holder"),
         ("task", "execution_completed", ["holder", "operator"], "cannot give it to"),
         ("circuit_breaker", "cooldown_expires", ["operator"], "as machinery: add that to --to"),

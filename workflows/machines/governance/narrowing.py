@@ -1,4 +1,4 @@
-"""A project leaves a trigger to fewer than its definition does (docs/spec/narrowing.md).
+"""A project's restriction of who may fire a trigger, beyond what its definition allows (docs/spec/narrowing.md).
 
 proposed → in_force → lifted
 proposed → lifted
@@ -10,6 +10,8 @@ those in force.
 from interlock.workflows.definition import AUTHORITIES, Definition, Field, T
 from interlock.workflows.fields import name
 
+FEWER = tuple(each for each in AUTHORITIES if each != "anyone")
+
 
 def fewer(value: object) -> bool:
     """Whether the value is a list of authorities, each once, without `anyone`."""
@@ -17,14 +19,14 @@ def fewer(value: object) -> bool:
         isinstance(value, list)
         and bool(value)
         and len(value) == len(set(map(str, value)))
-        and all(each in AUTHORITIES and each != "anyone" for each in value)
+        and all(each in FEWER for each in value)
     )
 
 
 NARROWING = Definition(
     type="narrowing",
     version="1.0.0",
-    summary="What a project leaves to fewer than a definition does.",
+    summary="A project's restriction of who may fire a trigger.",
     order=(("proposed",), ("in_force",), ("lifted",)),
     initial="proposed",
     terminal=frozenset({"lifted"}),
@@ -37,7 +39,7 @@ NARROWING = Definition(
     fields=(
         Field("type", name, "a workflow type", required=True),
         Field("trigger", name, "one of its triggers", required=True),
-        Field("to", fewer, "a list of authorities without `anyone`", required=True),
+        Field("to", fewer, f"a list of authorities, each once: {', '.join(FEWER)}", required=True),
     ),
     required_metadata=("terms",),
 )
