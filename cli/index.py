@@ -93,4 +93,14 @@ def loaded(name: str) -> Any:
         app.add_typer(module.app, name=name)
     else:
         app.command(name)(getattr(module, f"{name}_", None) or getattr(module, name))
-    return add_project(get_group(app).commands[name])
+    return add_project(_capitals(get_group(app).commands[name]))
+
+
+def _capitals(command: Any) -> Any:
+    """Show a command's arguments, or those of a group's commands, as help texts write them: REF, not ref."""
+    for each in getattr(command, "commands", {}).values():
+        _capitals(each)
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+    return command

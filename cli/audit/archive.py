@@ -21,12 +21,12 @@ app = typer.Typer(help="Instances that ended long ago, moved aside with their wh
 def run(
     older_than: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0, help="Minimum days since the end. [INTERLOCK_ARCHIVE_AFTER_DAYS]"),
+        typer.Option(metavar="DAYS", min=0, help="Minimum days since the end. [INTERLOCK_ARCHIVE_AFTER_DAYS, else 90]"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be moved; move nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move instances that ended long ago into the archive, with their history, requests' traces and typed rows.
+    """Move instances that ended long ago into the archive, with their history and all rows that belong to them.
 
     A run and its members move together, and so do instances that are linked to each other. Such a group stays where it
     is if a live instance is linked to it, if it has dead requests, or if its events are not relayed everywhere yet.

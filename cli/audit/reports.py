@@ -1,4 +1,4 @@
-"""`interlock audit report` and `verify-report`: a signed file about an instance, a run or a period."""
+"""`interlock audit report` and `verify-report`: write and check a signed report on an instance, a run or a period."""
 
 import json
 from pathlib import Path
@@ -31,10 +31,10 @@ def report(
         typer.Argument(help="Entity id, TYPE/ENTITY_ID if that is ambiguous, or UUID. Without it: a period."),
     ] = None,
     since: Annotated[
-        str, typer.Option(metavar="WHEN", help="Begin of the period: an ISO instant, or 30d for 30 days ago.")
+        str, typer.Option(metavar="WHEN", help="Begin of the period: 2026-11-01T00:00Z, or 30d for 30 days ago.")
     ] = "",
     until: Annotated[
-        str, typer.Option(metavar="WHEN", help="End of the period, not included: likewise; by default now.")
+        str, typer.Option(metavar="WHEN", help="End of the period (exclusive), written like --since. [default: now]")
     ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the page to this new file.")
@@ -47,7 +47,8 @@ def report(
     It lists moves, approvals with each vote, overrides, refusals, gates with the tree they ran on, and commits.
 
     An instance's report covers what belongs to it, too: a run's or workstream's members, a patch's task, workstream and
-    gates, and the approvals of all of these. A period's report covers the moves within it, of one --project or of all.
+    gates, and the approvals of all of these. A period's report covers all moves in that time: of all projects, or only
+    of --project.
 
     History is verified first; the report says what was found. The file is a page for people that holds what was signed:
     an in-toto Statement in a DSSE envelope. With --json the bare envelope is printed, for other tools. `interlock audit
@@ -107,15 +108,16 @@ def verify_report(
 ) -> None:
     """Check a report from its file alone: needs neither the database nor the installation that made it.
 
-    A trusted key must have signed it. Every move's hash is computed from its fields, and must follow the one before it
-    and be legal; what repeats the moves must agree with them; the page must show exactly what was signed.
+    It checks that a trusted key signed it; that each move's hash matches its fields and follows the one before; that
+    each move is legal; that approvals, gates and the other lists agree with the moves; and that the page shows exactly
+    what was signed.
 
-    Exit code 0: all of that holds. 1: something was changed, or no trusted key signed it. 2: the file is no report.
+    Exit code 0: all of that holds. 1: something was changed, or no trusted key signed it. 2: the file is not a report.
 
     \b
     Examples:
       interlock audit verify-report S-1.html
-      interlock audit verify-report S-1.html --trust anchor.pub      where the installation's keys are not
+      interlock audit verify-report S-1.html --trust anchor.pub      on a host without the installation's keys
       git notes --ref=interlock show COMMIT > note.json && interlock audit verify-report note.json
     """
     chosen = settings()

@@ -126,6 +126,8 @@ def _print_result(ref: str, receipt: Receipt) -> None:
     match receipt.status:
         case "applied":
             say(("applied", "green"), f"{again} {name}: {result['from']} → ", (result["to"], "bold"))
+            for warning in result.get("deprecated", ()):
+                say(("warning", "yellow"), f" {warning}", to=errors)
         case "waiting" if "approval" in result:
             say(("held", "yellow"), f"{again} {name}: needs an approval")
             say(f"  decide it with: {offered('fire', result['approval_id'], 'approve', by='SOMEBODY_ELSE')}")

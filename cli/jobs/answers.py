@@ -57,11 +57,16 @@ def _intervening(
 def ordering(
     show: Callable[[Callable[[Client], Came], ActionOrder, bool], None], *, intervening: bool = False
 ) -> Callable[[Orders[Came]], Callable[..., None]]:
-    """Turn a function into a command: it receives the order built from the common options, and returns the action.
+    """Make a command of a function that takes an `ActionOrder` and its own arguments, and returns what to do.
+
+    The command gets the options of the `ActionOrder` too: --by, --reason, --request-id, --json.
 
     Args:
-        show: carries the action out and prints the outcome: `answer` or `recovered`.
-        intervening: the command changes what others started, so it must say why.
+        show: runs what the function returned and prints the outcome: `answer` or `recovered`.
+        intervening: the command changes what others started: --reason is required.
+
+    Returns:
+        A decorator, from the function to the command.
     """
     options = _intervening if intervening else _telling
     return sharing(options, lambda act, chosen, arguments: show(act(chosen[0], **arguments), *chosen))
@@ -100,7 +105,7 @@ def answer(act: Callable[[Client], Answer], order: ActionOrder, as_json: bool) -
     came = _done(act, order, as_json)
     if as_json:
         return
-    response, again = came.response, " (said before)" if came.replayed else ""
+    response, again = came.response, " (done before)" if came.replayed else ""
     moved = f"{response['from']} → {response['to']}" if "from" in response else response["to"]
     say(f"{came.subject['entity_id']}: ", (moved, "bold"), again)
     if "message" in response:

@@ -44,7 +44,7 @@ def use_none() -> None:
 
 
 OnlyProject = Annotated[str | None, typer.Option("--project", callback=_checked, help="Only this project.")]
-_HELP = "The project of what is named or made. [INTERLOCK_PROJECT, else default]"
+_HELP = "The project to look names up in and to create in. [INTERLOCK_PROJECT, else default]"
 _Used = Annotated[str | None, typer.Option("--project", callback=_use, is_eager=True, expose_value=False, help=_HELP)]
 
 

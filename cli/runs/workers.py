@@ -159,7 +159,7 @@ def claim(name: Name, secret_file: SecretFile = None, as_json: AsJson = False) -
 @app.command()
 def finish(
     name: Name,
-    token: Annotated[int, typer.Argument(min=1, help="The claim's token.")],
+    token: Annotated[int, typer.Argument(min=1, help="The token that `interlock worker claim` printed.")],
     exit_code: Annotated[
         int | None, typer.Option(help="The task's exit code; default: 0, or with --error none.")
     ] = None,

@@ -4,10 +4,13 @@ import json
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
+from interlock.cli.instances.instances import _print_result
+from interlock.workers.client.receipts import Receipt
 from tests.cli.terminal import Terminal
 from tests.waiting import eventually
 
@@ -157,6 +160,14 @@ def test_a_live_instance_moves_to_another_version_and_back(
     badly = terminal.run(*words, "--by", name, "--map", "suspended")
     assert badly.code == 2
     badly.is_one_clear_line("is not OLD=NEW")
+
+
+def test_firing_what_is_deprecated_prints_the_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"from": "analysis", "to": "blocked", "deprecated": ["trigger block of story 1.0.0 is deprecated"]}
+    _print_result("S-1", Receipt("r", "applied", uuid4(), "block", result=result))
+    told = capsys.readouterr()
+    assert "applied S-1 block: analysis → blocked" in told.out
+    assert "warning trigger block of story 1.0.0 is deprecated" in told.err
 
 
 def test_what_is_deprecated_says_so_wherever_it_is_used(
