@@ -153,9 +153,16 @@ def create(home: Home, data: Path, servers: Servers, account: Account | None) ->
 
 
 def prepare(workshop: Path, password: str, account: Account | None) -> tuple[Path, Path]:
-    """Prepare initdb: an empty directory of the account, and a file with the superuser's password that it may read.
+    """Make what initdb needs: a file with the superuser's password, and an empty directory for the data.
 
-    `workshop` is a directory that only we may write. Nothing is written here after its owner was changed.
+    Args:
+        workshop: a directory that only this user may write; both are made in it.
+        password: the superuser's.
+        account: the user that initdb runs as, who gets both; None: this user. Both are complete before they are handed
+            over, so that the account cannot redirect a write of ours (by a link, for example).
+
+    Returns:
+        The data directory and the password file.
     """
     password_file = handover.file_for(account, workshop / "password", password)
     return handover.directory_for(account, workshop / "data"), password_file

@@ -203,7 +203,9 @@ def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     """Effect: `git apply` in the workstream's worktree. Each further attempt may use one more way of applying.
 
     Raises:
-        WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
+        WorktreeTaken: another patch in the worktree is not committed yet. It is tried again.
+        GitFault: git failed; the message says how. It is tried again.
+        RepositoryBusy: another process holds the lock for too long. It is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
     if entry["requested_by"] is None or place.ended or place.repository is None:
@@ -242,7 +244,10 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
         `commit_succeeded` with the commit; `commit_failed` if its workstream has ended meanwhile.
 
     Raises:
-        PatchLost, WorktreeTaken, GitFault, RepositoryBusy: see there; it is tried again.
+        PatchLost: the patch is no longer in its worktree and does not apply there any more. It is tried again.
+        WorktreeTaken: another patch in the worktree is not committed yet. It is tried again.
+        GitFault: git failed; the message says how. It is tried again.
+        RepositoryBusy: another process holds the lock for too long. It is tried again.
     """
     entry, place = _looked_up(runtime, claimed)
     if entry["requested_by"] is None:

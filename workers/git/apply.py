@@ -61,7 +61,9 @@ def apply(
         the way.
 
     Raises:
-        NotAWorktree, RepositoryBusy, GitFault: see there; try again.
+        NotAWorktree: there is no worktree at that path. Open it first.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     policy = policy or PatchPolicy()
     with worktree.hold(where, timeout_seconds=lock_seconds) as held:
@@ -147,7 +149,9 @@ def commit(
         also: more trailers.
 
     Raises:
-        NotAWorktree, RepositoryBusy, GitFault: see there; try again.
+        NotAWorktree: there is no worktree at that path. Open it first.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
         BadInput: a trailer is not one line.
     """
     with worktree.hold(where) as held:

@@ -48,7 +48,8 @@ def archive(
         The archive's places, or a refusal when nothing is left to archive.
 
     Raises:
-        RepositoryBusy, GitFault: see there; try again.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     with contextlib.ExitStack() as work:
         try:
@@ -65,7 +66,7 @@ def archive(
             reason, sha = {**reason, "files_not_kept": str(unfit)}, taken.tip
         git = work.enter_context(repository.hold(failed.repository, timeout_seconds=lock_seconds))
         if branches.tip(git, failed.branch) != taken.tip:
-            raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived")
+            raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived: try again")
         ref = f"refs/interlock/archive/{failed.branch.removeprefix('interlock/')}/{sha[:12]}"
         archived = ArchivedWorkstream(ref, sha, directory / BUNDLE, directory / REASON)
         _store(git, failed, archived, reason)

@@ -59,17 +59,19 @@ def merge(
         message: the merge commit's message; its trailer is `Interlock-Workstream: <branch>`.
         policy: what it may change.
         lock_seconds: how long to wait for others that use the repository.
-        moving: a context entered, with the merge commit, just before the base branch moves, and left afterwards. If
-            entering raises, the branch does not move; if the branch cannot move, the context is left by an exception.
+        moving: takes the merge commit; the base branch moves inside this context, so that a caller can record both
+            together. If entering raises, the branch does not move. If the branch cannot move, the context is left by an
+            exception.
 
     Returns:
         `Merged`, also if an earlier call merged it; `Conflict` with the files, nothing changed; `Checked` if the policy
-        forbids a change, or the commits made in the worktree cannot be taken; `Refusal` if a branch is missing or the
+        forbids a change, or the worktree's commits cannot be imported; `Refusal` if a branch is missing or the
         base branch is checked out with uncommitted changes.
 
     Raises:
-        RepositoryBusy: another held the repository's lock for too long; names its pid.
-        BranchMoves, GitFault: see there; try again.
+        BranchMoves: others moved the base branch before each attempt. Try again.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     if broken := import_commits(done, lock_seconds=lock_seconds):
         return Checked(False, False, False, (PatchReason("", "commits", str(broken)),))

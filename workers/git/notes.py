@@ -17,7 +17,8 @@ def write(repository: Repository, sha: str, text: str, *, lock_seconds: float = 
         lock_seconds: how long to wait for others that use the repository.
 
     Raises:
-        RepositoryBusy, GitFault: see there; nothing was written.
+        RepositoryBusy: another process holds the lock for too long. Nothing was written; try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     with place.hold(repository, timeout_seconds=lock_seconds) as git:
         git.run("notes", f"--ref={REF}", "add", "--force", "--file=-", sha, stdin=f"{text}\n".encode())

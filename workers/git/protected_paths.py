@@ -52,7 +52,9 @@ def of_base(where: Worktree, protected: GitIgnoreSpec) -> Iterator[tuple[str, ..
     """Give a worktree's protected paths the base branch's content while the block runs; yields those that differed.
 
     Raises:
-        NotAWorktree, RepositoryBusy, GitFault: see there; try again.
+        NotAWorktree: there is no worktree at that path. Open it first.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
         OSError: a file could not be set aside; none is.
     """
     with contextlib.ExitStack() as needing:

@@ -78,7 +78,8 @@ def compensate(
         isolation: who tests and gates run as, and the sandbox for our git there.
 
     Raises:
-        RepositoryBusy, GitFault: see there; try again.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     found = find(repository)
     if isinstance(found, Refusal):

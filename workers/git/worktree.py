@@ -61,7 +61,8 @@ def open_worktree(
         The worktree, or a refusal: no repository, a bare one, no such base, the path or the branch taken.
 
     Raises:
-        GitFault, RepositoryBusy: see there; try again.
+        GitFault: git failed; the message says how. Repair that and try again.
+        RepositoryBusy: another process holds the lock for too long. Try again.
     """
     found = place.find(repository)
     if isinstance(found, Refusal):
@@ -181,7 +182,9 @@ def restore(worktree: Worktree) -> None:
     What `.gitignore` names stays: caches, but also an environment that took minutes to build.
 
     Raises:
-        NotAWorktree, RepositoryBusy, GitFault: see there.
+        NotAWorktree: there is no worktree at that path. Open it first.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     with hold(worktree) as found:
         found.run_and_copy_index("read-tree", "--reset", "-u", found.tip)
@@ -198,7 +201,9 @@ def content(worktree: Worktree) -> dict[str, str]:
         `tree`: the commit's tree, or that of the applied patch; `base`: the base branch's commit.
 
     Raises:
-        NotAWorktree, RepositoryBusy, GitFault: see there; try again.
+        NotAWorktree: there is no worktree at that path. Open it first.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     with hold(worktree) as found:
         mark = state_files.read(found.git_directory / MARK)
@@ -214,7 +219,8 @@ def import_commits(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) ->
     """Take commits that commands made on a worktree's branch into the user's repository; the reason if that fails.
 
     Raises:
-        RepositoryBusy, GitFault: see there.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     with contextlib.suppress(NotAWorktree), hold(worktree, timeout_seconds=lock_seconds) as found:
         result = found.with_new_commits()
@@ -232,7 +238,8 @@ def close(worktree: Worktree, *, lock_seconds: float = LOCK_SECONDS) -> None:
     """Remove a worktree, and its branch once the base branch contains it. Closing a closed one does nothing.
 
     Raises:
-        RepositoryBusy, GitFault: see there.
+        RepositoryBusy: another process holds the lock for too long. Try again.
+        GitFault: git failed; the message says how. Repair that and try again.
     """
     with contextlib.ExitStack() as held_too:
         with contextlib.suppress(NotAWorktree):  # gone, or half-made: nobody can be using it

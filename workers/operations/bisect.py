@@ -66,7 +66,7 @@ def find_regression(
         progress: called with how many trees were tried, and about how many there will be.
 
     Raises:
-        NothingToFind: see there; the message includes the gate's last output.
+        NothingToFind: no committed patch could be the cause; the message says why, with the gate's last output.
         UnknownInstance, AmbiguousInstance: no such run or workstream, or several.
         RepositoryBusy, GitFault: try again.
     """

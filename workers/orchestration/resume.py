@@ -40,7 +40,7 @@ def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) 
 
     Raises:
         UnknownInstance, AmbiguousInstance: as `db.core.instances.find`.
-        NothingToResume: see there.
+        NothingToResume: the run has not ended, has succeeded, or was created without a plan.
         AlreadyExists, BadInput: as `submit`.
     """
     with transaction(runtime.database) as connection:

@@ -70,7 +70,7 @@ def recover_worker(
 ) -> Recovery:
     """Recover from a worker's error (SUPERVISED-5).
 
-    | error | what is done | state |
+    | error | what is done | the worker's state afterwards |
     |---|---|---|
     | transient network error | retry, three times since its last move; then it is unrecoverable | RUNNING |
     | resource exhaustion | pause, and release its resources | PAUSED |
@@ -87,8 +87,8 @@ def recover_worker(
 
     Raises:
         IllegalTransition: the worker's state does not allow it (409).
-        NotYours: it would fail the worker, which is not for this person to do.
-        BadInput: the order gives no reason.
+        NotYours: `order.by` may not fail this worker.
+        BadInput: `order` gives no reason.
     """
     order.explained()
     supervisor = Supervisor(client)
@@ -115,12 +115,12 @@ def recover_job(
 ) -> Recovery:
     """Recover from a job's error (JOB-7).
 
-    | error | what is done | state |
+    | error | what is done | the job's state afterwards |
     |---|---|---|
-    | worker crash | the crashed `worker` fails, a new one starts in its place | RUNNING |
-    | validation error | fail; a job that does not run yet cannot fail, and is canceled | FAILED, CANCELED |
-    | timeout | cancel | CANCELED |
-    | resource unavailable | wait: the sweep `jobs` tries again | PENDING |
+    | worker crash | the crashed `worker` is marked failed, and a new one takes its place | RUNNING |
+    | validation error | the job fails; if it is not running yet, it is canceled | FAILED or CANCELED |
+    | timeout | the job is canceled | CANCELED |
+    | resource unavailable | nothing: the sweep `jobs` tries the job again | PENDING |
 
     Args:
         client, ref, error_kind, order, error: as for `recover_worker`.
@@ -128,8 +128,8 @@ def recover_job(
 
     Raises:
         IllegalTransition: the job's state does not allow it (409).
-        NotYours: it would fail the job, or replace a worker, which is not for this person to do.
-        BadInput: the order gives no reason, or the job has no such worker.
+        NotYours: `order.by` may not fail this job, or replace its worker.
+        BadInput: `order` gives no reason, or the job has no such worker.
     """
     order.explained()
     jobs = Jobs(client)

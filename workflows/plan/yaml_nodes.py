@@ -24,7 +24,7 @@ class UnreadableRest(Exception):
 
 
 def at(mark: object) -> int:
-    """The position of a parser's mark."""
+    """The line and column of a mark of PyYAML's, packed into one integer (`positions.packed`)."""
     return packed(getattr(mark, "line", 0), getattr(mark, "column", 0))
 
 
