@@ -41,7 +41,7 @@ def register(
     secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Register NAME as an idle worker, which can claim matching tasks of kind `agent`.
+    """Register NAME as an idle worker, which can claim plans' tasks with `agent:`.
 
     It must send a heartbeat at least every INTERLOCK_HEARTBEAT_SECONDS; each claim counts as one.
 

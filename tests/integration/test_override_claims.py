@@ -122,5 +122,5 @@ def test_the_oldest_workstreams_are_completed_and_failed_by_hand(
     assert state(client, step["workstream"]) == "S_FAILED"
     validate_workstream(runtime, str(step["workstream"]), BY_HAND)
     assert trail(client, step["workstream"])[-1] == "all_steps_succeed"
-    with pytest.raises(CannotOverride, match="fail-task applies only to instances of task or step"):
+    with pytest.raises(CannotOverride, match="fail-task is for instances of task or step, not for"):
         fail_task(runtime, str(step["workstream"]), BY_HAND)

@@ -34,5 +34,5 @@ def target_state(command: str, instance: InstanceRow) -> str:
         return states[legacy]
     if type_ not in states:
         wanted = " or ".join(name for name in states if " " not in name)
-        raise CannotOverride(f"{command} applies only to instances of {wanted}; {name_of(instance)} is of {type_}")
+        raise CannotOverride(f"{command} is for instances of {wanted}, not for {name_of(instance)}")
     return states[type_]

@@ -59,7 +59,7 @@ def _beat(runtime: Runtime, registered: Registration, name: str) -> str:
 
 
 class Agent:
-    """A worker that is not a Celery process. It claims fitting tasks of kind `agent`, and reports under its claims."""
+    """A worker that is not a Celery process. It claims the tasks with `agent:` in plans, and reports on them."""
 
     @door
     def __init__(
@@ -243,7 +243,7 @@ class Agent:
         with transaction(self._runtime.database) as connection:
             task = task_of(connection, self._known.worker_id, token)
             if task is None:
-                raise StaleClaim(f"worker {self.name!r} has no claim with this token: give its claim's")
+                raise StaleClaim(f"worker {self.name!r} has no claim with this token: use the token of its claim")
             return dict(instances.by_id(connection, task)["context"])
 
 
