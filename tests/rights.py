@@ -51,6 +51,7 @@ def fire(
     data: Mapping[str, Any] | None = None,
     request_id: str = "",
     after: timedelta | None = None,
+    if_version: int | None = None,
 ) -> Receipt:
     """As `Client.fire`, by right of what may fire it: Interlock itself, an effect's lease, a claim, an operator."""
     with transaction(client.runtime.database) as connection:
@@ -69,7 +70,7 @@ def fire(
     if found["workflow_type"] == "refusal_log":
         return _refused(client, found["id"], firing)
     if right is None:
-        return client.fire(ref, trigger, by=by, request_id=request_id, data=said, after=after)
+        return client.fire(ref, trigger, by=by, request_id=request_id, data=said, after=after, if_version=if_version)
     receipt = fire_by_right(client, firing, right)
     with transaction(client.runtime.database) as connection:  # as whoever reports does in one commit
         _end(connection, right, found["id"] if trigger in REPORTS else None, begun=found["current_state"] in BEGUN)

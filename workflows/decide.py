@@ -12,7 +12,7 @@ from transitions import EventData, Machine
 from interlock.workflows.approvals import author_of, can_be_given
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, Transition
 from interlock.workflows.guard_context import Case, Override
-from interlock.workflows.outcomes import Applied, Outcome, Rejected, Superseded, Waiting
+from interlock.workflows.outcomes import VERSION_CONFLICT, Applied, Outcome, Rejected, Superseded, Waiting
 
 
 class Probe:
@@ -37,8 +37,8 @@ def decide(definition: Definition, case: Case) -> Outcome:
     Raises:
         Exception: anything that a guard raises; the engine records it as a failed attempt.
     """
-    if case.bound_version is not None and case.bound_version != case.version:
-        return _superseded(case)
+    if overtaken := _overtaken(definition, case):
+        return overtaken
     candidates = definition.moves.get((case.trigger, case.state))
     if candidates is None:
         return _no_such_transition(definition, case)
@@ -76,6 +76,14 @@ def machine_of(definition: Definition) -> Machine:
             move.trigger, list(move.sources), move.dest, conditions=[_condition(guard) for guard in move.when]
         )
     return machine
+
+
+def _overtaken(definition: Definition, case: Case) -> Superseded | Rejected | None:
+    if case.bound_version is not None and case.bound_version != case.version:
+        return _superseded(case)
+    if case.if_version is not None and case.if_version != case.version:
+        return _version_conflict(definition, case, case.if_version)
+    return None
 
 
 def _condition(guard: Guard) -> Any:
@@ -149,5 +157,14 @@ def _superseded(case: Case) -> Superseded:
     return Superseded(_reason(case, "superseded", message))
 
 
-def _reason(case: Case, code: str, message: str, **more: list[str]) -> dict[str, Any]:
+def _version_conflict(definition: Definition, case: Case, wanted: int) -> Rejected:
+    message = (
+        f"the instance is at version {case.version}, in {case.state!r}, and not at version {wanted}. Look at it again; "
+        f"if the trigger still fits, fire it with version {case.version} and a new request_id"
+    )
+    legal = list(definition.legal(case.state))
+    return Rejected(_reason(case, VERSION_CONFLICT, message, version=case.version, if_version=wanted, legal=legal))
+
+
+def _reason(case: Case, code: str, message: str, **more: list[str] | int) -> dict[str, Any]:
     return {"code": code, "message": message, "state": case.state, **more}

@@ -37,6 +37,7 @@ class Case:
         trigger, by, metadata: the trigger, who fired it (agent, user or `system`), and its data.
         bound_version: the trigger is superseded if the instance has another version; None: it is not bound. Timers, for
             example, are bound to the version at which they were armed.
+        if_version: the version for which its caller fired it; at another it is rejected (EVENT-16). None: for any.
         granted: whether the approval that the trigger was held for has been granted.
         linked: role -> the instances linked in that role.
         votes: who has moved the instance with this trigger since it entered its state, in which it has stayed.
@@ -52,6 +53,7 @@ class Case:
     by: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     bound_version: int | None = None
+    if_version: int | None = None
     granted: bool = False
     linked: Mapping[str, tuple[Linked, ...]] = field(default_factory=dict)
     votes: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from interlock.workflows.definition import ApprovalPoint, Deadline, Severity, Transition
 
 Status = Literal["scheduled", "pending", "waiting", "applied", "rejected", "superseded", "dead"]
+VERSION_CONFLICT = "version_conflict"  # the `code` of a rejection: not at the version that its caller named
 FINISHED: frozenset[Status] = frozenset({"applied", "rejected", "superseded", "dead"})
 
 

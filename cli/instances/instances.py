@@ -15,7 +15,7 @@ from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
-from interlock.workers.client.receipts import Receipt
+from interlock.workers.client.receipts import Receipt, VersionConflict
 from interlock.workers.engine import worker_secrets
 from interlock.workflows.audit.ids import event_name
 from interlock.workflows.catalogue import WORKFLOWS
@@ -79,6 +79,10 @@ def fire(
             help="claim:TOKEN, by who holds the task; `secret`, by a worker itself; `interlock definitions show TYPE`."
         ),
     ] = "",
+    if_version: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Only if it is still at version N, which `interlock show REF` says."),
+    ] = None,
     secret_file: SecretFile = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the outcome.")] = False,
     timeout: Annotated[float, typer.Option(help="Maximum seconds to wait.")] = 30.0,
@@ -94,6 +98,7 @@ def fire(
       interlock fire S-1 design_complete --by agent-7 --wait
       interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
       interlock fire S-1 unblock --by ann --after 2h
+      interlock fire S-1 approve --by ann --if-version 3 --wait        refused if it has moved since
       interlock fire engine-1 initialization_complete --by engine-1 --proof secret --secret-file engine-1.secret
     """
     if proof.startswith("secret"):
@@ -111,9 +116,13 @@ def fire(
             data=json_object("--data", data),
             after=when(after) if after else None,
             proof=proof,
+            if_version=if_version,
         )
         if wait and receipt.status in ("pending", "scheduled"):
-            receipt = client.wait([receipt.request_id], timeout_seconds=timeout)[0]
+            try:
+                (receipt,) = client.wait([receipt.request_id], timeout_seconds=timeout)
+            except VersionConflict as conflict:  # printed as any other rejection
+                (receipt,) = conflict.receipts
     if not print_json(receipt, as_json):
         _print_result(ref, receipt)
     raise typer.Exit(EXIT.get(receipt.status, 0))
@@ -164,7 +173,7 @@ def _show(found: dict[str, Any]) -> None:
         (f"{found['workflow_type']}/{found['entity_id']}", "bold"),
         " is in ",
         (found["current_state"], "bold"),
-        f" after {found['version']} moves, under {found['definition_version']} ({found['id']})",
+        f" at version {found['version']}, under {found['definition_version']} ({found['id']})",
     )
     if found["archived_at"]:
         say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")

@@ -141,7 +141,7 @@ def recorded(connection: Connection, fingerprints: Mapping[str, bytes]) -> dict[
     """The known requests among these ids, each with its recorded response.
 
     Raises:
-        RequestConflict: an id was used with another body (instance, trigger, actor, data or time).
+        RequestConflict: an id was used with another body (instance, trigger, actor, data, time or version).
     """
     found = by_ids(connection, fingerprints)
     for request_id, row in found.items():

@@ -11,6 +11,7 @@ from interlock.db.core.request_rows import Origin
 from interlock.db.fast_path import rows
 from interlock.db.schema import in_schema, lock_number
 from interlock.db.statements import Rows, as_json, queries
+from interlock.workflows.definition import Authority
 
 sql = queries(__file__)
 
@@ -27,6 +28,7 @@ class Due(TypedDict):
     triggered_by: str
     metadata: dict[str, Any]
     origin: Origin
+    authority: Authority
     bound_version: int | None
     attempts: int
     granted: bool

@@ -81,7 +81,9 @@ def test_the_same_request_is_accepted_once_and_answered_with_the_recorded_respon
     assert trail(client, story) == ["design_complete"]
 
 
-@pytest.mark.parametrize("other", [{"trigger": "block"}, {"by": "b"}, {"data": {"n": 2}}, {"after": timedelta(1)}])
+@pytest.mark.parametrize(
+    "other", [{"trigger": "block"}, {"by": "b"}, {"data": {"n": 2}}, {"after": timedelta(1)}, {"if_version": 0}]
+)
 def test_the_same_request_id_with_another_body_is_refused(client: Client, story: UUID, other: dict[str, Any]) -> None:
     body: dict[str, Any] = {"trigger": "design_complete", "by": "a", "data": {"n": 1}}
     client.fire(story, **body, request_id="r-1")

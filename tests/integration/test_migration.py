@@ -146,7 +146,7 @@ def test_a_guards_facts_stand_in_the_way_and_a_held_trigger_does_not(
     (said,) = whys(move(runtime, new="3.0.0", dry_run=True)).values()
     assert said == ("guards of again read a typed row, which a parcel 3.0.0 does not have",)
     applied(client, parcel, "send")
-    held = client.fire(parcel, "stop", by="bob")
+    held = client.fire(parcel, "stop", by="bob", if_version=1)
     drain_all(runtime)
     assert move(runtime).moved == 1  # the new version asks for the same approval
     applied(client, str(outcome(client, held.request_id)["held_by"]), "approve", by="cid")

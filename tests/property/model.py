@@ -102,6 +102,8 @@ class Asked:
     name: str = ""
     origin: str = "agent"
     bound: int | None = None
+    if_version: int | None = None  # which version its caller named
+    conflict: bool = False
     attempts: int = 0
     granted: bool = False
     approval: Thing | None = None
@@ -173,6 +175,9 @@ class Model:
     def _judge(self, asked: Asked, ended: Round, merged: dict[int, bool]) -> bool:
         """Decide one request; False when it failed, and those behind it must wait."""
         thing = asked.thing
+        if asked.if_version not in (None, thing.version) and not asked.granted:
+            asked.status, asked.conflict = "rejected", True
+            return True
         if asked.bound is not None and asked.bound != thing.version:
             asked.status = "superseded"
             return True
@@ -227,10 +232,11 @@ class Model:
             if asked.status == "waiting" and asked.approval is approval:
                 asked.granted = approval.state == "approved"
                 asked.status = "pending" if asked.granted else "rejected"
+                asked.bound = approval.context["version"] if asked.granted else None
 
     def _ask(self, asked: Asked) -> Thing:
         author = asked.thing.context.get("author", asked.by)
-        asked.approval = Thing(f"for {asked.name}", "approval", -1, {"author": author})
+        asked.approval = Thing(f"for {asked.name}", "approval", -1, {"author": author, "version": asked.thing.version})
         return asked.approval
 
     def refuses(self, thing: Thing, trigger: str, by: str) -> bool:

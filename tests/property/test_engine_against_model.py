@@ -43,12 +43,17 @@ picks = st.integers(0, 10_000)
 
 OPERATOR = "ann"
 ALL_REQUESTS = """
-SELECT request_id, seq, workflow_id, trigger, triggered_by, origin, bound_version, status, attempts, granted, held_by
+SELECT request_id, seq, workflow_id, trigger, triggered_by, origin, bound_version, status, attempts, granted, held_by,
+       COALESCE(result->>'code' = 'version_conflict', false) AS conflict
   FROM trigger_requests WHERE workflow_id = ANY(%s) ORDER BY seq"""
 OVERRIDES = """
 SELECT count(*) AS overrides, count(*) FILTER (WHERE t.severity <> 'warning' OR t.metadata->>'operator' <> 'ann'
                                                OR NOT t.metadata->'override' ? 'passed_over') AS silent
   FROM workflow_transitions t JOIN trigger_requests r USING (request_id) WHERE r.origin = 'override'"""
+VERSIONS = """
+SELECT count(*) FILTER (WHERE status = 'applied') AS applied,
+       count(*) FILTER (WHERE result->>'code' = 'version_conflict') AS conflicts
+  FROM trigger_requests WHERE origin = 'agent' AND bound_version IS NOT NULL AND NOT granted"""
 ALL_INSTANCES = """
 SELECT id, current_state, version FROM workflow_instances WHERE project = %s AND workflow_type <> 'refusal_log'"""
 ALL_EVENTS = """
@@ -98,6 +103,15 @@ class EngineAndModel(RuleBasedStateMachine):
         if legal:
             self._fire(thing, known.index(legal[which % len(legal)]), by)
 
+    @rule(which=picks, trigger=picks, by=agents, ahead=st.lists(st.integers(-1, 2), min_size=1, max_size=4))
+    def fire_for_versions(self, which: int, trigger: int, by: str, ahead: list[int]) -> None:
+        thing = self._thing(which)
+        legal = [named for state, named in MOVES[thing.type] if state == thing.state and named != "expire"]
+        for named in ahead if legal else ():
+            index = triggers(thing.type).index(self._one_of(legal, trigger))
+            later = timedelta(hours=1) if trigger % 5 == 0 else None
+            self._fire(thing, index, by, after=later, if_version=max(0, thing.version + named))
+
     @rule(which=picks, trigger=picks, by=st.sampled_from(("ann", "ann", "bob")), to=picks)
     def override(self, which: int, trigger: int, by: str, to: int) -> None:
         thing = self._thing(which)
@@ -140,7 +154,14 @@ class EngineAndModel(RuleBasedStateMachine):
         if not (own := self._agents_own()):
             return
         asked = self._one_of(own, which)
-        receipt = fire(self.client, self.ids[asked.thing], asked.trigger, by=asked.by, request_id=asked.name)
+        receipt = fire(
+            self.client,
+            self.ids[asked.thing],
+            asked.trigger,
+            by=asked.by,
+            request_id=asked.name,
+            if_version=asked.if_version,
+        )
         assert receipt.replayed
         assert receipt.status == asked.status
 
@@ -201,8 +222,8 @@ class EngineAndModel(RuleBasedStateMachine):
         assert len(rows) == len(self.model.asked)
         for asked in self.model.asked:
             row = rows[asked.name]
-            said = (asked.status, asked.attempts, asked.granted)
-            assert (row["status"], row["attempts"], row["granted"]) == said, (asked, row)
+            said = (asked.status, asked.attempts, asked.granted, asked.conflict)
+            assert (row["status"], row["attempts"], row["granted"], row["conflict"]) == said, (asked, row)
         stand = {row["id"]: (row["current_state"], row["version"]) for row in self._instances()}
         assert stand == {self.ids[thing]: (thing.state, thing.version) for thing in self.model.things}
 
@@ -236,14 +257,17 @@ class EngineAndModel(RuleBasedStateMachine):
         self.model.born(thing)
         return thing
 
-    def _fire(self, thing: Thing, trigger: int, by: str, after: timedelta | None = None) -> None:
+    def _fire(
+        self, thing: Thing, trigger: int, by: str, after: timedelta | None = None, if_version: int | None = None
+    ) -> None:
         named = self._one_of(triggers(thing.type), trigger)
         if self.model.refuses(thing, named, by):
             with pytest.raises(NotYours):
-                fire(self.client, self.ids[thing], named, by=by, after=after)
+                fire(self.client, self.ids[thing], named, by=by, after=after, if_version=if_version)
             return
-        receipt = fire(self.client, self.ids[thing], named, by=by, after=after)
-        asked = Asked(thing, named, by, "scheduled" if after else "pending", name=receipt.request_id)
+        receipt = fire(self.client, self.ids[thing], named, by=by, after=after, if_version=if_version)
+        status = "scheduled" if after else "pending"
+        asked = Asked(thing, named, by, status, name=receipt.request_id, if_version=if_version)
         if after:
             asked.origin = "later"
         self.model.asked.append(asked)
@@ -358,5 +382,7 @@ def test_the_engine_does_what_the_plain_model_says(
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 100  # they did move
     (told,) = watching.execute(OVERRIDES).fetchall()
+    (of_versions,) = watching.execute(VERSIONS).fetchall()
+    assert min(of_versions.values()) > 0
     assert told["overrides"] > 0
     assert told["silent"] == 0

@@ -15,7 +15,7 @@ from interlock.db.core.history import EventRow
 from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import Right
 from interlock.db.orchestration import commands
-from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt
+from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt, without_conflict
 from interlock.workers.client.transaction import Unit, Units
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth, with_terms
@@ -185,12 +185,13 @@ class Operations(Generic[Caller]):
         data: FreeObject | None = None,
         after: datetime | timedelta | None = None,
         proof: str = "",
+        if_version: int | None = None,
         session: Caller | None = None,
     ) -> Receipt:
         """Fire a trigger. It is accepted, exactly once, when this returns (or, with `session`, when that commits).
 
         Args:
-            ref, trigger, by, request_id, data, after, proof: see `Firing`.
+            ref, trigger, by, request_id, data, after, proof, if_version: see `Firing`.
             session: accept it in this session's transaction, to commit or roll back with the caller's data.
 
         Returns:
@@ -200,7 +201,7 @@ class Operations(Generic[Caller]):
             UnknownInstance, AmbiguousInstance, UnknownTrigger, BadInput, RequestConflict: nothing was accepted.
             NotYours: nothing was accepted. If PostgreSQL refused it, roll the transaction of `session` back.
         """
-        return self._fire_many([Firing(ref, trigger, by, request_id, data or {}, after, proof)], session)[0]
+        return self._fire_many([Firing(ref, trigger, by, request_id, data or {}, after, proof, if_version)], session)[0]
 
     @door
     def fire_many(self, firings: Sequence[Firing], *, session: Caller | None = None) -> list[Receipt]:
@@ -238,6 +239,7 @@ class Operations(Generic[Caller]):
 
         Raises:
             NotSettled: some were not in time. They remain accepted.
+            VersionConflict: one was rejected because its instance was not at its `if_version`.
         """
         ids = list(request_ids)
         until, pause = time.monotonic() + timeout_seconds, 0.005
@@ -246,7 +248,7 @@ class Operations(Generic[Caller]):
                 found = requests.by_ids(connection, ids)
             settled = [receipt(found[each]) for each in ids if each in found and found[each]["status"] in SETTLED]
             if len(settled) == len(ids):
-                return settled
+                return without_conflict(settled)
             if time.monotonic() > until:
                 raise NotSettled(
                     f"{len(ids) - len(settled)} of {len(ids)} triggers were not applied within {timeout_seconds:g} s"
@@ -341,7 +343,7 @@ class Operations(Generic[Caller]):
     def _accept_rows(
         self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Caller | None
     ) -> list[Receipt]:
-        plain = len(rows) == 1 and firings[0].after is None and "proof" not in rows[0]
+        plain = len(rows) == 1 and firings[0].after is None and not rows[0].keys() & {"proof", "bound_version"}
         if session is None and plain and (alone := self._accept_alone(rows[0])):
             return [alone]
         fingerprints = _fingerprints(rows)

@@ -1,14 +1,14 @@
 """Receipts: what a caller gets for an accepted trigger."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from interlock.workflows.errors import InterlockError
-from interlock.workflows.outcomes import FINISHED
+from interlock.workflows.errors import InterlockError, Refused
+from interlock.workflows.outcomes import FINISHED, VERSION_CONFLICT
 
 SETTLED = FINISHED | {"waiting"}  # these change no more, unless somebody acts on them
 
@@ -51,3 +51,31 @@ def receipt(found: Mapping[str, Any] | RowMapping, *, replayed: bool = False) ->
         found.get("result"),
         found.get("error"),
     )
+
+
+class VersionConflict(Refused):
+    """A trigger's instance was not at its `if_version`, so it was rejected. Read the instance again and decide anew.
+
+    Attributes:
+        version, state: those of the instance when the trigger was rejected.
+        receipts: of all triggers that were waited for, in the order given; others of them may be applied.
+    """
+
+    def __init__(self, refused: Receipt, receipts: Sequence[Receipt]) -> None:
+        reason = refused.result or {}
+        super().__init__(f"{refused.trigger} ({refused.request_id}) was rejected: {reason['message']}")
+        self.version: int = reason["version"]
+        self.state: str = reason["state"]
+        self.receipts = receipts
+
+
+def without_conflict(receipts: list[Receipt]) -> list[Receipt]:
+    """The same receipts.
+
+    Raises:
+        VersionConflict: of the first one that was rejected for its `if_version`.
+    """
+    for each in receipts:
+        if each.result and each.result.get("code") == VERSION_CONFLICT:
+            raise VersionConflict(each, receipts)
+    return receipts

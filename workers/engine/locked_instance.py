@@ -71,6 +71,7 @@ class LockedInstance:
 
     def case(self, request: Due) -> Case:
         """The case to decide for a request: the instance, the request, and all facts that guards may read."""
+        if_version = _if_version(request)
         return Case(
             state=self.state,
             version=self.version,
@@ -78,7 +79,8 @@ class LockedInstance:
             trigger=request["trigger"],
             by=request["triggered_by"],
             metadata=request["metadata"],
-            bound_version=request["bound_version"],
+            bound_version=request["bound_version"] if if_version is None else None,
+            if_version=if_version,
             granted=request["granted"],
             linked=self.linked,
             votes=frozenset(self.votes.get(request["trigger"], ())),
@@ -90,6 +92,12 @@ class LockedInstance:
     def _override(self, request: Due) -> Override:
         by = request["triggered_by"]
         return Override(str(request["metadata"]["override"].get("to")), by in self.operators)
+
+
+def _if_version(request: Due) -> int | None:
+    """The version that a caller named; None if Interlock bound the request, or an approval did."""
+    callers = request["origin"] == "agent" and request["authority"] not in requests.OWN_RIGHTS
+    return request["bound_version"] if callers and not request["granted"] else None
 
 
 def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> dict[UUID, LockedInstance]:

@@ -20,6 +20,7 @@ PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.patte
 RESERVED = ("operator", "override")  # metadata keys that only overrides may set
 WRITTEN = ("approval", "terms", "votes")  # by Interlock, into the events of approvals, grants and what they release
 LONGEST = timedelta(days=36_525)
+HIGHEST_VERSION = 2**31 - 1  # PostgreSQL's integer
 
 
 @record
@@ -38,6 +39,9 @@ class Firing:
         proof: of a right that not everyone has (AUTHORITY-7): `claim:TOKEN`, by who holds the task; `secret:SECRET`, by
             a worker itself, under its own name. Default: none is needed, or the caller's name is enough, as an
             operator's is.
+        if_version: apply it only if the instance is at this version then: `version` of `Client.show`, or `seq` in the
+            result of the trigger before. At another version it is rejected, which `wait` raises as `VersionConflict`
+            (EVENT-16). Default: at any.
     """
 
     ref: str | UUID
@@ -47,13 +51,14 @@ class Firing:
     data: FreeObject = field(default_factory=dict)
     after: datetime | timedelta | None = None
     proof: FreeText = ""
+    if_version: int | None = None
 
 
 def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any]:
     """The `trigger_requests` row of a firing. Its fingerprint distinguishes a repetition from another request.
 
     Raises:
-        BadInput: a name or the reason is not valid, or the data is not a JSON object of acceptable size.
+        BadInput: a name, the reason or the version is not valid, or the data is not a JSON object of acceptable size.
     """
     request_id = firing.request_id or str(uuid7())
     metadata = checked("data", firing.data, limit_bytes)
@@ -69,6 +74,7 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
         "triggered_by": names.name("by", firing.by),
         "metadata": metadata,
         **_time(firing.after),
+        **_version(firing.if_version),
     }
     try:
         canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
@@ -107,6 +113,17 @@ def _right(proof: str, after: datetime | timedelta | None) -> dict[str, Any]:
             "one that a worker got as it registered"
         )
     return {"authority": "holder", "proof": proof}
+
+
+def _version(wanted: int | None) -> dict[str, Any]:
+    if wanted is None:
+        return {}
+    if not 0 <= wanted <= HIGHEST_VERSION:
+        raise BadInput(
+            f"if_version must be from 0 to {HIGHEST_VERSION:,}; got {wanted}. `interlock show REF` says the one"
+            " that it has"
+        )
+    return {"bound_version": wanted}
 
 
 def _time(after: datetime | timedelta | None) -> dict[str, Any]:

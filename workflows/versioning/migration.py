@@ -89,8 +89,10 @@ def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: 
     name = f"request {request.request_id} ({request.trigger}, {request.status})"
     if request.origin == "timer":
         return  # the migration supersedes it and arms a new timer
-    if request.bound_version is not None:
-        yield f"{name} is bound to the instance's present version: let it be applied first"
+    bound = request.bound_version
+    # A migration keeps what is held (APPROVAL-5), and what is bound to an earlier version is refused in any case.
+    if bound is not None and bound >= subject.version and request.status != "waiting":
+        yield f"{name} is bound to the instance's version {bound}: let it be applied first"
     elif request.trigger not in new.triggers:
         yield f"{name}: {new.version} has no such trigger; let it be applied first, or refused"
     elif request.held and _point(old, request.trigger, subject.state) != _new_point(new, request.trigger, dest):

@@ -307,7 +307,7 @@ CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS b
 CREATE FUNCTION interlock.gather(namespace integer, wanted_partition integer, most integer, one_only uuid)
     RETURNS TABLE (
         seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
-        bound_version integer, attempts integer, granted boolean,
+        authority varchar, bound_version integer, attempts integer, granted boolean,
         workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
         context jsonb, project varchar, entity_id varchar, trace varchar
     ) LANGUAGE plpgsql AS $$
@@ -315,8 +315,8 @@ CREATE FUNCTION interlock.gather(namespace integer, wanted_partition integer, mo
 BEGIN
     PERFORM pg_advisory_xact_lock(namespace, wanted_partition);
     RETURN QUERY
-    SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.bound_version, r.attempts, r.granted,
-           i.id, i.workflow_type, i.definition_version, i.current_state, i.version,
+    SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.authority, r.bound_version, r.attempts,
+           r.granted, i.id, i.workflow_type, i.definition_version, i.current_state, i.version,
            CASE i.workflow_type WHEN 'circuit_breaker' THEN interlock.configured(i) ELSE i.context END,
            i.project, i.entity_id, r.trace
       FROM (SELECT *

@@ -81,7 +81,7 @@ BEGIN
 END $$;
 
 -- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, an accepted
--- request asks for it, and the chain goes on. Right, order, time and hashes are the database's own, whatever the statement says. Time never goes back
+-- request asks for it at this version, and the chain goes on. Right, order, time and hashes are the database's own, whatever the statement says. Time never goes back
 -- within an instance: a transaction that began earlier may come later, and a clock may be set back.
 CREATE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -110,7 +110,7 @@ BEGIN
         NEW.proof := interlock.grant_of(NEW.triggered_by);
         NEW.login := session_user;
     ELSE
-        SELECT t."by" AS open_to, r.authority, r.proof, r.login, r.origin INTO asked
+        SELECT t."by" AS open_to, r.authority, r.proof, r.login, r.origin, r.bound_version INTO asked
           FROM interlock.definition_transitions t
           LEFT JOIN interlock.trigger_requests r
                  ON r.request_id = NEW.request_id AND r.workflow_id = NEW.workflow_id AND r.trigger = NEW.trigger
@@ -126,6 +126,11 @@ BEGIN
         ELSIF asked.authority IS NULL THEN
             RAISE EXCEPTION 'no request asks for % of % by %', NEW.trigger, NEW.workflow_id,
                 COALESCE(NEW.triggered_by, '(nobody)')
+                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                      HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
+        ELSIF asked.bound_version <> NEW.seq - 1 THEN
+            RAISE EXCEPTION 'request % asks for % of % at version %, not at %', NEW.request_id, NEW.trigger, NEW.workflow_id,
+                asked.bound_version, NEW.seq - 1
                 USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
                       HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
         -- Its definition may be another than the one it was accepted under.
