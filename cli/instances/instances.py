@@ -98,7 +98,7 @@ def fire(
       interlock fire S-1 design_complete --by agent-7 --wait
       interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
       interlock fire S-1 unblock --by ann --after 2h
-      interlock fire S-1 approve --by ann --if-version 3 --wait        refused if it has moved since
+      interlock fire S-1 block --by ann --if-version 3       not if it has moved since
       interlock fire engine-1 initialization_complete --by engine-1 --proof secret --secret-file engine-1.secret
     """
     if proof.startswith("secret"):
