@@ -229,6 +229,8 @@ def test_what_was_reverted_by_hand_is_proved_and_told_with_its_commit(land: Land
         land.runtime, str(entry), OverrideOrder("ann", "by hand", dry_run=True), mended=made[:12]
     )
     assert [move.to_state for move in tried.moves] == ["rolled_back"]
+    assert {note.split(":")[0] for note in tried.notes} <= {"first, not tried now", "then, not run now"}
+    assert "then, not run now: gate UNIT has to pass" in tried.notes
     assert state(land.client, entry) == "committed"
     done = roll_back(land.runtime, entry, by="ann", reason="by hand", mended=made)
     assert (done.compensation["sha"], done.compensation["plan"]["compensation_type"]) == (made, "manual_fix")

@@ -113,7 +113,7 @@ def roll_back(
 def override_roll_back(
     runtime: Runtime, ref: str, order: OverrideOrder, plan: CompensationPlan | None = None, mended: str | None = None
 ) -> Done:
-    """`roll_back` with an override's result. A dry run only lists what would be done. Raises as `roll_back`."""
+    """`roll_back` with an override's result. A dry run lists what would be done, and that it was not tried. Raises as `roll_back`."""
     if not order.dry_run:
         rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason, mended=mended)
         notes = [f"{each['action']}: {each['message']}" for each in rolled.compensation["actions"]]
@@ -123,8 +123,8 @@ def override_roll_back(
     plan = _planned(runtime, entry, where, plan, mended)
     _require_its_own(plan, entry, where)
     done = _fire(runtime, entry, {"plan": plan.model_dump(mode="json")}, order)
-    done.notes += [f"first: {each.model_dump_json()}" for each in plan.actions]
-    done.notes += [f"first: gate {each} passes" for each in plan.validation.required_gates]
+    done.notes += [f"first, not tried now: {each.model_dump_json()}" for each in plan.actions]
+    done.notes += [f"then, not run now: gate {each} has to pass" for each in plan.validation.required_gates]
     return done
 
 
