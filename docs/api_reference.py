@@ -13,7 +13,8 @@ from interlock import AsyncClient
 from interlock.workflows import errors
 from interlock.workflows.errors import InterlockError
 
-ORDER = ("Client", "AsyncClient", "Agent", "Firing", "Receipt", "Definition", "T", "Guard", "InterlockError")
+ORDER: tuple[str, ...] = ("Client", "AsyncClient", "Agent", "Firing", "Receipt", "NotSettled", "VersionConflict")
+ORDER += ("Definition", "T", "Guard", "InterlockError")
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 ENTRY = re.compile(r"^(\S.*?): (.*(?:\n .*)*)", re.MULTILINE)
 WRITTEN = {"FreeObject": "Mapping[str, Any]", "FreeText": "str", "Caller": "Session | Connection"}
@@ -52,6 +53,8 @@ def _described(name: str, documented: Any) -> str:
         return _text(documented)
     if documented is InterlockError:
         return f"{_text(documented)}\n\n{_errors()}"
+    if issubclass(documented, InterlockError):  # callers catch it and never make one
+        return _text(documented)
     head = f"{_text(documented)}\n\n{_function(name, documented.__init__)}"
     if documented is AsyncClient:
         return "\n\n".join([head, _code(*(_signature(each, one, "await ") for each, one in methods(documented)))])

@@ -8,13 +8,25 @@ TYPE_CHECKING = False  # as `typing` has it, which the shim of every command nee
 if TYPE_CHECKING:
     from interlock.workers.client.async_client import AsyncClient
     from interlock.workers.client.client import Client
-    from interlock.workers.client.receipts import Receipt
+    from interlock.workers.client.receipts import NotSettled, Receipt, VersionConflict
     from interlock.workers.engine.trigger_request import Firing
     from interlock.workers.pool.agent import Agent
     from interlock.workflows.definition import Definition, Guard, T
     from interlock.workflows.errors import InterlockError
 
-__all__ = ["Agent", "AsyncClient", "Client", "Definition", "Firing", "Guard", "InterlockError", "Receipt", "T"]
+__all__ = [
+    "Agent",
+    "AsyncClient",
+    "Client",
+    "Definition",
+    "Firing",
+    "Guard",
+    "InterlockError",
+    "NotSettled",
+    "Receipt",
+    "T",
+    "VersionConflict",
+]
 
 _HOME = {
     "Agent": "interlock.workers.pool.agent",
@@ -24,8 +36,10 @@ _HOME = {
     "Firing": "interlock.workers.engine.trigger_request",
     "Guard": "interlock.workflows.definition",
     "InterlockError": "interlock.workflows.errors",
+    "NotSettled": "interlock.workers.client.receipts",
     "Receipt": "interlock.workers.client.receipts",
     "T": "interlock.workflows.definition",
+    "VersionConflict": "interlock.workers.client.receipts",
 }
 
 

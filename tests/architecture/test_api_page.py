@@ -16,7 +16,7 @@ from docs.api_reference import ORDER, entries, methods, sections
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 CLASSES = [getattr(interlock, name) for name in ORDER if inspect.isclass(getattr(interlock, name))]
 RECORDS = [kind for kind in CLASSES if is_dataclass(kind)]
-OTHERS = [kind for kind in CLASSES if kind not in RECORDS]
+OTHERS = [kind for kind in CLASSES if kind not in RECORDS and not issubclass(kind, interlock.InterlockError)]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "T": interlock.T,
     **{kind.__name__: kind.__init__ for kind in OTHERS if "__init__" in vars(kind)},

@@ -113,7 +113,10 @@ def roll_back(
 def override_roll_back(
     runtime: Runtime, ref: str, order: OverrideOrder, plan: CompensationPlan | None = None, mended: str | None = None
 ) -> Done:
-    """`roll_back` with an override's result. A dry run lists what would be done, and that it was not tried. Raises as `roll_back`."""
+    """`roll_back` with an override's result. Raises as `roll_back`.
+
+    A dry run lists what would be done, and that it was not tried.
+    """
     if not order.dry_run:
         rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason, mended=mended)
         notes = [f"{each['action']}: {each['message']}" for each in rolled.compensation["actions"]]
