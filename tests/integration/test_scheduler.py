@@ -60,6 +60,27 @@ def test_a_critical_failure_ends_the_run_and_cancels_the_rest(stage: Stage) -> N
     }  # fmt: skip
 
 
+def test_a_critical_failure_ends_a_paused_workstream_and_its_run_at_once(stage: Stage) -> None:
+    stage.submit(
+        {"a": {"critical": True}, "b": {}},
+        {
+            "a1": {"workstream": "a", "critical": True, "max_retries": 0},
+            "a2": {"workstream": "a", "max_retries": 0},
+            "b1": {"workstream": "b"},
+        },
+    )
+    stage.start()
+    stage.begin("a1")
+    stage.begin("a2")
+    stage.fire("a", "pause")
+    stage.fire("a2", "execution_failed", exit_code=1)
+    assert stage.states("a", "run") == {"a": "paused", "run": "running"}  # not critical: it waits for `resume`
+    stage.fire("a1", "execution_failed", exit_code=1)
+    assert stage.states("a", "b", "b1", "run") == {"a": "failed", "b": "cancelled", "b1": "cancelled", "run": "failed"}
+    event = stage.client.history(stage.ids["a"])[-1]
+    assert (event["from_state"], event["trigger"], event["severity"]) == ("paused", "critical_task_failed", "critical")
+
+
 def test_a_failure_that_is_not_critical_lets_the_others_go_on(stage: Stage) -> None:
     stage.submit(
         {"a": {}},

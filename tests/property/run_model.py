@@ -198,7 +198,7 @@ class World:
                 return "skipped"
             case "ready" if all(state == "cancelled" for state in states):
                 return "cancelled"
-            case "executing" if any(task.critical and task.state == "failed" for task in workstream.tasks):
+            case "executing" | "paused" if any(task.critical and task.state == "failed" for task in workstream.tasks):
                 return "failed"
             case "executing" if all(state == "completed" for state in states):
                 return "validating"

@@ -23,7 +23,7 @@ RULES: dict[str, LiteralString] = {
     "WORKSTREAM-3 a critical failure fails the workstream": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
          WHERE w.run_id = %(run)s AND t.is_critical AND t.state = 'failed' AND NOT t.left_out
-           AND w.state NOT IN ('failed', 'cancelled', 'paused')
+           AND w.state NOT IN ('failed', 'cancelled')
            AND NOT EXISTS (SELECT FROM workflow_transitions m
                             WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
     "WORKSTREAM-5 only what completed is merged": """

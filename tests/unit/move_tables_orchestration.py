@@ -37,6 +37,7 @@ WORKSTREAM_1_1 = table(
     """
     executing -> failed : critical_task_failed patch_set_aside tasks_lost ! critical
     executing -> paused ! warning
+    paused -> failed : critical_task_failed ! critical
     paused -> executing ! warning
     blocked -> skipped ! warning
     planned ready executing blocked validating paused -> cancelled : user_cancelled cancel ! warning

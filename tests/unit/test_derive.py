@@ -114,8 +114,9 @@ def test_a_workstream_whose_tasks_have_all_ended_comes_to_its_end(counts: Workst
         outcome = decide(WORKSTREAM, case_of(ended, trigger))
         assert isinstance(outcome, Applied)
         ended = replace(ended, state=outcome.dest)
-    # Validating is somebody's to pass or fail, paused somebody's to resume.
-    assert ended.state in WORKSTREAM.terminal | {"validating", "paused"}
+    # Validating is somebody's to pass or fail, paused somebody's to resume unless a critical failure has decided it.
+    decided = set[str]() if ended.critical_failures else {"paused"}
+    assert ended.state in WORKSTREAM.terminal | {"validating"} | decided
 
 
 @given(runs())
@@ -193,7 +194,9 @@ OWED: list[tuple[str, dict[str, Any], str | None]] = [
     ("executing", {"failed": 1, "critical_failures": 1, "quarantined_patches": 1}, "critical_task_failed"),
     ("validating", {"completed": 2}, None),
     ("validating", {"completed": 2, "quarantined_patches": 1}, "validation_failed"),
-    ("paused", {"failed": 1, "critical_failures": 1}, None),
+    ("paused", {"failed": 1, "critical_failures": 1}, "critical_task_failed"),
+    ("paused", {"failed": 1}, None),
+    ("paused", {"failed": 1, "running": 1, "critical_failures": 1}, "critical_task_failed"),
 ]
 
 

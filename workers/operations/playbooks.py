@@ -92,6 +92,8 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
             offered("override", "validate-workstream", workstream["id"], reason="WHY"),
             lambda: _finish_override(runtime, validate_workstream(runtime, str(workstream["id"]), order)),
         )
+    elif workstream["current_state"] in ENDED["workstream"]:
+        yield Look(f"{workstream['entity_id']} is {workstream['current_state']}: a critical task of it has failed", [])
     elif workstream["current_state"] == "paused" or (order.dry_run and late):
         yield _fire(runtime, workstream, "resume", f"{len(open_)} tasks have not ended: let it go on", order)
     else:

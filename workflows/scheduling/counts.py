@@ -4,7 +4,7 @@ Pure: counts in, the name of a trigger (of version 1.1.0) or None out. None mean
 next move of a task, or a decision (to start, to validate, to resume), will change that. A workstream whose tasks have
 all ended, and that is not validating or paused, always gets a trigger, so that nothing waits for ever.
 
-A critical failure takes precedence (WORKSTREAM-3), even while other tasks are running.
+A critical failure takes precedence (WORKSTREAM-3), even while other tasks are running or the workstream is paused.
 """
 
 from dataclasses import dataclass
@@ -101,6 +101,8 @@ def workstream_trigger(counts: WorkstreamCounts) -> str | None:
             return _ready(counts)
         case "executing":
             return _executing(counts)
+        case "paused" if counts.critical_failures:
+            return "critical_task_failed"
         case "validating" if counts.quarantined_patches:
             return "validation_failed"
     return None

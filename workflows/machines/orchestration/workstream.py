@@ -110,6 +110,14 @@ WORKSTREAM_1_1 = replace(
     ),
     transitions=(
         *(move for move in WORKSTREAM_1_0.transitions if move.trigger not in ("skip", "user_cancelled")),
+        T(
+            "critical_task_failed",
+            "paused",
+            "failed",
+            when=(critical_failure,),
+            effects=(ARCHIVE,),
+            severity="critical",
+        ),
         T("tasks_lost", "executing", "failed", when=(tasks_ended_short,), effects=(ARCHIVE,), severity="error"),
         T("pause", "executing", "paused", by="anyone", severity="warning"),
         T("resume", "paused", "executing", by="anyone", severity="warning"),
