@@ -1,5 +1,7 @@
 """Calls a tool through its circuit breaker, which all processes share (docs/spec/breaker.md).
 
+A task's command was let through as the task was claimed (`calling_for_claim`). Any other call asks the breaker itself:
+
     with calling(runtime, project, "pytest") as call:
         finished = run(command)
         if finished.exit_code not in (0, 1):
@@ -97,8 +99,39 @@ def calling(
     call = _admit(
         runtime, project, names.name("tool id", tool_id), lease_seconds or runtime.settings.breaker_trial_seconds
     )
-    try:
+    with _counted(runtime, call, by):
         yield call
+
+
+@contextmanager
+def calling_for_claim(runtime: Runtime, project: str, tool_id: str, *, by: str, claim_id: int) -> Iterator[Call]:
+    """Count how a task's call of its tool ends. Its claim has let it through already (BREAKER-11).
+
+    Args:
+        runtime, project, tool_id, by: as for `calling`.
+        claim_id: the task's claim. A trial that it took ends with it, whatever becomes of this process.
+
+    Yields:
+        The call, as `calling` does.
+
+    Raises:
+        Exception: whatever the block raises, counted as a failure.
+    """
+    breaker = breakers.look(runtime.statements, project, tool_id)
+    if breaker is None:
+        _create(runtime, project, tool_id)
+        breaker = known(runtime, project, tool_id)
+    half_open = breaker.state == "HALF_OPEN"
+    token = breakers.trial_of_claim(runtime.statements, breaker.breaker_id, claim_id) if half_open else None
+    call = Call(breaker, token)
+    with _counted(runtime, call, by):
+        yield call
+
+
+@contextmanager
+def _counted(runtime: Runtime, call: Call, by: str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
         call.failed(f"{type(error).__name__}: {error}")
         _report(runtime, call, by)

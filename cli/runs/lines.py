@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 from rich.text import Text
@@ -71,12 +72,13 @@ def of_workstream(row: Row, tasks: list[Row], now: datetime) -> Text:
     )
 
 
-def of_task(row: Row, patches: list[Row], now: datetime) -> list[Text]:
-    """A task: state, duration, worker, patches; its last error on a second line."""
+def of_task(row: Row, patches: list[Row], waits: Row | None, now: datetime) -> list[Text]:
+    """A task: state, duration, worker, the breaker it waits for, patches; its last error on a second line."""
     ended = row["state"] in ENDED["task"]
     details = [
         (f"  {lasted(row['started_at'], row['completed_at'], now)}" if row["state"] != "retrying" else "", "dim"),
         (f"  on {row['worker']}" if row["worker"] else "", "dim"),
+        (f"  waits for the breaker of {waits['tool']}, {ceil(waits['seconds'])} s" if waits else "", "yellow"),
         (f"  retry {row['retry_count']} of {row['max_retries']}" if row["retry_count"] else "", "yellow"),
         *((f"  {_patch(each)}", LOOKS.get(each["state"], ("", "magenta"))[1]) for each in patches),
         (f"  {row['reason']}" if row["reason"] else "", "dim"),

@@ -60,7 +60,7 @@ def _fitted(view: RunView, rows: list[Row], room: int) -> Iterator[RenderableTyp
 def _drawn(view: RunView, row: Row) -> RenderableType:
     if "gate_type" in row:
         return of_gate(row, view.run["at"])
-    return Group(*of_task(row, view.patches_of(row["id"]), view.run["at"]))
+    return Group(*of_task(row, view.patches_of(row["id"]), view.waits.get(row["id"]), view.run["at"]))
 
 
 def _shared(room: int, wanted: Mapping[UUID, int]) -> dict[UUID, int]:

@@ -33,7 +33,8 @@ class Thresholds:
         task: running tasks, or their own time limits if those are longer.
         workstream: executing workstreams whose members made no progress meanwhile.
         silent: workers, since their last heartbeat.
-        due: due triggers, timers and effects, expired leases, and tasks that no worker could take.
+        due: due triggers, timers and effects, expired leases, tasks that no worker could take, and half-open breakers
+            that nobody tries.
         general: all others that are neither in a terminal nor in a resting state.
     """
 

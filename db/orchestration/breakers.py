@@ -27,9 +27,14 @@ CONFIGURED = ("failure_threshold", "cooldown_seconds", "success_threshold")
 # others find its token. One who died with it is waited for until the lease is over.
 _TAKE_TRIAL = in_schema("""
 UPDATE interlock.circuit_breakers
-   SET trial_token = gen_random_uuid(), trial_until = now() + make_interval(secs => %(lease_seconds)s)
- WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND (trial_token IS NULL OR trial_until < now())
+   SET trial_token = gen_random_uuid(), trial_claim = NULL,
+       trial_until = now() + make_interval(secs => %(lease_seconds)s)
+ WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND interlock.lets_through(breaker_id)
 RETURNING trial_token
+""")
+# The trial that a task's claim took; none if the claim was made while the breaker was closed.
+_TRIAL_OF_CLAIM = in_schema("""
+SELECT trial_token FROM interlock.circuit_breakers WHERE breaker_id = %(breaker_id)s AND trial_claim = %(claim_id)s
 """)
 # A success forgets the failures before it. It writes nothing where there are none, and nothing where they have already
 # opened the breaker.
@@ -48,20 +53,22 @@ UPDATE interlock.circuit_breakers b
    AND i.id = b.breaker_id AND i.version = %(version)s  -- a call of before it opened and closed again does not count
 RETURNING b.failure_count, b.failure_count >= b.failure_threshold AS reached
 """)
-# A trial succeeded. The last one that it takes keeps its token, without an end, until the breaker has closed: nobody
+# A trial succeeded. The last one that it takes keeps its token, and nothing else, until the breaker has closed: nobody
 # else tries in between. The others make room for the next trial.
 _TRIAL_PASSED = in_schema("""
 UPDATE interlock.circuit_breakers
-   SET success_count = success_count + 1, trial_until = NULL,
+   SET success_count = success_count + 1, trial_claim = NULL, trial_until = NULL,
        trial_token = CASE WHEN success_count + 1 >= success_threshold THEN trial_token END
- WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND trial_token = %(token)s AND trial_until IS NOT NULL
+ WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND trial_token = %(token)s
+   AND num_nonnulls(trial_claim, trial_until) = 1
 RETURNING failure_count, trial_token IS NOT NULL AS reached
 """)
-# A trial failed: its token stays, without an end, until the breaker is open again.
+# A trial failed: its token stays, and nothing else, until the breaker is open again.
 _TRIAL_FAILED = in_schema("""
 UPDATE interlock.circuit_breakers
-   SET failure_count = failure_count + 1, last_failure_at = clock_timestamp(), trial_until = NULL
- WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND trial_token = %(token)s AND trial_until IS NOT NULL
+   SET failure_count = failure_count + 1, last_failure_at = clock_timestamp(), trial_claim = NULL, trial_until = NULL
+ WHERE breaker_id = %(breaker_id)s AND state = 'HALF_OPEN' AND trial_token = %(token)s
+   AND num_nonnulls(trial_claim, trial_until) = 1
 RETURNING failure_count, true AS reached
 """)
 
@@ -70,7 +77,7 @@ RETURNING failure_count, true AS reached
 class Breaker:
     """A breaker as read. `owed`: a trigger for it is accepted or due, and not applied yet.
 
-    `seconds_until_reset`: the rest of an open breaker's cooldown, or of a half-open one's trial.
+    `seconds_until_reset`: the rest of an open breaker's cooldown, or of the time limit of a half-open one's trial.
     """
 
     breaker_id: UUID
@@ -115,6 +122,12 @@ def take_trial(statements: Engine, breaker_id: UUID, *, lease_seconds: float) ->
     return taken["trial_token"] if taken else None
 
 
+def trial_of_claim(statements: Engine, breaker_id: UUID, claim_id: int) -> UUID | None:
+    """The token of the trial that a task's claim took; None if it took none."""
+    taken = first_row(statements, _TRIAL_OF_CLAIM, {"breaker_id": breaker_id, "claim_id": claim_id})
+    return taken["trial_token"] if taken else None
+
+
 def succeeded(statements: Engine, breaker_id: UUID) -> None:
     """Record a successful call through a closed breaker: reset its failure count."""
     first_row(statements, _FORGET_FAILURES, {"breaker_id": breaker_id})
@@ -145,7 +158,7 @@ def give_back(connection: Connection, breaker_id: UUID, token: UUID) -> None:
     connection.execute(
         update(circuit_breakers)
         .where(circuit_breakers.c.breaker_id == breaker_id, circuit_breakers.c.trial_token == token)
-        .values(trial_token=None, trial_until=None)
+        .values(trial_token=None, trial_claim=None, trial_until=None)
     )
 
 

@@ -42,6 +42,16 @@ SELECT p.ledger_id AS id, p.workstream_id, p.task_id, i.entity_id, i.version, p.
  ORDER BY p.ledger_id
 """)
 
+# Which queued tasks wait for the breaker of their tool, and how long at most. Breakers move without the tasks: this is
+# read anew each time, from the few that turn calls away.
+_WAITS = in_schema("""
+SELECT t.task_id AS id, t.tool, b.state,
+       GREATEST(0, extract(epoch FROM interlock.turned_away_until(b) - now())::double precision) AS seconds
+  FROM interlock.workflow_instances i JOIN interlock.circuit_breakers b USING (project)
+  JOIN interlock.tasks t ON t.run_id = i.id AND t.state = 'queued' AND t.tool = b.tool_id
+ WHERE i.id = %(run)s AND interlock.turned_away_until(b) IS NOT NULL
+""")
+
 PARTS = {
     "workstream": _WORKSTREAMS,
     "task": sql("tree_tasks"),
@@ -52,7 +62,7 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The rows that were read: the run, and its parts by kind, oldest first.
+    """The rows that were read: the run, its parts by kind, oldest first, and all tasks that wait for a breaker.
 
     Pass `mark` to the next call of `since`, which then misses nothing that commits after this reading.
     """
@@ -60,6 +70,7 @@ class Read:
     mark: int
     run: RowMapping
     rows: Mapping[str, Sequence[RowMapping]]
+    waits: Sequence[RowMapping]
     events: Sequence[RowMapping] = ()
 
 
@@ -67,7 +78,7 @@ def whole(connection: Connection, run_id: UUID) -> Read:
     """Read everything in a run that exists."""
     mark = _mark(connection)
     rows = {kind: _rows(connection, kind, run_id, None) for kind in PARTS}
-    return Read(mark, _run(connection, run_id), rows)
+    return Read(mark, _run(connection, run_id), rows, _waits(connection, run_id))
 
 
 def since(connection: Connection, run_id: UUID, seen: int) -> Read:
@@ -79,7 +90,7 @@ def since(connection: Connection, run_id: UUID, seen: int) -> Read:
     for event in events:
         moved.get(event["kind"], set()).add(event["id"])
     rows = {kind: _rows(connection, kind, run_id, ids) for kind, ids in moved.items() if ids}
-    return Read(mark, _run(connection, run_id), rows, events)
+    return Read(mark, _run(connection, run_id), rows, _waits(connection, run_id), events)
 
 
 def _mark(connection: Connection) -> int:
@@ -89,6 +100,10 @@ def _mark(connection: Connection) -> int:
 
 def _run(connection: Connection, run_id: UUID) -> RowMapping:
     return connection.exec_driver_sql(_RUN, {"run": run_id}).mappings().one()
+
+
+def _waits(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
+    return connection.exec_driver_sql(_WAITS, {"run": run_id}).mappings().all()
 
 
 def _rows(connection: Connection, kind: str, run_id: UUID, ids: Collection[UUID] | None) -> Sequence[RowMapping]:

@@ -58,6 +58,7 @@ tasks = Table(
     ids("blocked_by"),
     words("required_capabilities"),
     words("affinity"),
+    Column("tool", String(100)),
     count("priority"),
     count("retry_count"),
     count("max_retries"),
@@ -204,6 +205,7 @@ circuit_breakers = Table(
     instant("last_failure_at"),
     instant("opened_at"),
     Column("trial_token", Uuid),
+    Column("trial_claim", BigInteger),
     instant("trial_until"),
     stamped("updated_at"),
 )

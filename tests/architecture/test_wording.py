@@ -67,7 +67,7 @@ FREE = {
     "plans": {"directory": "a path"},
     "supervised_workers": {"status": STATES},
     "jobs": {"status": STATES},
-    "tasks": {"state": STATES, "last_error": PRINTED},
+    "tasks": {"state": STATES, "last_error": PRINTED, "tool": REFERS},
     "test_gates": {
         **dict.fromkeys(("gate_type", "state", "moment"), STATES),
         "phase_id": REFERS,

@@ -140,20 +140,6 @@ def test_a_command_that_takes_too_long_has_timed_out(runtime: Runtime, client: C
     assert "timed out" in said["error"]
 
 
-def test_a_tool_left_alone_fails_the_task_at_once(
-    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
-) -> None:
-    site.client.create(
-        "circuit_breaker", "linter", project=site.project, context={"tool_id": "linter", "failure_threshold": 1}
-    )
-    failing, spared = site.queue(2, command=["false"], tool="linter", max_retries=0)
-    assert work_loop.work(runtime, known(hand(runtime))) == 2
-    drain_all(runtime)
-    assert (state(client, failing), state(client, spared)) == ("failed", "failed")
-    assert row(dba, "tasks", failing)["exit_code"] == 1
-    assert "BreakerOpen" in row(dba, "tasks", spared)["last_error"]
-
-
 @pytest.mark.parametrize("context", [{"command": [""]}, {"kind": "patch"}], ids=str)
 def test_what_never_ran_a_tool_tells_nothing_of_it(
     runtime: Runtime, client: Client, site: Site, context: dict[str, Any]

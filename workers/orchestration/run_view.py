@@ -35,13 +35,17 @@ class Event:
 
 @dataclass(slots=True)
 class RunView:
-    """A run and its parts, as last read. Rows are those of `db.orchestration.run_tree`, oldest first."""
+    """A run and its parts, as last read. Rows are those of `db.orchestration.run_tree`, oldest first.
+
+    `waits`: by task, the breaker that it waits for (`tool`, `state`), and the `seconds` until it may go on.
+    """
 
     run: Row
     workstreams: Rows = field(default_factory=dict)
     tasks: Rows = field(default_factory=dict)
     gates: Rows = field(default_factory=dict)
     patches: Rows = field(default_factory=dict)
+    waits: Rows = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -88,7 +92,8 @@ class RunView:
         }
 
     def _parts(self, workstream_id: UUID) -> dict[str, list[dict[str, Any]]]:
-        kinds = {"tasks": self.tasks, "gates": self.gates, "patches": self.patches}
+        tasks: Rows = {id_: {**row, "waits_for_breaker": self.waits.get(id_)} for id_, row in self.tasks.items()}
+        kinds: dict[str, Rows] = {"tasks": tasks, "gates": self.gates, "patches": self.patches}
         return {
             kind: [dict(row) for row in rows.values() if row["workstream_id"] == workstream_id]
             for kind, rows in kinds.items()
@@ -131,6 +136,7 @@ class Watch:
         }
 
     def _take(self, read: run_tree.Read) -> None:
+        self.view.waits = {row["id"]: {name: row[name] for name in ("tool", "state", "seconds")} for row in read.waits}
         for kind, rows in read.rows.items():
             self._kinds[kind].update((row["id"], dict(row)) for row in rows)
 

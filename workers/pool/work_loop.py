@@ -10,7 +10,7 @@ from interlock.db.orchestration.commands import CommandRow
 from interlock.db.retry import retried
 from interlock.workers import circuit_breakers
 from interlock.workers.effects import patches, workspace
-from interlock.workers.effects.stored_command import NO_COMMAND, TIMEOUT_SECONDS, command_of
+from interlock.workers.effects.stored_command import NO_COMMAND, command_of
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.git.results import Refusal
@@ -26,7 +26,6 @@ log = structlog.get_logger()
 TURN = 200  # tasks per message: then another message continues, so that Celery can renew the process
 PATIENCE_SECONDS = 600.0  # how long a report waits for PostgreSQL; by then the worker counts as dead
 TICK_SECONDS = 1.0  # how soon a revoked claim stops its command
-TRIAL_GRACE_SECONDS = 30.0  # added to a task's own time limit: how long a half-open breaker waits for this call
 
 
 def work(runtime: Runtime, registered: Registration, *, closing: Callable[[], bool] = lambda: False) -> int:
@@ -95,9 +94,9 @@ def _command(runtime: Runtime, claim: Claim) -> Report:
 
 
 def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command: Command) -> Report:
-    """Run a command through its tool's breaker. A revoked call does not count against the tool, unless it timed out."""
-    seconds = (command.timeout_seconds or TIMEOUT_SECONDS) + TRIAL_GRACE_SECONDS
-    with circuit_breakers.calling(runtime, claim.project, tool, by="crew", lease_seconds=seconds) as call:
+    """Run a command whose tool has a breaker. A revoked call does not count against the tool, unless it timed out."""
+    calling = circuit_breakers.calling_for_claim(runtime, claim.project, tool, by="crew", claim_id=claim.id)
+    with calling as call:
         ended = _ran(runtime, claim, row, command)
         if ended.trigger == "execution_completed":
             return ended

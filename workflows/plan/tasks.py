@@ -115,7 +115,9 @@ class Terms(Process):
     priority: Count = Field(0, ge=-1000, le=1000, description="among tasks that could start, higher goes first")
     capabilities: tuple[Name, ...] = Field((), description="capabilities that a worker must offer to get it")
     tool: Reference | None = Field(
-        None, description="the circuit breaker, one of `tools`, that guards its command; agents guard their own calls"
+        None,
+        description="the circuit breaker, one of `tools`, that guards its command; it waits while that is open. "
+        "Agents guard their own calls",
     )
 
 

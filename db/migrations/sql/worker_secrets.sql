@@ -29,15 +29,31 @@ CREATE FUNCTION interlock.not_its_secret(context jsonb, secret text) RETURNS tex
                 ELSE CASE WHEN COALESCE(secret, '') = '' THEN 'none is given' ELSE 'that is another' END
                      || '. If it is lost, an operator can shut the worker down, as its silence does; then register it again' END;
 
--- Take a claim in a worker's name: nobody can insert one without its secret. Nothing comes back if somebody else took the task.
+-- Take a claim in a worker's name: nobody can insert one without its secret. Nothing comes back if somebody else took the task, or
+-- the trial of its tool's breaker. A command's claim is its call's admission (BREAKER-11): that of a half-open breaker is the trial.
 CREATE FUNCTION interlock.take_claim(task uuid, run uuid, worker uuid, secret text)
     RETURNS TABLE (claim_id bigint, token bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+DECLARE
+    its record;
 BEGIN
     PERFORM interlock.as_itself(worker, secret, 'claim');
-    RETURN QUERY
+    SELECT b.breaker_id, t.kind INTO its
+      FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
+      JOIN interlock.circuit_breakers b ON b.project = i.project AND b.tool_id = t.tool
+     WHERE t.task_id = task AND b.state <> 'CLOSED';
+    IF FOUND AND NOT interlock.lets_through(its.breaker_id) THEN
+        RETURN;
+    END IF;
     INSERT INTO interlock.task_claims AS c (task_id, run_id, worker_id) VALUES (task, run, worker)
         ON CONFLICT (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL DO NOTHING
-    RETURNING c.claim_id, c.token;
+    RETURNING c.claim_id, c.token INTO claim_id, token;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    UPDATE interlock.circuit_breakers b
+       SET trial_token = gen_random_uuid(), trial_claim = take_claim.claim_id, trial_until = NULL
+     WHERE b.breaker_id = its.breaker_id AND b.state = 'HALF_OPEN' AND its.kind <> 'agent';
+    RETURN NEXT;
 END $$;

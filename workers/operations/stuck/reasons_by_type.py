@@ -53,8 +53,21 @@ def _queued(facts: Facts) -> Reason:
         if row["claimed_seconds"] < PATIENCE_SECONDS:
             return Reason(message, show(facts.instance))
         return Reason(message, offered("worker", "shutdown", row["claimed_by"], now=True, by=ME, reason="WHY"))
-    reason = _nobody_could(row) or _who_could(row)
+    reason = _shut_out(facts) or _nobody_could(row) or _who_could(row)
     return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
+
+
+def _shut_out(facts: Facts) -> Reason | None:
+    """It waits for the breaker of its tool (BREAKER-11)."""
+    row, project = facts.details, facts.instance["project"]
+    if row["breaker_until"] is None:
+        return None
+    waits, left = f"it waits for the breaker of its tool {row['tool']}", span(row["breaker_seconds"])
+    if row["breaker_state"] == "HALF_OPEN":
+        message = f"{waits}, which is HALF_OPEN: another call tries the tool, and may take another {left}"
+        return Reason(message, offered("breaker", "show", row["tool"], project=project))
+    message = f"{waits}, which is {row['breaker_state']}: it may go on in {left}"
+    return Reason(message, offered("breaker", "reset", row["tool"], project=project, by=ME, reason=WHY))
 
 
 def _nobody_could(row: Row) -> Reason | None:
@@ -220,10 +233,13 @@ def worker(facts: Facts) -> Reason | None:
 
 
 def breaker(facts: Facts) -> Reason:
-    """A breaker: it is open."""
+    """A breaker: it is open, or nobody makes the call that decides."""
     due, tool = facts.newest_request("scheduled"), facts.instance["context"].get("tool_id")
-    message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
     project = facts.instance["project"]
+    if facts.state == "HALF_OPEN":
+        message = f"its cooldown is over, but nobody tries {tool}, though a trial was given up or tasks wait for it"
+        return Reason(message, offered("breaker", "show", tool, project=project))
+    message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
     return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
 
 

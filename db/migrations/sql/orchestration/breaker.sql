@@ -12,12 +12,42 @@ CREATE TABLE interlock.circuit_breakers (
     success_count     integer      NOT NULL DEFAULT 0 CHECK (success_count >= 0),
     last_failure_at   timestamptz,
     opened_at         timestamptz,
-    -- HALF_OPEN lets one request through: who holds this token until that instant.
+    -- HALF_OPEN lets one call through: whose token this is. A task's call has it while its claim is open; a claim has no foreign
+    -- key here, because one that left for the archive has ended. Any other call has it until `trial_until`. With neither, the
+    -- trial's outcome is reported, and the trigger that follows from it is accepted.
     trial_token       uuid,
+    trial_claim       bigint,
     trial_until       timestamptz,
     updated_at        timestamptz  NOT NULL DEFAULT now(),
-    UNIQUE (project, tool_id)
+    UNIQUE (project, tool_id),
+    CHECK (num_nonnulls(trial_claim, trial_until) <= CASE WHEN trial_token IS NULL THEN 0 ELSE 1 END)
 );
+
+-- Until when a breaker turns calls away, at the latest (BREAKER-11); NULL: it lets the next one through. The end of an OPEN one's
+-- cooldown, or of the time limit of a trial. In the past: what ends the wait has come, and is not applied yet.
+CREATE FUNCTION interlock.turned_away_until(b interlock.circuit_breakers) RETURNS timestamptz LANGUAGE sql STABLE
+    RETURN CASE
+        WHEN b.state = 'CLOSED' THEN CASE WHEN b.failure_count >= b.failure_threshold THEN now() END
+        WHEN b.state = 'OPEN' THEN b.opened_at + make_interval(secs => b.cooldown_seconds)
+        WHEN b.trial_claim IS NOT NULL THEN (
+            SELECT c.claimed_at + make_interval(secs => t.timeout_sec)
+              FROM interlock.task_claims c JOIN interlock.tasks t USING (task_id)
+             WHERE c.claim_id = b.trial_claim AND c.revoked_at IS NULL AND c.ended_at IS NULL)
+        WHEN b.trial_until IS NOT NULL THEN CASE WHEN b.trial_until >= now() THEN b.trial_until END
+        WHEN b.trial_token IS NOT NULL THEN now() END;
+
+-- The tools whose tasks of a run wait, because their breakers turn calls away.
+CREATE FUNCTION interlock.shut_tools(run uuid) RETURNS text[] LANGUAGE sql STABLE
+    RETURN ARRAY(SELECT b.tool_id FROM interlock.workflow_instances i JOIN interlock.circuit_breakers b USING (project)
+                  WHERE i.id = run AND interlock.turned_away_until(b) IS NOT NULL);
+
+-- Whether a breaker lets a call through now. It locks the breaker first, so that of several who ask at once the second sees what
+-- the first did: a claim that takes the trial is newer than the snapshot of whoever waited for the lock.
+CREATE FUNCTION interlock.lets_through(breaker uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM interlock.circuit_breakers WHERE breaker_id = breaker FOR NO KEY UPDATE;
+    RETURN (SELECT interlock.turned_away_until(b) IS NULL FROM interlock.circuit_breakers b WHERE b.breaker_id = breaker);
+END $$;
 
 -- Every change of a breaker's configuration: by whom, why, and from what to what (BREAKER-10). A row is the change itself: once
 -- inserted it is carried out in the breaker's row, which decides, and in the cooldown that runs, which counts from the opening on.
@@ -115,7 +145,7 @@ BEGIN
        SET state = NEW.to_state,
            opened_at = CASE WHEN NEW.to_state = 'OPEN' THEN NEW.created_at ELSE opened_at END,
            failure_count = CASE WHEN NEW.to_state = 'CLOSED' THEN 0 ELSE failure_count END,
-           success_count = 0, trial_token = NULL, trial_until = NULL,
+           success_count = 0, trial_token = NULL, trial_claim = NULL, trial_until = NULL,
            updated_at = NEW.created_at
      WHERE breaker_id = NEW.workflow_id;
 END $$;

@@ -73,10 +73,12 @@ CREATE TRIGGER made BEFORE INSERT ON interlock.commands FOR EACH ROW EXECUTE FUN
 CREATE TRIGGER record_body_digest AFTER INSERT ON interlock.commands FOR EACH ROW
     EXECUTE FUNCTION interlock.record_body_digest('workflow_id');
 
--- The gate's own column (GATE-10) shows it; nothing is run from there.
+-- The gate's own column (GATE-10) shows it; nothing is run from there. A task waits for the breaker of what it runs, whatever
+-- its context says.
 CREATE FUNCTION interlock.show_command() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE interlock.test_gates SET command = to_jsonb(NEW.argv) WHERE gate_id = NEW.workflow_id;
+    UPDATE interlock.tasks SET tool = NEW.tool WHERE task_id = NEW.workflow_id AND tool IS DISTINCT FROM NEW.tool;
     RETURN NULL;
 END $$;
 

@@ -14,6 +14,7 @@ CREATE TABLE interlock.tasks (
     blocked_by            uuid[]      NOT NULL DEFAULT '{}',  -- while blocked: the tasks and gates that stand in the way
     required_capabilities text[]      NOT NULL DEFAULT '{}',
     affinity              text[]      NOT NULL DEFAULT '{}',  -- empty: its workstream's
+    tool                  varchar(100),  -- whose breaker it waits for: its command's; an agent's, as its context says
     priority              integer     NOT NULL DEFAULT 0,
     retry_count           integer     NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
     max_retries           integer     NOT NULL DEFAULT 3,
@@ -82,10 +83,11 @@ BEGIN
         RAISE EXCEPTION 'workstream % is %: it takes no more tasks', workstream, its_state USING ERRCODE = 'check_violation';
     END IF;
     INSERT INTO interlock.tasks (task_id, workstream_id, run_id, state, kind, is_critical, depends_on, gate_dependencies,
-                       required_capabilities, affinity, priority, retry_count, max_retries, timeout_sec, unmet, created_at,
+                       required_capabilities, affinity, tool, priority, retry_count, max_retries, timeout_sec, unmet, created_at,
                        metadata)
     VALUES (NEW.id, workstream, run, NEW.current_state, COALESCE(c->>'kind', 'command'), critical, depends_on,
             interlock.uuids(c->'gates'), interlock.texts(c->'required_capabilities'), interlock.texts(c->'affinity'),
+            CASE WHEN length(c->>'tool') <= 100 THEN c->>'tool' END,
             COALESCE((c->>'priority')::integer, 0), COALESCE((c->>'retry_count')::integer, 0),
             COALESCE((c->>'max_retries')::integer, 3),
             COALESCE((c->>'timeout_sec')::double precision, 1800), cardinality(depends_on) + cardinality(before),

@@ -33,6 +33,13 @@ WITH limits (workflow_type, version, state, seconds) AS (  -- without a version:
     SELECT worker_id, last_heartbeat FROM interlock.workers
      WHERE state IN ('idle', 'busy', 'unresponsive')
        AND last_heartbeat < now() - make_interval(secs => %(silent)s::double precision)
+), untried AS (  -- half-open breakers that nobody tries, though one gave its trial up or tasks wait for it
+    SELECT b.breaker_id FROM interlock.circuit_breakers b
+     WHERE b.state = 'HALF_OPEN' AND b.updated_at < now() - make_interval(secs => %(due)s::double precision)
+       AND interlock.turned_away_until(b) IS NULL
+       AND (b.trial_token IS NOT NULL
+            OR EXISTS (SELECT FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
+                        WHERE t.state = 'queued' AND t.tool = b.tool_id AND i.project = b.project))
 ), given_up AS (  -- nothing will move these again, however young
     SELECT r.workflow_id, r.finished_at FROM interlock.trigger_requests r
      WHERE r.status = 'dead' AND r.result->>'was' IS DISTINCT FROM 'dead'  -- no operator has settled it
@@ -62,7 +69,7 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
        i.error, since.at AS since, extract(epoch FROM now() - since.at)::double precision AS seconds,
        count(*) OVER () AS total
   FROM (SELECT id FROM too_long UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
-        UNION SELECT workflow_id FROM overdue UNION SELECT unnest(%(unservable)s::uuid[])) found
+        UNION SELECT workflow_id FROM overdue UNION SELECT breaker_id FROM untried UNION SELECT unnest(%(unservable)s::uuid[])) found
   JOIN interlock.workflow_instances i USING (id)
   JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                           AND s.state = i.current_state AND NOT s.terminal
@@ -71,6 +78,7 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
  CROSS JOIN LATERAL (SELECT COALESCE(t.created_at, i.created_at) AS entered) e
  CROSS JOIN LATERAL (SELECT COALESCE(silent.last_heartbeat, e.entered) AS at) since
  WHERE (i.id IN (SELECT id FROM too_long) OR silent.worker_id IS NOT NULL OR i.id IN (SELECT workflow_id FROM overdue)
+        OR i.id IN (SELECT breaker_id FROM untried)
         OR i.id = ANY (%(unservable)s::uuid[])
         OR i.id IN (SELECT workflow_id FROM given_up g WHERE g.workflow_id = i.id AND g.finished_at >= e.entered))
    AND (%(type)s::text IS NULL OR i.workflow_type = %(type)s)

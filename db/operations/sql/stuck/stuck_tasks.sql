@@ -1,12 +1,13 @@
 -- What tasks wait for: their workstream and run, who holds them, and who could take them.
 SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, t.retry_count, t.max_retries,
-       i.context->>'tool' AS tool, w.ws_id, w.state AS workstream_state, wi.entity_id AS workstream,
+       t.tool, w.ws_id, w.state AS workstream_state, wi.entity_id AS workstream,
        r.run_id, r.state AS run_state, ri.entity_id AS run,
        k.name AS worker, k.state AS worker_state,
        extract(epoch FROM now() - k.last_heartbeat)::double precision AS heartbeat_seconds,
        k.last_heartbeat >= now() - make_interval(secs => %(silent)s) AS worker_answers,
        c.name AS claimed_by, extract(epoch FROM now() - c.claimed_at)::double precision AS claimed_seconds,
-       hands.*, b.state AS breaker_state, b.opened_at + make_interval(secs => b.cooldown_seconds) AS breaker_until
+       hands.*, b.state AS breaker_state, interlock.turned_away_until(b) AS breaker_until,
+       GREATEST(0, extract(epoch FROM interlock.turned_away_until(b) - now())::double precision) AS breaker_seconds
   FROM interlock.tasks t
   JOIN interlock.workflow_instances i ON i.id = t.task_id
   JOIN interlock.workstreams w ON w.ws_id = t.workstream_id JOIN interlock.workflow_instances wi ON wi.id = w.ws_id
@@ -14,7 +15,7 @@ SELECT t.task_id AS id, t.state, t.kind, t.required_capabilities, t.last_error, 
   LEFT JOIN interlock.workers k ON k.worker_id = t.worker_id
   LEFT JOIN LATERAL (SELECT h.name, c.claimed_at FROM interlock.task_claims c JOIN interlock.workers h USING (worker_id)
                       WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL) c ON true
-  LEFT JOIN interlock.circuit_breakers b ON b.project = i.project AND b.tool_id = i.context->>'tool'
+  LEFT JOIN interlock.circuit_breakers b ON b.project = i.project AND b.tool_id = t.tool
  CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT need FROM unnest(t.required_capabilities
                          || CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END) AS need

@@ -10,7 +10,7 @@ WITH me AS MATERIALIZED (
       FROM interlock.workers
      WHERE worker_id = %(worker_id)s AND state = 'idle' AND NOT draining AND current_load < max_concurrent_tasks
 ), fair AS MATERIALIZED (
-    SELECT r.run_id
+    SELECT r.run_id, interlock.shut_tools(r.run_id) AS shut
       FROM interlock.runs r, me
      WHERE r.state = 'running'
      ORDER BY r.priority DESC,
@@ -23,7 +23,8 @@ WITH me AS MATERIALIZED (
             SELECT t.task_id, t.run_id, me.worker_id
               FROM interlock.tasks t, me
              WHERE t.run_id = fair.run_id AND t.state = 'queued'
-               AND CASE WHEN NOT t.required_capabilities <@ me.capabilities THEN false
+               AND CASE WHEN t.tool = ANY (fair.shut) THEN false
+                        WHEN NOT t.required_capabilities <@ me.capabilities THEN false
                         WHEN CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END
                              <> ALL (me.capabilities) THEN false
                         WHEN (SELECT count(*) FROM interlock.task_claims c

@@ -9,14 +9,17 @@ WITH free AS MATERIALIZED (
        AND EXISTS (SELECT FROM interlock.tasks WHERE state = 'queued')  -- asked once: mostly there is none, and nothing is read
        AND last_heartbeat > now() - make_interval(secs => %(silent_seconds)s)
      GROUP BY capabilities, drawn_to
+), running AS MATERIALIZED (
+    SELECT run_id, interlock.shut_tools(run_id) AS shut FROM interlock.runs WHERE state = 'running' AND EXISTS (SELECT FROM free)
 )
 SELECT COALESCE(sum(LEAST(f.hands, waiting.tasks)), 0)::integer
   FROM free f
  CROSS JOIN LATERAL (
         SELECT count(*) AS tasks
           FROM (SELECT
-                  FROM interlock.runs r JOIN interlock.tasks t ON t.run_id = r.run_id AND t.state = 'queued'
-                 WHERE r.state = 'running' AND t.kind <> 'agent' AND t.required_capabilities <@ f.capabilities
+                  FROM running r JOIN interlock.tasks t ON t.run_id = r.run_id AND t.state = 'queued'
+                 WHERE t.kind <> 'agent' AND t.required_capabilities <@ f.capabilities
+                   AND (t.tool = ANY (r.shut)) IS NOT TRUE
                    AND (SELECT w.state IN ('ready', 'executing')
                                AND CASE t.affinity WHEN '{}' THEN w.affinity = '{}' OR w.affinity && f.called
                                                    ELSE t.affinity && f.called END

@@ -8,6 +8,7 @@ SELECT w.name, w.last_took_at, waiting.entity_id AS task, waiting.seconds
                JOIN interlock.workstreams s ON s.ws_id = t.workstream_id
                JOIN interlock.workflow_instances named ON named.id = s.ws_id
          WHERE r.state = 'running' AND s.state IN ('ready', 'executing')
+           AND (t.tool = ANY (interlock.shut_tools(r.run_id))) IS NOT TRUE
            AND i.updated_at < now() - make_interval(secs => %(waited_seconds)s)
            AND t.required_capabilities <@ w.capabilities
            AND CASE t.kind WHEN 'agent' THEN 'interlock:agent' ELSE 'interlock:execute' END = ANY (w.capabilities)
