@@ -39,7 +39,7 @@ UPDATE interlock.workers SET current_load = 0 WHERE worker_id = ANY (%(ids)s) AN
 
 
 def claim(connection: Connection, worker_id: UUID, secret: str) -> RowMapping | None:
-    """Claim the next fitting task for an idle worker with room, fairly between runs.
+    """Claim the next fitting task for an idle worker with room, fairly between runs; maybe its tool's trial with it.
 
     Args:
         connection: the claim's transaction; the triggers that follow (`claim_triggers.claimed`) belong in the same one.
