@@ -186,7 +186,8 @@ def test_stuck_and_the_tree_say_which_breaker_a_task_waits_for_and_how_long(
     told = found(runtime, first, everything=True)
     waits = f"it waits for the breaker of its tool {TOOL}"
     assert re.fullmatch(rf"{waits}, which is OPEN: it may go on in [56]\d s", told.reason)
-    assert f"interlock breaker reset {TOOL}" in told.command
+    assert f"interlock breaker show {TOOL}" in told.command
+    assert f"interlock breaker show {TOOL}" in found(runtime, TOOL, everything=True).command, "it goes on by itself"
     assert re.search(rf"queued +waits for the breaker of {TOOL}, [56]\d s", drawn(runtime, dba))
     half_open(runtime, dba)
     claim = take(runtime, hand(runtime, "another"))

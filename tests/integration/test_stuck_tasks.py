@@ -1,19 +1,17 @@
 """A task that stands still is told of with the reason, and the command printed beside it cures it (RECOVER-3)."""
 
 import re
-from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
-from interlock.workers.circuit_breakers import BreakerOpen, calling
 from interlock.workers.client.client import Client
 from interlock.workers.pool import claims, registration
 from interlock.workers.pool.registration import AGENT, EXECUTE, Registration
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, make_due, state
-from tests.rights import fire, known
+from tests.rights import known
 from tests.running import Stage
 from tests.stuck import found, look, paste
 
@@ -148,27 +146,3 @@ def test_tasks_that_nobody_could_take_are_stuck_at_once_and_told_as_one(runtime:
     (only,) = look(runtime)
     assert only.workflow_id in waiting
     assert only.reason == "it waits for a worker: none offers cobol; 2 more tasks wait likewise"
-
-
-def test_a_task_whose_tool_is_left_alone_names_the_breaker_and_it_is_reset(
-    make_runtime: Callable[..., Runtime], project: str
-) -> None:
-    runtime = make_runtime(breaker_failure_threshold=1)
-    client = Client(runtime)
-    (task,) = Site(client, project).queue(1, tool="pytest")
-    with calling(runtime, project, "pytest") as call:
-        call.failed("it hangs")
-    drain_all(runtime)
-    worker = hand(runtime)
-    claims.take(runtime, known(worker))
-    drain_all(runtime)
-    fire(client, task, "execution_failed", by="W", data={"exit_code": 1, "error": "BreakerOpen: pytest"})
-    drain_all(runtime)
-    told = found(runtime, task, everything=True)
-    assert told.reason.startswith("the breaker of its tool pytest is OPEN until ")
-    with pytest.raises(BreakerOpen), calling(runtime, project, "pytest"):
-        pass
-    assert "interlock breaker reset pytest" in found(runtime, "pytest", everything=True).command
-    paste(runtime, told.command)
-    with calling(runtime, project, "pytest"):
-        pass

@@ -65,9 +65,9 @@ def _shut_out(facts: Facts) -> Reason | None:
     waits, left = f"it waits for the breaker of its tool {row['tool']}", span(row["breaker_seconds"])
     if row["breaker_state"] == "HALF_OPEN":
         message = f"{waits}, which is HALF_OPEN: another call tries the tool, and may take another {left}"
-        return Reason(message, offered("breaker", "show", row["tool"], project=project))
-    message = f"{waits}, which is {row['breaker_state']}: it may go on in {left}"
-    return Reason(message, offered("breaker", "reset", row["tool"], project=project, by=ME, reason=WHY))
+    else:
+        message = f"{waits}, which is {row['breaker_state']}: it may go on in {left}"
+    return Reason(message, offered("breaker", "show", row["tool"], project=project))
 
 
 def _nobody_could(row: Row) -> Reason | None:
@@ -125,12 +125,6 @@ def _running(facts: Facts) -> Reason:
 
 def _retrying(facts: Facts) -> Reason | None:
     row, due = facts.details, facts.newest_request("scheduled", "pending")
-    if row["breaker_state"] == "OPEN":
-        tool = row["tool"]
-        message = f"the breaker of its tool {tool} is OPEN until {at(row['breaker_until'])}: "
-        message += first_line(row["last_error"])
-        project = facts.instance["project"]
-        return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
     message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])})"
     if due is None:
         return Reason(f"{message}; no retry is scheduled", _again(facts))
@@ -240,6 +234,8 @@ def breaker(facts: Facts) -> Reason:
         message = f"its cooldown is over, but nobody tries {tool}, though a trial was given up or tasks wait for it"
         return Reason(message, offered("breaker", "show", tool, project=project))
     message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
+    if due and due["due_seconds"] < 0:  # then it tries the tool again by itself
+        return Reason(message, offered("breaker", "show", tool, project=project))
     return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
 
 
