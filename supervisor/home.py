@@ -25,6 +25,7 @@ OWN_ENTRIES = (
     "beat-schedule*",
     "lock",
     "logs",
+    "output",
     "worktrees",
     "archive",
     DRILL,
@@ -37,7 +38,7 @@ OWN_ENTRIES = (
 )
 
 
-OURS_ALONE = ("logs", "run", ".state", "audit", "keys", "archive", "backups")
+OURS_ALONE = ("logs", "output", "run", ".state", "audit", "keys", "archive", "backups")
 PRIVATE, PASSABLE = 0o700, 0o711
 
 

@@ -214,6 +214,17 @@ class Settings(BaseSettings):
         "0: never",
     )
     worktrees: Path | None = Field(None, description="directory of workstreams' worktrees; unset: HOME/worktrees")
+    task_output: Path | None = Field(
+        None, description="directory where workers keep what tasks print; unset: HOME/output"
+    )
+    task_output_bytes: int = Field(
+        8_388_608,
+        ge=1024,
+        description="what is kept of the output of one attempt at a task; of more, the middle is left out",
+    )
+    keep_output_days: float = Field(
+        30.0, ge=0, description="output of tasks older than this is deleted by the machine that has it"
+    )
     archive: Path | None = Field(None, description="directory where failed workstreams are kept; unset: HOME/archive")
     state: Path | None = Field(None, description="directory of the journal `transitions.jsonl`; unset: HOME/.state")
     journal: bool = Field(True, description="whether the journal is written")
@@ -365,6 +376,11 @@ class Settings(BaseSettings):
     def worktrees_directory(self) -> Path:
         """The parent directory of all worktrees, which are at RUN/WORKSTREAM."""
         return (self.worktrees or self.home / "worktrees").absolute()
+
+    @property
+    def output_directory(self) -> Path:
+        """The parent directory of what tasks printed."""
+        return (self.task_output or self.home / "output").absolute()
 
     @property
     def archive_directory(self) -> Path:

@@ -86,6 +86,12 @@ def block(text: object, *, to: Console = console) -> None:
     to.print(Text(shown_lines(text)), soft_wrap=True)
 
 
+def stream(text: str) -> None:
+    """Print a part of a long text, which may end within a line; whoever follows it sees it at once."""
+    sys.stdout.write(shown_lines(text))
+    sys.stdout.flush()
+
+
 def picture(drawn: RenderableType, *, to: Console = console) -> None:
     """Print a tree or table that was built from `line`s."""
     to.print(drawn)

@@ -38,6 +38,7 @@ LOOKS: Mapping[str, Words] = {  # state in lower case -> glyph, colour
 }
 ORDER = {name: place for place, name in enumerate(LOOKS)}
 BAR = 20
+LAST_LINES = 5  # of what a failed task printed
 EXACT_SECONDS = 10  # shorter durations are shown with tenths
 
 
@@ -73,7 +74,9 @@ def of_workstream(row: Row, tasks: list[Row], now: datetime) -> Text:
 
 
 def of_task(row: Row, patches: list[Row], waits: Row | None, now: datetime) -> list[Text]:
-    """A task: state, duration, worker, the breaker it waits for, patches; its last error on a second line."""
+    """A task: state, duration, worker, the breaker it waits for, patches; below it its last error and, if it failed,
+    the end of its output.
+    """
     ended = row["state"] in ENDED["task"]
     details = [
         (f"  {lasted(row['started_at'], row['completed_at'], now)}" if row["state"] != "retrying" else "", "dim"),
@@ -86,14 +89,15 @@ def of_task(row: Row, patches: list[Row], waits: Row | None, now: datetime) -> l
     ]
     name = _own(row)
     lines = [line(*_begin(row["state"], name, "dim" if ended else "", critical=row["is_critical"]), *details)]
-    if length(row) > 1:
+    if _went_wrong(row):
         lines.append(line(("  " + last_line(row["last_error"]), "red")))
+    lines += [line((f"  │ {each}", "dim")) for each in _last_printed(row)]
     return lines
 
 
 def length(row: Row) -> int:
     """The number of lines that a task or gate takes."""
-    return 2 if row.get("last_error") and row["state"] != "completed" else 1
+    return 1 + _went_wrong(row) + len(_last_printed(row))
 
 
 def of_gate(row: Row, now: datetime) -> Text:
@@ -129,6 +133,18 @@ def lasted(began: datetime | None, ended: datetime | None, now: datetime) -> str
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def _went_wrong(row: Row) -> bool:
+    return bool(row.get("last_error")) and row["state"] != "completed"
+
+
+def _last_printed(row: Row) -> list[str]:
+    """The last lines that a failed task printed, unless its error says as much."""
+    if row["state"] != "failed":
+        return []
+    printed = [each for each in (row["output"] or "").splitlines() if each.strip()][-LAST_LINES:]
+    return printed if len(printed) > 1 else []
 
 
 def _begin(state: str, name: str, style: str, *, critical: bool = False) -> tuple[Words, ...]:

@@ -11,6 +11,7 @@ from interlock.cli.lib.groups import DefaultCommand
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, errors, picture, print_json, say
 from interlock.cli.lib.projects import require_same, unusual
+from interlock.cli.runs.logs import logs
 from interlock.cli.runs.plan_file import directory_of, read
 from interlock.cli.runs.tree import draw
 from interlock.cli.runs.watch import LINES, OUTCOMES, follow
@@ -41,12 +42,14 @@ Examples:
   interlock run start --help                        all options
     interlock run check plan.yaml                     only check the plan
   interlock run watch nightly
+  interlock run logs nightly/build/compile          what the task printed
   interlock run cancel nightly --by ann --reason "wrong branch"
   interlock run resume nightly                      run what did not complete
   interlock run --schema > plan.schema.json         for editors
 """
 
 app = typer.Typer(cls=DefaultCommand, help=HELP, no_args_is_help=True)
+app.command()(logs)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON; `-` is standard input.")]
 Ref = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or UUID.")]

@@ -90,7 +90,7 @@ def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict
         by=ended["worker"],
         right=of_claim(ended["token"]),
         version=ended["version"],
-        metadata=who | dict(metadata),
+        metadata=dict(metadata) | who,  # its own output does not say who reports
     )
 
 

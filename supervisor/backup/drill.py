@@ -38,7 +38,7 @@ OWN = (
         "flower_port",
         "metrics_port",
     ),
-    *("signing", "audit", "state", "worktrees", "archive", "backup_directory"),
+    *("signing", "audit", "state", "worktrees", "task_output", "archive", "backup_directory"),
 )
 
 Progress = Callable[[str, int, int], None]

@@ -15,7 +15,7 @@ Words = tuple[str, ...]
 READERS: set[Words] = {  # they change nothing
     ("status",), ("show",), ("history",), ("list",), ("watch",), ("runs",), ("doctor",), ("stuck",), ("dead",),
     *(("definitions", each) for each in ("diff", "deprecated", "narrowed", "list", "show", "check", "graph")),
-    *(("run", each) for each in ("check", "watch", "show")),
+    *(("run", each) for each in ("check", "watch", "show", "logs")),
     *(("worker", each) for each in ("list", "show")),
     *(("patch", each) for each in ("list", "quarantined", "show")),
     *(("quarantine", each) for each in ("list", "show")),

@@ -139,6 +139,8 @@ def test_a_task_gets_its_secret_and_nothing_that_is_kept_has_it(
     drain_all(runtime)
     ((told,),) = dba.execute("SELECT metadata FROM workflow_transitions WHERE trigger = 'execution_failed'").fetchall()
     assert (told["exit_code"], told["stdout"], told["stderr"]) == (3, "have ***\n***\n", "***\n")
+    (printed,) = (each.read_text() for each in runtime.settings.output_directory.glob("*/*"))
+    assert sorted(printed.splitlines()) == ["***", "***", "have ***"]
     tables = dba.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'interlock'").fetchall()
     for (table,) in tables:
         found = dba.execute(f"SELECT count(*) FROM {table} t WHERE t::text LIKE '%{VALUE}%'").fetchone()  # type: ignore[call-overload]

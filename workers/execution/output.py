@@ -9,7 +9,7 @@ lines, each line alone. A program that writes a value in another form, such as b
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from urllib.parse import quote, quote_plus
 
@@ -82,10 +82,13 @@ def forms(value: bytes) -> Iterator[bytes]:
 
 
 class Capture:
-    """Takes any number of bytes and keeps a fixed number of them."""
+    """Takes any number of bytes and keeps a fixed number of them; `into` gets all of them, masked."""
 
-    def __init__(self, limit_bytes: int, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, limit_bytes: int, secrets: tuple[str, ...] = (), into: Callable[[bytes], object] | None = None
+    ) -> None:
         self._masking = Masking(secrets)
+        self._into = into
         self._head_limit = limit_bytes - limit_bytes // 2
         self._tail_limit = limit_bytes // 2
         self._head = bytearray()
@@ -97,6 +100,8 @@ class Capture:
         self._keep(self._masking.take(chunk))
 
     def _keep(self, chunk: bytes) -> None:
+        if self._into and chunk:
+            self._into(chunk)
         self._seen += len(chunk)
         room = self._head_limit - len(self._head)
         self._head += chunk[:room]

@@ -126,6 +126,7 @@ def run(
     cancelled: Callable[[], bool] | None = None,
     tick_seconds: float = 1.0,
     keep: tuple[int, ...] = (),
+    into: Callable[[bytes], object] | None = None,
 ) -> Finished:
     """Run `command` and wait for the end of everything it started.
 
@@ -139,13 +140,14 @@ def run(
         cancelled: called as often; once it returns True, the tree gets SIGTERM, and SIGKILL after the grace period.
         tick_seconds: the time between ticks.
         keep: descriptors, of locks, that the shim holds open until the tree is gone, even if this process dies.
+        into: gets everything that the command writes to stdout and stderr, as it comes, with its secrets masked.
 
     Raises:
         BadInput: a word or variable of the command cannot be encoded.
         ShimLost: the shim was killed; the command is killed, its outcome unknown.
         OSError: this machine has no process or file descriptor left.
     """
-    with running(command, keep) as process:
+    with running(command, keep, into) as process:
         next_tick = time.monotonic() + tick_seconds
         while not process.ended:
             process.tend(next_tick - time.monotonic())
@@ -159,10 +161,12 @@ def run(
 
 
 @contextmanager
-def running(command: Command, keep: tuple[int, ...] = ()) -> Iterator[Running]:
+def running(
+    command: Command, keep: tuple[int, ...] = (), into: Callable[[bytes], object] | None = None
+) -> Iterator[Running]:
     """Start a command. Leaving the context ends it, and returns when its process tree is gone.
 
-    The shim keeps the descriptors `keep`, which hold locks, open until then.
+    The shim keeps the descriptors `keep`, which hold locks, open until then. `into` gets what the command writes.
 
     Raises:
         BadInput: a word or variable of the command cannot be encoded.
@@ -176,7 +180,7 @@ def running(command: Command, keep: tuple[int, ...] = ()) -> Iterator[Running]:
         with shim_end:
             shim = closing.enter_context(_spawn(shim_end.fileno(), keep))
         limit = command.output_limit_bytes
-        captures = {end.fileno(): Capture(limit, command.secrets) for end in (shim.stdout, shim.stderr) if end}
+        captures = {end.fileno(): Capture(limit, command.secrets, into) for end in (shim.stdout, shim.stderr) if end}
         process = Running(parent_end, captures, mark)
         closing.callback(process.close)  # entered last, so that the shim is told to end before we wait for it
         assert shim.stdin

@@ -117,6 +117,7 @@ def secrets(settings: Settings) -> tuple[Path, ...]:
     return (
         settings.home.absolute(),
         settings.worktrees_directory,
+        settings.output_directory,
         settings.archive_directory,
         settings.state_directory,
         settings.signing_directory,

@@ -22,7 +22,7 @@ from interlock.beat import heartbeats
 from interlock.db.connection import transaction
 from interlock.db.orchestration import workers
 from interlock.workers.broker.queues import WORK
-from interlock.workers.pool import registration, work_loop
+from interlock.workers.pool import output_files, registration, work_loop
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
 from interlock.workers.settings import settings
@@ -73,6 +73,7 @@ class HeartbeatSender:
         while not self._ended.wait(pause):
             try:
                 self.beat()
+                self._sweep_output()
                 pause = self._runtime.settings.heartbeat_seconds / BEATS
             except Exception as fault:  # whatever it is, the next heartbeat may succeed; others notice a silent worker
                 log.warning("heartbeat_failed", worker=self._description.name, error=str(fault))
@@ -86,6 +87,12 @@ class HeartbeatSender:
             self._before()
             self._registered = registration.register(self._runtime, self._description, replaces=True)
             self._enlisted.set()
+
+    def _sweep_output(self) -> None:
+        try:
+            output_files.sweep(self._runtime.settings)
+        except OSError as refused:
+            log.warning("output_not_swept", error=str(refused))
 
     def _shut_down(self, worker_id: UUID) -> None:
         with transaction(self._runtime.database) as connection:

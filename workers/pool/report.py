@@ -6,6 +6,7 @@ from typing import Any
 
 from interlock.workers.effects.stored_command import tail
 from interlock.workers.execution.result import Finished
+from interlock.workers.pool.output_files import Kept, as_metadata
 from interlock.workflows.input.names import UNKEPT
 from interlock.workflows.machines.orchestration.metadata_guards import EXPECTED_EXIT_CODES
 from interlock.workflows.output.escaping import last_line
@@ -21,12 +22,13 @@ class Report:
     metadata: Mapping[str, Any]
 
 
-def of_command(finished: Finished, expected_exit_codes: Collection[int]) -> Report:
+def of_command(finished: Finished, expected_exit_codes: Collection[int], kept: Kept) -> Report:
     """The report of a command that ran, or could not be started.
 
     Args:
         finished: how it ended.
         expected_exit_codes: those that mean success.
+        kept: the file with its output.
     """
     metadata = {
         "exit_code": finished.exit_code,
@@ -35,6 +37,7 @@ def of_command(finished: Finished, expected_exit_codes: Collection[int]) -> Repo
         "stderr": tail(finished.stderr),
         "cpu_seconds": round(finished.cpu_seconds, 3),
         "max_rss_bytes": finished.max_rss_bytes,
+        "output": as_metadata(kept),
     }
     if finished.succeeded(expected_exit_codes):
         return Report("execution_completed", metadata)

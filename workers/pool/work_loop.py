@@ -16,6 +16,7 @@ from interlock.workers.execution.process import run
 from interlock.workers.git.results import Refusal
 from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.output_files import OutputFile, path_of
 from interlock.workers.pool.registration import Registration
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
@@ -116,8 +117,16 @@ def _ran(runtime: Runtime, claim: Claim, row: CommandRow, command: Command) -> R
                 raise
             return False  # nobody can revoke the claim while PostgreSQL is unreachable
 
-    ended = run(command, cancelled=revoked, tick_seconds=TICK_SECONDS)
-    return report.of_command(ended, row.expected_exit_codes)
+    output = OutputFile(
+        path_of(runtime.settings, claim.run_id, claim.task_id, claim.id), runtime.settings.task_output_bytes
+    )
+    try:
+        ended = run(command, cancelled=revoked, tick_seconds=TICK_SECONDS, into=output.take)
+    finally:
+        kept = output.end()
+    if kept.fault:
+        log.warning("output_not_kept", task=claim.task, claim=claim.id, error=kept.fault)
+    return report.of_command(ended, row.expected_exit_codes, kept)
 
 
 def _patch(runtime: Runtime, claim: Claim) -> Report:

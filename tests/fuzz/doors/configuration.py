@@ -75,7 +75,7 @@ def _environment(data: bytes) -> dict[str, str]:
 
 
 def _derived(chosen: Settings) -> None:
-    for name in ("worktrees", "archive", "state", "signing", "audit"):
+    for name in ("worktrees", "output", "archive", "state", "signing", "audit"):
         getattr(chosen, f"{name}_directory")
     if chosen.database_url:
         chosen.resolved_database_url()

@@ -1,0 +1,110 @@
+"""Reads what an attempt printed, while it is written or later, and compares it with its digest in history."""
+
+import hashlib
+import socket
+from codecs import getincrementaldecoder
+from dataclasses import dataclass
+from uuid import UUID
+
+from interlock.workers.pool.attempts import STREAMS, Attempt
+from interlock.workers.pool.output_files import Kept, path_of, pieces
+from interlock.workers.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of an output that was read.
+
+    Attributes:
+        verified: whether it is what history says; None: that cannot be known here, or not yet.
+        note: what a reader must know: why there is no output, or not all of it; None: nothing.
+    """
+
+    verified: bool | None
+    note: str | None = None
+
+
+class OutputReading:
+    """Reads the output of one attempt, from its beginning, as often as somebody wants more."""
+
+    def __init__(self, settings: Settings, *, run_id: UUID, task_id: UUID, kind: str, attempt: Attempt) -> None:
+        """`attempt` may still be running; give its end to `verdict`."""
+        self.attempt = attempt
+        self._kind = kind
+        self._keep_days = settings.keep_output_days
+        self._path = path_of(settings, run_id, task_id, attempt.claim)
+        self._read = 0
+        self._hash = hashlib.sha256()
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def more(self) -> str:
+        """What was printed since the last call, as far as it is here; empty if nothing was, or the file is not here."""
+        texts = []
+        try:
+            for piece in pieces(self._path, self._read):
+                self._read += len(piece)
+                self._hash.update(piece)
+                texts.append(self._decoder.decode(piece))
+        except FileNotFoundError:
+            pass
+        return "".join(texts)
+
+    def rest(self, attempt: Attempt) -> str:
+        """The rest of an attempt that has ended; for an agent, what it reported."""
+        self.attempt = attempt
+        reported = [attempt.reported[name] for name in STREAMS if name in attempt.reported]
+        if self._kind == "agent":
+            return "".join(each if each.endswith("\n") else f"{each}\n" for each in reported)
+        return self.more() + self._decoder.decode(b"", final=True)
+
+    def verdict(self) -> Verdict:
+        """What is known of what was read.
+
+        Raises:
+            OSError: the file is there and cannot be read.
+        """
+        attempt = self.attempt
+        if self._kind in ("agent", "patch"):
+            return Verdict(None, self._told_by_others())
+        if attempt.ended_at is None:
+            return Verdict(None, self._unless_read("it is running and has printed nothing yet"))
+        if attempt.kept is None:
+            why = f"history has no digest: {attempt.trigger} ended the attempt before its worker reported"
+            return Verdict(None, why if self._read else self._nothing_here(why))
+        return self._compared(attempt.kept)
+
+    def _compared(self, kept: Kept) -> Verdict:
+        if kept.fault:
+            return Verdict(None, f"not all of it could be kept: {kept.fault}")
+        if kept.bytes and (gone := self._unless_read(self._gone())):
+            return Verdict(None, gone)
+        if (self._read, self._hash.hexdigest()) != (kept.bytes, kept.sha256):
+            says = f"{kept.bytes:,} bytes with SHA-256 {kept.sha256}"
+            found = f"{self._read:,} bytes with SHA-256 {self._hash.hexdigest()}"
+            return Verdict(False, f"the file was changed: history says {says}, the file has {found}")
+        return Verdict(True, None if kept.bytes else "it printed nothing")
+
+    def _told_by_others(self) -> str | None:
+        if self._kind == "patch":
+            return "a patch runs nothing that could print"
+        if self.attempt.ended_at is None:
+            return f"agent {self.attempt.worker} is at work; its output is known once it has reported"
+        return "as its agent reported it" if self.attempt.reported else "its agent reported no output"
+
+    def _unless_read(self, otherwise: str) -> str | None:
+        return None if self._read else self._nothing_here(otherwise)
+
+    def _nothing_here(self, otherwise: str) -> str:
+        """Why the file is not here."""
+        if self.attempt.host and self.attempt.host != socket.gethostname():
+            return (
+                f"its output is on the machine {self.attempt.host}, where {self.attempt.worker} runs: "
+                "use this command there"
+            )
+        return otherwise
+
+    def _gone(self) -> str:
+        return (
+            f"its file is not here: {self._path}. It was deleted after {self._keep_days:g} days "
+            "(INTERLOCK_KEEP_OUTPUT_DAYS) or by hand, or INTERLOCK_HOME or INTERLOCK_TASK_OUTPUT is another one here"
+        )
