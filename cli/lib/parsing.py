@@ -21,6 +21,18 @@ def json_object(option: str, text: str) -> dict[str, Any]:
     Raises:
         BadInput: it is not JSON (the message says where), or not an object.
     """
+    value = json_value(option, text)
+    if not isinstance(value, dict):
+        raise BadInput(f'{option} must be a JSON object, like \'{{"author": "ann"}}\'')
+    return value
+
+
+def json_value(option: str, text: str) -> Any:
+    """A JSON value given on the command line, or `@FILE` that holds one.
+
+    Raises:
+        BadInput: it is not JSON; the message says where.
+    """
     source = text
     if text.startswith("@"):
         try:
@@ -28,12 +40,9 @@ def json_object(option: str, text: str) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{option}: {shown(text[1:])} cannot be read: {error}") from error
     try:
-        value = limits.read(source, parse_constant=_no_constant)
+        return limits.read(source, parse_constant=_no_constant)
     except ValueError as error:
         raise BadInput(f'{option} is not JSON: {error}. Example: \'{{"author": "ann"}}\'') from error
-    if not isinstance(value, dict):
-        raise BadInput(f'{option} must be a JSON object, like \'{{"author": "ann"}}\'')
-    return value
 
 
 def _no_constant(name: str) -> None:

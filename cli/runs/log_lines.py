@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interlock.cli.lib.output import console, errors, print_json, say, stream
-from interlock.workers.pool.attempts import Attempt
-from interlock.workers.pool.output_reading import OutputReading, Verdict
+from interlock.workers.pool.attempts import TaskAttempt
+from interlock.workers.pool.output_reading import OutputReading, OutputVerdict
 
 Row = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ class LoggedTask:
     """
 
     row: Row
-    attempts: list[Attempt]
+    attempts: list[TaskAttempt]
     due: int
     reading: OutputReading | None = None
 
@@ -33,7 +33,7 @@ class LoggedTask:
         return str(self.row["name"] or self.row["entity_id"])
 
     @property
-    def attempt(self) -> Attempt | None:
+    def attempt(self) -> TaskAttempt | None:
         """The attempt to show next; None: it has not begun."""
         return self.attempts[self.due - 1] if 1 <= self.due <= len(self.attempts) else None
 
@@ -49,7 +49,7 @@ class LogLines:
         self._texts: list[str] = []
         self._answer: list[dict[str, Any]] = []
 
-    def piece(self, task: LoggedTask, attempt: Attempt, text: str) -> None:
+    def piece(self, task: LoggedTask, attempt: TaskAttempt, text: str) -> None:
         """A part of an attempt's output."""
         if self._as_json and self._follow and text:
             print_json(_who(task, attempt) | {"text": text}, lines=True)
@@ -60,7 +60,7 @@ class LogLines:
             stream(text)
             self._in_line = not text.endswith("\n")
 
-    def end(self, task: LoggedTask, attempt: Attempt, verdict: Verdict) -> None:
+    def end(self, task: LoggedTask, attempt: TaskAttempt, verdict: OutputVerdict) -> None:
         """The end of what there is of an attempt."""
         self.changed |= verdict.verified is False
         if self._as_json:
@@ -92,7 +92,7 @@ class LogLines:
         if self._as_json and not self._follow:
             print_json(self._answer)
 
-    def _begin(self, task: LoggedTask, attempt: Attempt) -> None:
+    def _begin(self, task: LoggedTask, attempt: TaskAttempt) -> None:
         if self._now == (task.row["id"], attempt.number):
             return
         self._now = task.row["id"], attempt.number
@@ -108,11 +108,11 @@ class LogLines:
             self._in_line = False
 
 
-def _who(task: LoggedTask, attempt: Attempt) -> dict[str, Any]:
+def _who(task: LoggedTask, attempt: TaskAttempt) -> dict[str, Any]:
     return {"task": task.name, "attempt": attempt.number}
 
 
-def _told(task: LoggedTask, attempt: Attempt) -> dict[str, Any]:
+def _told(task: LoggedTask, attempt: TaskAttempt) -> dict[str, Any]:
     names = ("worker", "host", "began_at", "ended_at", "trigger", "exit_code", "error")
     kept = attempt.kept
     return (

@@ -14,7 +14,7 @@ from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.orchestration.run_view import RunView, Watch
 from interlock.workers.pool import attempts
-from interlock.workers.pool.attempts import Attempt
+from interlock.workers.pool.attempts import TaskAttempt
 from interlock.workers.pool.output_reading import OutputReading
 from interlock.workflows.errors import UnknownInstance
 from interlock.workflows.scheduling.next_trigger import ENDED
@@ -120,11 +120,11 @@ class _Logs:
             task.attempts = self._attempts(row)
         task.row = row
 
-    def _attempts(self, row: Row) -> list[Attempt]:
+    def _attempts(self, row: Row) -> list[TaskAttempt]:
         with transaction(self._client.runtime.database) as connection:
             return attempts.of_task(connection, row["id"])
 
-    def _reading(self, task: LoggedTask, attempt: Attempt) -> OutputReading:
+    def _reading(self, task: LoggedTask, attempt: TaskAttempt) -> OutputReading:
         return OutputReading(
             self._client.runtime.settings,
             run_id=self._watch.view.run["id"],

@@ -9,7 +9,7 @@ import typer
 
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, print_json, print_table, say
-from interlock.cli.lib.parsing import json_object
+from interlock.cli.lib.parsing import json_object, json_value
 from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, given, kept, required
 from interlock.db.connection import transaction
 from interlock.db.orchestration import claims, workers
@@ -153,7 +153,8 @@ def claim(name: Name, secret_file: SecretFile = None, as_json: AsJson = False) -
         say(f"nothing fits worker {name} now")
     else:
         say(f"task {claimed.task} under token {claimed.token}")
-        print_json({**claimed.context, **({"command": asdict(claimed.command)} if claimed.command else {})})
+        given = {"inputs": claimed.inputs} if claimed.inputs else {}
+        print_json({**claimed.context, **({"command": asdict(claimed.command)} if claimed.command else {}), **given})
 
 
 @app.command()
@@ -164,7 +165,10 @@ def finish(
         int | None, typer.Option(help="The task's exit code; default: 0, or with --error none.")
     ] = None,
     error: Annotated[str | None, typer.Option(help="What went wrong.")] = None,
-    output: Annotated[str, typer.Option(help="The result: a JSON object, or @FILE.")] = "{}",
+    output: Annotated[str, typer.Option(help="What it did, such as `stdout`: a JSON object, or @FILE.")] = "{}",
+    result: Annotated[
+        str | None, typer.Option(help="The result, which later tasks get as an input: JSON, or @FILE.")
+    ] = None,
     secret_file: SecretFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -177,12 +181,14 @@ def finish(
     Examples:
       interlock worker finish agent-7 41
       interlock worker finish agent-7 42 --exit-code 3
+      interlock worker finish agent-7 42 --result '{"version": "1.4.0"}'
       interlock worker finish agent-7 43 --error "no such file" --output '{"tried": ["a", "b"]}'
     """
     shown, secret = json_object("--output", output), required(secret_file)
+    value = json_value("--result", result) if result is not None else None
     with Client() as client:
         agent = Agent.called(name, secret=secret, runtime=client.runtime)
-        trigger = agent.finish(token, exit_code=exit_code, error=error, output=shown)
+        trigger = agent.finish(token, exit_code=exit_code, error=error, output=shown, result=value)
     _print_result({"token": token, "trigger": trigger}, f"claim {token}: {trigger}", as_json)
 
 

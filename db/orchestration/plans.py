@@ -1,6 +1,6 @@
 """The submitted plans, the texts of their patches, and their runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -64,6 +64,17 @@ def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]
         .where(workstreams.c.run_id == run_id)
     )
     return connection.execute(query).mappings().all()
+
+
+def completed_tasks(connection: Connection, workstream_ids: Iterable[UUID]) -> dict[str, UUID]:
+    """The completed tasks of some workstreams, by their full names in the plan; of several, the newest."""
+    query = (
+        select(instances.c.context["name"].astext, tasks.c.task_id)
+        .join(instances, instances.c.id == tasks.c.task_id)
+        .where(tasks.c.workstream_id.in_(list(workstream_ids)), tasks.c.state == "completed")
+        .order_by(tasks.c.task_id)
+    )
+    return {name: task_id for name, task_id in connection.execute(query)}
 
 
 def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:

@@ -17,9 +17,9 @@ from interlock.db.tables.orchestration import tasks
 from interlock.workers.client.client import Client
 from interlock.workers.pool import attempts, work_loop
 from interlock.workers.pool.agent import Agent
-from interlock.workers.pool.attempts import Attempt
+from interlock.workers.pool.attempts import TaskAttempt
 from interlock.workers.pool.output_files import path_of
-from interlock.workers.pool.output_reading import OutputReading, Verdict
+from interlock.workers.pool.output_reading import OutputReading, OutputVerdict
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand
 from tests.driving import drain_all, state
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 BOTH = ["sh", "-c", "echo out; echo err >&2; exit 3"]
 
 
-def tried(runtime: Runtime, task: UUID) -> list[Attempt]:
+def tried(runtime: Runtime, task: UUID) -> list[TaskAttempt]:
     with transaction(runtime.database) as connection:
         return attempts.of_task(connection, task)
 
@@ -40,17 +40,17 @@ def of(runtime: Runtime, task: UUID) -> RowMapping:
         return connection.execute(select(tasks).where(tasks.c.task_id == task)).mappings().one()
 
 
-def reading(runtime: Runtime, task: UUID, attempt: Attempt) -> OutputReading:
+def reading(runtime: Runtime, task: UUID, attempt: TaskAttempt) -> OutputReading:
     row = of(runtime, task)
     return OutputReading(runtime.settings, run_id=row["run_id"], task_id=task, kind=row["kind"], attempt=attempt)
 
 
-def read(runtime: Runtime, task: UUID, attempt: Attempt) -> tuple[str, Verdict]:
+def read(runtime: Runtime, task: UUID, attempt: TaskAttempt) -> tuple[str, OutputVerdict]:
     found = reading(runtime, task, attempt)
     return found.rest(attempt), found.verdict()
 
 
-def file_of(runtime: Runtime, task: UUID, attempt: Attempt) -> Path:
+def file_of(runtime: Runtime, task: UUID, attempt: TaskAttempt) -> Path:
     return path_of(runtime.settings, of(runtime, task)["run_id"], task, attempt.claim)
 
 
@@ -61,7 +61,7 @@ def test_history_has_the_digest_of_what_each_attempt_printed(runtime: Runtime, c
     (attempt,) = tried(runtime, task)
     text, verdict = read(runtime, task, attempt)
     assert sorted(text.splitlines()) == ["err", "out"]
-    assert verdict == Verdict(verified=True)
+    assert verdict == OutputVerdict(verified=True)
     assert client.history(task)[-1]["metadata"]["output"] == {
         "bytes": 8,
         "sha256": sha256(text.encode()).hexdigest(),
@@ -126,6 +126,6 @@ def test_an_agents_output_is_what_it_reported_and_does_not_say_who_reports(
         drain_all(runtime)
     assert state(client, task) == "validating"
     (attempt,) = tried(runtime, task)
-    assert read(runtime, task, attempt) == ("written\n", Verdict(None, "as its agent reported it"))
+    assert read(runtime, task, attempt) == ("written\n", OutputVerdict(None, "as its agent reported it"))
     said = client.history(task)[-1]["metadata"]
     assert (said["worker"], said["claim"]) == ("agent-7", claim.id), json.dumps(said)

@@ -70,11 +70,18 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
             near = _any_of(draw, [each["id"] for each in tasks])
             far = dict.fromkeys(_one_or_none(draw, earlier) + _one_or_none(draw, earlier))
             tasks.append({"id": f"t{w}-{t}", "command": draw(COMMANDS)})
-            tasks[-1] |= draw(TERMS) | {"depends_on": [*near, *far]}
+            tasks[-1] |= draw(TERMS) | {"depends_on": [*near, *far]} | _inputs(draw, [*near, *earlier[-3:]])
         before = _any_of(draw, [each["id"] for each in workstreams])
         workstreams.append({"id": f"w{w}", "depends_on": before, "tasks": tasks})
         earlier += [f"w{w}/{each['id']}" for each in tasks]
     return {"name": "random", "defaults": draw(TERMS), "workstreams": workstreams}
+
+
+def _inputs(draw: st.DrawFn, among: list[str]) -> dict[str, Any]:
+    """Inputs from some of the tasks, whole results or keys of them."""
+    chosen = _any_of(draw, among)
+    keyed = [each if number % 2 else f"{each}:key/{number}" for number, each in enumerate(chosen)]
+    return {"inputs": {f"IN_{number}": each for number, each in enumerate(keyed)}} if chosen else {}
 
 
 def _any_of(draw: st.DrawFn, among: list[str]) -> list[str]:
@@ -98,7 +105,9 @@ def tangles(draw: st.DrawFn) -> dict[str, Any]:
         return _one_or_none(draw, [each for each in among if each != own])
 
     def task(w: str, each: str) -> dict[str, Any]:
-        return {"id": each, "shell": "x", "depends_on": some(full, f"{w}/{each}"), "gates": some(full)}
+        inputs = {f"IN_{number}": f"{name}:key" for number, name in enumerate(some(full, f"{w}/{each}"))}
+        needs = some(full, f"{w}/{each}")
+        return {"id": each, "shell": "x", "depends_on": needs, "gates": some(full), "inputs": inputs}
 
     def gate(w: str, each: str) -> dict[str, Any]:
         return {"id": each, "type": "LINT", "shell": "x", "depends_on": some(full, f"{w}/{each}"), "blocks": some(full)}
@@ -153,7 +162,8 @@ def can_end(raw: dict[str, Any]) -> bool:
     def may_begin(name: str) -> bool:
         w, task = tasks[name]
         blocking = {each for each, (_, gate) in gates.items() if name in gate["blocks"]}
-        return opened(w) and done.issuperset(task["depends_on"]) and passed.issuperset(blocking)
+        needed = {*task["depends_on"], *(each.partition(":")[0] for each in task["inputs"].values())}
+        return opened(w) and done.issuperset(needed) and passed.issuperset(blocking)
 
     while True:
         before = len(begun) + len(done) + len(passed)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from interlock.workflows.plan.names import result_of
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.plan.problems import PlanInvalid, PlanProblem
 from interlock.workflows.plan.read import read_plan
@@ -63,6 +64,7 @@ def test_each_task_comes_after_all_it_depends_on(raw: dict[str, Any]) -> None:
     assert set(place) == set(plan.tasks())
     for name, task in plan.tasks().items():
         assert all(place[each] < place[name] for each in task.depends_on)
+        assert {result_of(each)[0] for each in task.inputs.values()} <= set(task.depends_on)
     within = {each.id: [place[f"{each.id}/{task.id}"] for task in each.tasks] for each in plan.workstreams}
     for each in plan.workstreams:
         assert all(max(within[before]) < min(within[each.id]) for before in each.depends_on)
@@ -91,7 +93,7 @@ def test_renaming_an_id_is_told_at_every_reference_to_it(raw: dict[str, Any], da
     mentions = [
         line
         for path, line in source.lines.items()
-        if source.values[path] in (old, f"{raw['workstreams'][w]['id']}/{old}")
+        if source.values[path].partition(":")[0] in (old, f"{raw['workstreams'][w]['id']}/{old}")
     ]
     if mentions:
         found = problems_of(source.text)

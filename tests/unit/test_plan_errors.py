@@ -105,6 +105,41 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         '21:22: workstreams[1].tasks[0].depends_on[0]: no task "test"; '
         'the one of another workstream is written "build/test"',
     ),
+    "an input from a task that is not there": (
+        "command: [push]",
+        "command: [push]\n        inputs: {V: 'build/tset:version'}",
+        '21:21: workstreams[1].tasks[0].inputs.V: no task "build/tset"; did you mean "build/test"?',
+    ),
+    "an input from itself": (
+        "command: [push]",
+        "command: [push]\n        inputs: {V: push}",
+        '21:21: workstreams[1].tasks[0].inputs.V: the task "push" depends on itself',
+    ),
+    "an input that closes a circle": (
+        "command: [make]\n",
+        "command: [make]\n        inputs: {V: test}\n",
+        "12:21: workstreams[0].tasks[0].inputs.V: waits in a circle: build/compile (line 12) -> build/test (line 15)",
+    ),
+    "an input from a workstream that comes later": (
+        "command: [make]\n",
+        "command: [make]\n        inputs: {V: 'ship/push:id'}\n",
+        "12:21: workstreams[0].tasks[0].inputs.V: waits in a circle: build/compile (line 12) -> ship/push",
+    ),
+    "an input that names no task": (
+        "command: [push]",
+        "command: [push]\n        inputs: {V: ':version'}",
+        "21:21: workstreams[1].tasks[0].inputs.V: should be a task, or `task:key` for one key of its result",
+    ),
+    "an input under a variable that is set": (
+        "command: [push]",
+        "command: [push]\n        inputs: {V: build/test}\n        env: {V: x}",
+        "19:9: workstreams[1].tasks[0]: V: in `inputs` and among its variables",
+    ),
+    "an input under a name of ours": (
+        "command: [push]",
+        "command: [push]\n        inputs: {INTERLOCK_OUTPUT: build/test}",
+        "19:9: workstreams[1].tasks[0]: INTERLOCK_OUTPUT: such names are Interlock's own",
+    ),
     "a gate misspelt": (
         "gates: [unit]",
         "gates: [unti]",
@@ -327,3 +362,11 @@ def test_many_problems_are_counted_but_not_all_printed() -> None:
         read_plan(text)
     assert len(caught.value.problems) == 150
     assert str(caught.value).splitlines()[-1] == "and 50 more problems"
+
+
+def test_a_patch_neither_gives_nor_takes_a_result() -> None:
+    text = SOUND.replace("name: p", "name: p\nrepository: {path: .}")
+    gives = text + "        inputs: {V: land}\n      - {id: land, patch: x.diff}\n"
+    assert told(gives) == ['22:21: workstreams[1].tasks[0].inputs.V: "land" is a patch, which has no result']
+    takes = text + "      - {id: land, patch: x.diff, inputs: {V: push}}\n"
+    assert told(takes) == ["22:9: workstreams[1].tasks[1]: a patch runs nothing, so it takes no `inputs`"]

@@ -1,6 +1,9 @@
 """Builds the command that a plan or an operator gave a task or a gate, and describes how it ended."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from interlock.db.orchestration.commands import CommandRow
@@ -17,13 +20,22 @@ TIMEOUT_SECONDS = 1800.0  # of rows without a time limit; a task gets that of TA
 NO_COMMAND = "no command, because neither a plan nor an operator made this task or gate; nothing is run for it"
 
 
-def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
+def command_of(
+    row: CommandRow,
+    directory: Path,
+    place: "Workplace",
+    *,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    exchange: Path | None = None,
+) -> Command:
     """The command that a row describes.
 
     Args:
         row: as a plan or an operator made it; not of kind `patch`.
         directory: the base of its relative `cwd`: a worktree of the place's repository, or else the plan's folder.
         place: its workstream's: what it sees, which secrets it may name, its limits, and the account it runs as.
+        variables: more environment variables; they win.
+        exchange: one more directory that it may change.
 
     Raises:
         BadInput: the row contradicts itself, or asks for what this node does not allow; the message says what to do.
@@ -34,7 +46,7 @@ def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
         argv=row.argv,
         cwd=directory / (row.cwd or ""),
         shell=row.kind == "shell",
-        env={**row.env, **secrets},
+        env={**row.env, **secrets, **variables},
         timeout_seconds=row.timeout_sec or TIMEOUT_SECONDS,
         output_limit_bytes=2 * TAIL_BYTES,
         memory_bytes=row.limits.get("memory"),
@@ -46,7 +58,9 @@ def command_of(row: CommandRow, directory: Path, place: "Workplace") -> Command:
         disk_bytes=row.limits.get("disk"),
         secrets=tuple(secrets.values()),
     )
-    return isolated(command, place.view(directory, row.sandbox), place.settings)
+    view = place.view(directory, row.sandbox)
+    view = replace(view, places=(*view.places, exchange)) if exchange else view
+    return isolated(command, view, place.settings)
 
 
 def outcome_metadata(ended: Finished) -> dict[str, Any]:

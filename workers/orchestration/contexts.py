@@ -4,8 +4,9 @@ A context has the plan's words under the names that definitions, tables and work
 separately. Instances are named by their UUIDs.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -15,6 +16,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workflows.plan.gate_timing import Moments, moments
+from interlock.workflows.plan.names import result_of
 from interlock.workflows.plan.plan import Plan, Workstream
 from interlock.workflows.plan.tasks import Gate, Task
 
@@ -71,6 +73,7 @@ class Contexts:
         patch_ids: task -> the patch it lands.
         before: name -> the instance of an earlier run that this one retries; that of the run itself under "".
         carried: workstream -> the completed workstream of an earlier run that it stands for.
+        carried_tasks: task of such a workstream -> the completed task of the earlier run, whose result is used.
     """
 
     plan: Plan
@@ -79,6 +82,7 @@ class Contexts:
     patch_ids: Mapping[str, str]
     before: Mapping[str, UUID]
     carried: Mapping[str, UUID]
+    carried_tasks: Mapping[str, UUID] = field(default_factory=dict)
 
     @cached_property
     def moments(self) -> Moments:
@@ -133,7 +137,11 @@ class Contexts:
         }
         agent = task.agent.model_dump(mode="json") if task.agent else None
         terms = _without_none(
-            agent=agent, max_retries=task.retries, tool=task.tool, affinity=list(task.affinity) or None
+            agent=agent,
+            max_retries=task.retries,
+            tool=task.tool,
+            affinity=list(task.affinity) or None,
+            inputs=self._inputs(task) or None,
         )
         return context | _terms(task) | terms
 
@@ -157,6 +165,12 @@ class Contexts:
             if not task.agent
         }
         return tasks | {self.ids.gates[name]: _command(gate) for name, gate in self.plan.gates().items()}
+
+    def _inputs(self, task: Task) -> Context:
+        """The results that a task gets: the id of each one's task, and the key of the result, if not all is wanted."""
+        known = ChainMap(self.ids.tasks, dict(self.carried_tasks))
+        named = {name: result_of(written) for name, written in task.inputs.items()}
+        return {name: _without_none(task=str(known[each]), key=key) for name, (each, key) in named.items()}
 
     def _of(self, name: str, title: str | None = None) -> Context:
         context = {"run_id": str(self.ids.run), "phase_id": self.plan.phase_id, "name": name}

@@ -59,6 +59,7 @@ def _submitted(connection: Connection, run: InstanceRow, by: str) -> Submission:
             f"run {run['entity_id']} is {run['current_state']}; only one that failed or was canceled can be resumed"
         )
     workstreams, tasks = plans.workstreams_of(connection, run["id"]), plans.tasks_of(connection, run["id"])
+    carried = {each["name"]: done for each in workstreams if (done := _completed(each))}
     return Submission(
         plan=Plan.model_validate(kept["body"]),
         directory=Path(kept["directory"]),
@@ -67,7 +68,8 @@ def _submitted(connection: Connection, run: InstanceRow, by: str) -> Submission:
         priority=run["context"].get("priority", 0),
         patches=Patches({each["name"]: each["patch_id"] for each in tasks if each["patch_id"]}, {}),
         before={"": run["id"]} | {each["name"]: each["id"] for each in (*workstreams, *tasks)},
-        carried={each["name"]: done for each in workstreams if (done := _completed(each))},
+        carried=carried,
+        carried_tasks=plans.completed_tasks(connection, carried.values()),
     )
 
 

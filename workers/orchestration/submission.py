@@ -53,7 +53,7 @@ class Submission:
         by: who runs it.
         priority: among runs.
         patches: their texts, unless they are stored already.
-        before, carried: see `Contexts`.
+        before, carried, carried_tasks: see `Contexts`.
     """
 
     plan: Plan
@@ -64,6 +64,7 @@ class Submission:
     patches: Patches
     before: Mapping[str, UUID] = field(default_factory=dict)
     carried: Mapping[str, UUID] = field(default_factory=dict)
+    carried_tasks: Mapping[str, UUID] = field(default_factory=dict)
 
 
 @door
@@ -101,7 +102,8 @@ def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -
     """Write a submission whose files were checked, and start its run. Raises as `submit`."""
     due = rest(wanted.plan, wanted.carried.keys())
     ids = assign_ids(due, _run_name(run_name))
-    contexts = Contexts(due, wanted.project, ids, wanted.patches.of_task, wanted.before, wanted.carried)
+    earlier = (wanted.before, wanted.carried, wanted.carried_tasks)
+    contexts = Contexts(due, wanted.project, ids, wanted.patches.of_task, *earlier)
     by, project = names.name("by", wanted.by), wanted.project
     body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
     run = list(run_instances.members(runtime, contexts, by=by, priority=wanted.priority))

@@ -22,7 +22,8 @@ from interlock.workers.pool.claims import Claim, StaleClaim
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
-from interlock.workflows.errors import InterlockError, Refused
+from interlock.workflows.errors import BadInput, InterlockError, Refused
+from interlock.workflows.input import limits
 from interlock.workflows.input.arguments import FreeText, door
 
 
@@ -151,8 +152,8 @@ class Agent:
         """Claim the next fitting task; it is running when this returns.
 
         Returns:
-            The claim: the task's name (`task`), its `context`, and the `token` to report under. None: no task fits,
-            or the worker is full.
+            The claim: the task's name (`task`), its `context`, its `inputs`, and the `token` to report under. None: no
+            task fits, or the worker is full.
 
         Raises:
             NotYours: it is called by another secret.
@@ -193,6 +194,7 @@ class Agent:
         exit_code: int | None = None,
         error: FreeText | None = None,
         output: Mapping[str, Any] | None = None,
+        result: Any = None,
     ) -> str:
         """Report how a claimed task ended. Repeating the report is harmless.
 
@@ -200,7 +202,9 @@ class Agent:
             token: the claim's token.
             exit_code: default 0, unless an error is given.
             error: what went wrong. The task is tried again while it has retries left.
-            output: the task's results; kept in its history.
+            output: what it did, such as `stdout`; kept in the task's history.
+            result: any JSON value of at most 64 KiB for later tasks, which get it as an input; kept with the event
+                that completes the work. Default: none.
 
         Returns:
             The trigger that was fired on the task.
@@ -208,10 +212,14 @@ class Agent:
         Raises:
             StaleClaim: the claim is no longer valid.
             NotYours: it is called by another secret.
-            BadInput: the output is not a JSON object of acceptable size.
+            BadInput: the output is not a JSON object of acceptable size, or the result not JSON of at most 64 KiB.
         """
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
-        outcome = report.of_agent(self._terms(token), exit_code=exit_code, error=error, output=shown)
+        if "result" in shown:
+            raise BadInput("output.result: the result is given beside the output: finish(token, result=…)")
+        limits.checked("result", result, limits.RESULT_BYTES)
+        terms = self._terms(token)
+        outcome = report.of_agent(terms, exit_code=exit_code, error=error, output=shown, result=result)
         claims.finish(self._runtime, self._known, token, outcome)
         return outcome.trigger
 

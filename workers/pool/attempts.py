@@ -16,7 +16,7 @@ STREAMS = ("stdout", "stderr")
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TaskAttempt:
     """One attempt at a task.
 
     Attributes:
@@ -46,7 +46,7 @@ class Attempt:
     reported: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_task(connection: Connection, task_id: UUID) -> list[Attempt]:
+def of_task(connection: Connection, task_id: UUID) -> list[TaskAttempt]:
     """The attempts at a live task, oldest first."""
     events = history.of_instance(connection, task_id)
     began = [each for each in events if each["to_state"] == "running" and "claim" in each["metadata"]]
@@ -55,11 +55,11 @@ def of_task(connection: Connection, task_id: UUID) -> list[Attempt]:
     return [_attempt(number, each, events, hosts) for number, each in enumerate(began, start=1)]
 
 
-def _attempt(number: int, start: EventRow, events: Sequence[EventRow], hosts: Mapping[str, Any]) -> Attempt:
+def _attempt(number: int, start: EventRow, events: Sequence[EventRow], hosts: Mapping[str, Any]) -> TaskAttempt:
     by = start["metadata"]
     end = next((each for each in events if each["seq"] > start["seq"]), None)
     said = end["metadata"] if end else {}
-    return Attempt(
+    return TaskAttempt(
         number=number,
         claim=int(by["claim"]),
         worker=str(by["worker"]),

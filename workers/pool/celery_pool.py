@@ -22,6 +22,7 @@ from interlock.beat import heartbeats
 from interlock.db.connection import transaction
 from interlock.db.orchestration import workers
 from interlock.workers.broker.queues import WORK
+from interlock.workers.effects import exchange
 from interlock.workers.pool import output_files, registration, work_loop
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
@@ -91,6 +92,7 @@ class HeartbeatSender:
     def _sweep_output(self) -> None:
         try:
             output_files.sweep(self._runtime.settings)
+            exchange.sweep(self._runtime.settings)
         except OSError as refused:
             log.warning("output_not_swept", error=str(refused))
 

@@ -6,7 +6,7 @@ task was cancelled, timed out, or given to another worker), the report is refuse
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -21,14 +21,16 @@ from interlock.db.orchestration.commands import CommandRow, row_of
 from interlock.db.statements import Rows
 from interlock.workers.client.partition_drainer import settle
 from interlock.workers.client.receipts import NotSettled
+from interlock.workers.pool import inputs
+from interlock.workers.pool.inputs import InputMissing
 from interlock.workers.pool.registration import Registration
-from interlock.workers.pool.report import Report
+from interlock.workers.pool.report import Report, failure
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import Refused
 
 log = structlog.get_logger()
 
-TURNS = 3  # refused starts in a row: after so many something else is wrong, and a later wake-up tries again
+TURNS = 3  # tasks in a row that could not be begun: then something else is wrong, and a later wake-up tries again
 
 
 class StaleClaim(Refused):
@@ -52,6 +54,7 @@ class Claim:
         command: what a worker is to run or land; None if neither a plan nor an operator gave a command.
         timeout_seconds: how long it may run.
         retry_count: how often it was tried before.
+        inputs: the results of other tasks that it gets, by their names in the plan.
     """
 
     id: int
@@ -67,10 +70,13 @@ class Claim:
     timeout_seconds: float
     retry_count: int
     command: CommandRow | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def take(runtime: Runtime, registered: Registration) -> Claim | None:
     """Claim the next fitting task and start it; None if no task fits, or the worker may take none.
+
+    A task whose inputs are missing fails, and the next one is claimed.
 
     Raises:
         NotYours: the secret is not the worker's.
@@ -83,10 +89,23 @@ def take(runtime: Runtime, registered: Registration) -> Claim | None:
         if task is None:
             return None
         runtime.wakeups.partitions(fired)
-        if _started(runtime, registered, task):
-            return _claim(task)
-        release(runtime, registered, task["token"])
+        if not _started(runtime, registered, task):
+            release(runtime, registered, task["token"])
+        elif (given := _inputs(runtime, registered, task)) is not None:
+            return _claim(task, given)
     return None
+
+
+def _inputs(runtime: Runtime, registered: Registration, task: RowMapping) -> dict[str, Any] | None:
+    """The values of a started task's inputs. If one is missing, the task has failed: None."""
+    try:
+        with transaction(runtime.database) as connection:
+            return inputs.gathered(connection, task["context"], task["project"])
+    except InputMissing as missing:
+        log.warning("input_missing", task=task["entity_id"], error=str(missing))
+        with suppress(StaleClaim):  # it moved on meanwhile
+            finish(runtime, registered, task["token"], failure(str(missing)))
+        return None
 
 
 def _started(runtime: Runtime, registered: Registration, task: RowMapping) -> bool:
@@ -155,7 +174,7 @@ def _end(runtime: Runtime, registered: Registration, token: int, outcome: Callab
     return bool(rows)
 
 
-def _claim(task: RowMapping) -> Claim:
+def _claim(task: RowMapping, given: Mapping[str, Any]) -> Claim:
     return Claim(
         id=task["claim_id"],
         token=task["token"],
@@ -170,4 +189,5 @@ def _claim(task: RowMapping) -> Claim:
         timeout_seconds=task["timeout_sec"],
         retry_count=task["retry_count"],
         command=row_of(task["command"]) if task["command"] else None,
+        inputs=given,
     )

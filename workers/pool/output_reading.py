@@ -6,13 +6,13 @@ from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from uuid import UUID
 
-from interlock.workers.pool.attempts import STREAMS, Attempt
+from interlock.workers.pool.attempts import STREAMS, TaskAttempt
 from interlock.workers.pool.output_files import Kept, path_of, pieces
 from interlock.workers.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OutputVerdict:
     """What is known of an output that was read.
 
     Attributes:
@@ -27,7 +27,7 @@ class Verdict:
 class OutputReading:
     """Reads the output of one attempt, from its beginning, as often as somebody wants more."""
 
-    def __init__(self, settings: Settings, *, run_id: UUID, task_id: UUID, kind: str, attempt: Attempt) -> None:
+    def __init__(self, settings: Settings, *, run_id: UUID, task_id: UUID, kind: str, attempt: TaskAttempt) -> None:
         """`attempt` may still be running; give its end to `verdict`."""
         self.attempt = attempt
         self._kind = kind
@@ -49,7 +49,7 @@ class OutputReading:
             pass
         return "".join(texts)
 
-    def rest(self, attempt: Attempt) -> str:
+    def rest(self, attempt: TaskAttempt) -> str:
         """The rest of an attempt that has ended; for an agent, what it reported."""
         self.attempt = attempt
         reported = [attempt.reported[name] for name in STREAMS if name in attempt.reported]
@@ -57,7 +57,7 @@ class OutputReading:
             return "".join(each if each.endswith("\n") else f"{each}\n" for each in reported)
         return self.more() + self._decoder.decode(b"", final=True)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OutputVerdict:
         """What is known of what was read.
 
         Raises:
@@ -65,24 +65,24 @@ class OutputReading:
         """
         attempt = self.attempt
         if self._kind in ("agent", "patch"):
-            return Verdict(None, self._told_by_others())
+            return OutputVerdict(None, self._told_by_others())
         if attempt.ended_at is None:
-            return Verdict(None, self._unless_read("it is running and has printed nothing yet"))
+            return OutputVerdict(None, self._unless_read("it is running and has printed nothing yet"))
         if attempt.kept is None:
             why = f"history has no digest: {attempt.trigger} ended the attempt before its worker reported"
-            return Verdict(None, why if self._read else self._nothing_here(why))
+            return OutputVerdict(None, why if self._read else self._nothing_here(why))
         return self._compared(attempt.kept)
 
-    def _compared(self, kept: Kept) -> Verdict:
+    def _compared(self, kept: Kept) -> OutputVerdict:
         if kept.fault:
-            return Verdict(None, f"not all of it could be kept: {kept.fault}")
+            return OutputVerdict(None, f"not all of it could be kept: {kept.fault}")
         if kept.bytes and (gone := self._unless_read(self._gone())):
-            return Verdict(None, gone)
+            return OutputVerdict(None, gone)
         if (self._read, self._hash.hexdigest()) != (kept.bytes, kept.sha256):
             says = f"{kept.bytes:,} bytes with SHA-256 {kept.sha256}"
             found = f"{self._read:,} bytes with SHA-256 {self._hash.hexdigest()}"
-            return Verdict(False, f"the file was changed: history says {says}, the file has {found}")
-        return Verdict(True, None if kept.bytes else "it printed nothing")
+            return OutputVerdict(False, f"the file was changed: history says {says}, the file has {found}")
+        return OutputVerdict(True, None if kept.bytes else "it printed nothing")
 
     def _told_by_others(self) -> str | None:
         if self._kind == "patch":

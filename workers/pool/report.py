@@ -1,12 +1,13 @@
 """A worker's report on how a task ended: the trigger to fire, and its metadata (TASK-4)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from interlock.workers.effects.stored_command import tail
 from interlock.workers.execution.result import Finished
 from interlock.workers.pool.output_files import Kept, as_metadata
+from interlock.workflows.errors import BadInput
 from interlock.workflows.input.names import UNKEPT
 from interlock.workflows.machines.orchestration.metadata_guards import EXPECTED_EXIT_CODES
 from interlock.workflows.output.escaping import last_line
@@ -22,13 +23,17 @@ class Report:
     metadata: Mapping[str, Any]
 
 
-def of_command(finished: Finished, expected_exit_codes: Collection[int], kept: Kept) -> Report:
+def of_command(
+    finished: Finished, expected_exit_codes: Collection[int], kept: Kept, result: Callable[[], Mapping[str, Any]]
+) -> Report:
     """The report of a command that ran, or could not be started.
 
     Args:
         finished: how it ended.
         expected_exit_codes: those that mean success.
         kept: the file with its output.
+        result: reads what it gave as its result, as metadata; asked if it succeeded. If that raises `BadInput`, the
+            task failed.
     """
     metadata = {
         "exit_code": finished.exit_code,
@@ -40,7 +45,11 @@ def of_command(finished: Finished, expected_exit_codes: Collection[int], kept: K
         "output": as_metadata(kept),
     }
     if finished.succeeded(expected_exit_codes):
-        return Report("execution_completed", metadata)
+        try:
+            return Report("execution_completed", {**metadata, **result()})
+        except BadInput as wrong:
+            unfit = {"error": str(wrong)[:ERROR_LIMIT], "timeout_occurred": False}
+            return Report("execution_failed", metadata | unfit)
     trigger = "timeout_exceeded" if finished.timed_out else "execution_failed"
     last = last_line(finished.stderr) or last_line(finished.stdout) if finished.started else ""
     error = ": ".join(filter(None, (finished.reason, last)))
@@ -48,7 +57,12 @@ def of_command(finished: Finished, expected_exit_codes: Collection[int], kept: K
 
 
 def of_agent(
-    context: Mapping[str, Any], *, exit_code: int | None, error: str | None, output: Mapping[str, Any] | None = None
+    context: Mapping[str, Any],
+    *,
+    exit_code: int | None,
+    error: str | None,
+    output: Mapping[str, Any] | None = None,
+    result: Any = None,
 ) -> Report:
     """The report of an external agent: completed if its exit code is expected and it names no error.
 
@@ -56,7 +70,8 @@ def of_agent(
         context: the task's.
         exit_code: None counts as 0 unless there is an error.
         error: what went wrong, if anything.
-        output: its results: texts, such as `stdout`, are cut to their ends; other values are kept.
+        output: what it did: texts, such as `stdout`, are cut to their ends; other values are kept.
+        result: for later tasks, if it completed; None: none.
     """
     code = 0 if exit_code is None and error is None else exit_code
     shown = {
@@ -65,7 +80,7 @@ def of_agent(
     }
     message = shown | {"exit_code": code}
     if error is None and code in context.get("expected_exit_codes", EXPECTED_EXIT_CODES):
-        return Report("execution_completed", message)
+        return Report("execution_completed", message if result is None else message | {"result": result})
     return Report("execution_failed", message | {"error": UNKEPT.sub("�", error or f"exit code {code}")[:ERROR_LIMIT]})
 
 

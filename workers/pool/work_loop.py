@@ -1,6 +1,7 @@
 """The work loop of a worker process: claim a task, carry it out, report, until no task fits."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -9,13 +10,14 @@ from interlock.db.connection import retryable, transaction
 from interlock.db.orchestration.commands import CommandRow
 from interlock.db.retry import retried
 from interlock.workers import circuit_breakers
-from interlock.workers.effects import patches, workspace
+from interlock.workers.effects import exchange, patches, workspace
 from interlock.workers.effects.stored_command import NO_COMMAND, command_of
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.git.results import Refusal
 from interlock.workers.pool import claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.inputs import as_variables
 from interlock.workers.pool.output_files import OutputFile, path_of
 from interlock.workers.pool.registration import Registration
 from interlock.workers.pool.report import Report
@@ -89,16 +91,21 @@ def _command(runtime: Runtime, claim: Claim) -> Report:
     directory = place.to_work_in()
     if isinstance(directory, Refusal):
         return report.failure(str(directory))
-    command = command_of(row, directory, place)
-    with place.watched(f"task {claim.task}"):
-        return _guarded(runtime, claim, row, row.tool, command) if row.tool else _ran(runtime, claim, row, command)
+    with exchange.opened(place, f"{claim.task_id}.{claim.id}", claim.inputs) as exchanged:
+        variables = {**as_variables(claim.inputs), **exchanged.variables}
+        command = command_of(row, directory, place, variables=variables, exchange=exchanged.directory)
+
+        def carry() -> Report:
+            return _ran(runtime, claim, row, command, lambda: exchanged.result(command.secrets))
+
+        with place.watched(f"task {claim.task}"):
+            return _guarded(runtime, claim, row.tool, carry) if row.tool else carry()
 
 
-def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command: Command) -> Report:
+def _guarded(runtime: Runtime, claim: Claim, tool: str, carry: Callable[[], Report]) -> Report:
     """Run a command whose tool has a breaker. A revoked call does not count against the tool, unless it timed out."""
-    calling = circuit_breakers.calling_for_claim(runtime, claim.project, tool, by="crew", claim_id=claim.id)
-    with calling as call:
-        ended = _ran(runtime, claim, row, command)
+    with circuit_breakers.calling_for_claim(runtime, claim.project, tool, by="crew", claim_id=claim.id) as call:
+        ended = carry()
         if ended.trigger == "execution_completed":
             return ended
         if ended.metadata["timeout_occurred"] or claims.is_current(runtime, claim.token):
@@ -108,7 +115,9 @@ def _guarded(runtime: Runtime, claim: Claim, row: CommandRow, tool: str, command
         return ended
 
 
-def _ran(runtime: Runtime, claim: Claim, row: CommandRow, command: Command) -> Report:
+def _ran(
+    runtime: Runtime, claim: Claim, row: CommandRow, command: Command, result: Callable[[], Mapping[str, Any]]
+) -> Report:
     def revoked() -> bool:
         try:
             return not claims.is_current(runtime, claim.token)
@@ -126,7 +135,7 @@ def _ran(runtime: Runtime, claim: Claim, row: CommandRow, command: Command) -> R
         kept = output.end()
     if kept.fault:
         log.warning("output_not_kept", task=claim.task, claim=claim.id, error=kept.fault)
-    return report.of_command(ended, row.expected_exit_codes, kept)
+    return report.of_command(ended, row.expected_exit_codes, kept, result)
 
 
 def _patch(runtime: Runtime, claim: Claim) -> Report:

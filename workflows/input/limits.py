@@ -20,6 +20,7 @@ KEPT_DEPTH = 60  # nesting of stored values: a caller's value may be nested in a
 KEPT_BYTES = 2 * 2**20  # size of a stored value, as PostgreSQL prints it
 LIMIT_BYTES = KEPT_BYTES // 2  # size of a caller's value; settings cannot raise it
 PLAN_BYTES = 64 * 2**20  # size of a plan as JSON, with all defaults
+RESULT_BYTES = 65_536  # size of a task's result as JSON
 INTEGER_BITS = 1_024  # keeps integers within double precision; Python refuses to read or print integers of 4,300 digits
 WHOLE = (1e-5, 1e16)  # outside this range Python writes a float with an exponent
 _TOO_LONG = re.compile(r"value has (\d+) digits")  # from Python's message about too long an integer
@@ -125,7 +126,8 @@ def _measured(what: str, value: object, limit_bytes: int) -> int:
 
 
 def _too_large(what: str, limit_bytes: int) -> BadInput:
-    return BadInput(f"{what} is larger than {limit_bytes:,} bytes as JSON, the limit (INTERLOCK_CONTEXT_LIMIT_BYTES)")
+    setting = "" if limit_bytes in (PLAN_BYTES, RESULT_BYTES) else " (INTERLOCK_CONTEXT_LIMIT_BYTES)"
+    return BadInput(f"{what} is larger than {limit_bytes:,} bytes as JSON, the limit{setting}")
 
 
 def _within(value: Any) -> Iterable[Any]:

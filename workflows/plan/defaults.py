@@ -1,6 +1,6 @@
-"""Apply a plan's defaults, and write every name in full."""
+"""Apply a plan's defaults, write every name in full, and let each task depend on those whose results it gets."""
 
-from interlock.workflows.plan.names import full
+from interlock.workflows.plan.names import full, result_of
 from interlock.workflows.plan.plan import Plan, Workstream
 from interlock.workflows.plan.tasks import Gate, Process, Task, Terms
 
@@ -22,7 +22,12 @@ def _workstream(workstream: Workstream, defaults: Terms) -> Workstream:
 
 
 def _task(task: Task, workstream: str, defaults: Terms) -> Task:
-    names = {"depends_on": _full(workstream, task.depends_on), "gates": _full(workstream, task.gates)}
+    needed = [result_of(written)[0] for written in task.inputs.values()]
+    names = {
+        "depends_on": tuple(dict.fromkeys(_full(workstream, (*task.depends_on, *needed)))),
+        "gates": _full(workstream, task.gates),
+        "inputs": {name: _full_input(workstream, written) for name, written in task.inputs.items()},
+    }
     return task.model_copy(update={**_left_to(defaults, task, OF_TASKS), **names})
 
 
@@ -37,11 +42,17 @@ def _left_to(defaults: Terms, process: Process, fields: frozenset[str]) -> dict[
 
 
 def _variables(defaults: Terms, process: Process) -> dict[str, object]:
-    """The variables of both. The process's own, value or reference, override the defaults."""
-    env = {name: value for name, value in defaults.env.items() if name not in process.env_from}
-    env_from = {name: value for name, value in defaults.env_from.items() if name not in process.env}
+    """The variables of both. The process's own, value, reference or input, override the defaults."""
+    inputs = process.inputs if isinstance(process, Task) else {}
+    env = {name: value for name, value in defaults.env.items() if name not in {*process.env_from, *inputs}}
+    env_from = {name: value for name, value in defaults.env_from.items() if name not in {*process.env, *inputs}}
     return {"env": {**env, **process.env}, "env_from": {**env_from, **process.env_from}}
 
 
 def _full(workstream: str, written: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(full(workstream, each) for each in written)
+
+
+def _full_input(workstream: str, written: str) -> str:
+    task, key = result_of(written)
+    return full(workstream, task) if key is None else f"{full(workstream, task)}:{key}"

@@ -18,6 +18,7 @@ MEMORY_BYTES = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 IDENTIFIER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 KEPT_ELSEWHERE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|command:[A-Za-z0-9][A-Za-z0-9._-]*)$"
+RESULT = r"^[^:]+(:.+)?$"
 GLOB = r"^[^!#\s]"
 LONGEST_SECONDS = 30 * 86_400
 LARGEST_BYTES = 1024**5
@@ -83,6 +84,7 @@ def _reads(read: Callable[[object], object], written: Any) -> BeforeValidator:
 
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 Reference = Annotated[str, Field(min_length=1, max_length=121)]
+ResultReference = Annotated[str, Field(pattern=RESULT, max_length=400)]
 Variable = Annotated[str, Field(pattern=VARIABLE)]
 SecretReference = Annotated[str, Field(pattern=KEPT_ELSEWHERE, max_length=1000)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_plain_text)]

@@ -1,10 +1,12 @@
 """The ids and references of a plan, with the fields that contain them.
 
+A task refers to others in `depends_on`, in `gates`, and in `inputs`, whose results it gets.
+
 They are read from plain values instead of the models, so that wrong references are reported together with all other
 errors of the file. Values of a wrong shape are ignored here, because they are reported elsewhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,7 +15,7 @@ from interlock.workflows.plan.problems import FieldPath
 Sort = Literal["workstream", "task", "gate", "tool"]
 REFERS: dict[Sort, tuple[tuple[str, Sort], ...]] = {
     "workstream": (("depends_on", "workstream"),),
-    "task": (("depends_on", "task"), ("gates", "gate")),
+    "task": (("depends_on", "task"), ("gates", "gate"), ("inputs", "task")),
     "gate": (("depends_on", "gate"), ("blocks", "task")),
 }
 
@@ -77,6 +79,12 @@ def full(workstream: str, written: str) -> str:
     return written if "/" in written else f"{workstream}/{written}"
 
 
+def result_of(written: str) -> tuple[str, str | None]:
+    """The task and the key of its result that an input names: `build/compile:version`; None: the whole result."""
+    task, colon, key = written.partition(":")
+    return task, key if colon else None
+
+
 def outline(value: object) -> Outline:
     """The outline of a plan's plain values, which may have any shape."""
     plan = _mapping(value)
@@ -105,11 +113,17 @@ def _item(sort: Sort, value: dict[str, object], path: FieldPath, workstream: str
 
 
 def _references(value: dict[str, object], path: FieldPath, to: Sort, workstream: str) -> Iterator[Reference]:
-    listed = value.get(str(path[-1]))
-    for number, each in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(each, str) and each:
-            written = str(each)
-            yield Reference((*path, number), written, to, written if to == "workstream" else full(workstream, written))
+    for step, each in _steps(value, str(path[-1])):
+        if isinstance(each, str) and (written := result_of(str(each))[0] if path[-1] == "inputs" else str(each)):
+            yield Reference((*path, step), written, to, written if to == "workstream" else full(workstream, written))
+
+
+def _steps(value: dict[str, object], field: str) -> Iterable[tuple[str | int, object]]:
+    """The steps and values of a field's entries: of a list, or of the mapping `inputs`."""
+    found = value.get(field)
+    if field == "inputs":
+        return ((name, each) for name, each in _mapping(found).items() if isinstance(name, str))
+    return enumerate(found) if isinstance(found, list) else ()
 
 
 def _tool(value: object, path: FieldPath) -> Iterator[Reference]:

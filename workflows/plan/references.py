@@ -27,6 +27,7 @@ def check_references(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedPro
     yield from _doubles(outline, line_of)
     yield from _dangling(outline)
     yield from _repeated(outline, line_of)
+    yield from _resultless(outline)
     for cycle in Waits(outline).cycles():
         yield _circle(cycle, line_of)
 
@@ -64,10 +65,25 @@ def _repeated(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedProblem]:
     for item in outline.items():
         seen: dict[tuple[FieldPath, str], FieldPath] = {}
         for each in item.refers:
+            if _is_input(each):  # several inputs may be keys of one result
+                continue
             before = seen.setdefault((each.path[:-1], each.target), each.path)
             if before != each.path:
                 message = f"{quoted(each.written)} is listed twice; first in line {line_of(before)}"
                 yield UnlocatedProblem(each.path, message)
+
+
+def _resultless(outline: Outline) -> Iterator[UnlocatedProblem]:
+    patches = {path[:-1] for path in outline.patches}
+    without = {task.name for task in outline.tasks if task.path in patches}
+    for task in outline.tasks:
+        for each in task.refers:
+            if _is_input(each) and each.target in without:
+                yield UnlocatedProblem(each.path, f"{quoted(each.written)} is a patch, which has no result")
+
+
+def _is_input(reference: Reference) -> bool:
+    return reference.path[-2] == "inputs"
 
 
 def _circle(cycle: tuple[Wait, ...], line_of: LineOf) -> UnlocatedProblem:

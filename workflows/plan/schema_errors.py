@@ -6,7 +6,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from interlock.workflows.plan.field_types import GLOB, IDENTIFIER, VARIABLE
+from interlock.workflows.plan.field_types import GLOB, IDENTIFIER, RESULT, VARIABLE
 from interlock.workflows.plan.plan import Plan, PlannedRepository, Tool, Workstream
 from interlock.workflows.plan.problems import FieldPath, UnlocatedProblem, quoted
 from interlock.workflows.plan.tasks import AgentWork, Backoff, Gate, Limits, Patch, PlanPart, Task, Terms
@@ -27,6 +27,7 @@ PATTERNS = MappingProxyType(
     {
         IDENTIFIER: "should be 1 to 60 letters, digits, '.', '_' or '-', and begin with a letter or digit",
         VARIABLE: "should be a variable's name: letters, digits and '_', not beginning with a digit",
+        RESULT: "should be a task, or `task:key` for one key of its result",
         GLOB: "should be a glob, not beginning with '!', '#' or a blank",
     }
 )

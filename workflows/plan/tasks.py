@@ -17,6 +17,7 @@ from interlock.workflows.plan.field_types import (
     Name,
     Ratio,
     Reference,
+    ResultReference,
     Seconds,
     SecretReference,
     Text,
@@ -25,6 +26,7 @@ from interlock.workflows.plan.field_types import (
 )
 
 Kind = Literal["command", "shell", "agent", "patch"]
+OURS = "INTERLOCK_"  # begins the variables that Interlock itself sets
 KINDS: tuple[Kind, ...] = ("command", "shell", "agent", "patch")
 
 
@@ -164,6 +166,12 @@ class Task(Terms):
     depends_on: tuple[Reference, ...] = Field(
         (), description="tasks that must be completed before; `workstream/task` for one of another workstream"
     )
+    inputs: dict[Variable, ResultReference] = Field(
+        {},
+        max_length=64,
+        description="results of other tasks, by the variables that get them: `task`, `workstream/task`, or with `:key` "
+        "one key of the result; it depends on these tasks, too",
+    )
     affinity: tuple[Name, ...] = Field(
         (),
         description="names or types of the workers that may take it, if only these; default: those of its workstream",
@@ -175,6 +183,18 @@ class Task(Terms):
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         self._needs_one_of(*KINDS)
+        return self
+
+    @model_validator(mode="after")
+    def _inputs_fit(self) -> Self:
+        if self.inputs and self.patch:
+            raise PydanticCustomError("patch_inputs", "a patch runs nothing, so it takes no `inputs`")
+        if twice := sorted(self.inputs.keys() & (self.env.keys() | self.env_from.keys())):
+            raise PydanticCustomError(
+                "twice", "{names}: in `inputs` and among its variables", {"names": ", ".join(twice)}
+            )
+        if own := sorted(name for name in self.inputs if name.startswith(OURS)):
+            raise PydanticCustomError("ours", "{names}: such names are Interlock's own", {"names": ", ".join(own)})
         return self
 
     @property

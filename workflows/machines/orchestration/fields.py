@@ -1,5 +1,6 @@
 """Context fields of the orchestration's machines: the columns that are set at creation (CHECK-23)."""
 
+import re
 from collections.abc import Mapping
 from math import isfinite
 from uuid import UUID
@@ -52,6 +53,22 @@ def backoff(value: object) -> bool:
 def exit_codes(value: object) -> bool:
     """Whether the value is a list of whole numbers, and not empty: without an expected code no command succeeds."""
     return isinstance(value, list) and bool(value) and all(map(whole, value))
+
+
+def inputs(value: object) -> bool:
+    """Whether the value is an object of variables, each with the task whose result it gets, and perhaps a key of it."""
+    return isinstance(value, Mapping) and all(map(_input, value, value.values()))
+
+
+def _input(name: object, value: object) -> bool:
+    return (
+        isinstance(name, str)
+        and re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) is not None
+        and isinstance(value, Mapping)
+        and set(value) <= {"task", "key"}
+        and uuid(value.get("task"))
+        and isinstance(value.get("key", ""), str)
+    )
 
 
 def affinity(value: object) -> bool:

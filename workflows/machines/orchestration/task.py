@@ -25,6 +25,7 @@ from interlock.workflows.machines.orchestration.fields import (
     RETRY_OF,
     TIMEOUT,
     backoff,
+    inputs,
     uuid,
     uuids,
     whole,
@@ -126,5 +127,9 @@ TASK_1_1 = replace(
             severity="warning",
         ),
         T("cancel", UNENDED, "cancelled", severity="warning"),
+    ),
+    fields=(
+        *TASK_1_0.fields,
+        Field("inputs", inputs, "an object of variables, each with `task`, the UUID of a task, and perhaps a `key`"),
     ),
 )
