@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from interlock.cli.lib.output import console, errors, print_json, say, stream
+from interlock.cli.lib.output import console, errors, one_line, print_json, say, stream
 from interlock.workers.pool.attempts import TaskAttempt
 from interlock.workers.pool.output_reading import OutputReading, OutputVerdict
 
@@ -73,6 +73,8 @@ class LogLines:
             return
         self._begin(task, attempt)
         self._end_line()
+        for value in attempt.result.values():
+            say(("result: ", "bold"), one_line(value), to=errors)
         if verdict.note:
             say(("changed: " if verdict.verified is False else "", "bold red"), (verdict.note, "dim"), to=errors)
 
@@ -119,6 +121,7 @@ def _told(task: LoggedTask, attempt: TaskAttempt) -> dict[str, Any]:
         {"state": task.row["state"]}
         | {name: getattr(attempt, name) for name in names}
         | {
+            "result": attempt.result.get("result"),
             "bytes": kept.bytes if kept else None,
             "sha256": kept.sha256 if kept else None,
             "left_out_bytes": kept.left_out_bytes if kept else None,

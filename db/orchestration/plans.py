@@ -66,13 +66,13 @@ def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]
     return connection.execute(query).mappings().all()
 
 
-def completed_tasks(connection: Connection, workstream_ids: Iterable[UUID]) -> dict[str, UUID]:
-    """The completed tasks of some workstreams, by their full names in the plan; of several, the newest."""
+def tasks_by_name(connection: Connection, workstream_ids: Iterable[UUID]) -> dict[str, UUID]:
+    """The tasks of some workstreams, by their full names in the plan; of several, the newest that is completed."""
     query = (
         select(instances.c.context["name"].astext, tasks.c.task_id)
         .join(instances, instances.c.id == tasks.c.task_id)
-        .where(tasks.c.workstream_id.in_(list(workstream_ids)), tasks.c.state == "completed")
-        .order_by(tasks.c.task_id)
+        .where(tasks.c.workstream_id.in_(list(workstream_ids)))
+        .order_by(tasks.c.state == "completed", tasks.c.task_id)
     )
     return {name: task_id for name, task_id in connection.execute(query)}
 

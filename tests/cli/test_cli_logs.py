@@ -18,7 +18,9 @@ workstreams:
         backoff: {{base: 0}}
       - {{id: link, command: [make], depends_on: [compile]}}
   - id: fine
-    tasks: [{{id: tell, command: [echo, fine]}}]
+    tasks:
+      - {{id: give, shell: 'echo "[1, {{}}]" > "$INTERLOCK_OUTPUT"'}}
+      - {{id: tell, shell: 'echo fine; echo "$V"', inputs: {{V: give}}}}
 """
 PRINTED = ["compiling", *(f"\\x1b[31mline {each}" for each in (1, 2, 3))]
 
@@ -37,10 +39,12 @@ def test_what_a_task_printed_is_shown_escaped_and_its_run_shows_the_end(terminal
     one = terminal.run("run", "logs", f"{ended}/build/compile")
     assert (one.code, one.out.splitlines()) == (0, PRINTED)
     assert "build/compile, attempt 2" in one.err
+    given = terminal.run("run", "logs", f"{ended}/fine/give")
+    assert (given.out, "result: [1, {}]" in given.err) == ("", True)
     followed = terminal.run("run", "logs", f"{ended}/build/compile", "--follow")
     assert followed.out.splitlines() == PRINTED, "the newest attempt, and the task has ended"
     every = terminal.run("run", "logs", ended).out
-    assert [each for each in every.splitlines() if "attempt" not in each] == [*PRINTED, "fine"]
+    assert [each for each in every.splitlines() if "attempt" not in each] == [*PRINTED, "fine", "[1, {}]"]
     assert [f"│ {each}" in terminal.run("run", "show", ended).out for each in PRINTED] == [True] * 4
 
 
@@ -56,12 +60,12 @@ def test_each_attempt_is_known_by_its_number_and_a_changed_file_is_told(terminal
     (waiting,) = terminal.ok("run", "logs", f"{ended}/build/link")
     assert (waiting["attempt"], waiting["note"]) == (None, "it has not begun; it is cancelled")
     run = terminal.ok("run", "show", ended)["id"]
-    (file,) = (each for each in (terminal.home / "output" / run).iterdir() if each.read_text() == "fine\n")
-    file.write_text("fake\n")
+    (file,) = (each for each in (terminal.home / "output" / run).iterdir() if each.read_text() == "fine\n[1, {}]\n")
+    file.write_text("fake\n[1, {}]\n")
     changed = terminal.run("run", "logs", f"{ended}/fine/tell")
-    assert (changed.code, changed.out) == (1, "fake\n")
+    assert (changed.code, changed.out) == (1, "fake\n[1, {}]\n")
     assert "changed: " in changed.err
-    lines = terminal.run("run", "logs", f"{ended}/fine", "--follow", "--json").out.splitlines()
+    lines = terminal.run("run", "logs", f"{ended}/fine/tell", "--follow", "--json").out.splitlines()
     assert [json.loads(each).get("verified", "text") for each in lines] == ["text", False]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.workers.effects.workspace import Workplace, worktrees
+from interlock.workers.effects.workspace import Workplace, worktrees, worktrees_path
 from interlock.workers.execution.output import Masking
 from interlock.workers.settings import Settings
 from interlock.workers.system.safe_remove import remove
@@ -94,7 +94,7 @@ def opened(place: Workplace, name: str, inputs: Mapping[str, Any]) -> Iterator[E
     Raises:
         OSError: it cannot be made.
     """
-    top = _top(place.settings, place.account)
+    top = worktrees(place.settings, place.account) / BELOW
     top.mkdir(parents=True, exist_ok=True)
     top.chmod(0o711 if place.account else 0o700)  # may be passed through, but not listed
     directory = top / name
@@ -130,15 +130,16 @@ def _hand_over(handle: int, account: Account) -> None:
 
 
 def sweep(settings: Settings) -> int:
-    """Remove the directories that killed workers left; how many they were. Raises `OSError`."""
-    top, removed = _top(settings, commands_account(settings)), 0
+    """Remove the directories that killed workers left; how many they were.
+
+    Raises:
+        OSError: one may not be removed.
+        BadInput: there is no user that commands may run as.
+    """
+    top, removed = worktrees_path(settings, commands_account(settings)) / BELOW, 0
     for each in top.iterdir() if top.is_dir() else ():
         with suppress(FileNotFoundError):
             if time.time() - each.lstat().st_mtime > ABANDONED_SECONDS:
                 remove(each)
                 removed += 1
     return removed
-
-
-def _top(settings: Settings, account: Account | None) -> Path:
-    return worktrees(settings, account) / BELOW

@@ -220,16 +220,21 @@ def worktrees(settings: Settings, account: Account | None) -> Path:
     Raises:
         OSError: that directory cannot be created.
     """
-    wanted = settings.worktrees_directory
+    wanted = worktrees_path(settings, account)
     if account is None:
         return wanted
-    if obstacle(wanted, account):
-        wanted = OUTSIDE / sha256(os.fsencode(settings.home.resolve())).hexdigest()[:8] / "worktrees"
     for each in [wanted, *wanted.parents]:
         if not each.exists() or each.is_relative_to(OUTSIDE):
             each.mkdir(parents=True, exist_ok=True)
             each.chmod(each.stat().st_mode | 0o011)  # may be passed through, but not listed
     return wanted
+
+
+def worktrees_path(settings: Settings, account: Account | None) -> Path:
+    """The same path, whether or not there is such a directory."""
+    if obstacle(settings.worktrees_directory, account):
+        return OUTSIDE / sha256(os.fsencode(settings.home.resolve())).hexdigest()[:8] / "worktrees"
+    return settings.worktrees_directory
 
 
 def _run_name(row: RowMapping) -> str:

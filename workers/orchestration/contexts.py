@@ -4,7 +4,6 @@ A context has the plan's words under the names that definitions, tables and work
 separately. Instances are named by their UUIDs.
 """
 
-from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,7 +72,7 @@ class Contexts:
         patch_ids: task -> the patch it lands.
         before: name -> the instance of an earlier run that this one retries; that of the run itself under "".
         carried: workstream -> the completed workstream of an earlier run that it stands for.
-        carried_tasks: task of such a workstream -> the completed task of the earlier run, whose result is used.
+        carried_tasks: task of such a workstream -> that of the earlier run, whose result is used.
     """
 
     plan: Plan
@@ -168,9 +167,11 @@ class Contexts:
 
     def _inputs(self, task: Task) -> Context:
         """The results that a task gets: the id of each one's task, and the key of the result, if not all is wanted."""
-        known = ChainMap(self.ids.tasks, dict(self.carried_tasks))
         named = {name: result_of(written) for name, written in task.inputs.items()}
-        return {name: _without_none(task=str(known[each]), key=key) for name, (each, key) in named.items()}
+        return {
+            name: _without_none(task=str(self.ids.tasks.get(each) or self.carried_tasks[each]), key=key)
+            for name, (each, key) in named.items()
+        }
 
     def _of(self, name: str, title: str | None = None) -> Context:
         context = {"run_id": str(self.ids.run), "phase_id": self.plan.phase_id, "name": name}

@@ -69,7 +69,7 @@ def _submitted(connection: Connection, run: InstanceRow, by: str) -> Submission:
         patches=Patches({each["name"]: each["patch_id"] for each in tasks if each["patch_id"]}, {}),
         before={"": run["id"]} | {each["name"]: each["id"] for each in (*workstreams, *tasks)},
         carried=carried,
-        carried_tasks=plans.completed_tasks(connection, carried.values()),
+        carried_tasks=plans.tasks_by_name(connection, carried.values()),
     )
 
 

@@ -27,6 +27,7 @@ from interlock.workers.pool import output_files, registration, work_loop
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
 from interlock.workers.settings import settings
+from interlock.workflows.errors import BadInput
 
 log = structlog.get_logger()
 
@@ -93,7 +94,7 @@ class HeartbeatSender:
         try:
             output_files.sweep(self._runtime.settings)
             exchange.sweep(self._runtime.settings)
-        except OSError as refused:
+        except (OSError, BadInput) as refused:
             log.warning("output_not_swept", error=str(refused))
 
     def _shut_down(self, worker_id: UUID) -> None:
