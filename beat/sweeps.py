@@ -1,6 +1,6 @@
 """The sweeps: bounded batches with `SKIP LOCKED`, without decisions. Each returns what needs a wake-up."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -49,9 +49,15 @@ def dispatch(connection: Connection, *, silent_seconds: float) -> DueWork:
     )
 
 
-def leases(connection: Connection, *, max_attempts: int) -> Sequence[RowMapping]:
-    """Take back effects whose lease expired; returns those to run again. The others fire their `failed` trigger."""
-    expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH)
+def leases(connection: Connection, *, max_attempts: int, gone: Collection[str] = ()) -> Sequence[RowMapping]:
+    """Take back effects whose lease expired; returns those to run again. The others fire their `failed` trigger.
+
+    Args:
+        connection: the sweep's transaction.
+        max_attempts: after so many an effect is dead.
+        gone: holders that are known to have died: their leases do not have to expire.
+    """
+    expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH, gone=gone)
     counters.note_each(connection, counters.LEASE_EXPIRIES, ((effect["name"],) for effect in expired))
     reports = [
         effects.outcome_request(effect, effect["failed_trigger"], error=effect["error"], trace=effect["trace"])

@@ -13,14 +13,14 @@ from interlock.db.core import effects as rows
 from interlock.db.orchestration import patches as ledger
 from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
-from interlock.workers.effects import merge, patches, runner, workspace
+from interlock.workers.effects import gates, merge, patches, runner, workspace
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.names import DEFAULT_PROJECT
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
-from tests.driving import applied, drain_all, state
+from tests.driving import drain_all, state
 from tests.repositories import diff, make, put
 from tests.rights import fire
 
@@ -60,7 +60,9 @@ class Landscape:
         said = {"gate_type": "UNIT", "command": command, "workstream_id": str(self.workstream), "name": f"w/{name}"}
         gate = self.create("test_gate", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
         if started:
-            applied(self.client, gate, "gate_started")
+            with transaction(self.runtime.database) as connection:
+                due = rows.intend(connection, [gates.intent(gate, 0)])
+            self.runtime.wakeups.effects(due)
         return gate
 
     def task(self, changed: dict[str, str | None] | str, name: str = "t", **context: Any) -> UUID:

@@ -33,13 +33,19 @@ GATED_PAIR = (
 
 @dataclass
 class Stage:
-    """One project with runs. `ids` maps the sketch's names to instances."""
+    """One project with runs.
+
+    Attributes:
+        ids: the sketch's names -> instances.
+        starts_gates: whether `settle` also plays the node that takes up gates.
+    """
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
     project: str = field(default_factory=lambda: str(uuid7()))
     ids: dict[str, UUID] = field(default_factory=dict)
     run: UUID = field(default_factory=uuid7)
+    starts_gates: bool = True
 
     @property
     def client(self) -> Client:
@@ -87,15 +93,19 @@ class Stage:
         return self.client.wait([receipt.request_id], timeout_seconds=5)[0].status
 
     def settle(self) -> int:
-        """Run engine and scheduler until nothing is left; returns the number of requests taken."""
+        """Run engine and scheduler until nothing is left, and start the gates asked for; returns the requests taken."""
         total = 0
         while True:
             done = sum(
                 self.runtime.applier.apply_partition(partition).taken for partition in partitions_due(self.runtime)
             )
             total += done
-            if schedule(self.runtime, self.run) + done == 0:
+            if schedule(self.runtime, self.run) + done == 0 and not (self.starts_gates and self.start_gates()):
                 return total
+
+    def start_gates(self) -> int:
+        """Play the node that takes up gates: start each that is asked for; returns their number."""
+        return self.effects("run_gate", lambda gate: fire(self.client, gate, "gate_started", by="test"))
 
     def start(self) -> None:
         self.settle()

@@ -45,16 +45,23 @@ def work(client: Client, run_id: UUID, worker_id: UUID, *, failing: Collection[s
 
 
 def step(client: Client, rows: Rows, worker_id: UUID, failing: Collection[str] = ()) -> None:
-    """Begin and end queued tasks, pass running gates, and land workstreams that are validating."""
+    """Begin and end queued tasks, start gates and pass them, and land workstreams that are validating."""
     for row in rows["task"]:
         if row["state"] == "queued":
             perform(client, row["id"], worker_id, well=row["name"] not in failing)
     for row in rows["test_gate"]:
+        if row["state"] == "PENDING" and is_asked_for(client, row["id"]):
+            applied(client, row["id"], "gate_started")
         if row["state"] == "RUNNING":
             fire(client, row["id"], "gate_passed", by="test", data={"exit_code": 0})
     for row in rows["workstream"]:
         if row["state"] == "validating":
             fire(client, row["id"], "validation_passed", by="test")
+
+
+def is_asked_for(client: Client, gate: UUID) -> bool:
+    """Whether the scheduler has asked for a gate to be run."""
+    return any(effect["name"] == "run_gate" for effect in client.show(gate)["effects"])
 
 
 def perform(client: Client, task_id: UUID, worker_id: UUID, *, well: bool) -> None:

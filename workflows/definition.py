@@ -77,15 +77,17 @@ class Deadline:
     """Fires `trigger` on an instance that stays in a state for `seconds`, whatever moves it makes within that state.
 
     `context_key` names the context field with which an instance can set its own seconds; `seconds` is the default.
+    `grace_seconds` are added to either: whoever works under the same limit reports first.
     """
 
     seconds: float
     trigger: str
     context_key: str | None = None
     growth: Growth | None = None
+    grace_seconds: float = 0.0
 
     def resolved(self, context: Mapping[str, Any], row: Mapping[str, Any] | None = None) -> "Deadline":
-        """This deadline with the seconds for one instance.
+        """This deadline with the seconds for one instance, its grace included.
 
         Args:
             context: the instance's own data.
@@ -96,7 +98,8 @@ class Deadline:
             seconds = self.growth.seconds(self.seconds, configured or {}, row or {})
         else:
             seconds = self.seconds if configured is None else float(configured)
-        return self if seconds == self.seconds else replace(self, seconds=seconds)
+        seconds += self.grace_seconds
+        return self if seconds == self.seconds else replace(self, seconds=seconds, grace_seconds=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Effects: actions on the outside world, claimed under a lease and finished under its fencing token."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -53,6 +53,7 @@ UPDATE interlock.effects
        attempts = attempts - CASE WHEN %(uncounted)s::boolean THEN 1 ELSE 0 END,
        finished_at = CASE WHEN %(status)s::text IN ('done', 'dead') THEN now() END
  WHERE id = %(id)s AND status = 'leased' AND token = %(token)s AND lease_until > now()
+RETURNING version
 """)
 # Effects that could be claimed now, oldest first: of those that share a key only the oldest, and none while one of
 # them is leased.
@@ -115,8 +116,11 @@ def finish(
     result: Mapping[str, Any] | None = None,
     delay_seconds: float = 0.0,
     uncounted: bool = False,
-) -> None:
+) -> int:
     """End a claim: `done`, `dead`, or back to `pending` after a delay; `uncounted`: do not count the attempt.
+
+    Returns:
+        The version of its instance that a report is for.
 
     Raises:
         StaleLease: the lease expired or passed to another worker; nothing is written.
@@ -130,8 +134,10 @@ def finish(
         "delay_seconds": delay_seconds,
         "uncounted": uncounted,
     }
-    if connection.exec_driver_sql(_FINISH, parameters).rowcount == 0:
+    version = connection.exec_driver_sql(_FINISH, parameters).scalar()
+    if version is None:
         raise _stale(claimed)
+    return int(version)
 
 
 def _stale(claimed: RowMapping) -> StaleLease:
@@ -142,6 +148,7 @@ def outcome_request(
     effect: RowMapping,
     trigger: str,
     *,
+    version: int | None = None,
     result: Mapping[str, Any] | None = None,
     error: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -149,10 +156,11 @@ def outcome_request(
 ) -> dict[str, Any]:
     """The request that reports an effect's outcome to its instance, for `requests.accept` in the commit that ends it.
 
-    It is bound to the instance's version at the effect's creation: if the instance moved since, it is superseded.
+    It is bound to the version of the instance that the effect is for: if the instance moved since, it is superseded.
 
     Args:
-        effect: the claimed row.
+        effect: the claimed row, with that version.
+        version: that version, if the effect itself has moved its instance since.
         trigger: the trigger to fire.
         result: what the effect returned.
         error: why it is dead; it supplies the reason and exit code that guards require.
@@ -165,7 +173,7 @@ def outcome_request(
         trigger,
         by="effect",
         right=of_lease(effect["id"], effect["token"]),
-        version=effect["version"],
+        version=effect["version"] if version is None else version,
         metadata={"effect": effect["name"]}
         | (_outcome_metadata(result, error) if metadata is None else dict(metadata)),
         trace=trace,
@@ -177,9 +185,26 @@ def _outcome_metadata(result: Mapping[str, Any] | None, error: str | None) -> di
     return {"result": result, "error": error} | failed
 
 
-def expire_leases(connection: Connection, *, max_attempts: int, limit: int) -> Sequence[RowMapping]:
-    """Take back effects with expired leases; returns them, pending again or, without attempts left, dead."""
-    parameters = {"max_attempts": max_attempts, "limit": limit}
+def holders(connection: Connection, node: str) -> list[str]:
+    """Who holds leases, of the processes of a node: the `holder` of each."""
+    query = select(effects.c.leased_by).where(
+        effects.c.status == "leased", effects.c.leased_by.startswith(f"{node}:", autoescape=True)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def expire_leases(
+    connection: Connection, *, max_attempts: int, limit: int, gone: Collection[str] = ()
+) -> Sequence[RowMapping]:
+    """Take back effects with expired leases; returns them, pending again or, without attempts left, dead.
+
+    Args:
+        connection: the caller's transaction.
+        max_attempts: after so many an effect is dead.
+        limit: of how many.
+        gone: holders that are known to have died: their leases are taken back before they expire.
+    """
+    parameters = {"max_attempts": max_attempts, "limit": limit, "gone": list(gone)}
     return connection.exec_driver_sql(sql("expire_leases"), parameters).mappings().all()
 
 

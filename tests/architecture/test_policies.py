@@ -50,7 +50,7 @@ ENDS = {
     "task": {"completed", "failed", "cancelled"},
     "worker": {"shutdown"},
     "patch_ledger": {"committed", "rolled_back", "quarantined", "dropped"},
-    "test_gate": {"PASSED", "FAILED"},
+    "test_gate": {"PASSED", "FAILED", "CANCELLED"},
 }
 EXCEPTIONS = {
     ("patch_ledger", "committed", "rolled_back"),

@@ -254,9 +254,9 @@ def test_a_trigger_that_is_not_the_callers_leaves_its_transaction_whole(
     gate = client.create("test_gate", "G-1", project=project, context={"gate_type": "UNIT"})["id"]
     note(session)
     with pytest.raises(
-        NotYours, match=r"^gate_started of test_gate G-1 is not ann's to fire. Who may: Interlock itself"
+        NotYours, match=r"^dependency_failed of test_gate G-1 is not ann's to fire. Who may: Interlock itself"
     ):
-        client.fire(gate, "gate_started", by="ann", session=session)
+        client.fire(gate, "dependency_failed", by="ann", session=session)
     client.fire(story, "design_complete", by="ann", session=session)
     session.commit()
     assert dba.execute("SELECT count(*) FROM public.callers_own").fetchone() == (1,)

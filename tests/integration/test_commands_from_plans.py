@@ -10,7 +10,10 @@ from psycopg.errors import CheckViolation, RestrictViolation
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
+from interlock.db.connection import transaction
+from interlock.db.core import effects
 from interlock.workers.client.client import Client
+from interlock.workers.effects import gates
 from interlock.workers.overrides.reset_task import reset_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import work_loop
@@ -19,7 +22,7 @@ from interlock.workflows.errors import BadInput, NotYours
 from interlock.workflows.machines.orchestration.reserved_fields import COMMAND_FIELDS
 from tests import commanding
 from tests.crewing import Site, hand
-from tests.driving import applied, drain_all, state
+from tests.driving import drain_all, state
 from tests.landscape import ONE_LINE, Landscape
 from tests.rights import known
 
@@ -61,7 +64,8 @@ def test_no_door_takes_a_context_that_says_what_to_run(land: Landscape) -> None:
 def test_a_gate_that_nobody_gave_a_command_fails_and_says_so(land: Landscape) -> None:
     for context in ({}, {"workstream_id": None}):
         gate = by_hand(land, "test_gate", **{name: said for name, said in context.items() if said})
-        applied(land.client, gate, "gate_started")
+        with transaction(land.runtime.database) as connection:
+            effects.intend(connection, [gates.intent(gate, 0)])
         land.settle()
         assert (state(land.client, gate), land.said(gate)["exit_code"]) == ("FAILED", 126)
         assert land.said(gate)["reason"].startswith("no command, because neither a plan nor an operator made")

@@ -18,13 +18,14 @@ from typer.testing import CliRunner
 
 from interlock.cli.instances.instances import fire as fire_command
 from interlock.db.connection import transaction
-from interlock.db.core import effects
+from interlock.db.core import effects, instances
 from interlock.db.core.request_rows import of_lease
 from interlock.db.statements import as_json
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import fire_by_right
 from interlock.workers.client.receipts import Receipt
+from interlock.workers.effects import gates
 from interlock.workers.engine.creation import Birth
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.overrides.narrowing import narrow
@@ -556,12 +557,13 @@ def test_events_repeat_the_right_and_the_login(client: Client, dba: Dba, databas
 def test_a_lease_that_is_open_counts_for_its_own_triggers_only(client: Client, dba: Dba, walker: Walker) -> None:
     gate = walker.at(walker.get("test_gate"), "RUNNING")
     with transaction(client.runtime.database) as connection:
-        (row,) = effects.of_instance(connection, gate)
-        leased = effects.claim(connection, row["id"], holder="a node", lease_seconds=60)
+        effect = gates.intent(gate, instances.by_id(connection, gate)["version"])
+        effects.intend(connection, [effect])
+        leased = effects.claim(connection, effect["id"], holder="a node", lease_seconds=60)
     assert leased
     right = of_lease(leased["id"], leased["token"])
     with pytest.raises(NotYours):
-        fire_by_right(client, Firing(gate, "gate_started", "effect"), right)
+        fire_by_right(client, Firing(gate, "timeout_exceeded", "effect"), right)
     fire_by_right(client, Firing(gate, "gate_passed", "effect", data={"exit_code": 0}), right)
     drain_all(client.runtime)
     assert state(client, gate) == "PASSED"

@@ -1,9 +1,13 @@
 """A gate's command runs where its workstream works, under its limits and its lease, and always ends the gate."""
 
+import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import pytest
@@ -11,15 +15,18 @@ import pytest
 from interlock.beat import sweeps
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
+from interlock.db.core import requests
 from interlock.db.orchestration import commands
 from interlock.db.orchestration.commands import CommandRow, Origin
-from interlock.workers.effects import runner
+from interlock.workers.effects import gates, runner
+from interlock.workers.effects.holder import pid
 from interlock.workers.effects.stored_command import TAIL_BYTES, tail
 from interlock.workers.engine import creation
+from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.commanding import OPERATOR
-from tests.driving import applied, drain_all, state
+from tests.driving import drain_all, state
 from tests.landscape import Landscape
 from tests.nodes import node
 from tests.waiting import eventually
@@ -47,7 +54,7 @@ def test_a_gate_without_a_workstream_fails_and_says_so(land: Landscape) -> None:
     with transaction(land.runtime.database) as connection:
         creation.deliver(connection, [birth])
         commands.store(connection, land.run, {gate: row}, Origin("operator", OPERATOR, "a test"))
-    applied(land.client, gate, "gate_started")
+        rows.intend(connection, [gates.intent(gate, 0)])
     land.settle()
     assert state(land.client, gate) == "FAILED"
     assert "it belongs to no workstream" in land.said(gate)["reason"]
@@ -155,15 +162,63 @@ def test_who_loses_the_lease_kills_the_command_and_reports_nothing(
     assert drain_all(land.runtime) == 0
 
 
-def test_a_gate_of_a_workstream_that_ends_is_stopped_and_fails(land: Landscape) -> None:
-    gate = land.gate(["sleep", "97.6"])
-    running = threading.Thread(target=land.settle)
-    running.start()
-    eventually(lambda: _sleepers("97.6"))
-    land.fire(land.workstream, "cancel")
-    running.join(timeout=30)
-    assert not _sleepers("97.6")
-    assert (state(land.client, gate), land.said(gate)["reason"]) == ("FAILED", "its workstream ended")
+@pytest.mark.parametrize(
+    ("seconds", "over", "outcome"), [("97.6", "workstream", "cancelled"), ("97.5", "run", "canceled")]
+)
+def test_a_running_gate_of_a_workstream_or_run_that_ends_is_stopped_and_cancelled(
+    land: Landscape, seconds: str, over: str, outcome: str
+) -> None:
+    gate = land.gate(["sleep", seconds])
+    with _running(land, gate, seconds):
+        if over == "run":
+            land.fire(land.run, "start")
+            land.fire(land.run, "cancel", reason="enough")
+        else:
+            land.fire(land.workstream, "cancel")
+        while schedule(land.runtime, land.run) or drain_all(land.runtime):
+            pass
+    assert (state(land.client, gate), land.said(gate)["reason"]) == ("CANCELLED", f"its {over} is {outcome}")
+    assert land.effect(gate, "run_gate")["result"] == {"left_alone": "CANCELLED"}
+
+
+def test_a_gate_that_no_node_reports_on_fails_at_its_deadline_and_its_command_is_stopped(land: Landscape) -> None:
+    gate = land.gate(["sleep", "97.4"], timeout_sec=300)
+    with _running(land, gate, "97.4"):
+        deadline = "trigger_requests WHERE workflow_id = %s AND status = 'scheduled'"
+        left = land.dba.execute(f"SELECT extract(epoch FROM not_before - now()) FROM {deadline}", (gate,)).fetchone()
+        assert left
+        assert 340 < left[0] <= 360  # its own limit, and a minute more for the node that runs it
+        land.dba.execute(f"UPDATE {deadline.replace(' WHERE', ' SET not_before = now() WHERE')}", (gate,))
+        with transaction(land.runtime.database) as connection:
+            requests.wake(connection, limit=10)
+        drain_all(land.runtime)
+    assert state(land.client, gate) == "FAILED"
+    assert land.dba.execute("SELECT exit_code FROM test_gates WHERE gate_id = %s", (gate,)).fetchone() == (124,)
+
+
+def test_a_gate_that_ended_before_a_node_was_free_is_not_run(land: Landscape) -> None:
+    gate = land.gate(["sh", "-c", "touch ran"])
+    land.fire(gate, "cancel", reason="its run is canceled")
+    land.settle()
+    assert state(land.client, gate) == "CANCELLED"
+    assert not (land.place.path / "ran").exists()
+
+
+def test_a_gate_whose_process_is_killed_is_run_again_at_once(
+    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    lease = 300.0
+    land = Landscape(make_runtime(effect_lease_seconds=lease), dba, tmp_path)
+    chosen = settings.model_copy(update={"effect_lease_seconds": lease})
+    with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1"):
+        gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 97.3", shell=True)  # noqa: S604 - its point
+        eventually(lambda: _sleepers("97.3"), timeout=30)
+        os.kill(pid(land.effect(gate, "run_gate")["leased_by"]), signal.SIGKILL)
+        eventually(lambda: land.effect(gate, "run_gate")["status"] == "done", timeout=30)
+    drain_all(land.runtime)
+    assert land.effect(gate, "run_gate")["attempts"] == 2
+    moves = [(event["from_state"], event["to_state"]) for event in land.client.history(gate)]
+    assert moves == [("PENDING", "RUNNING"), ("RUNNING", "PASSED")]
 
 
 def test_celery_runs_a_gate_for_longer_than_its_lease_while_notices_go_on(
@@ -179,10 +234,23 @@ def test_celery_runs_a_gate_for_longer_than_its_lease_while_notices_go_on(
         slow, next_ = land.gate(["sleep", longer], "slow"), land.gate(["true"], "next")
         entry = land.patch("no diff")  # its check is an effect, on the other queue
         eventually(lambda: state(land.client, entry) == "quarantined", timeout=30)
-        assert state(land.client, next_) == "RUNNING"
+        eventually(lambda: state(land.client, slow) == "RUNNING")
+        assert state(land.client, next_) == "PENDING"  # the one process is taken
         eventually(lambda: state(land.client, next_) == "PASSED", timeout=30)
     assert state(land.client, slow) == "PASSED"
     assert land.effect(slow, "run_gate")["attempts"] == 1
+
+
+@contextmanager
+def _running(land: Landscape, gate: UUID, seconds: str) -> Iterator[None]:
+    """A block during which the gate's `sleep` runs; it must end that."""
+    running = threading.Thread(target=runner.run, args=(land.runtime, land.effect(gate, "run_gate")["id"]))
+    running.start()
+    eventually(lambda: _sleepers(seconds))
+    yield
+    running.join(timeout=30)
+    assert not running.is_alive()
+    assert not _sleepers(seconds)
 
 
 def _sleepers(seconds: str) -> list[psutil.Process]:

@@ -43,6 +43,11 @@ def enter(dba: Dba, made: UUID, dest: str, trigger: str, **said: Any) -> None:
         claim = "INSERT INTO task_claims (task_id, run_id, worker_id) SELECT task_id, run_id, %s FROM tasks"
         row = dba.execute(f"{claim} WHERE task_id = %s RETURNING token", (said["worker_id"], made)).fetchone()
         right = {"authority": "holder", "proof": f"claim:{row[0] if row else None}"}
+    if trigger == "gate_started":
+        lease = "INSERT INTO effects (id, workflow_id, version, name, status, token, leased_by, lease_until)"
+        lease += " VALUES (gen_random_uuid(), %s, %s, 'run_gate', 'leased', 1, 'test', now() + interval '1 hour')"
+        row = dba.execute(f"{lease} RETURNING id", (made, found[1])).fetchone()
+        right = {"authority": "effect", "proof": f"lease:{row[0] if row else None}:1"}
     dba.execute(EVENT, {"to": dest, "trigger": trigger, "metadata": Jsonb(said), "id": made, **right})
 
 

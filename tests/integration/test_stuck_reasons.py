@@ -47,6 +47,7 @@ def test_a_paused_workstream_is_resumed(stage: Stage, runtime: Runtime) -> None:
 
 
 def test_a_gate_under_a_lease_names_who_holds_it_and_until_when(stage: Stage, runtime: Runtime, dba: Dba) -> None:
+    stage.starts_gates = False
     stage.submit({"w": {}}, {"t": {"workstream": "w", "gates": ["g"]}}, {"g": {"workstream": "w", "moment": "task"}})
     stage.start()
     stage.work("t")
@@ -206,6 +207,7 @@ def let_wait(dba: Dba, seconds: int) -> None:
 def test_a_timer_that_nobody_wakes_is_stuck_and_one_of_a_state_since_left_is_not(
     stage: Stage, runtime: Runtime, dba: Dba
 ) -> None:
+    stage.starts_gates = False
     stage.submit({"w": {}}, {name: {"workstream": "w", "gates": [f"g{name}"]} for name in "ab"}, {
         f"g{name}": {"workstream": "w", "moment": "task"} for name in "ab"
     })  # fmt: skip
@@ -237,6 +239,7 @@ def test_what_keeps_its_place_behind_a_retry_is_not_stuck(
 def test_an_effect_that_nobody_takes_and_a_lease_that_ran_out_are_stuck(
     stage: Stage, runtime: Runtime, dba: Dba
 ) -> None:
+    stage.starts_gates = False
     stage.submit({"w": {}}, {"t": {"workstream": "w", "gates": ["g"]}}, {"g": {"workstream": "w", "moment": "task"}})
     stage.start()
     stage.work("t")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
+from uuid import UUID
 
 from hypothesis import note
 
@@ -27,13 +28,15 @@ REPORTS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # what may be said of 
         ("timeout_exceeded", {}),
         ("execution_failed", {"reason": "its worker was lost"}),
     ],
+    "PENDING": [("gate_started", {}), ("gate_failed", {"exit_code": 126, "stderr": "no such program"})],
     "RUNNING": [("gate_passed", {"exit_code": 0}), ("gate_failed", {"exit_code": 1, "stderr": "no"})],
     "validating": [("validation_passed", {}), ("validation_failed", {"reason": "conflict"})],
 }
+DEADLINES = {"running": "timeout_exceeded", "retrying": "retry_delay_elapsed", "RUNNING": "timeout_exceeded"}
 REFUSABLE: list[tuple[type[Thing], str, dict[str, Any]]] = [
     *((Task, trigger, data) for state in ("queued", "running") for trigger, data in REPORTS[state]),
     (Task, "retry_delay_elapsed", {}),
-    *((Gate, trigger, data) for trigger, data in REPORTS["RUNNING"]),
+    *((Gate, trigger, data) for state in ("PENDING", "RUNNING") for trigger, data in REPORTS[state]),
     *((Workstream, trigger, data) for trigger, data in REPORTS["validating"]),
 ]
 
@@ -91,7 +94,7 @@ class Play:
         )
         with transaction(self.stage.runtime.database) as connection:
             requests.wake(connection, limit=1_000)
-        self.world.told(thing, {"running": "timeout_exceeded", "retrying": "retry_delay_elapsed"}.get(thing.state, ""))
+        self.world.told(thing, DEADLINES.get(thing.state, ""))
 
     def end_step(self) -> None:
         """Let both settle, and compare."""
@@ -100,12 +103,21 @@ class Play:
         self.firings, self.spoken = [], []
         self.stage.settle()
         self.world.settle()
-        self._meet_reruns()
+        self.meet_reruns()
         states = self.stage.states(*(thing.name for thing in self.world.things()))
         assert states == {thing.name: thing.state for thing in self.world.things()}
+        assert self._asked() == {self.stage.ids[gate.name] for gate in self.world.gates if gate.asked}
         with transaction(self.stage.runtime.database) as connection:
             statuses = {name: row["status"] for name, row in requests.by_ids(connection, fired).items()}
         assert statuses == {name: "applied" if self.said[name] else "rejected" for name in fired}
+
+    def _asked(self) -> set[UUID]:
+        """The gates that a node was asked to run."""
+        query = "SELECT e.workflow_id FROM effects e JOIN test_gates g ON g.gate_id = e.workflow_id"
+        return {
+            row[0]
+            for row in self.stage.dba.execute(f"{query} WHERE e.name = 'run_gate' AND g.run_id = %s", (self.stage.run,))
+        }
 
     def late(self) -> Iterator[tuple[Thing, str, dict[str, Any]]]:
         """Reports that are a second one of the same, or too late."""
@@ -114,7 +126,7 @@ class Play:
                 if isinstance(thing, kind) and self.world.answer(thing, trigger) is None:
                     yield thing, trigger, data
 
-    def _meet_reruns(self) -> None:
+    def meet_reruns(self) -> None:
         """Find the gates that were run again: they go by the name of the first and a number."""
         ids = self.stage.ids
         for name in (gate.name for gate in self.world.gates if gate.name not in ids):
@@ -138,7 +150,7 @@ def take(play: Play, verb: str, chances: Random) -> None:
     match verb:
         case "answer" if thing := one_of(world.open()):
             answer(play, thing, chances)
-        case "time_passes" if thing := one_of(world.tasks):
+        case "time_passes" if thing := one_of([*world.tasks, *world.gates]):
             play.let_time_pass(thing)
         case "late" if late := one_of(play.late()):
             play.say(late[0], late[1], **late[2])

@@ -33,7 +33,9 @@ SELECT t.task_id AS id, i.version, t.state AS state, i.entity_id AS name, t.retr
 UNION ALL
 SELECT g.gate_id, i.version, g.state, i.entity_id, 0
   FROM interlock.test_gates g JOIN interlock.workflow_instances i ON i.id = g.gate_id
- WHERE g.run_id = :run AND g.state = 'RUNNING'
+ WHERE g.run_id = :run
+   AND (g.state = 'RUNNING' OR g.state = 'PENDING' AND EXISTS (
+            SELECT FROM interlock.effects e WHERE e.workflow_id = g.gate_id AND e.name = 'run_gate'))
 UNION ALL
 SELECT w.ws_id, i.version, w.state, i.entity_id, 0
   FROM interlock.workstreams w JOIN interlock.workflow_instances i ON i.id = w.ws_id
@@ -55,6 +57,7 @@ class Fates:
             "queued": "worker_started",
             "running": "execution_failed" if fails else "execution_completed",
             "retrying": "retry_delay_elapsed",
+            "PENDING": "gate_started",
             "RUNNING": "gate_failed" if fails else "gate_passed",
             "validating": "validation_passed",
         }[state]

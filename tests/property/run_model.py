@@ -39,6 +39,8 @@ class World:
                 return thing.home.state in OPEN
             case Task(state="running" | "retrying") | Gate(state="RUNNING"):
                 return True
+            case Gate(state="PENDING"):
+                return thing.asked
             case Workstream(state="validating"):
                 return thing.landing
         return False
@@ -76,7 +78,11 @@ class World:
                 return "retrying" if thing.retries < thing.max_retries else "failed"
             case Task(), "retry_delay_elapsed", "retrying":
                 return "queued"
-            case Gate(), "gate_passed" | "gate_failed", "RUNNING":
+            case Gate(), "gate_started", "PENDING":
+                return "RUNNING" if all(each.state == "PASSED" for each in thing.after) else None
+            case Gate(), "gate_failed", "PENDING":
+                return "FAILED"
+            case Gate(), "gate_passed" | "gate_failed" | "timeout_exceeded", "RUNNING":  # GATE-4: a deadline, too
                 return "PASSED" if trigger == "gate_passed" else "FAILED"
             case Workstream(), "validation_passed", "validating":
                 return "completed" if all(gate.state == "PASSED" for gate in thing.final) else None
@@ -113,6 +119,9 @@ class World:
         if what == "again":
             assert isinstance(thing, Gate)
             self.run_again(thing, reruns=thing.reruns - 1)
+        elif what == "ask":
+            assert isinstance(thing, Gate)
+            thing.asked = True
         elif what == "land":
             assert isinstance(thing, Workstream)
             thing.landing = True
@@ -120,6 +129,8 @@ class World:
             thing.state = what
             if isinstance(thing, Task) and what == "cancelled":
                 thing.given_up = True
+            if isinstance(thing, Task) and what == "failed":
+                thing.misjudged = True
 
     def over(self, home: Workstream) -> bool:
         return home.ended or self.run.ended
@@ -147,17 +158,19 @@ class World:
         return None
 
     def _gate_due(self, gate: Gate) -> str | None:
+        if self.over(gate.home) and not gate.ended:
+            return "CANCELLED"  # GATE-11
         match gate.state:
             case "FAILED" if self._may_run_again(gate) and not gate.replaced:
                 waiting = [each for each in self.gates if gate in each.after and each.state == "PENDING"]
                 return "again" if all(self.over(each.home) for each in waiting) else None  # they are blocked first
             case "BLOCKED" if all(each.state == "PASSED" for each in gate.after):
                 return "PENDING"
-            case "PENDING" if not self.over(gate.home):
+            case "PENDING":
                 if any(each.state in ("FAILED", "BLOCKED") for each in gate.after):
                     return "BLOCKED"
                 if all(each.state == "PASSED" for each in gate.after) and self._its_moment(gate):
-                    return "RUNNING"
+                    return None if gate.asked else "ask"
         return None
 
     def _may_run_again(self, gate: Gate) -> bool:
@@ -178,6 +191,8 @@ class World:
         """Can this gate never pass any more? (GATE-8: what depends on it can never be satisfied.)"""
         if gate.state == "FAILED":
             return not self._may_run_again(gate)
+        if gate.state == "CANCELLED":
+            return True
         if gate.state not in ("PENDING", "BLOCKED"):
             return False
         nothing_to_judge = gate.moment == "task" and all(task.ended for task in self._judged(gate))

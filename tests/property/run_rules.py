@@ -61,6 +61,15 @@ RULES: dict[str, LiteralString] = {
            AND NOT EXISTS (SELECT FROM trigger_requests r
                             WHERE r.workflow_id = t.task_id AND r.trigger = 'timeout_exceeded'
                               AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))""",
+    "GATE-4 a running gate has a deadline": """
+        SELECT g.gate_id FROM test_gates g JOIN workflow_instances i ON i.id = g.gate_id
+         WHERE g.run_id = %(run)s AND g.state = 'RUNNING'
+           AND NOT EXISTS (SELECT FROM trigger_requests r
+                            WHERE r.workflow_id = g.gate_id AND r.trigger = 'timeout_exceeded'
+                              AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))""",
+    "GATE-11 a gate ends with its workstream": """
+        SELECT g.gate_id FROM test_gates g JOIN workstreams w ON w.ws_id = g.workstream_id
+         WHERE g.run_id = %(run)s AND w.completed_at IS NOT NULL AND g.completed_at IS NULL""",
     "TASK-10 a task whose gate did not pass is not completed": """
         SELECT t.task_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
           JOIN test_gates g ON g.gate_id = l.target_id

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-ENDED = {"completed", "failed", "cancelled", "skipped", "succeeded", "canceled"}
+ENDED = {"completed", "failed", "cancelled", "skipped", "succeeded", "canceled", "PASSED", "FAILED", "CANCELLED"}
 
 
 @dataclass(eq=False)
@@ -34,6 +34,7 @@ class Gate(Thing):
     state: str = "PENDING"
     reruns: int = 0
     replaced: bool = False
+    asked: bool = False  # a node is asked to run it
     after: list["Gate"] = field(default_factory=list)
     judged: list["Task"] = field(default_factory=list)
 
@@ -50,4 +51,5 @@ class Task(Thing):
     gates: list[Gate] = field(default_factory=list)
     begun: bool = False  # a worker had it once
     given_up: bool = False  # cancelled, and not by a person
+    misjudged: bool = False  # failed by a gate, and not by a person
     left_out: bool = False  # by an operator: it counts no more

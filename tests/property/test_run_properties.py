@@ -137,9 +137,7 @@ def begun(stage: Stage, run: Run, well: int) -> Play:
 
 def not_ended(play: Play) -> list[str]:
     """What of a run has not ended."""
-    return [
-        each.name for each in (play.world.run, *play.world.workstreams, *play.world.tasks) if each.state not in ENDED
-    ]
+    return [each.name for each in play.world.things() if not each.ended]
 
 
 def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage], settings: Settings, dba: Dba) -> None:

@@ -136,6 +136,17 @@ TEST_GATE = table(
     BLOCKED -> PENDING
     """,
 )
+TEST_GATE_1_1 = table(
+    "VERSION-6",
+    "CANCELLED",
+    "CANCELLED",
+    """
+    PENDING RUNNING -> FAILED : gate_failed ! error
+    RUNNING -> FAILED : gate_failed timeout_exceeded ! error
+    PENDING BLOCKED RUNNING -> CANCELLED ! warning
+    """,
+    and_all_of=TEST_GATE,
+)
 CIRCUIT_BREAKER = table(
     "docs/spec/breaker.md",
     "CLOSED OPEN HALF_OPEN",

@@ -7,8 +7,6 @@ An effect returns either a mapping, and its definition names the trigger to fire
 trigger.
 """
 
-import os
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -16,12 +14,12 @@ from uuid import UUID
 
 import structlog
 from sqlalchemy import RowMapping
-from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import counters, effects, requests
 from interlock.db.retry import retried
 from interlock.workers.effects import gates, merge, notification, patches
+from interlock.workers.effects.holder import holder
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.runtime import Runtime
@@ -58,8 +56,8 @@ def run(runtime: Runtime, effect_id: UUID) -> None:
         DBAPIError: the database became unreachable; the lease expires and the effect is run again.
     """
     with transaction(runtime.database) as connection:
-        holder, seconds = f"{socket.gethostname()}:{os.getpid()}:{uuid7()}", runtime.settings.effect_lease_seconds
-        claimed = effects.claim(connection, effect_id, holder=holder, lease_seconds=seconds)
+        seconds = runtime.settings.effect_lease_seconds
+        claimed = effects.claim(connection, effect_id, holder=holder(), lease_seconds=seconds)
     if claimed is None:
         return
     spans = tracing()
@@ -127,7 +125,7 @@ def _report(
 ) -> None:
     def settle() -> tuple[Iterable[RowMapping], Iterable[RowMapping]]:
         with transaction(runtime.database) as connection:
-            effects.finish(
+            version = effects.finish(
                 connection,
                 claimed,
                 status=status,
@@ -141,7 +139,7 @@ def _report(
             reports = []
             if trigger:
                 facts: dict[str, Any] = {"result": result, "error": error, "metadata": metadata, "trace": current()}
-                reports.append(effects.outcome_request(claimed, trigger, **facts))
+                reports.append(effects.outcome_request(claimed, trigger, version=version, **facts))
             accepted = requests.accept(connection, reports).values()
             return accepted, effects.next_of(connection, claimed["exclusive"])
 

@@ -11,12 +11,12 @@ from interlock.workers.execution.command import Command
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import resolve
 from interlock.workers.isolation.boundary import isolated
+from interlock.workflows.machines.orchestration.test_gate import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:  # the client alone, which has no git here, builds reports
     from interlock.workers.effects.workspace import Workplace
 
 TAIL_BYTES = 16 * 1024
-TIMEOUT_SECONDS = 1800.0  # of rows without a time limit; a task gets that of TASK-8 when it is created
 NO_COMMAND = "no command, because neither a plan nor an operator made this task or gate; nothing is run for it"
 
 
@@ -47,7 +47,7 @@ def command_of(
         cwd=directory / (row.cwd or ""),
         shell=row.kind == "shell",
         env={**row.env, **secrets, **variables},
-        timeout_seconds=row.timeout_sec or TIMEOUT_SECONDS,
+        timeout_seconds=row.timeout_sec or TIMEOUT_SECONDS,  # a task has a limit of its own since its birth (TASK-8)
         output_limit_bytes=2 * TAIL_BYTES,
         memory_bytes=row.limits.get("memory"),
         cpu_seconds=row.limits.get("cpu_seconds"),

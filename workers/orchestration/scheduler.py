@@ -17,7 +17,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import effects, instances, requests
 from interlock.db.core.request_rows import by_run, internal, own_id
 from interlock.db.orchestration import commands, scheduling
-from interlock.workers.effects import merge
+from interlock.workers.effects import gates, merge
 from interlock.workers.engine import creation
 from interlock.workers.orchestration import signals
 from interlock.workers.orchestration.signals import Moved
@@ -130,8 +130,10 @@ class Pass:
         return {kind: looked_at[kind] for kind in NEXT_STEP_OF if looked_at[kind]}
 
     def _done_without_trigger(self, facts: Facts, due: NextStep) -> bool:
-        """Do what is no trigger: rerun a gate, land a workstream; `hold` does nothing. Returns False for a trigger."""
-        if due.trigger == "rerun":
+        """Do what is no trigger: run or rerun a gate, land a workstream; `hold` does nothing. False for a trigger."""
+        if due.trigger == "run":
+            self.effects_due += effects.intend(self.connection, [gates.intent(facts["id"], facts["version"])])
+        elif due.trigger == "rerun":
             self._rerun_gate(facts)
         elif due.trigger == "land":
             wanted = merge.intent(self.connection, facts["id"], facts["version"])

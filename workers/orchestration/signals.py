@@ -86,7 +86,7 @@ def _gate(moved: Moved, signal: RowMapping) -> None:
         moved.ended[gate_id] = True
     if state == "FAILED":
         moved.failed_gates.add(gate_id)
-    if state in ("PASSED", "FAILED", "BLOCKED"):
+    if state == "BLOCKED" or state in ENDED["test_gate"]:
         moved.judged.add(gate_id)
 
 

@@ -1,12 +1,14 @@
 """Celery's pool processes as workers: each pool process of a node that consumes the queue `work` is a worker.
 
+A process that replaces a killed one gives back what that one held: its task, and the leases of its effects.
+
 A node's processes share what is made before the fork: an id that no other node has, and one byte that says whether the
 node is closing. Everything else is made in the process itself.
 """
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Thread
@@ -16,13 +18,16 @@ from uuid import UUID
 import psutil
 import structlog
 from celery import signals
+from sqlalchemy import RowMapping
 from uuid_utils.compat import uuid7
 
-from interlock.beat import heartbeats
+from interlock.beat import heartbeats, sweeps
 from interlock.db.connection import transaction
+from interlock.db.core import effects
 from interlock.db.orchestration import workers
+from interlock.db.retry import retried
 from interlock.workers.broker.queues import WORK
-from interlock.workers.effects import exchange
+from interlock.workers.effects import exchange, holder
 from interlock.workers.pool import output_files, registration, work_loop
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
@@ -147,8 +152,9 @@ def _is_closing() -> bool:
 
 
 def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:
+    holder.node.sign = uuid7().hex
     if WORK in instance.app.amqp.queues.consume_from:
-        here.node = NodeState(sender, uuid7().hex, mmap.mmap(-1, 1))
+        here.node = NodeState(sender, holder.node.sign, mmap.mmap(-1, 1))
         # A soft shutdown waits this long, then kills: short for nodes of wake-ups, longer where commands run.
         conf.worker_soft_shutdown_timeout = settings().drain_seconds
         # Celery sends `worker_shutting_down` only after that wait and no signal before it, hence this wrapper.
@@ -166,6 +172,7 @@ def _close_node(**_: object) -> None:
 
 
 def _join(**_: object) -> None:
+    Thread(target=_take_back, args=(runtime(),), name="interlock-take-back", daemon=True).start()
     if here.node is None:
         return
     chosen = runtime()
@@ -186,6 +193,19 @@ def _bury(chosen: Runtime) -> None:
         dead = [row for row in workers.of_node(connection, here.node.sign) if row["pid"] not in alive]
         fired = heartbeats.release_tasks(connection, dead, "was killed", certain=True) if dead else []
     chosen.wakeups.partitions(fired)
+
+
+def _take_back(chosen: Runtime) -> None:
+    """Take back the effects that dead processes of our node hold, without waiting for their leases to expire."""
+
+    def taken_back(_: object) -> Sequence[RowMapping]:
+        with transaction(chosen.database) as connection:
+            held = effects.holders(connection, holder.node.sign)  # first: a process born since is not among them
+            alive = {child.pid for child in psutil.Process(os.getppid()).children()}
+            gone = [each for each in held if holder.pid(each) not in alive]
+            return sweeps.leases(connection, max_attempts=chosen.settings.max_attempts, gone=gone) if gone else ()
+
+    chosen.wakeups.effects(retried(taken_back, patience_seconds=chosen.settings.effect_lease_seconds))
 
 
 def _leave(**_: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from interlock.workflows.machines.orchestration.link_guards import APPLY_RETRIES
 from interlock.workflows.machines.orchestration.run import RUN_1_1
 from interlock.workflows.machines.orchestration.task import TASK_1_1
+from interlock.workflows.machines.orchestration.test_gate import TEST_GATE_1_1
 from interlock.workflows.machines.orchestration.workstream import WORKSTREAM_1_1
 from interlock.workflows.scheduling.counts import (
     RUN_COUNTS,
@@ -30,11 +31,11 @@ WHY = {
     "tasks_lost": "its tasks have ended, and not all of them are completed",
 }
 OPEN = ("ready", "executing")  # states of a workstream in which its tasks and gates may start
-ENDED = {each.type: each.terminal for each in (TASK_1_1, WORKSTREAM_1_1, RUN_1_1)}
+ENDED = {each.type: each.terminal for each in (TASK_1_1, TEST_GATE_1_1, WORKSTREAM_1_1, RUN_1_1)}
 
 
 class NextStep(NamedTuple):
-    """A trigger or one of the scheduler's own actions (`rerun`, `land`, `hold`), its reason if needed, and metadata."""
+    """A trigger or an action of the scheduler's own (`run`, `rerun`, `land`, `hold`), a reason if needed, metadata."""
 
     trigger: str
     reason: str | None = None
@@ -58,20 +59,20 @@ def task(facts: Facts) -> NextStep | None:
 def gate(facts: Facts) -> NextStep | None:
     """The next trigger of a gate (DERIVE-6).
 
-    `rerun` and `hold` are not triggers. `rerun`: run the failed gate again as a new gate. `hold`: wait with that until
-    everything that depends on the gate is blocked.
+    `run`, `rerun` and `hold` are not triggers. `run`: ask a node to run it, which fires `gate_started`. `rerun`: run
+    the failed gate again as a new gate. `hold`: wait with that until everything that depends on it is blocked.
     """
     if facts["state"] == "FAILED":
         if facts["reruns_left"] == 0 or _over(facts):
             return None
         return NextStep("hold" if facts["dependents_waiting"] else "rerun")
+    if facts["state"] in ENDED["test_gate"]:
+        return None
+    if over := _over(facts):
+        return NextStep("cancel", over)
     if facts["state"] == "BLOCKED":
         return NextStep("dependency_passed") if facts["dependencies_open"] == 0 else None
-    if facts["state"] != "PENDING" or _over(facts):
-        return None
-    if facts["dependencies_failed"]:
-        return NextStep("dependency_failed", "a gate it depends on has failed")
-    return NextStep("gate_started") if facts["dependencies_open"] == 0 and _is_due(facts) else None
+    return _before_it_runs(facts) if facts["state"] == "PENDING" else None
 
 
 def patch(facts: Facts) -> NextStep | None:
@@ -104,6 +105,12 @@ def run(facts: Facts) -> NextStep | None:
     """The next trigger of a run."""
     trigger = run_trigger(RunCounts(facts["state"], **{name: facts[name] for name in RUN_COUNTS}))
     return NextStep(trigger) if trigger else None
+
+
+def _before_it_runs(gate: Facts) -> NextStep | None:
+    if gate["dependencies_failed"]:
+        return NextStep("dependency_failed", "a gate it depends on has failed")
+    return NextStep("run") if gate["dependencies_open"] == 0 and _is_due(gate) else None
 
 
 def _over(facts: Facts) -> str | None:

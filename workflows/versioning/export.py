@@ -53,6 +53,8 @@ def _deadline(deadline: Deadline) -> dict[str, Any]:
             "factor": deadline.growth.factor,
             "cap_seconds": deadline.growth.cap_seconds,
         }
+    if deadline.grace_seconds:
+        body["grace_seconds"] = deadline.grace_seconds
     return body
 
 
@@ -107,7 +109,11 @@ def mermaid(definition: Definition) -> str:
 
 
 def duration_text(deadline: Deadline) -> str:
-    """A deadline's duration for people: `72 h`, `30 min`, `2 s, growing`."""
-    hours, minutes = deadline.seconds / HOUR_SECONDS, deadline.seconds / 60
-    first = f"{hours:g} h" if hours >= 1 else f"{minutes:g} min" if minutes >= 1 else f"{deadline.seconds:g} s"
-    return first + (", growing" if deadline.growth else "")
+    """A deadline's duration for people: `72 h`, `30 min + 1 min`, `2 s, growing`."""
+    grace = f" + {_span(deadline.grace_seconds)}" if deadline.grace_seconds else ""
+    return _span(deadline.seconds) + grace + (", growing" if deadline.growth else "")
+
+
+def _span(seconds: float) -> str:
+    hours, minutes = seconds / HOUR_SECONDS, seconds / 60
+    return f"{hours:g} h" if hours >= 1 else f"{minutes:g} min" if minutes >= 1 else f"{seconds:g} s"

@@ -1,11 +1,13 @@
--- Leases that ran out: back to pending, or dead once the attempts are used up.
+-- Leases that ran out, or whose holders have died: back to pending, or dead once the attempts are used up.
 WITH expired AS (
-    SELECT id FROM interlock.effects WHERE status = 'leased' AND lease_until <= now()
+    SELECT id, lease_until <= now() AS ran_out FROM interlock.effects
+     WHERE status = 'leased' AND (lease_until <= now() OR leased_by = ANY(%(gone)s::text[]))
      ORDER BY lease_until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE interlock.effects e
    SET status = CASE WHEN e.attempts >= %(max_attempts)s THEN 'dead' ELSE 'pending' END,
-       lease_until = NULL, leased_by = NULL, error = 'lease expired: its worker went silent',
+       lease_until = NULL, leased_by = NULL,
+       error = CASE WHEN x.ran_out THEN 'lease expired: its worker went silent' ELSE 'its worker was killed' END,
        finished_at = CASE WHEN e.attempts >= %(max_attempts)s THEN now() END
   FROM expired x
  WHERE e.id = x.id

@@ -6,7 +6,7 @@ CREATE TABLE interlock.test_gates (
     phase_id      varchar(100) NOT NULL REFERENCES interlock.phases (phase_id),
     workstream_id uuid         REFERENCES interlock.workstreams (ws_id),
     run_id        uuid         REFERENCES interlock.runs (run_id),
-    state         varchar(20)  NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'PASSED', 'FAILED', 'BLOCKED')),
+    state         varchar(20)  NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'PASSED', 'FAILED', 'BLOCKED', 'CANCELLED')),
     command       jsonb        NOT NULL,
     depends_on    uuid[]       NOT NULL DEFAULT '{}',
     moment        varchar(10)  NOT NULL DEFAULT 'start' CHECK (moment IN ('start', 'task', 'final')),
@@ -20,7 +20,7 @@ CREATE TABLE interlock.test_gates (
     completed_at  timestamptz,
     created_at    timestamptz  NOT NULL DEFAULT now(),
     CHECK (state NOT IN ('PASSED', 'FAILED') OR exit_code IS NOT NULL),
-    CHECK (state NOT IN ('PASSED', 'FAILED') OR completed_at IS NOT NULL),
+    CHECK (state NOT IN ('PASSED', 'FAILED', 'CANCELLED') OR completed_at IS NOT NULL),
     CHECK (state NOT IN ('PASSED', 'FAILED') OR (stdout IS NOT NULL AND stderr IS NOT NULL)),
     CHECK (started_at >= created_at),
     CHECK (completed_at >= started_at)
@@ -47,19 +47,25 @@ END $$;
 
 CREATE FUNCTION interlock.moved_test_gate(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    moved interlock.test_gates;
-    said  jsonb   := NEW.metadata;
-    ended boolean := NEW.to_state IN ('PASSED', 'FAILED');
+    moved  interlock.test_gates;
+    said   jsonb   := NEW.metadata;
+    judged boolean := NEW.to_state IN ('PASSED', 'FAILED');
 BEGIN
+    IF NEW.trigger = 'gate_started' THEN  -- the effect that runs it goes on: its report is for the state it has entered
+        UPDATE interlock.effects SET version = NEW.seq
+         WHERE id = split_part(NEW.proof, ':', 2)::uuid AND workflow_id = NEW.workflow_id;
+    END IF;
     UPDATE interlock.test_gates
        SET state = NEW.to_state,
            started_at = CASE WHEN NEW.to_state = 'RUNNING' THEN GREATEST(NEW.created_at, created_at) ELSE started_at END,
-           completed_at = CASE WHEN ended THEN GREATEST(NEW.created_at, created_at, started_at) END,
-           exit_code = CASE WHEN ended THEN (said->>'exit_code')::integer END,
-           stdout = CASE WHEN ended THEN COALESCE(said->>'stdout', '') END,
-           stderr = CASE WHEN ended THEN COALESCE(said->>'stderr', '') END,
-           duration_sec = CASE WHEN ended THEN COALESCE((said->>'duration_sec')::double precision,
-                                                        extract(epoch FROM NEW.created_at - started_at)) END
+           completed_at = CASE WHEN judged OR NEW.to_state = 'CANCELLED'
+                               THEN GREATEST(NEW.created_at, created_at, started_at) END,
+           exit_code = CASE WHEN NEW.trigger = 'timeout_exceeded' THEN 124  -- as timeout(1) says
+                            WHEN judged THEN (said->>'exit_code')::integer END,
+           stdout = CASE WHEN judged THEN COALESCE(said->>'stdout', '') END,
+           stderr = CASE WHEN judged THEN COALESCE(said->>'stderr', '') END,
+           duration_sec = CASE WHEN judged THEN COALESCE((said->>'duration_sec')::double precision,
+                                                         extract(epoch FROM NEW.created_at - started_at)) END
      WHERE gate_id = NEW.workflow_id
     RETURNING * INTO moved;
     IF moved.run_id IS NOT NULL THEN

@@ -10,6 +10,9 @@ SELECT 'test_gate', gate_id FROM interlock.test_gates
  WHERE (workstream_id = ANY(%(opened)s) AND moment = 'start' OR workstream_id = ANY(%(closing)s) AND moment = 'final')
    AND state = 'PENDING'
 UNION ALL
+SELECT 'test_gate', gate_id FROM interlock.test_gates
+ WHERE workstream_id = ANY(%(ended)s) AND completed_at IS NULL
+UNION ALL
 SELECT 'workstream', ws_id FROM interlock.workstreams
  WHERE run_id = %(begun)s AND completed_at IS NULL
 UNION ALL
