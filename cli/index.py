@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("runs.runs", "Run a plan and show it live; watch, cancel or resume a run."),
         "runs": ("runs.listing", "List the newest runs."),
         "worker": ("runs.workers", "Workers: list them; external agents register, claim and report here."),
+        "gate": ("operations.gates", "Run a failed gate again, once what was wrong outside is mended."),
         "patch": ("patches.patches", "The patch ledger: what landed, what did not and why; roll patches back."),
         "quarantine": ("patches.quarantine", "Patches that were quarantined, and why; quarantine requests."),
         "compensation": ("patches.compensation", "Write a compensation plan: how to roll a committed patch back."),

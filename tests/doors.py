@@ -33,7 +33,7 @@ PLAN = b"{name: x, workstreams: [{id: w, tasks: [{id: t, shell: 'true'}]}]}"
 CONNECTS = "interlock.workers.main"  # not imported, because its import opens connections
 ABOUT_ONE = (
     "fail_task", "unblock_task", "skip_step", "fail_workstream", "validate_workstream", "drop_patch", "reset_breaker",
-    "recover_workstream", "emergency_rollback", "reset_circuit_breaker",
+    "recover_workstream", "emergency_rollback", "reset_circuit_breaker", "rerun_gate",
 )  # fmt: skip
 REMOVING = ("propose_removal", "withdraw_removal", "approve_removal")
 STARTS, FAILS = ("Supervisor.start", "Supervisor.resume"), ("Supervisor.fail", "Supervisor.relieve")

@@ -18,6 +18,21 @@ from interlock.workflows.scheduling import next_trigger
 
 sql = queries(__file__)
 
+# A gate as an operator has to see it: where it stands, and what was made in its place. A stranger's has no command.
+_GATE = in_schema("""
+SELECT g.gate_id, g.run_id, g.state, w.state AS workstream_state, wi.entity_id AS workstream, r.state AS run_state,
+       ri.entity_id AS run,
+       (SELECT i.entity_id FROM interlock.workflow_links l JOIN interlock.workflow_instances i ON i.id = l.source_id
+         WHERE l.target_id = g.gate_id AND l.role = 'retry_of'
+           AND (EXISTS (SELECT FROM interlock.commands WHERE workflow_id = l.source_id)
+                OR NOT EXISTS (SELECT FROM interlock.commands WHERE workflow_id = g.gate_id)) LIMIT 1) AS retried_by
+  FROM interlock.test_gates g
+  JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
+  JOIN interlock.workflow_instances wi ON wi.id = w.ws_id
+  JOIN interlock.runs r ON r.run_id = g.run_id
+  JOIN interlock.workflow_instances ri ON ri.id = r.run_id
+ WHERE g.gate_id = %(id)s
+""")
 # What stands in the way of validating a workstream by hand: tasks that have not ended, patches open or taken back.
 _WORKSTREAM = in_schema("""
 SELECT (SELECT count(*) FROM interlock.tasks t WHERE t.workstream_id = w.ws_id
@@ -87,6 +102,11 @@ def task(connection: Connection, task_id: UUID) -> RowMapping | None:
     return connection.exec_driver_sql(sql("override_task"), {"id": task_id}).mappings().first()
 
 
+def gate(connection: Connection, gate_id: UUID) -> RowMapping | None:
+    """A gate with its run, its workstream and the gate that was made in its place; None if it belongs to no run."""
+    return connection.exec_driver_sql(_GATE, {"id": gate_id}).mappings().first()
+
+
 def workstream(connection: Connection, workstream_id: UUID) -> RowMapping | None:
     """What prevents validating a workstream: the number of `unended` tasks, the names of uncommitted `patches`."""
     return connection.exec_driver_sql(_WORKSTREAM, {"id": workstream_id}).mappings().first()
@@ -121,9 +141,10 @@ def replace_task(connection: Connection, old: UUID, new: UUID) -> None:
     connection.exec_driver_sql(_REPLACE_TASK, {"old": old, "new": new})
 
 
-def lost_because(connection: Connection, ids: Iterable[UUID]) -> list[tuple[str, UUID]]:
-    """(kind, id) of the tasks and gates that were cancelled or lost because of these."""
-    return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("lost_because"), {"ids": list(ids)})]
+def lost_because(connection: Connection, ids: Iterable[UUID], *, misjudged: bool = False) -> list[tuple[str, UUID]]:
+    """(kind, id) of the tasks and gates that were cancelled or lost because of these; `misjudged`: or failed."""
+    parameters = {"ids": list(ids), "misjudged": misjudged}
+    return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("lost_because"), parameters)]
 
 
 def waits_of(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:

@@ -66,7 +66,7 @@ def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: D
     trap = tmp_path / "bin" / "make"
     land = Landscape(runtime, dba, tmp_path)
     operate(runtime, os_user())
-    land.gate([str(trap)], env={"X": "1"})
+    gate = land.gate([str(trap)], env={"X": "1"})
     task = land.create("task", "demo/w/c", {"workstream_id": str(land.workstream), "command": [str(trap)]})
     bad, good = land.patch("no diff", "bad"), land.committed_patch(name="good")
     with calling(runtime, land.project, "make") as call:
@@ -75,11 +75,12 @@ def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: D
     refs = {
         "task": ("complete-task", "fail-task", "reset-task", "unblock-task", "skip-step"),
         "workstream": ("fail-workstream", "validate-workstream", "recover-workstream"),
+        "gate": ("rerun",),
         "good": ("rollback-patch", "emergency-rollback"),
         "bad": ("drop-patch",),
         "breaker": ("reset-breaker",),
     }
-    ids = {"task": task, "workstream": land.workstream, "good": good, "bad": bad, "breaker": breaker}
+    ids = {"task": task, "gate": gate, "workstream": land.workstream, "good": good, "bad": bad, "breaker": breaker}
     about = {name: str(ids[kind]) for kind, names in refs.items() for name in names}
     others = {
         "migrate": ("test_gate", "--from", "1.0.0", "--to", "1.1.0", "--reason", "x"),

@@ -5,6 +5,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from interlock.workers.overrides.rerun_gate import rerun_gate
+from interlock.workers.overrides.transaction import CannotOverride, NotAnOperator, OverrideOrder
 from tests.rights import fire
 from tests.running import Stage
 
@@ -120,6 +122,87 @@ def test_a_gate_run_again_when_its_last_task_was_given_up_holds_nothing_up(stage
     fire(stage.client, stage.ids["lint"], "gate_failed", by="test", data=BAD)  # both in one pass
     stage.fire("t", "user_cancelled")
     assert stage.states("t", "u", "a", "run") == {"t": "cancelled", "u": "failed", "a": "failed", "run": "failed"}
+
+
+@pytest.mark.usefixtures("ann")
+def test_a_gate_run_again_by_hand_is_followed_by_all_that_waited_for_the_failed_one(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {
+            "t": {"workstream": "a", "blocked_by_gates": ["h"]},
+            "after": {"workstream": "a", "depends_on": ["t"]},
+            "judged": {"workstream": "a", "gates": ["h"]},
+            "other": {"workstream": "a"},
+        },
+        {"g": {"workstream": "a"}, "h": {"workstream": "a", "moment": "task", "depends_on": ["g"]}},
+    )
+    stage.start()
+    stage.work("judged")
+    stage.fire("g", "gate_failed", exit_code=1, stderr="the package index is down")
+    assert stage.states("t", "after", "judged") == {"t": "cancelled", "after": "cancelled", "judged": "failed"}
+    with pytest.raises(NotAnOperator):
+        rerun_gate(stage.runtime, str(stage.ids["g"]), OverrideOrder("bob", "the index is back"))
+    planned = rerun_gate(stage.runtime, str(stage.ids["g"]), OverrideOrder("ann", "the index is back", dry_run=True))
+    assert "effect run_gate on test_gate/g~2" in planned.follows
+    done = rerun_gate(stage.runtime, str(stage.ids["g"]), OverrideOrder("ann", "the index is back"))
+    assert sorted(done.made) == ["after~2", "g~2", "judged~2", "t~2"]
+    stage.ids |= done.made
+    stage.settle()
+    assert stage.states("g", "g~2", "h", "t~2") == {"g": "FAILED", "g~2": "RUNNING", "h": "BLOCKED", "t~2": "blocked"}
+    links = "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'retry_of'"
+    assert stage.dba.execute(links, (stage.ids["g"],)).fetchall() == [(stage.ids["g~2"],)]
+    assert stage.client.show(stage.ids["g~2"])["created_by"] == "ann"
+    stage.fire("g~2", "gate_passed", **GOOD)
+    stage.work("judged~2")
+    stage.fire("h", "gate_passed", **GOOD)
+    stage.succeed("other", "t~2", "after~2")
+
+
+@pytest.mark.usefixtures("ann")
+def test_only_a_gate_that_failed_for_good_in_a_workstream_at_work_is_run_again_by_hand(stage: Stage) -> None:
+    order = OverrideOrder("ann", "mended")
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "blocked_by_gates": ["bad"]}, "u": {"workstream": "a"}},
+        {"good": {"workstream": "a"}, "bad": {"workstream": "a"}},
+    )
+    stage.start()
+    for refused in ("good", "bad"):
+        with pytest.raises(CannotOverride, match="is RUNNING; only a gate that has failed"):
+            rerun_gate(stage.runtime, str(stage.ids[refused]), order)
+    stage.fire("good", "gate_passed", **GOOD)
+    with pytest.raises(CannotOverride, match="has passed"):
+        rerun_gate(stage.runtime, str(stage.ids["good"]), order)
+    stage.fire("bad", "gate_failed", **BAD)
+    stage.ids |= rerun_gate(stage.runtime, str(stage.ids["bad"]), order).made
+    stage.settle()
+    with pytest.raises(CannotOverride, match="bad~2 replaces it"):
+        rerun_gate(stage.runtime, str(stage.ids["bad"]), order)
+    stage.fire("bad~2", "gate_failed", **BAD)
+    stage.work("u")
+    assert stage.state("a") == "failed"
+    with pytest.raises(CannotOverride, match=r"interlock run resume [0-9a-f-]{36}"):
+        rerun_gate(stage.runtime, str(stage.ids["bad~2"]), order)
+
+
+def test_gates_end_with_their_workstream_whatever_they_waited_for(stage: Stage) -> None:
+    stage.submit(
+        {"a": {}},
+        {"t": {"workstream": "a", "gates": ["later"]}},
+        {
+            "begun": {"workstream": "a"},
+            "failed": {"workstream": "a"},
+            "behind": {"workstream": "a", "depends_on": ["failed"]},
+            "later": {"workstream": "a", "moment": "task"},
+        },
+    )
+    stage.start()
+    stage.fire("failed", "gate_failed", **BAD)
+    gates = ("begun", "failed", "behind", "later")
+    assert [*stage.states(*gates).values()] == ["RUNNING", "FAILED", "BLOCKED", "PENDING"]
+    stage.fire("a", "user_cancelled")
+    assert [*stage.states(*gates).values()] == ["CANCELLED", "FAILED", "CANCELLED", "CANCELLED"]
+    assert stage.client.history(stage.ids["later"])[-1]["metadata"]["reason"] == "its workstream is cancelled"
 
 
 def test_work_that_became_free_during_a_pause_goes_on_after_it(stage: Stage) -> None:

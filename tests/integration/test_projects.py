@@ -25,6 +25,7 @@ from interlock.workers.operations.rollback import compensation_plan
 from interlock.workers.orchestration.resume import resume
 from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.circuit_breakers import reset_breaker
+from interlock.workers.overrides.rerun_gate import rerun_gate
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -56,6 +57,7 @@ DOORS: dict[str, tuple[str, Door]] = {
     "complete-task": ("task", lambda client, name: complete_task(client.runtime, name, ORDER)),
     "fail-task": ("task", lambda client, name: fail_task(client.runtime, name, ORDER)),
     "reset-task": ("task", lambda client, name: reset_task(client.runtime, name, ORDER)),
+    "rerun-gate": ("test_gate", lambda client, name: rerun_gate(client.runtime, name, ORDER)),
     "skip-step": ("task", lambda client, name: skip_step(client.runtime, name, ORDER)),
     "unblock-task": ("task", lambda client, name: unblock_task(client.runtime, name, ORDER)),
     "fail-workstream": ("workstream", lambda client, name: fail_workstream(client.runtime, name, ORDER)),
@@ -98,6 +100,7 @@ def one_of_each(client: Client) -> dict[str, dict[str, Any]]:
     create("workstream", run_id=str(made["run"]["id"]), name="w")
     about = {"run_id": str(made["run"]["id"]), "workstream_id": str(made["workstream"]["id"])}
     create("task", **about, name="w/t", kind="command")
+    create("test_gate", **about, name="w/g", gate_type="UNIT")
     with client.runtime.database.begin() as connection:
         connection.exec_driver_sql(
             "INSERT INTO interlock.patches (patch_id, body, created_by) VALUES (%s, 'x', 'ann')", (str(uuid7()),)

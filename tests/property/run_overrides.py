@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import note
 
+from interlock.workers.overrides.rerun_gate import rerun_gate
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
 from interlock.workers.overrides.transaction import CannotOverride, Done, OverrideOrder
@@ -19,16 +20,24 @@ from tests.running import Stage
 BY_HAND = OverrideOrder("ann", "as drawn")
 SPENT = ("failed", "cancelled")
 Names = dict[str, str]
+COMMANDS: list[Callable[..., Done]] = [
+    *[complete_task, fail_task, skip_step, reset_task, unblock_task, rerun_gate] * 3,
+    *[fail_workstream, validate_workstream],
+]
 
 
 def override(play: Play, chances: Random) -> None:
     """One override, by chance; only between steps, so that nothing else is on its way."""
     if play.firings:
         return
-    command: Callable[..., Done] = chances.choice([complete_task, fail_task, skip_step, reset_task, unblock_task] * 3
-                                                  + [fail_workstream, validate_workstream])  # fmt: skip
-    things: list[Any] = play.world.workstreams if "workstream" in command.__name__ else play.world.tasks
+    command: Callable[..., Done] = chances.choice(COMMANDS)
+    of_workstreams = command in (fail_workstream, validate_workstream)
+    things: list[Any] = play.world.workstreams if of_workstreams else play.world.tasks
+    if command is rerun_gate and not (things := play.world.gates):
+        return
     likely = [thing for thing in things if thing.state in LIKELY.get(command, ())]
+    if command is rerun_gate:
+        likely = [gate for gate in likely if not gate.replaced and not play.world.over(gate.home)] or likely
     thing = chances.choice(likely if likely and chances.random() < 0.8 else things)
     if chances.random() < 0.3:
         _rehearse(play, command, thing)
@@ -40,6 +49,7 @@ def override(play: Play, chances: Random) -> None:
     except CannotOverride as error:
         refused = error
     assert allowed == (refused is None), refused
+    play.meet_reruns()
 
 
 def _rehearse(play: Play, command: Callable[..., Done], thing: Thing) -> None:
@@ -100,6 +110,14 @@ def _reset(world: World, task: Task) -> bool:
     return _anew(world, task, retries=task.retries) is not None
 
 
+def _rerun(world: World, gate: Gate) -> bool:
+    if gate.state != "FAILED" or gate.replaced or world.over(gate.home):
+        return False
+    olds, gates = _lost(world, [], [gate], misjudged=True)
+    _replace(world, _completable(olds), gates, {})
+    return True
+
+
 def _fail_workstream(world: World, workstream: Workstream) -> bool:
     if workstream.ended:
         return False
@@ -124,6 +142,7 @@ SAID: dict[Callable[..., Done], Callable[[World, Any], bool]] = {
     unblock_task: _unblock,
     fail_workstream: _fail_workstream,
     validate_workstream: _validate_workstream,
+    rerun_gate: _rerun,
 }
 
 
@@ -133,6 +152,7 @@ LIKELY: dict[Callable[..., Done], tuple[str, ...]] = {  # left to chance, most w
     reset_task: ("failed", "cancelled", "running"),
     unblock_task: ("blocked", "pending"),
     validate_workstream: ("paused",),
+    rerun_gate: ("FAILED",),
 }
 
 
@@ -153,17 +173,30 @@ def _anew(world: World, first: Task, *, retries: int) -> Task | None:
     """A task and all that was given up because of it, made anew; None: it cannot be."""
     if first.left_out or first.state == "completed" or world.over(first.home):
         return None
-    olds, gates = _lost(world, first)
+    olds, gates = _lost(world, [first], [])
+    if first not in (olds := _completable(olds)):
+        return None
+    new = _replace(world, olds, gates, {first: retries})
+    if not first.ended:
+        first.state = "cancelled"
+    return new[first]
+
+
+def _completable(olds: list[Task]) -> list[Task]:
+    """Without those that also wait for a task that will never complete."""
     while hopeless := [
         each for each in olds if any(other.state in SPENT and other not in olds for other in each.after)
     ]:
-        if first in hopeless:
-            return None
         olds = [each for each in olds if each not in hopeless]
+    return olds
+
+
+def _replace(world: World, olds: list[Task], gates: list[Gate], retries: dict[Task, int]) -> dict[Task, Task]:
+    """New tasks in the place of these, once the gates that failed are run again."""
     for gate in gates:
         if gate.state == "FAILED":
             world.run_again(gate, reruns=0)
-    new = {old: _again(world, old, retries if old is first else 0) for old in olds}
+    new = {old: _again(world, old, retries.get(old, 0)) for old in olds}
     for old in olds:
         new[old].after = list(old.after)
         new[old].before, new[old].gates = list(old.before), list(old.gates)
@@ -172,13 +205,14 @@ def _anew(world: World, first: Task, *, retries: int) -> Task | None:
         old.home.tasks.append(new[old])
     for task in world.tasks:
         task.after = [new.get(each, each) for each in task.after]
-    if not first.ended:
-        first.state = "cancelled"
-    return new[first]
+    return new
 
 
-def _lost(world: World, first: Task) -> tuple[list[Task], list[Gate]]:
-    olds, gates, before = [first], list[Gate](), -1
+def _lost(
+    world: World, olds: list[Task], gates: list[Gate], *, misjudged: bool = False
+) -> tuple[list[Task], list[Gate]]:
+    """These, and what was given up because of them; `misjudged`: also what failed because of these gates."""
+    before = -1
     while before != (before := len(olds) + len(gates)):
         for gate in world.gates:
             named = any(gate in (*task.gates, *task.before) for task in olds) or any(g in gate.after for g in gates)
@@ -187,7 +221,9 @@ def _lost(world: World, first: Task) -> tuple[list[Task], list[Gate]]:
         for task in world.tasks:
             waits = any(old in task.after for old in olds) or any(gate in task.before for gate in gates)
             gone = task.state == "cancelled" and task.given_up and not task.left_out
-            if waits and gone and task not in olds and not task.home.ended:
+            failed = task.state == "failed" and task.misjudged and not task.left_out
+            failed = misjudged and failed and any(gate in task.gates for gate in gates)
+            if ((waits and gone) or failed) and task not in olds and not task.home.ended:
                 olds.append(task)
     return olds, gates
 

@@ -1,4 +1,4 @@
-"""Replaces an ended task by a new one: `reset-task`, and leaving out a failed step (RECOVER-4, RECOVER-10).
+"""Replaces ended tasks by new ones: `reset-task`, and leaving out a failed step (RECOVER-4, RECOVER-10).
 
 A terminal state never changes, so a new task is made and linked by `retry_of`. Tasks that were cancelled, and gates
 that were lost, because of the old task are replaced with it.
@@ -104,6 +104,19 @@ def _require_open(task: TaskDetails) -> None:
         )
     if details["state"] == "completed":
         raise CannotOverride(f"{name} is completed, and other tasks have used its result; run the plan again instead")
+    require_unended(name, details)
+
+
+def require_unended(name: str, details: RowMapping) -> None:
+    """Refuse to replace a part of a workstream or run that has ended.
+
+    Args:
+        name: of the part.
+        details: names and states of its workstream and run.
+
+    Raises:
+        CannotOverride: it names what has ended, and how to go on.
+    """
     for what in ("workstream", "run"):
         if details[f"{what}_state"] in next_trigger.ENDED[what]:
             raise CannotOverride(
@@ -114,7 +127,7 @@ def _require_open(task: TaskDetails) -> None:
 
 @dataclass(slots=True)
 class TaskReplacement:
-    """A task, and all that was given up because of it, to be replaced together."""
+    """A task or a gate, and all that was given up because of it, to be replaced together."""
 
     operation: Operation
     run_id: UUID
@@ -122,16 +135,21 @@ class TaskReplacement:
     gates: set[UUID] = field(default_factory=set)
     made: dict[UUID, UUID] = field(default_factory=dict)
 
-    def gather(self, task_id: UUID) -> None:
-        """Find what was lost because of a task, directly and indirectly."""
-        found, frontier = {task_id}, {task_id}
+    def gather(self, first: UUID, *, misjudged: bool = False) -> None:
+        """Find what was lost because of a task or gate, directly and indirectly.
+
+        Args:
+            first: the task; or the gate, which is among `gates` already.
+            misjudged: also the tasks that failed because of these gates.
+        """
+        found, frontier = {first}, {first}
         while frontier:
-            lost = overrides.lost_because(self.operation.connection, frontier)
+            lost = overrides.lost_because(self.operation.connection, frontier, misjudged=misjudged)
             self.gates |= {each for kind, each in lost if kind == "test_gate"}
             frontier = {each for _, each in lost} - found
             found |= frontier
         self.olds = instances.by_ids(self.operation.connection, sorted(found - self.gates))
-        self._leave_out_uncompletable(task_id)
+        self._leave_out_uncompletable(first)
 
     def _leave_out_uncompletable(self, first: UUID) -> None:
         """Leave out tasks that also depend on a task that will never complete, and all that depend on them."""
