@@ -150,6 +150,7 @@ class Scene:
             "calling": lambda: breaker | {"by": "ann", "lease_seconds": 1.0},
             "known": lambda: breaker,
             "reset": lambda: breaker | {"by": "ann", "reason": "why"},
+            "judging": lambda: {"runtime": runtime, "ledger_id": uuid7()},
             "configured": lambda: {"runtime": runtime, "breaker_id": uuid7(), "limit": 5},
             "configure": lambda: breaker
             | {"by": "ann", "reason": "why", "failure_threshold": 2, "cooldown_seconds": 1.0, "success_threshold": 2},

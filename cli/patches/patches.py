@@ -18,7 +18,7 @@ from interlock.cli.patches.quarantine import list_ as quarantined
 from interlock.db.connection import transaction
 from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
-from interlock.workers.effects.patches import create
+from interlock.workers.effects.patches import create, judging
 from interlock.workers.effects.plan_files import PATCH_BYTES
 from interlock.workers.operations.rollback import roll_back
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -100,7 +100,8 @@ def create_(
 ) -> None:
     """Add a corrected patch to the ledger, based on one that was set aside. The old entry stays; drop it.
     `interlock patch show` says who added it and why. Only an operator may if gates judge the old patch's task, or in
-    another workstream, because no gate of a task judges a correction.
+    another workstream, because no gate of a task judges a correction. The answer names the gates that do: those at the
+    end of its workstream (`gates` in --json).
 
     \b
     Examples:
@@ -109,9 +110,12 @@ def create_(
     """
     text = _text(file) if file else None
     with Client() as client:
-        made = dict(create(client.runtime, based_on, text, by=by, reason=reason, workstream=workstream or None))
-    if not print_json(made | {"created_because": reason}, as_json):
+        made = create(client.runtime, based_on, text, by=by, reason=reason, workstream=workstream or None)
+        gates = judging(client.runtime, made["id"])
+    if not print_json({**made, "created_because": reason, "gates": gates}, as_json):
         say((made["entity_id"], "green"), f" is on its way ({made['id']})")
+        judges = f"the gates at the end of its workstream: {', '.join(gates)}" if gates else "no gate"
+        say(f"judged by: its checks (format, scope, constraints), and {judges}")
 
 
 app.command("plan", help=f"The same as `interlock compensation plan`. {PLAN_HELP}")(plan_)

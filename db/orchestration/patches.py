@@ -24,6 +24,15 @@ SELECT g.gate_id AS id, COALESCE(i.context->>'name', i.entity_id) AS name, g.gat
    AND NOT EXISTS (SELECT FROM interlock.workflow_links l WHERE l.target_id = g.gate_id AND l.role = 'retry_of')
  ORDER BY i.id
 """)
+# The gates at the end of a patch's workstream; of one that was run again only the newest.
+_GATES_AT_END = in_schema("""
+SELECT i.entity_id
+  FROM interlock.patch_ledger_entries p
+  JOIN interlock.workflow_links l ON l.source_id = p.workstream_id AND l.role = 'gates'
+  JOIN interlock.workflow_instances i ON i.id = l.target_id
+ WHERE p.ledger_id = %(patch)s
+ ORDER BY i.entity_id
+""")
 
 
 def of_task(connection: Connection, task_id: UUID) -> RowMapping:
@@ -121,6 +130,11 @@ def page(
     if wanted := list(states):
         query = query.where(among(entries.c.state, wanted))
     return connection.execute(query).mappings().all()
+
+
+def gates_at_end(connection: Connection, ledger_id: UUID) -> list[str]:
+    """The names of the gates that judge the workstream of a ledger entry as a whole."""
+    return list(connection.exec_driver_sql(_GATES_AT_END, {"patch": ledger_id}).scalars())
 
 
 def gates_of_run(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:

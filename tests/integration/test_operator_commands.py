@@ -193,8 +193,11 @@ def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: L
     (tmp_path / "mended").write_text(land.entry(good)["body"].replace("two", "zwei"))
     why = ("--reason", "it was no diff")
     base = ("patch", "create", "--based-on", "demo/w/bad^1", *why)
+    link = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, 'gates', 'judges', %s)"
+    land.dba.execute(link, (land.workstream, land.gate(["true"], "last", started=False)))
     made = answer(settings, *base, "--file", str(tmp_path / "mended"), "--by", "ann")
     assert made["entity_id"] == "demo/w/bad^1~2"
+    assert made["gates"] == ["demo/w/last"]  # what judges it, because no gate of a task does
     assert land.entry(made["id"])["context"]["retry_of"] == listed["ledger_id"]
     for found in (made, answer(settings, "patch", "show", made["id"])):
         assert (found["created_by"], found["created_because"]) == ("ann", "it was no diff")

@@ -79,6 +79,13 @@ def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
 
 
 @door
+def judging(runtime: Runtime, ledger_id: UUID) -> list[str]:
+    """The names of the gates that judge a corrected patch: those at the end of its workstream (PATCH-13)."""
+    with transaction(runtime.database) as connection:
+        return patches.gates_at_end(connection, ledger_id)
+
+
+@door
 def create(
     runtime: Runtime, based_on: str, text: FreeText | None, *, by: str, reason: str, workstream: str | None = None
 ) -> InstanceRow:
