@@ -23,7 +23,6 @@ from interlock.workers.pool.registration import Registration
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import InterlockError
-from interlock.workflows.machines.orchestration.task import TIMEOUT_SECONDS
 
 log = structlog.get_logger()
 
