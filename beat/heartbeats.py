@@ -10,7 +10,7 @@ from interlock.db.core import request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, workers
 
 SILENT_BATCH = 500
-GONE, RESUME = "max_timeout_exceeded", "resume"
+GONE = "max_timeout_exceeded"
 
 Wakeups = Sequence[Mapping[str, Any]]
 
@@ -20,8 +20,8 @@ def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: f
 
     Args:
         connection: the sweep's transaction.
-        silent_seconds: how long a busy worker may be silent (WORKER-7: two heartbeats), and a `uet_worker` in any
-            state (UET-2), which then counts as crashed.
+        silent_seconds: how long a worker that holds a claim may be silent (WORKER-7: two heartbeats), and a
+            `uet_worker` in any state (UET-2), which then counts as crashed.
         gone_seconds: the silence after which an unresponsive, idle or suspended worker is shut down.
     """
     found = [
@@ -34,18 +34,21 @@ def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: f
 def release_tasks(
     connection: Connection, lost: Sequence[RowMapping], message: str, *, certain: bool = False
 ) -> Wakeups:
-    """Give back the workers' tasks, and fire each worker's triggers; a worker that is shut down then holds no claim.
+    """Give back the workers' tasks, and fire each worker's triggers; afterwards they hold no claim.
 
     Args:
         connection: the caller's transaction.
-        lost: worker_id, name, version, and `owed`, the trigger to fire, of each.
+        lost: worker_id, name, version, draining, and `owed`, the trigger to fire if there is one, of each.
         message: what happened to them, phrased to follow `worker NAME …`.
         certain: the workers are known to be gone, so they get no time to recover.
     """
     names = {row["worker_id"]: f"worker {row['name']} {message}" for row in lost}
-    rows = [claim_triggers.task_returned(task, names[task["worker_id"]]) for task in claims.held(connection, names)]
     owed = {row["worker_id"]: _owed(row, certain) for row in lost}
-    claims.retire(connection, [worker for worker, triggers in owed.items() if GONE in triggers])
+    rows: list[Mapping[str, Any]] = []
+    for claim in claims.take_away(connection, names):
+        rows += claim_triggers.task_returned(claim, names[claim["worker_id"]])
+        if not owed[claim["worker_id"]]:
+            rows += claim_triggers.freed(claim)
     for row in lost:
         for version, trigger in enumerate(owed[row["worker_id"]], row["version"]):
             rows.append(_request(row["worker_id"], row["version"], version, trigger, names[row["worker_id"]]))
@@ -67,9 +70,9 @@ def _request(worker_id: UUID, seen: int, version: int, trigger: str, reason: str
 
 
 def _owed(row: RowMapping, certain: bool) -> list[str]:
-    # A suspended worker can leave its state only through `idle`.
-    ends = row["owed"] == RESUME or (certain and row["owed"] != GONE)
-    return [row["owed"], GONE] if ends else [row["owed"]]
+    # A draining worker has nothing left to finish.
+    ends = (certain or row["draining"]) and row["owed"] != GONE
+    return [*filter(None, [row["owed"]]), *[GONE] * ends]
 
 
 def wakeups_of(accepted: Mapping[str, RowMapping]) -> Wakeups:

@@ -130,7 +130,8 @@ class Stage:
     def worker(self) -> UUID:
         """The stage's worker, for `worker_started`."""
         if "worker" not in self.ids:
-            made = self.client.create("worker", "W-1", project=self.project, context={"capabilities": [], **OF_SECRET})
+            context = {"capabilities": [], "max_concurrent_tasks": 1_000, **OF_SECRET}
+            made = self.client.create("worker", "W-1", project=self.project, context=context)
             self.ids["worker"] = made["id"]
         return self.ids["worker"]
 

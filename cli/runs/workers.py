@@ -99,17 +99,12 @@ def show(name: Name, as_json: AsJson = False) -> None:
         found = registration.find(client.runtime, name)
         context = client.show(found["worker_id"])["context"]
         with transaction(client.runtime.database) as connection:
-            held = [_open(task) for task in claims.held(connection, [found["worker_id"]])]
+            held = [dict(claim) for claim in claims.held(connection, found["worker_id"])]
     message = _described(dict(found)) | {"host": context.get("host"), "pid": context.get("pid"), "holds": held}
     if print_json(message, as_json):
         return
     print_table(str(message["name"]), [_shown(message)], (*COLUMNS, "host", "pid", "worker_id"))
     print_table(f"holds {len(held)} tasks", held, ("entity_id", "current_state", "claim_id", "task_id"))
-
-
-def _open(claim: Mapping[Any, Any]) -> dict[str, Any]:
-    """A claim without its token, which is its holder's alone."""
-    return {name: value for name, value in claim.items() if name != "token"}
 
 
 @app.command()
@@ -203,7 +198,11 @@ def shutdown(
 ) -> None:
     """Shut NAME down: it takes no more tasks, finishes those it holds, and is then shut down permanently.
 
+    Workers serve all projects; if none has that name, it is a `uet_worker` of the project.
     Only operators and the worker itself, by its secret, may. Its events say who did it and why.
+
+    \b
+    Exit code: 2 if it cannot be shut down; the message says why.
 
     \b
     Examples:
@@ -212,7 +211,7 @@ def shutdown(
     """
     with Client() as client:
         left = operated.shut_down(client.runtime, name, by=by, reason=reason, now=now, secret=given(secret_file))
-    message = f"finishes {left} tasks first" if left else "is shutting down"
+    message = f"finishes {left} tasks first" if left else "is shut down"
     _print_result({"name": name, "tasks_left": left, "by": by, "reason": reason}, f"worker {name} {message}", as_json)
 
 

@@ -37,6 +37,7 @@ TRIGGERS: Mapping[str, str] = {
     "runs": "bounded_metadata kept kept_whole not_in_future state_in_history",
     "schema_states": "bounded_objects kept kept_whole",
     "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_in_history worded",
+    "task_claims": "claim_deleted claim_ended claim_taken",
     "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_in_history worded",
     "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_in_history",
     "trigger_requests": "accept accepted_fixed approved bounded_metadata bounded_result not_lost noted sound worded",

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from interlock.db.core.request_rows import OPERATOR, by_claim, internal, itself, of_claim, own_id
+from interlock.db.core.request_rows import OPERATOR, by_claim, internal, of_claim, own_id
 from interlock.db.statements import Rows
 
 
@@ -47,20 +47,22 @@ def claimed(task: RowMapping) -> Rows:
     return rows
 
 
-def freed(ended: RowMapping, secret: str) -> Rows:
+def freed(ended: RowMapping) -> Rows:
     """The requests on the worker that follow a claim's end: it becomes idle; if it is draining, it is shut down.
+
+    Its shutdown was asked for, and proven, before (WORKER-10): the claim, its last one, proves that it is due now.
 
     Args:
         ended: a row of `claims.end`.
-        secret: of the worker's registration.
     """
-    metadata = {"task_id": str(ended["task_id"])}
+    metadata, due = {"task_id": str(ended["task_id"])}, by_claim(ended["claim_id"])
     why = {"reason": ended["drain_reason"]} if ended["drain_reason"] else {}
-    asker = ended["drained_by"]
-    triggers = [("task_completed", "crew", by_claim(ended["claim_id"]), metadata)] * ended["was_full"]
-    triggers += [
-        ("shutdown_requested", asker or ended["worker"], OPERATOR if asker else itself(secret), metadata | why)
-    ] * ended["drained"]
+    asker = ended["drained_by"] or ended["worker"]
+    triggers = []
+    if ended["was_full"]:
+        triggers.append(("task_completed", "crew", due, metadata))
+    if ended["drained"]:
+        triggers.append(("shutdown_requested", asker, OPERATOR if ended["by_operator"] else due, metadata | why))
     return [
         internal(
             own_id("claim", ended["claim_id"], trigger), ended["worker_id"], trigger, by=by, right=right, metadata=data
@@ -94,13 +96,17 @@ def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict
     )
 
 
-def task_returned(task: RowMapping, reason: str) -> dict[str, Any]:
-    """The request that takes a task from its worker. It counts as a failure: the task is retried while retries remain.
+def task_returned(task: RowMapping, reason: str) -> Rows:
+    """The request that takes a task from its worker; none if its claim was revoked before.
+
+    It counts as a failure: the task is retried while retries remain.
 
     Args:
-        task: its row of `claims.held` or `claims.end`.
+        task: its row of `claims.end`.
         reason: why; stored in history.
     """
+    if task["revoked"]:
+        return []
     # A start that is accepted but not yet applied comes first; this trigger is then for the version after it.
     version = task["version"] + (task["current_state"] == "queued")
     metadata = {
@@ -112,12 +118,14 @@ def task_returned(task: RowMapping, reason: str) -> dict[str, Any]:
         "exit_code": None,
     }
     request_id = own_id("claim", task["claim_id"], "given_back", version)
-    return internal(
-        request_id,
-        task["task_id"],
-        "execution_failed",
-        by="crew",
-        right=of_claim(task["token"]),
-        version=version,
-        metadata=metadata,
-    )
+    return [
+        internal(
+            request_id,
+            task["task_id"],
+            "execution_failed",
+            by="crew",
+            right=of_claim(task["token"]),
+            version=version,
+            metadata=metadata,
+        )
+    ]

@@ -15,26 +15,27 @@ sql = queries(__file__)
 
 TRIES = 16  # each further one means that another worker's commit came between; then the queue is busy enough
 
-# What workers hold and have not been relieved of, with where each task stands. Locked: once a claim is revoked, what is
-# fired by its right is refused.
 _HELD = in_schema("""
-SELECT c.claim_id, c.token, c.task_id, i.entity_id, i.current_state, i.version, w.worker_id, w.name AS worker
-  FROM interlock.task_claims c JOIN interlock.workers w USING (worker_id)
-  JOIN interlock.workflow_instances i ON i.id = c.task_id
- WHERE c.worker_id = ANY (%(ids)s) AND c.ended_at IS NULL AND c.revoked_at IS NULL
-   FOR NO KEY UPDATE OF c
+SELECT c.claim_id, c.task_id, i.entity_id, i.current_state, c.claimed_at
+  FROM interlock.task_claims c JOIN interlock.workflow_instances i ON i.id = c.task_id
+ WHERE c.worker_id = %(worker_id)s AND c.ended_at IS NULL AND c.revoked_at IS NULL
+ ORDER BY c.claim_id
 """)
 _LOCK = in_schema("""
 SELECT interlock.as_itself(worker_id, %(secret)s, %(deed)s)
   FROM interlock.workers WHERE worker_id = %(worker_id)s FOR NO KEY UPDATE
 """)
-# Workers that will never report again hold nothing any more (WORKER-12).
-_RETIRE = in_schema("""
-WITH freed AS (
-    UPDATE interlock.task_claims SET revoked_at = COALESCE(revoked_at, now()), ended_at = now()
-     WHERE worker_id = ANY (%(ids)s) AND ended_at IS NULL
-)
-UPDATE interlock.workers SET current_load = 0 WHERE worker_id = ANY (%(ids)s) AND current_load > 0
+# Workers are locked before their claims, and in the order of their ids, everywhere, to avoid deadlocks.
+_LOCK_WORKERS = in_schema("""
+SELECT worker_id FROM interlock.workers WHERE worker_id = ANY (%(ids)s) ORDER BY worker_id FOR NO KEY UPDATE
+""")
+_LOCK_CLAIMS = in_schema("""
+SELECT claim_id FROM interlock.task_claims
+ WHERE worker_id = ANY (%(ids)s) AND token = COALESCE(%(token)s::bigint, token) AND ended_at IS NULL FOR NO KEY UPDATE
+""")
+_REVOKED = in_schema("""
+SELECT claim_id, worker_id FROM interlock.task_claims
+ WHERE run_id = %(run_id)s AND ended_at IS NULL AND revoked_at IS NOT NULL
 """)
 
 
@@ -63,9 +64,20 @@ def claim(connection: Connection, worker_id: UUID, secret: str) -> RowMapping | 
         if found is None:
             return None
         if found["token"] is not None:
-            parameters = {"worker_id": worker_id, **found}
-            return connection.exec_driver_sql(sql("load_worker"), parameters).mappings().one()
+            parameters = {"worker_id": worker_id, "claim_id": found["claim_id"]}
+            return connection.exec_driver_sql(sql("open_claims"), parameters).mappings().one()
     return None
+
+
+def claimed(connection: Connection, worker_id: UUID, secret: str) -> Sequence[RowMapping]:
+    """The claims that a worker holds, with their tokens, the oldest first; rows as `claim` returns.
+
+    Raises:
+        NotYours: the secret is not the worker's.
+    """
+    itself.require(connection, worker_id, secret, "see the claims")
+    parameters = {"worker_id": worker_id, "claim_id": None}
+    return connection.exec_driver_sql(sql("open_claims"), parameters).mappings().all()
 
 
 def end(connection: Connection, worker_id: UUID, secret: str, token: int) -> RowMapping | None:
@@ -73,18 +85,35 @@ def end(connection: Connection, worker_id: UUID, secret: str, token: int) -> Row
 
     Returns:
         claim_id, token, task_id, entity_id, current_state and version of its task; worker_id, worker, `revoked`,
-        `was_full` and `drained` (a draining worker's last claim). None if the worker has no such open claim.
+        `was_full` and `drained` (a draining worker's last claim), drained_by, drain_reason and `by_operator`: who asked
+        for it is an operator. None if the worker has no such open claim.
 
     Raises:
         NotYours: the secret is not the worker's.
     """
-    # Lock the worker before the claim, everywhere, to avoid deadlocks.
     if not _lock(connection, worker_id, secret, "report"):
         return None
-    query = select(task_claims.c.token).where(task_claims.c.token == token, task_claims.c.worker_id == worker_id)
-    if connection.execute(query.with_for_update()).first() is None:
-        return None
-    return connection.exec_driver_sql(sql("end_claim"), {"token": token}).mappings().first()
+    return next(iter(_ended(connection, _open(connection, [worker_id], token), taken=False)), None)
+
+
+def take_away(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """End all claims of workers that will not report on them; rows as `end` returns.
+
+    The tasks of those not `revoked` are still to be given back (`claim_triggers.task_returned`), in the same
+    transaction: afterwards the claim proves nothing.
+    """
+    ids = list(worker_ids)
+    connection.exec_driver_sql(_LOCK_WORKERS, {"ids": ids})
+    return _ended(connection, _open(connection, ids), taken=True)
+
+
+def end_revoked(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
+    """End the claims of a run that were revoked, which frees their workers for other tasks; rows as `end` returns."""
+    found = connection.exec_driver_sql(_REVOKED, {"run_id": run_id}).all()
+    if not found:
+        return []
+    connection.exec_driver_sql(_LOCK_WORKERS, {"ids": [row.worker_id for row in found]})
+    return _ended(connection, [row.claim_id for row in found], taken=True)
 
 
 def task_of(connection: Connection, worker_id: UUID, token: int) -> UUID | None:
@@ -110,14 +139,20 @@ def is_reported(connection: Connection, worker_id: UUID, token: int) -> bool:
     return request_id in requests.by_ids(connection, [request_id])
 
 
-def held(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
-    """(claim_id, token, task_id, entity_id, current_state, version, worker_id, worker) of the workers' valid claims."""
-    return connection.exec_driver_sql(_HELD, {"ids": list(worker_ids)}).mappings().all()
+def held(connection: Connection, worker_id: UUID) -> Sequence[RowMapping]:
+    """(claim_id, task_id, entity_id, current_state, claimed_at) of a worker's valid claims: no token, for anybody."""
+    return connection.exec_driver_sql(_HELD, {"worker_id": worker_id}).mappings().all()
 
 
-def retire(connection: Connection, worker_ids: Iterable[UUID]) -> None:
-    """End all claims of workers that will never report again, and set their loads to 0."""
-    connection.exec_driver_sql(_RETIRE, {"ids": sorted(worker_ids)})
+def _open(connection: Connection, worker_ids: Sequence[UUID], token: int | None = None) -> list[int]:
+    """Lock the claims of workers that have not ended: the one of a token, or all."""
+    return [row.claim_id for row in connection.exec_driver_sql(_LOCK_CLAIMS, {"ids": worker_ids, "token": token})]
+
+
+def _ended(connection: Connection, claim_ids: Sequence[int], *, taken: bool) -> Sequence[RowMapping]:
+    if not claim_ids:
+        return []
+    return connection.exec_driver_sql(sql("end_claims"), {"ids": claim_ids, "taken": taken}).mappings().all()
 
 
 def _lock(connection: Connection, worker_id: UUID, secret: str, deed: str) -> bool:

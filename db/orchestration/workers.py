@@ -49,9 +49,8 @@ RETURNING w.worker_id, i.entity_id AS name, w.state, w.state = 'DRAINING' AS dra
 )
 # The workers that the pool processes of one Celery node registered and that are not shut down.
 _OF_NODE = in_schema("""
-SELECT w.worker_id, w.name, w.state, i.version, (i.context->>'pid')::integer AS pid,
-       CASE w.state WHEN 'busy' THEN 'health_check_timeout' WHEN 'suspended' THEN 'resume'
-                    ELSE 'max_timeout_exceeded' END AS owed
+SELECT w.worker_id, w.name, w.state, w.draining, i.version, (i.context->>'pid')::integer AS pid,
+       CASE w.state WHEN 'busy' THEN 'health_check_timeout' ELSE 'max_timeout_exceeded' END AS owed
   FROM interlock.workers w JOIN interlock.workflow_instances i ON i.id = w.worker_id
  WHERE i.context->>'node' = %(node)s AND w.state <> 'shutdown'
    FOR NO KEY UPDATE OF w SKIP LOCKED
@@ -90,12 +89,12 @@ def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float
 
     Args:
         connection: the sweep's transaction.
-        silent_seconds: a busy worker silent for longer is unresponsive (WORKER-7).
+        silent_seconds: a worker that holds a claim and is silent for longer loses its tasks (WORKER-7).
         gone_seconds: an unresponsive, idle or suspended one silent for longer is shut down.
         limit: the most workers to return.
 
     Returns:
-        worker_id, name, state, version, and `owed`: the trigger to fire.
+        worker_id, name, state, draining, version, and `owed`: the trigger to fire, None if it only loses its tasks.
     """
     parameters = {"silent_seconds": silent_seconds, "gone_seconds": gone_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("silent_workers"), parameters).mappings().all()

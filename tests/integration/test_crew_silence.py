@@ -84,16 +84,13 @@ def test_a_worker_heard_of_again_recovers_and_works_on(
 ) -> None:
     (task,) = site.queue()
     worker = hand(runtime)
-    claim = claims.take(runtime, known(worker))
-    assert claim is not None
+    claims.take(runtime, known(worker))
     drain_all(runtime)
     silence(dba, worker, MISSED)
     sweep()
     assert heartbeat(runtime, [known(worker)])[worker]["state"] == "unresponsive"
     drain_all(runtime)
     assert state(client, worker) == "idle"
-    assert claims.take(runtime, known(worker)) is None, "it still has its hands full"
-    claims.release(runtime, known(worker), claim.token)
     make_due(dba, "retry_delay_elapsed")
     dba.execute("UPDATE trigger_requests SET status = 'pending' WHERE status = 'scheduled' AND not_before <= now()")
     drain_all(runtime)
@@ -130,24 +127,54 @@ def test_an_idle_worker_is_never_unresponsive_but_shut_down_after_five_minutes(
     assert trail(client, worker) == ["registration_complete", "max_timeout_exceeded"]
 
 
-def test_a_suspended_worker_that_fell_silent_is_shut_down_by_way_of_idle(
+def test_a_suspended_worker_that_fell_silent_is_shut_down(
     runtime: Runtime, client: Client, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
 ) -> None:
     worker = hand(runtime)
     fire(client, worker, "suspend", by="ann")
     drain_all(runtime)
     spared_until(GONE, client, dba, worker, sweep)
-    assert trail(client, worker) == ["registration_complete", "suspend", "resume", "max_timeout_exceeded"]
+    assert trail(client, worker) == ["registration_complete", "suspend", "max_timeout_exceeded"]
 
 
-def test_a_half_loaded_idle_worker_gives_its_tasks_back_when_it_is_shut_down(
-    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None]
+@pytest.mark.parametrize("standing", ["idle", "suspended"])
+def test_whoever_holds_a_claim_is_watched_like_a_busy_worker(
+    runtime: Runtime,
+    client: Client,
+    site: Site,
+    dba: "psycopg.Connection[Any]",
+    sweep: Callable[[], None],
+    standing: str,
 ) -> None:
     (task,) = site.queue()
     worker = hand(runtime, max_concurrent_tasks=2)
-    claims.take(runtime, known(worker))
+    claim = claims.take(runtime, known(worker))
+    assert claim is not None
+    if standing == "suspended":
+        fire(client, worker, "suspend", by="ann")
     drain_all(runtime)
+    spared_until(MISSED, client, dba, worker, sweep)
+    assert (state(client, worker), state(client, task)) == (standing, "retrying"), "WORKER-14"
+    assert row(dba, "workers", worker)["current_load"] == 0
+    with pytest.raises(StaleClaim):
+        claims.finish(runtime, known(worker), claim.token, DONE)
+    sweep()
     silence(dba, worker, GONE)
+    sweep()
+    assert trail(client, worker)[-1] == "max_timeout_exceeded"
+    assert [each["trigger"] for each in client.history(task)].count("execution_failed") == 1
+
+
+@pytest.mark.parametrize("room", [1, 2])
+def test_a_draining_worker_that_falls_silent_is_shut_down_with_its_tasks_given_back(
+    runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]", sweep: Callable[[], None], room: int
+) -> None:
+    (task,) = site.queue()
+    worker = hand(runtime, max_concurrent_tasks=room)
+    claims.take(runtime, known(worker))
+    assert registration.drain(runtime, known(worker)) == 1
+    drain_all(runtime)
+    silence(dba, worker, MISSED)
     sweep()
     assert (state(client, worker), state(client, task)) == ("shutdown", "retrying")
 

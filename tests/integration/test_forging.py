@@ -261,7 +261,7 @@ def aim(walker: Walker, client: Client, dba: Dba, project: str, servers: Servers
 
     def make(definition: Definition, *states: str) -> dict[str, Target]:
         site = Site(client, project)
-        worker = hand(client.runtime)
+        worker = hand(client.runtime, max_concurrent_tasks=100)
         mine, others = site.queue(2)
         stale, open_ = _claim(dba, mine, worker, True), _claim(dba, others, worker, False)
         other, secret = _lease(dba, worker, "1"), known(worker).secret

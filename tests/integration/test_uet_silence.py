@@ -8,13 +8,14 @@ import psycopg
 import pytest
 
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.workers import NotShutDown, shut_down
 from interlock.workers.pool import registration
 from interlock.workers.pool.agent import ShutDown, heartbeat
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import UnknownInstance
 from tests.crewing import hand, row, silence
 from tests.driving import drain_all, state, swept, trail
-from tests.rights import OF_SECRET, SECRET, fire, known
+from tests.rights import OF_SECRET, SECRET, fire, known, operate
 
 pytestmark = pytest.mark.integration
 MISSED = 121.0  # two heartbeats of 60 s, and a second
@@ -117,3 +118,20 @@ def test_one_that_has_ended_is_told_so_and_who_is_no_worker_too(
     for name in ("S-1", "nobody"):
         with pytest.raises(UnknownInstance, match=f"no worker is called '{name}'"):
             heartbeat(name, secret=SECRET, runtime=runtime)
+
+
+@pytest.mark.parametrize(("standing", "left", "to"), [("SPAWNING", 0, "TERMINATED"), ("BUSY", 1, "DRAINING")])
+def test_an_operator_or_the_worker_itself_shuts_it_down(
+    runtime: Runtime, client: Client, spawn: Spawn, standing: str, left: int, to: str
+) -> None:
+    operate(runtime, "ann")
+    worker, why = spawn(standing), {"by": "ann", "reason": "enough"}
+    if standing == "BUSY":
+        with pytest.raises(NotShutDown, match="Without --now, it finishes first"):
+            shut_down(runtime, "U", now=True, **why)
+        assert shut_down(runtime, "U", by="U", secret=SECRET) == left
+        with pytest.raises(NotShutDown, match=r"'U': .*DRAINING"):
+            shut_down(runtime, "U", **why)
+    else:
+        assert shut_down(runtime, "U", **why) == left
+    assert state(client, worker) == to

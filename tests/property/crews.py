@@ -34,16 +34,14 @@ ENDS = (
     Report("timeout_exceeded", {"error": "too slow"}),
 )
 RULES: dict[str, LiteralString] = {
-    "WORKER-4 a worker's load is what it holds, and no more than it may": """
+    "WORKER-4 a worker's load is the number of its live claims, and no more than it may be": """
         SELECT w.name, w.current_load FROM workers w
          WHERE w.current_load > w.max_concurrent_tasks
             OR w.current_load <> (SELECT count(*) FROM task_claims c
-                                   WHERE c.worker_id = w.worker_id AND c.ended_at IS NULL)""",
+                                   WHERE c.worker_id = w.worker_id AND c.revoked_at IS NULL AND c.ended_at IS NULL)""",
     "WORKER-2 who can take no more is busy, and only who can take no more": """
-        SELECT name, state FROM workers w WHERE state = 'busy' AND current_load < max_concurrent_tasks
-            OR state = 'idle' AND current_load = max_concurrent_tasks
-               AND EXISTS (SELECT FROM task_claims c WHERE c.worker_id = w.worker_id AND c.revoked_at IS NULL
-                              AND c.ended_at IS NULL)""",
+        SELECT name, state FROM workers WHERE state = 'busy' AND current_load < max_concurrent_tasks
+            OR state = 'idle' AND current_load = max_concurrent_tasks""",
     "WORKER-12 who is shut down holds nothing": """
         SELECT name FROM workers w WHERE state = 'shutdown'
            AND (shutdown_at IS NULL OR current_load > 0
@@ -183,9 +181,8 @@ class Crew:
 
     def _fall_silent(self, worker: Worker, seconds: float) -> None:
         crewing.silence(self.play.stage.dba, worker.id, seconds + 1)
-        if seconds >= GONE_SECONDS or self._state_of(worker)[0] == "busy":
-            note("a worker falls silent")
-            self._lose(worker)
+        note("a worker falls silent")
+        self._lose(worker)
         self._sweep()
 
     def _sweep(self) -> None:

@@ -12,6 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from interlock.db.audit import verify
+from interlock.db.connection import transaction
+from interlock.db.operations import invariants
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.property.crews import Crew
@@ -117,6 +119,8 @@ def test_every_run_ends_whoever_of_its_crew_is_killed(make_stage: Callable[[], S
         crew.carry_on()
         assert not_ended(play) == []
         assert broken_rules(dba, play.stage.run) == []
+        with transaction(play.stage.runtime.database) as connection:
+            assert invariants.broken(connection, limit=5) == []
 
     play_it()
     assert dba.execute(TAKEN_AWAY).fetchone() > (CREWS // 3,)  # it did come to that

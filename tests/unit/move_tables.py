@@ -61,6 +61,8 @@ OTHERWISE_SEVERE = {
     ("workstream", "patch_set_aside", "executing"): "error",  # WORKSTREAM-9; nothing critical failed
     ("workstream", "tasks_lost", "executing"): "error",
     ("worker", "max_timeout_exceeded", "idle"): "error",
+    ("worker", "max_timeout_exceeded", "suspended"): "error",
+    ("uet_worker", "shutdown_requested", "SPAWNING"): "info",
     ("uet_worker", "worker_crashed", "IDLE"): "error",
     ("uet_worker", "worker_crashed", "DRAINING"): "error",
     ("patch_ledger", "roll_back", "committed"): "critical",

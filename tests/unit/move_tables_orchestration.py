@@ -91,7 +91,12 @@ WORKER_1_1 = table(
     "VERSION-6",
     "suspended",
     "",
-    "idle -> suspended ! warning\n suspended -> idle ! warning",
+    """
+    idle -> suspended ! warning
+    suspended -> idle ! warning
+    initializing -> shutdown : shutdown_requested
+    suspended -> shutdown : shutdown_requested max_timeout_exceeded
+    """,
     and_all_of=WORKER,
 )
 UET_WORKER = table(
@@ -100,7 +105,8 @@ UET_WORKER = table(
     "TERMINATED",
     """
     SPAWNING BUSY -> IDLE
-    SPAWNING BUSY -> TERMINATED ! error
+    SPAWNING -> TERMINATED : spawn_failed shutdown_requested ! error
+    BUSY -> TERMINATED ! error
     IDLE -> BUSY
     IDLE -> TERMINATED : shutdown_requested worker_crashed
     BUSY -> DRAINING

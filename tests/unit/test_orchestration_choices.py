@@ -52,7 +52,7 @@ LED: list[tuple[str, str, str, Facts, str]] = [
     ("workstream", "executing", "tasks_lost", {"row": {"critical_failures": 0, "completed_tasks": 0}}, "failed"),
     ("run", "running", "complete", {"row": {"completed_workstreams": 2, "skipped_workstreams": 0}}, "succeeded"),
     ("run", "running", "fail", {"row": {"critical_failures": 0, "completed_workstreams": 0}}, "failed"),
-    ("worker", "idle", "shutdown_requested", {"row": {"current_load": 1}}, "shutdown"),
+    ("worker", "suspended", "shutdown_requested", {"row": {"current_load": 0}}, "shutdown"),
     ("worker", "idle", "max_timeout_exceeded", {}, "shutdown"),
     (
         "worker",

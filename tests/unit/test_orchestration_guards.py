@@ -70,6 +70,7 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
         {"row": {"critical_failures": 0, "completed_workstreams": 0, "ended_workstreams": 1}},
     ),
     ("worker", "busy", "shutdown_requested", "holds_no_task", {"row": {"current_load": 1}}),
+    ("worker", "idle", "shutdown_requested", "holds_no_task", {"row": {"current_load": 1}}),
     (
         "worker",
         "idle",

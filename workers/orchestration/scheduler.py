@@ -16,7 +16,7 @@ from sqlalchemy import Connection, RowMapping
 from interlock.db.connection import transaction
 from interlock.db.core import effects, instances, requests
 from interlock.db.core.request_rows import by_run, internal, own_id
-from interlock.db.orchestration import commands, scheduling
+from interlock.db.orchestration import claim_triggers, claims, commands, scheduling
 from interlock.workers.effects import gates, merge
 from interlock.workers.engine import creation
 from interlock.workers.orchestration import signals
@@ -96,6 +96,7 @@ class Pass:
         facts = scheduling.run_facts(self.connection, self.run_id)
         if facts and (due := next_trigger.run(facts)):
             rows.append(self._request("run", facts, due, moved.last))
+        rows += self._freed_workers()
         accepted = requests.accept(self.connection, rows)
         known = (row for row in rows if row["request_id"] in accepted)
         self.fired = [dict(accepted[row["request_id"]]) | row["wakeup"] for row in known]
@@ -159,6 +160,14 @@ class Pass:
         creation.deliver_anyhow(self.connection, again)
         commands.copy(self.connection, old["id"], again.id)
         scheduling.relink_gate(self.connection, old["id"], again.id)
+
+    def _freed_workers(self) -> list[dict[str, Any]]:
+        """Take note of claims that the moves revoked: their workers have room again."""
+        return [
+            {**row, "wakeup": {"workflow_type": "worker", "entity_id": claim["worker"], "triggered_by": "crew"}}
+            for claim in claims.end_revoked(self.connection, self.run_id)
+            for row in claim_triggers.freed(claim)
+        ]
 
     def _request(self, kind: str, facts: Facts, due: NextStep, last: int) -> dict[str, Any]:
         # Bound to the version seen: if the instance moves first, this is superseded, and its signal is read later.

@@ -145,11 +145,7 @@ def release(runtime: Runtime, registered: Registration, token: int) -> None:
 
 def return_task(runtime: Runtime, registered: Registration, token: int, reason: str) -> None:
     """End a claim and, if it still counts, let its task be tried again."""
-
-    def back(ended: RowMapping) -> Rows:
-        return [] if ended["revoked"] else [claim_triggers.task_returned(ended, reason)]
-
-    _end(runtime, registered, token, back)
+    _end(runtime, registered, token, lambda ended: claim_triggers.task_returned(ended, reason))
 
 
 def is_current(runtime: Runtime, token: int) -> bool:
@@ -165,7 +161,7 @@ def _end(runtime: Runtime, registered: Registration, token: int, outcome: Callab
         ended = claims.end(connection, worker_id, registered.secret, token)
         if ended is None:
             return claims.is_reported(connection, worker_id, token)
-        rows, freed = outcome(ended), claim_triggers.freed(ended, registered.secret)
+        rows, freed = outcome(ended), claim_triggers.freed(ended)
         fired = wakeups_of(requests.accept(connection, [*rows, *freed]))
     runtime.wakeups.partitions(fired)
     for each in freed:  # only an idle worker may claim, so apply this now instead of waiting for a node

@@ -16,6 +16,7 @@ from interlock.beat.heartbeats import wakeups_of
 from interlock.db.connection import transaction
 from interlock.db.core import instances, request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, itself, workers
+from interlock.db.statements import Rows
 from interlock.workers.client.partition_drainer import settle
 from interlock.workers.engine import creation, worker_secrets
 from interlock.workers.engine.trigger_request import checked
@@ -162,9 +163,10 @@ def leave(runtime: Runtime, wish: Registration | Dismissal, message: str = "left
     with transaction(runtime.database) as connection:
         _drained(connection, wish)
         found = workers.get(connection, [wish.worker_id])[wish.worker_id]
-        parting = (_parting(found, each, wish) for each in PARTING.get(found["state"], ()))
+        parting = [_parting(found, each, wish) for each in PARTING.get(found["state"], (LEAVE,))]
         reason = f"was shut down by {wish.by}: {wish.reason}" if isinstance(wish, Dismissal) else message
-        fired = wakeups_of(requests.accept(connection, [*_freed(connection, found, reason), *parting]))
+        given_back, _ = _tasks_returned(connection, found, reason)
+        fired = wakeups_of(requests.accept(connection, [*given_back, *parting]))
     runtime.wakeups.partitions(fired)
 
 
@@ -178,17 +180,11 @@ def drop(runtime: Runtime, registered: Registration, message: str) -> None:
     with transaction(runtime.database) as connection:
         itself.require(connection, worker_id, registered.secret, "give its tasks back")
         found = workers.get(connection, [worker_id])[worker_id]
-        rows = _freed(connection, found, message)
-        fired = wakeups_of(requests.accept(connection, rows))
+        given_back, freed = _tasks_returned(connection, found, message)
+        fired = wakeups_of(requests.accept(connection, [*given_back, *freed]))
     runtime.wakeups.partitions(fired)
-    for row in rows:
-        if row["workflow_id"] == worker_id:  # only an idle worker may claim
-            settle(runtime, row["request_id"], worker_id)
-
-
-def name_of(worker: RowMapping) -> str:
-    """The name that a worker registered under, without the suffix of a name that was used before."""
-    return str(worker["name"]).partition("#")[0]
+    for row in freed:  # only an idle worker may claim
+        settle(runtime, row["request_id"], worker_id)
 
 
 @door
@@ -220,13 +216,11 @@ def find_any(runtime: Runtime, name: str) -> UUID:
             raise UnknownInstance(f"no worker is called {name!r} (`interlock worker list`), and {unknown}") from unknown
 
 
-def _freed(connection: Connection, worker: RowMapping, message: str) -> list[dict[str, Any]]:
-    reason = f"worker {worker['name']} {message}"
-    given_back = [claim_triggers.task_returned(task, reason) for task in claims.held(connection, [worker["worker_id"]])]
-    claims.retire(connection, [worker["worker_id"]])
-    # A full worker that stays must become idle again; one that leaves can leave from either state.
-    full = worker["current_load"] == worker["max_concurrent_tasks"] and not worker["draining"]
-    return [*given_back, *([_returned(worker)] if full else [])]
+def _tasks_returned(connection: Connection, worker: RowMapping, message: str) -> tuple[Rows, Rows]:
+    """Take a worker's tasks away; the requests that give them back, and those that follow for a worker that stays."""
+    taken, reason = claims.take_away(connection, [worker["worker_id"]]), f"worker {worker['name']} {message}"
+    given_back = [row for claim in taken for row in claim_triggers.task_returned(claim, reason)]
+    return given_back, [row for claim in taken for row in claim_triggers.freed(claim)]
 
 
 def _drained(connection: Connection, wish: Registration | Dismissal) -> int:
@@ -243,10 +237,6 @@ def _parting(worker: RowMapping, trigger: str, wish: Registration | Dismissal) -
         by, metadata, asked = worker["name"], {}, request_rows.itself(wish.secret)
     right = asked if trigger == LEAVE else request_rows.by_worker(worker["worker_id"])
     return _own(worker, trigger, by=by, right=right, metadata=metadata)
-
-
-def _returned(worker: RowMapping) -> dict[str, Any]:
-    return _own(worker, "task_completed", by=worker["name"], right=request_rows.by_worker(worker["worker_id"]))
 
 
 def _own(worker: RowMapping, trigger: str, **more: Any) -> dict[str, Any]:
@@ -288,11 +278,5 @@ def _check(description: WorkerDescription) -> None:
         )
 
 
-# State -> the triggers that shut a worker down from there.
-PARTING: Mapping[str, tuple[str, ...]] = {
-    "initializing": (LEAVE,),
-    "idle": (LEAVE,),
-    "busy": (LEAVE,),
-    "unresponsive": ("health_check_recovered", LEAVE),
-    "suspended": ("resume", LEAVE),
-}
+# State -> the triggers that shut a worker down from there, where these are not just `LEAVE`.
+PARTING: Mapping[str, tuple[str, ...]] = {"unresponsive": ("health_check_recovered", LEAVE), "shutdown": ()}

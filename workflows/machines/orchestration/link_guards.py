@@ -89,7 +89,7 @@ apply_retries_left = Guard(
 holds_no_task = Guard(
     "holds_no_task",
     lambda case: case.row["current_load"] == 0,
-    "finish the task first (drain)",
+    "it holds a task: let it finish first (`interlock worker shutdown`)",
     needs=ROW,
 )
 

@@ -26,7 +26,7 @@ UET_WORKER = Definition(
         T("spawn_failed", "SPAWNING", "TERMINATED", severity="error"),
         T("task_assigned", "IDLE", "BUSY", by="machinery"),
         T("task_completed", "BUSY", "IDLE"),
-        T("shutdown_requested", "IDLE", "TERMINATED", by=("holder", "operator")),
+        T("shutdown_requested", ("SPAWNING", "IDLE"), "TERMINATED", by=("holder", "operator")),
         T("shutdown_requested", "BUSY", "DRAINING", by=("holder", "operator")),
         T("task_completed", "DRAINING", "TERMINATED"),
         T("worker_crashed", ("IDLE", "BUSY", "DRAINING"), "TERMINATED", by="machinery", severity="error"),

@@ -2,20 +2,22 @@
 
 initializing → idle ⇄ busy → unresponsive → idle | shutdown
 idle, busy → shutdown
-1.1.0: idle ⇄ suspended
+1.1.0: idle ⇄ suspended; initializing, suspended → shutdown
 
 WORKER-9: an idle worker that is silent past the recovery window is shut down (`max_timeout_exceeded`); it never becomes
-unresponsive. WORKER-10: a busy worker finishes its tasks first; `shutdown_requested` is refused while it holds any.
+unresponsive. WORKER-10: a worker finishes its tasks first: `shutdown_requested` is refused while it holds any. When the
+last claim ends of a worker that was asked to leave, Interlock fires it.
 """
 
 from dataclasses import replace
 
-from interlock.workflows.definition import Definition, Field, T
+from interlock.workflows.definition import Authority, Definition, Field, T
 from interlock.workflows.fields import SECRET, name, names
 from interlock.workflows.machines.orchestration.fields import CAPABILITIES_SAY, NAME_SAYS, affinity, at_least
 from interlock.workflows.machines.orchestration.link_guards import holds_no_task
 from interlock.workflows.machines.orchestration.metadata_guards import task_within_capabilities
 
+LEAVERS: tuple[Authority, ...] = ("holder", "operator", "machinery")
 OWN = "interlock:"  # capabilities with this prefix come from where a worker runs, and cannot be asked for
 
 WORKER_1_0 = Definition(
@@ -34,8 +36,7 @@ WORKER_1_0 = Definition(
         T("health_check_timeout", "busy", "unresponsive", severity="error"),
         T("health_check_recovered", "unresponsive", "idle", severity="warning"),
         T("max_timeout_exceeded", ("unresponsive", "idle"), "shutdown", severity="error"),
-        T("shutdown_requested", "idle", "shutdown", by=("holder", "operator")),
-        T("shutdown_requested", "busy", "shutdown", by=("holder", "operator"), when=(holds_no_task,)),
+        T("shutdown_requested", ("idle", "busy"), "shutdown", by=LEAVERS, when=(holds_no_task,)),
     ),
     fields=(
         Field("worker_type", name, NAME_SAYS),
@@ -56,6 +57,8 @@ WORKER_1_1 = replace(
     transitions=(
         *WORKER_1_0.transitions,
         T("suspend", "idle", "suspended", by="operator", severity="warning"),
-        T("resume", "suspended", "idle", by=("operator", "machinery"), severity="warning"),
+        T("resume", "suspended", "idle", by="operator", severity="warning"),
+        T("max_timeout_exceeded", "suspended", "shutdown", severity="error"),
+        T("shutdown_requested", ("initializing", "suspended"), "shutdown", by=LEAVERS, when=(holds_no_task,)),
     ),
 )

@@ -45,7 +45,7 @@ CREATE INDEX tasks_running ON interlock.tasks (started_at) WHERE state = 'runnin
 CREATE INDEX tasks_queued ON interlock.tasks (run_id, priority DESC, task_id) WHERE state = 'queued';
 
 -- Who holds a task. A claim's token fences off whoever lost it: revoked when the task left `running` without its worker
--- (cancelled, timed out, given to another), ended when the worker let go.
+-- (cancelled, timed out, given to another); ended when the worker let go, or when Interlock took note of a revocation.
 CREATE TABLE interlock.task_claims (
     claim_id   bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- 52 random bits, which only the claim's holder gets: history and logs name it by its id.
@@ -64,6 +64,23 @@ CREATE INDEX task_claims_run ON interlock.task_claims (run_id) WHERE ended_at IS
 
 -- What is looked up when a row leaves that others may name.
 CREATE INDEX task_claims_task ON interlock.task_claims (task_id);
+
+-- A worker's load is the number of its claims that have not ended, whoever takes and ends them (WORKER-4).
+CREATE FUNCTION interlock.claim_weighs() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE interlock.workers
+       SET current_load = current_load + CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END,
+           last_took_at = CASE TG_OP WHEN 'INSERT' THEN now() ELSE last_took_at END
+     WHERE worker_id = COALESCE(NEW.worker_id, OLD.worker_id);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER claim_taken AFTER INSERT ON interlock.task_claims FOR EACH ROW
+    WHEN (NEW.ended_at IS NULL) EXECUTE FUNCTION interlock.claim_weighs();
+CREATE TRIGGER claim_ended AFTER UPDATE OF ended_at ON interlock.task_claims FOR EACH ROW
+    WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION interlock.claim_weighs();
+CREATE TRIGGER claim_deleted AFTER DELETE ON interlock.task_claims FOR EACH ROW
+    WHEN (OLD.ended_at IS NULL) EXECUTE FUNCTION interlock.claim_weighs();
 
 CREATE FUNCTION interlock.born_task(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -34,6 +34,12 @@ WITH overridden AS (
       JOIN interlock.workflow_instances i ON i.id = w.ws_id
      WHERE r.state = 'succeeded'
     UNION ALL
+    SELECT 'WORKER-4', k.worker_id, format('has a load of %%s, but holds %%s claims', k.current_load, COALESCE(held.claims, 0))
+      FROM interlock.workers k
+      LEFT JOIN (SELECT worker_id, count(*) AS claims FROM interlock.task_claims WHERE ended_at IS NULL GROUP BY worker_id) held
+           USING (worker_id)
+     WHERE k.current_load <> COALESCE(held.claims, 0)
+    UNION ALL
     SELECT 'WORKER-12', k.worker_id, 'is shut down, but its task ' || i.entity_id || ' is running'
       FROM interlock.workers k JOIN interlock.tasks t ON t.worker_id = k.worker_id AND t.state = 'running'
       JOIN interlock.workflow_instances i ON i.id = t.task_id

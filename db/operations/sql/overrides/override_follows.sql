@@ -10,7 +10,7 @@ SELECT line FROM (
            format('claim %%s of worker %%s on %%s no longer counts: its command is stopped, its report is refused',
                   c.claim_id, w.name, i.entity_id)
       FROM interlock.task_claims c JOIN interlock.workers w USING (worker_id) JOIN interlock.workflow_instances i ON i.id = c.task_id
-     WHERE c.run_id = %(run)s AND c.revoked_at = now() AND c.ended_at IS NULL
+     WHERE c.run_id = %(run)s AND c.revoked_at = now()
     UNION ALL
     SELECT 2, 0, format('effect %%s on %%s/%%s', e.name, i.workflow_type, i.entity_id)
       FROM interlock.effects e JOIN interlock.workflow_instances i ON i.id = e.workflow_id
