@@ -129,27 +129,38 @@ def heartbeat(
 
 
 @app.command()
-def claim(name: Name, secret_file: SecretFile = None, as_json: AsJson = False) -> None:
+def claim(
+    name: Name,
+    again: Annotated[
+        bool, typer.Option("--again", help="Claim nothing: show the claims that NAME holds, with their tokens.")
+    ] = False,
+    secret_file: SecretFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Claim the next task that matches NAME; the task is running when this returns.
 
     \b
     Exit code: 0 also if no task matches (with --json: null).
 
     \b
-    Example:
+    Examples:
       interlock worker claim agent-7 --json
+      interlock worker claim agent-7 --again    a token was lost, or the agent was restarted
     """
     secret = required(secret_file)
     with Client() as client:
-        claimed = Agent.called(name, secret=secret, runtime=client.runtime).claim()
+        agent = Agent.called(name, secret=secret, runtime=client.runtime)
+        held = agent.claims() if again else list(filter(None, [agent.claim()]))
     if as_json:
-        print_json(asdict(claimed) if claimed else None)
-    elif claimed is None:
-        say(f"nothing fits worker {name} now")
-    else:
-        say(f"task {claimed.task} under token {claimed.token}")
-        given = {"inputs": claimed.inputs} if claimed.inputs else {}
-        print_json({**claimed.context, **({"command": asdict(claimed.command)} if claimed.command else {}), **given})
+        shown = [asdict(each) for each in held]
+        print_json(shown if again else next(iter(shown), None))
+        return
+    for each in held:
+        say(f"task {each.task} under token {each.token}")
+        given = {"inputs": each.inputs} if each.inputs else {}
+        print_json({**each.context, **({"command": asdict(each.command)} if each.command else {}), **given})
+    if not held:
+        say(f"worker {name} holds no claim" if again else f"nothing fits worker {name} now")
 
 
 @app.command()

@@ -37,7 +37,11 @@ def test_an_agent_registers_claims_finishes_and_leaves(terminal: Terminal, task:
     shown = terminal.ok("worker", "show", name)
     assert [each["entity_id"] for each in shown["holds"]] == [task]
     assert set(shown["capabilities"]) == {name, "interlock:agent"}
+    assert terminal.ok("worker", "claim", name, "--again") == [claimed]
     token = str(claimed["token"])
+    assert token in terminal.run("worker", "claim", name, "--again").said
+    stranger = terminal.set(INTERLOCK_WORKER_SECRET="x" * 43).run("worker", "claim", name, "--again")
+    assert (stranger.code, token in stranger.said) == (2, False)
     assert terminal.ok("worker", "finish", name, token, "--output", '{"seen": 1}')["trigger"] == "execution_completed"
     eventually(lambda: terminal.ok("show", task)["current_state"] == "completed", timeout=30)
     assert terminal.ok("worker", "heartbeat", name) == {"name": name, "state": "idle"}
@@ -50,6 +54,8 @@ def test_a_stale_claim_exits_2(terminal: Terminal, task: str, name: str) -> None
     terminal = proven(terminal, terminal.ok("worker", "register", name, "--can", name))
     token = str(eventually(lambda: terminal.ok("worker", "claim", name), timeout=30)["token"])
     terminal.ok("fire", task, "user_cancelled", "--by", "ann", "--wait")
+    eventually(lambda: terminal.ok("worker", "show", name)["state"] == "idle", timeout=30)
+    assert terminal.ok("worker", "claim", name, "--again") == []
     stale = terminal.run("worker", "finish", name, token)
     assert stale.code == 2
     stale.is_one_clear_line("the claim is no longer valid")
@@ -123,7 +129,8 @@ def test_a_worker_of_the_execution_engine_is_kept_alive_by_its_heartbeats(
     created = terminal.ok("create", "uet_worker", name)
     made, terminal = created["id"], proven(terminal, created)
     assert terminal.ok("worker", "heartbeat", name) == {"name": name, "state": "SPAWNING"}
-    terminal.ok("fire", made, "spawn_failed", "--by", name, "--proof", "secret", "--wait")
+    terminal.ok("fire", made, "initialization_complete", "--by", name, "--proof", "secret", "--wait")
+    assert terminal.ok("worker", "shutdown", name, "--by", name)["tasks_left"] == 0
     gone = terminal.run("worker", "heartbeat", name)
     assert gone.code == 2
     gone.is_one_clear_line(name, "is shut down")

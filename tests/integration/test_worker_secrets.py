@@ -47,6 +47,7 @@ def deeds(runtime: Runtime, as_: Registration, token: int) -> Mapping[str, Calla
         "claim": lambda: claims.take(runtime, as_),
         "send a heartbeat": lambda: heartbeat(str(as_.worker_id), secret=as_.secret, runtime=runtime),
         "send a heartbeat, first of a claim": agent.claim,
+        "see the claims": lambda: claims.held(runtime, as_),
         "report": lambda: agent.finish(token),
         "report, to end it": lambda: claims.release(runtime, as_, token),
         "report, to give it back": lambda: claims.return_task(runtime, as_, token, "mine"),
@@ -96,6 +97,26 @@ def test_nobody_speaks_for_a_worker_by_its_name(runtime: Runtime, client: Client
     assert [(each["authority"], each["proof"]) for each in client.history(worker) if each["proof"] == "itself"] == [
         ("holder", "itself")
     ] * 2  # as it registered and as it left
+
+
+def test_a_worker_alone_is_shown_the_claims_it_holds_again(runtime: Runtime, client: Client, project: str) -> None:
+    """As `claim` showed them; by an agent that has only its secret left."""
+    first, second = Site(client, project).queue(2, kind="agent")
+    agent, other = Agent("agent-7", max_concurrent_tasks=2, runtime=runtime), Agent("agent-8", runtime=runtime)
+    agent.register(), other.register()
+    claimed = [agent.claim(), agent.claim()]
+    drain_all(runtime)
+    again = Agent.called("agent-7", secret=agent.secret, runtime=runtime)
+    assert again.claims() == claimed
+    assert other.claims() == []
+    with pytest.raises(NotYours):
+        Agent.called("agent-7", secret=other.secret, runtime=runtime).claims()
+    client.fire(first, "user_cancelled", by="ann")
+    drain_all(runtime)
+    (left,) = again.claims()
+    assert left.task_id == second, "the other was revoked"
+    assert again.finish(left.token) == "execution_completed"
+    assert again.claims() == []
 
 
 def test_raw_sql_of_the_engines_login_does_not_either(

@@ -25,6 +25,7 @@ from interlock.workers.runtime import runtime as process_runtime
 from interlock.workflows.errors import BadInput, InterlockError, Refused
 from interlock.workflows.input import limits
 from interlock.workflows.input.arguments import FreeText, door
+from interlock.workflows.output.suggestions import offered
 
 
 class ShutDown(Refused):
@@ -162,6 +163,19 @@ class Agent:
         self.heartbeat()
         return claims.take(self._runtime, self._known)
 
+    def claims(self) -> list[Claim]:
+        """The claims that this worker holds: for an agent that lost a token, or was restarted.
+
+        Returns:
+            Them, as `claim` returned them, the oldest first. A claim that was revoked is not among them.
+
+        Raises:
+            NotYours: it is called by another secret.
+            ShutDown: this worker is shut down.
+        """
+        self.heartbeat()
+        return claims.held(self._runtime, self._known)
+
     def heartbeat(self) -> str:
         """Send a heartbeat.
 
@@ -251,7 +265,8 @@ class Agent:
         with transaction(self._runtime.database) as connection:
             task = task_of(connection, self._known.worker_id, token)
             if task is None:
-                raise StaleClaim(f"worker {self.name!r} has no claim with this token: use the token of its claim")
+                those = offered("worker", "claim", self.name, again=True)
+                raise StaleClaim(f"worker {self.name!r} has no claim with this token: `{those}` shows those it holds")
             return dict(instances.by_id(connection, task)["context"])
 
 

@@ -96,6 +96,20 @@ def take(runtime: Runtime, registered: Registration) -> Claim | None:
     return None
 
 
+def held(runtime: Runtime, registered: Registration) -> list[Claim]:
+    """The claims that a worker holds, with their tokens, the oldest first.
+
+    A task whose inputs are missing fails, as where it is claimed.
+
+    Raises:
+        NotYours: the secret is not the worker's.
+    """
+    with transaction(runtime.database) as connection:
+        found = claims.claimed(connection, registered.worker_id, registered.secret)
+    given = [(task, _inputs(runtime, registered, task)) for task in found]
+    return [_claim(task, values) for task, values in given if values is not None]
+
+
 def _inputs(runtime: Runtime, registered: Registration, task: RowMapping) -> dict[str, Any] | None:
     """The values of a started task's inputs. If one is missing, the task has failed: None."""
     try:
