@@ -13,13 +13,18 @@ from interlock.db.core import requests
 from interlock.db.core.request_rows import by_state, internal
 from interlock.workers.client.client import Client
 from interlock.workers.engine.creation import Birth
+from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.pool import claims
+from interlock.workers.pool.claims import Claim
 from interlock.workers.pool.registration import EXECUTE, WorkerDescription, register
+from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
 from tests.driving import applied, drain_all
-from tests.rights import fire, remember
+from tests.rights import fire, known, remember
 
+DONE = Report("execution_completed", {"exit_code": 0})
 PRINT = ["python3", "-c", "print('done')"]
 
 
@@ -134,3 +139,24 @@ def silence(dba: "psycopg.Connection[Any]", worker: UUID, seconds: float, table:
         " last_heartbeat = now() - make_interval(secs => %(ago)s) WHERE worker_id = %(worker)s",
         {"ago": seconds, "worker": worker},
     )
+
+
+def take(runtime: Runtime, worker: UUID) -> Claim:
+    """Claim; something must fit."""
+    claim = claims.take(runtime, known(worker))
+    assert claim is not None
+    drain_all(runtime)
+    return claim
+
+
+def look_at_runs(runtime: Runtime, *of: Claim) -> None:
+    """Let the scheduler see what became of the claims' runs."""
+    drain_all(runtime)
+    for run in {claim.run_id for claim in of}:
+        schedule(runtime, run)
+    drain_all(runtime)
+
+
+def finish(runtime: Runtime, claim: Claim, report: Report = DONE) -> None:
+    claims.finish(runtime, known(claim.worker_id), claim.token, report)
+    drain_all(runtime)

@@ -266,7 +266,7 @@ class Agent:
             task = task_of(connection, self._known.worker_id, token)
             if task is None:
                 those = offered("worker", "claim", self.name, again=True)
-                raise StaleClaim(f"worker {self.name!r} has no claim with this token: `{those}` shows those it holds")
+                raise StaleClaim(f"worker {self.name!r} has no claim under this token: `{those}` shows those it holds")
             return dict(instances.by_id(connection, task)["context"])
 
 
