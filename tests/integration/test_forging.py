@@ -391,7 +391,7 @@ def test_no_caller_takes_the_id_of_what_interlock_will_fire(client: Client, dba:
     story = client.create("story", "S-1", project=project)["id"]
     for number in range(20):
         for trigger in ("start", "report"):
-            with pytest.raises(BadInput, match="reserved for Interlock's own"):
+            with pytest.raises(BadInput, match="which only Interlock's own triggers have"):
                 client.fire(story, "block", by=INTRUDER, request_id=f"interlock:claim:{number}:{trigger}")
             taking: Any = TRY.replace("gen_random_uuid()::text", f"'interlock:claim:{number}:{trigger}'")
             of = {"id": story, "trigger": "block" if number % 2 else "unknown", "by": INTRUDER, "bound": None}
