@@ -122,8 +122,12 @@ class NodeState:
 
 @dataclass(slots=True)
 class Place:
-    """This process's node, and the heartbeat of its worker."""
+    """This process's node, and the heartbeat of its worker.
 
+    `complete`: one byte, shared by the processes of the node; not 0 once its pool has been whole.
+    """
+
+    complete: mmap.mmap | None = None
     node: NodeState | None = None
     heartbeat: HeartbeatSender | None = None
 
@@ -134,6 +138,7 @@ here = Place()
 def connect() -> None:
     """Connect to Celery's signals, so that pool processes register as workers and leave."""
     signals.celeryd_after_setup.connect(_open_node)
+    signals.worker_ready.connect(_note_complete)
     signals.worker_shutting_down.connect(_close_node)
     signals.worker_process_init.connect(_join)
     signals.worker_process_shutdown.connect(_leave)
@@ -153,12 +158,18 @@ def _is_closing() -> bool:
 
 def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:
     holder.node.sign = uuid7().hex
+    here.complete = mmap.mmap(-1, 1)
     if WORK in instance.app.amqp.queues.consume_from:
         here.node = NodeState(sender, holder.node.sign, mmap.mmap(-1, 1))
         # A soft shutdown waits this long, then kills: short for nodes of wake-ups, longer where commands run.
         conf.worker_soft_shutdown_timeout = settings().drain_seconds
         # Celery sends `worker_shutting_down` only after that wait and no signal before it, hence this wrapper.
         instance.wait_for_soft_shutdown = partial(_closing_first, instance.wait_for_soft_shutdown)
+
+
+def _note_complete(**_: object) -> None:
+    if here.complete is not None:
+        here.complete[0] = 1
 
 
 def _closing_first(wait: Callable[[], None]) -> None:
@@ -172,7 +183,8 @@ def _close_node(**_: object) -> None:
 
 
 def _join(**_: object) -> None:
-    Thread(target=_take_back, args=(runtime(),), name="interlock-take-back", daemon=True).start()
+    if here.complete is not None and here.complete[0]:  # a connection of its own for each of the first would cost 10 MB
+        Thread(target=_take_back, args=(runtime(),), name="interlock-take-back", daemon=True).start()
     if here.node is None:
         return
     chosen = runtime()
