@@ -30,7 +30,8 @@ from tests.running import Stage
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
-EXAMPLES = 20
+EXAMPLES, ROUNDS = 20, 4
+MADE = {"completed", "failed", "cancelled", "pending"}  # the states that overrides lead to
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
 VERBS = (
     ["answer"] * 12
@@ -97,13 +98,17 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
         assert not_ended(play) == []
         assert broken_rules(dba, play.stage.run) == []
 
-    play_it()
+    by_hand: dict[str, int] = {}
+    for _ in range(ROUNDS):  # which overrides are drawn is chance
+        play_it()
+        by_hand = dict(dba.execute(BY_HAND).fetchall())
+        if by_hand.keys() >= MADE and sum(by_hand.values()) > EXAMPLES:
+            break
+    assert by_hand.keys() >= MADE, by_hand
+    assert sum(by_hand.values()) > EXAMPLES  # operators too
     verdict = verify.verify(make_stage().runtime.database)
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 10 * EXAMPLES  # they did move
-    by_hand = dict(dba.execute(BY_HAND).fetchall())
-    assert {"completed", "failed", "cancelled", "pending"} <= by_hand.keys(), by_hand
-    assert sum(by_hand.values()) > EXAMPLES  # operators too
 
 
 def test_every_run_ends_whoever_of_its_crew_is_killed(make_stage: Callable[[], Stage], dba: Dba) -> None:
@@ -122,8 +127,13 @@ def test_every_run_ends_whoever_of_its_crew_is_killed(make_stage: Callable[[], S
         with transaction(play.stage.runtime.database) as connection:
             assert invariants.broken(connection, limit=5) == []
 
-    play_it()
-    assert dba.execute(TAKEN_AWAY).fetchone() > (CREWS // 3,)  # it did come to that
+    taken = 0
+    for _ in range(ROUNDS):  # as above
+        play_it()
+        (taken,) = dba.execute(TAKEN_AWAY).fetchone() or (0,)
+        if taken > CREWS // 3:
+            break
+    assert taken > CREWS // 3  # it did come to that
     assert verify.verify(make_stage().runtime.database).ok
 
 
