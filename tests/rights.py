@@ -140,9 +140,13 @@ def _end(connection: Connection, right: Right, task: UUID | None, *, begun: bool
     if right.authority == "effect":
         done = "UPDATE interlock.effects SET status = 'done', lease_until = NULL, finished_at = now() WHERE id = %s"
         connection.exec_driver_sql(done, (str(right.proof).split(":")[1],))
-    elif task is not None and (begun or _begins(connection, task)):
+        return
+    if task is None:
+        return
+    connection.exec_driver_sql(_WHOSE, (task,))
+    if begun or _begins(connection, task):
         connection.exec_driver_sql("UPDATE interlock.task_claims SET ended_at = now() WHERE task_id = %s", (task,))
-    elif task is not None:  # who reports on what was never begun had no claim: it was made for this
+    else:  # who reports on what was never begun had no claim: it was made for this
         connection.exec_driver_sql("DELETE FROM interlock.task_claims WHERE task_id = %s AND ended_at IS NULL", (task,))
 
 
@@ -165,6 +169,13 @@ def _lease(connection: Connection, found: RowMapping) -> UUID:
     return effect
 
 
+# Workers are locked before their claims, everywhere.
+_WHOSE = """
+SELECT FROM interlock.workers
+ WHERE worker_id IN (SELECT worker_id FROM interlock.task_claims WHERE task_id = %s AND ended_at IS NULL) FOR NO KEY UPDATE"""
+_ROOM = "UPDATE interlock.workers SET max_concurrent_tasks = max_concurrent_tasks + 1 WHERE worker_id = %s"
+
+
 def _claim(connection: Connection, found: RowMapping) -> int:
     """The token of the task's open claim, or of a new one by any worker whose secret the tests have."""
     open_ = "SELECT token FROM interlock.task_claims WHERE task_id = %s AND revoked_at IS NULL AND ended_at IS NULL"
@@ -174,6 +185,7 @@ def _claim(connection: Connection, found: RowMapping) -> int:
     )
     while (token := connection.exec_driver_sql(open_, (found["id"],)).scalar()) is None:  # or another's, at once
         worker = _hand(connection)
+        connection.exec_driver_sql(_ROOM, (worker.worker_id,))
         for taken in connection.exec_driver_sql(take, (worker.worker_id, worker.secret, found["id"])).all():
             _ask_for_start(connection, worker.worker_id, *taken)
     return int(token)

@@ -21,7 +21,7 @@ NAMELESS = {
 ON_INSTANCES = {
     *("archive", "breaker", "compensation", "create", "dead", "doctor", "fire", "history", "job", "list", "patch"),
     *("quarantine", "redrive", "regression", "run", "runs", "show", "stuck", "supervise", "watch", "worker"),
-    *("override",),
+    *("gate", "override"),
 }
 # The lists of all projects, or of one.
 LISTS = [

@@ -85,7 +85,7 @@ def test_what_is_no_claim_of_the_agents_is_refused(runtime: Runtime) -> None:
     with pytest.raises(NotRegistered):
         agent_of(runtime).claim()
     with agent_of(runtime) as agent:
-        with pytest.raises(StaleClaim, match="has no claim with this token"):
+        with pytest.raises(StaleClaim, match="has no claim under this token"):
             agent.finish(4711)
         with pytest.raises(BadInput, match="output"):
             agent.finish(4711, output={"nan": float("nan")})

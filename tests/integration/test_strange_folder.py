@@ -108,7 +108,7 @@ def test_parts_search_no_folder_that_others_may_write(home: Path) -> None:
 
 
 def test_nobody_else_reads_or_lists_anything_in_a_home(home: Path) -> None:
-    passable = {home, home / "worktrees"} if os.geteuid() == 0 else set()
+    passable = {home, home / "worktrees", home / "worktrees" / ".exchange"} if os.geteuid() == 0 else set()
     for path in (home, *home.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # servers run, and delete files of theirs
             if path.is_symlink():
