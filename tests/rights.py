@@ -172,7 +172,8 @@ def _lease(connection: Connection, found: RowMapping) -> UUID:
 # Workers are locked before their claims, everywhere.
 _WHOSE = """
 SELECT FROM interlock.workers
- WHERE worker_id IN (SELECT worker_id FROM interlock.task_claims WHERE task_id = %s AND ended_at IS NULL) FOR NO KEY UPDATE"""
+ WHERE worker_id IN (SELECT worker_id FROM interlock.task_claims WHERE task_id = %s AND ended_at IS NULL)
+   FOR NO KEY UPDATE"""
 _ROOM = "UPDATE interlock.workers SET max_concurrent_tasks = max_concurrent_tasks + 1 WHERE worker_id = %s"
 
 
