@@ -30,11 +30,14 @@ CAPABILITIES = ["interlock:execute"]
 READY = in_schema("""
 SELECT t.task_id, t.state FROM interlock.tasks t
  WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')""")
-ROOM = in_schema("UPDATE interlock.workers SET max_concurrent_tasks = 1000000")  # claims are ended by nobody here
+WORKERS = 100  # a claim's end updates its worker: in one statement, thousands of a single one would take squared time
+ROOM = in_schema("UPDATE interlock.workers SET max_concurrent_tasks = 1000000")
 CLAIM = in_schema("""
 INSERT INTO interlock.task_claims (task_id, run_id, worker_id)
-SELECT task_id, run_id, %(worker)s FROM interlock.tasks WHERE task_id = ANY (%(ids)s) ON CONFLICT DO NOTHING
+SELECT task_id, run_id, (%(workers)s::uuid[])[1 + row_number() OVER () %% cardinality(%(workers)s::uuid[])]
+  FROM interlock.tasks WHERE task_id = ANY (%(ids)s) ON CONFLICT DO NOTHING
 """)
+END = in_schema("UPDATE interlock.task_claims SET ended_at = now() WHERE task_id = ANY (%(ids)s) AND ended_at IS NULL")
 CLAIMED = in_schema("""
 SELECT task_id, token FROM interlock.task_claims
  WHERE task_id = ANY (%(ids)s) AND revoked_at IS NULL AND ended_at IS NULL
@@ -93,10 +96,11 @@ class Carrier:
         # Neither claims without a worker's secret nor VACUUM of others' tables are the engine's.
         self._database = psycopg.connect(servers.superuser_url, autocommit=True)
         can = {"capabilities": CAPABILITIES}
-        born = Birth(self.runtime.catalogue.get("worker"), "bench", str(uuid7()), "bench", can)
+        worker, project = self.runtime.catalogue.get("worker"), str(uuid7())
+        born = [Birth(worker, f"bench-{number}", project, "bench", can) for number in range(WORKERS)]
         with transaction(self.runtime.database) as connection:
-            creation.deliver(connection, [born])
-        self._worker = born.id
+            creation.deliver(connection, born)
+        self._workers = [each.id for each in born]
         self._database.execute(ROOM)
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
@@ -143,12 +147,13 @@ class Carrier:
 
     def _work(self, run: UUID) -> int:
         """Begin queued tasks and end running ones; returns their number."""
-        said = {"worker_id": str(self._worker), "capabilities": CAPABILITIES, "exit_code": 0}
+        said = {"worker_id": str(self._workers[0]), "capabilities": CAPABILITIES, "exit_code": 0}
         found = self._ask(READY, run)
-        ids = {"ids": [id_ for id_, _ in found], "worker": self._worker}
+        ids = {"ids": [id_ for id_, _ in found], "workers": self._workers}
         self._database.execute(CLAIM, ids)
         rights = {id_: of_claim(token) for id_, token in self._database.execute(CLAIMED, ids)}
         self._accept([(id_, EVENTS[state == "running"], said, rights[id_]) for id_, state in found])
+        self._database.execute(END, {"ids": [id_ for id_, state in found if state == "running"]})
         return len(found)
 
     def _land(self, run: UUID, spent: Spent) -> None:
