@@ -68,6 +68,13 @@ def knowing(make_runtime: Callable[..., Runtime]) -> Callable[..., Runtime]:
 
 
 @pytest.fixture
+def story(client: Client, project: str) -> UUID:
+    """A story."""
+    made: UUID = client.create("story", "S-1", project=project)["id"]
+    return made
+
+
+@pytest.fixture
 def stories(client: Client, project: str) -> list[UUID]:
     """Five stories."""
     births = [client.birth("story", f"S-{number}", project=project) for number in range(5)]

@@ -92,12 +92,6 @@ async def committed(caller: AsyncSession | AsyncConnection, valkey: "Redis") -> 
 
 
 @pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
-@pytest.fixture
 def own_table(dba: "psycopg.Connection[Any]") -> None:
     dba.execute("CREATE TABLE callers_own (note text); GRANT ALL ON callers_own TO PUBLIC")
 

@@ -31,12 +31,6 @@ DOORS = found()
 
 
 @pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
-@pytest.fixture
 def of_each_partition(client: Client, project: str) -> dict[int, UUID]:
     """A story in each partition."""
     births = {}

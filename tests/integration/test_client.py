@@ -47,12 +47,6 @@ NOBODY = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
-@pytest.fixture
 def session(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Iterator[Session]:
     """A caller's own session, with a table of the caller's."""
     dba.execute("CREATE TABLE public.callers_own (note text); GRANT ALL ON public.callers_own TO PUBLIC")

@@ -33,12 +33,6 @@ OWN = ("tests.machines",)
 
 
 @pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
-@pytest.fixture
 def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
     """A client and engine that know the definitions of `tests.machines`, and give up after three attempts."""
     yield Client(knowing(*OWN, max_attempts=3))

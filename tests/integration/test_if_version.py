@@ -30,12 +30,6 @@ Dba = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
-@pytest.fixture
 def turnstiles(knowing: Callable[..., Runtime]) -> Iterator[Client]:
     """A client that knows `tests.machines`."""
     yield Client(knowing("tests.machines"))

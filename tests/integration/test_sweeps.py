@@ -35,12 +35,6 @@ pytestmark = pytest.mark.integration
 MONTHS = 90
 
 
-@pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
 def backdate(dba: "psycopg.Connection[Any]", seconds: float) -> None:
     """As if the sweeps had last begun so long ago."""
     dba.execute("UPDATE sweeps SET started_at = started_at - make_interval(secs => %s)", (seconds,))

@@ -58,12 +58,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-@pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
 def no_crowd() -> None:
     """Let so much time pass that the next trigger is a lone one."""
     since = time.monotonic()

@@ -25,12 +25,6 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def story(client: Client, project: str) -> UUID:
-    made: UUID = client.create("story", "S-1", project=project)["id"]
-    return made
-
-
 def queued(valkey: "Redis", queue: str = "triggers") -> list[dict[str, Any]]:
     """The messages in a queue, oldest first."""
     return [json.loads(message) for message in reversed(valkey.lrange(f"interlock:{queue}", 0, -1))]  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """A run and its model side by side: what happens to one happens to the other, and both must agree each time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
@@ -43,6 +43,11 @@ REFUSABLE: list[tuple[type[Thing], str, dict[str, Any]]] = [
 
 class Theatre(Stage):
     """A stage that looks only where something is due, and puts up with being told the same twice."""
+
+    def _context(self, sketch: Mapping[str, Any]) -> dict[str, Any]:
+        """Retries wait for `let_time_pass`: on a slow machine 2 s go by in the midst of a step."""
+        context = super()._context(sketch)
+        return context | {"backoff": {"base": 7_200.0, "cap": 7_200.0}} if "max_retries" in context else context
 
     def settle(self) -> int:
         total = 0

@@ -5,6 +5,12 @@ from uuid import UUID
 
 import psycopg
 
+_LIMITED: LiteralString = """
+        SELECT x.{id} FROM {table} x JOIN workflow_instances i ON i.id = x.{id}
+         WHERE x.run_id = %(run)s AND x.state = '{running}'
+           AND NOT EXISTS (SELECT FROM trigger_requests r
+                            WHERE r.workflow_id = x.{id} AND r.trigger = 'timeout_exceeded'
+                              AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))"""
 RULES: dict[str, LiteralString] = {
     "WORKSTREAM-1 a workstream is where its tasks are": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
@@ -55,18 +61,8 @@ RULES: dict[str, LiteralString] = {
           JOIN test_gates g ON g.gate_id = l.target_id
          WHERE t.run_id = %(run)s AND g.state <> 'PASSED'
            AND EXISTS (SELECT FROM workflow_transitions m WHERE m.workflow_id = t.task_id AND m.to_state = 'queued')""",
-    "TASK-8 who runs has a time limit": """
-        SELECT t.task_id FROM tasks t JOIN workflow_instances i ON i.id = t.task_id
-         WHERE t.run_id = %(run)s AND t.state = 'running'
-           AND NOT EXISTS (SELECT FROM trigger_requests r
-                            WHERE r.workflow_id = t.task_id AND r.trigger = 'timeout_exceeded'
-                              AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))""",
-    "GATE-4 a running gate has a deadline": """
-        SELECT g.gate_id FROM test_gates g JOIN workflow_instances i ON i.id = g.gate_id
-         WHERE g.run_id = %(run)s AND g.state = 'RUNNING'
-           AND NOT EXISTS (SELECT FROM trigger_requests r
-                            WHERE r.workflow_id = g.gate_id AND r.trigger = 'timeout_exceeded'
-                              AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))""",
+    "TASK-8 who runs has a time limit": _LIMITED.format(table="tasks", id="task_id", running="running"),
+    "GATE-4 a running gate has a deadline": _LIMITED.format(table="test_gates", id="gate_id", running="RUNNING"),
     "GATE-11 a gate ends with its workstream": """
         SELECT g.gate_id FROM test_gates g JOIN workstreams w ON w.ws_id = g.workstream_id
          WHERE g.run_id = %(run)s AND w.completed_at IS NOT NULL AND g.completed_at IS NULL""",
