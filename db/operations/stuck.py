@@ -54,7 +54,7 @@ def late(
     type_: str | None = None,
     project: str | None = None,
     unservable: Sequence[UUID] = (),
-    limit: int,
+    limit: int | None,
 ) -> Sequence[RowMapping]:
     """Instances that have been in their state for too long, longest first: `since`, `seconds`; `total`: their number.
 
@@ -65,7 +65,7 @@ def late(
         healthy: also what makes progress: tasks within their own time limits, workstreams and runs with such tasks.
         type_, project: only these.
         unservable: tasks that no worker could take (`workers.unservable`): late at any age.
-        limit: the most instances to return.
+        limit: the most instances to return; None: all.
     """
     limits: list[dict[str, Any]] = [
         {"workflow_type": kind, "version": version, "state": state, "seconds": None} for kind, version, state in resting

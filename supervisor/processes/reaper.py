@@ -25,7 +25,6 @@ KEPT = (  # of the supervisor's environment: the rest holds passwords
     "PYTHONPATH",
     "PYTHONSAFEPATH",
     VARIABLE,
-    "INTERLOCK_HOME",
     "INTERLOCK_RUN_AS",
     "INTERLOCK_COMMANDS_RUN_AS",
 )

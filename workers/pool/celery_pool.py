@@ -199,7 +199,7 @@ def _join(**_: object) -> None:
 
 def _bury(chosen: Runtime) -> None:
     """Retire the workers of our node's dead processes: this process replaces one that was killed."""
-    alive = {child.pid for child in psutil.Process(os.getppid()).children()} - {os.getpid()}
+    alive = _alive() - {os.getpid()}
     assert here.node is not None
     with transaction(chosen.database) as connection:
         dead = [row for row in workers.of_node(connection, here.node.sign) if row["pid"] not in alive]
@@ -213,11 +213,16 @@ def _take_back(chosen: Runtime) -> None:
     def taken_back(_: object) -> Sequence[RowMapping]:
         with transaction(chosen.database) as connection:
             held = effects.holders(connection, holder.node.sign)  # first: a process born since is not among them
-            alive = {child.pid for child in psutil.Process(os.getppid()).children()}
+            alive = _alive()
             gone = [each for each in held if holder.pid(each) not in alive]
             return sweeps.leases(connection, max_attempts=chosen.settings.max_attempts, gone=gone) if gone else ()
 
     chosen.wakeups.effects(retried(taken_back, patience_seconds=chosen.settings.effect_lease_seconds))
+
+
+def _alive() -> set[int]:
+    """The processes of our node, this one among them."""
+    return {child.pid for child in psutil.Process(os.getppid()).children()}
 
 
 def _leave(**_: object) -> None:

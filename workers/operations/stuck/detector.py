@@ -22,7 +22,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import UnknownWorkflow
 
-LIMIT, ALL = 1_000, 1_000_000
+LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,8 @@ def survey(
 def late_ids(runtime: Runtime, type_: str) -> set[UUID]:
     """All instances of a type that are stuck now, except those that no worker can take."""
     with transaction(runtime.database) as connection:
-        rows = stuck.late(
-            connection, thresholds(runtime.settings), resting=runtime.catalogue.resting, type_=type_, limit=ALL
-        )
+        chosen = thresholds(runtime.settings)
+        rows = stuck.late(connection, chosen, resting=runtime.catalogue.resting, type_=type_, limit=None)
     return {row["id"] for row in rows}
 
 
