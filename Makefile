@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST_ARGS ?= -n 6
 MINUTES ?= 10
 
-.PHONY: setup up demo test check audit fuzz bench versions lock images clean
+.PHONY: setup up demo test check audit fuzz storm conformance bench versions lock images clean
 
 setup: .venv/.ready  ## install into .venv from requirements.lock
 
@@ -21,7 +21,6 @@ demo: setup  ## real pull requests through real servers, end to end; stops every
 up: setup  ## stay up: PostgreSQL, Valkey, workers, beat, Flower (Ctrl-C stops them)
 	$(BIN)/interlock up
 
-test: export PYTHONDONTWRITEBYTECODE =  # hundreds of processes would compile the same modules
 test: setup  ## every test that CI runs
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -35,6 +34,12 @@ check: setup  ## format, lint, strict types, import layers
 fuzz: setup  ## strange input at every door, for MINUTES (10); counts, crashes, and a corpus to commit
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/fuzz/requirements.lock
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+storm: setup  ## random runs for MINUTES (10) while workers are killed; one line for each thing that does not lead on
+	$(BIN)/python -m tests.chaos.storm --minutes $(MINUTES)
+
+conformance: setup  ## 10,000 random sequences in each exported form, compared with ours (fetches XState from npm)
+	$(BIN)/python -m tests.conformance
 
 audit: setup  ## known vulnerabilities of what the lock installs, where their database can be reached
 	BIN=$(BIN) .ci/audit

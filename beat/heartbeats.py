@@ -7,10 +7,12 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.core import request_rows, requests
-from interlock.db.orchestration import claim_triggers, claims, workers
+from interlock.db.fast_path import Row
+from interlock.db.orchestration import claim_triggers, claims, jobs, workers
 
 SILENT_BATCH = 500
 GONE = "max_timeout_exceeded"
+ENDS = (GONE, "worker_crashed")  # the triggers that end a silent worker: of a `worker`, of a `uet_worker`
 
 Wakeups = Sequence[Mapping[str, Any]]
 
@@ -18,17 +20,23 @@ Wakeups = Sequence[Mapping[str, Any]]
 def heartbeats(connection: Connection, *, silent_seconds: float, gone_seconds: float) -> tuple[int, Wakeups]:
     """Process a batch of workers whose heartbeats stopped; returns their number, and wake-ups for the fired triggers.
 
+    A worker that has ended and still holds claims loses its tasks, too (WORKER-12). A silent supervised worker fails
+    (SUPERVISED-9).
+
     Args:
         connection: the sweep's transaction.
-        silent_seconds: how long a worker that holds a claim may be silent (WORKER-7: two heartbeats), and a
-            `uet_worker` in any state (UET-2), which then counts as crashed.
+        silent_seconds: how long a worker that holds a claim may be silent (WORKER-7: two heartbeats), a running
+            supervised worker, and a `uet_worker` in any state (UET-2), which then counts as crashed.
         gone_seconds: the silence after which an unresponsive, idle or suspended worker is shut down.
     """
-    found = [
-        *workers.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH),
-        *workers.silent_uet(connection, silent_seconds=silent_seconds, limit=SILENT_BATCH),
+    found = workers.silent(connection, silent_seconds=silent_seconds, gone_seconds=gone_seconds, limit=SILENT_BATCH)
+    supervised = jobs.silent(connection, silent_seconds=silent_seconds, limit=SILENT_BATCH)
+    silent, ended = [row for row in found if not row["ended"]], [row for row in found if row["ended"]]
+    fired = [
+        *release_tasks(connection, [*silent, *supervised], "fell silent"),
+        *release_tasks(connection, ended, "has ended"),
     ]
-    return len(found), release_tasks(connection, found, "fell silent") if found else []
+    return len(found) + len(supervised), fired
 
 
 def release_tasks(
@@ -42,6 +50,8 @@ def release_tasks(
         message: what happened to them, phrased to follow `worker NAME …`.
         certain: the workers are known to be gone, so they get no time to recover.
     """
+    if not lost:
+        return []
     names = {row["worker_id"]: f"worker {row['name']} {message}" for row in lost}
     owed = {row["worker_id"]: _owed(row, certain) for row in lost}
     rows: list[Mapping[str, Any]] = []
@@ -71,11 +81,11 @@ def _request(worker_id: UUID, seen: int, version: int, trigger: str, reason: str
 
 def _owed(row: RowMapping, certain: bool) -> list[str]:
     # A draining worker has nothing left to finish.
-    ends = (certain or row["draining"]) and row["owed"] != GONE
+    ends = (certain or row["draining"]) and row["owed"] not in ENDS
     return [*filter(None, [row["owed"]]), *[GONE] * ends]
 
 
-def wakeups_of(accepted: Mapping[str, RowMapping]) -> Wakeups:
+def wakeups_of(accepted: Mapping[str, Row]) -> Wakeups:
     """The wake-ups for accepted requests."""
     return [
         dict(row) | {"workflow_type": "crew", "entity_id": str(row["workflow_id"]), "triggered_by": "crew"}

@@ -15,6 +15,7 @@ class Sweep:
 
 SCHEDULE = (
     Sweep("dispatch", 1.0, "wake what is due, and send again the wakeups that were lost"),
+    Sweep("schedules", 1.0, "fire what schedules are due to fire, each time once"),
     Sweep("heartbeats", 5.0, "give up workers that fell silent, `uet_worker` or not, and give tasks back"),
     Sweep("leases", 5.0, "take effects back from workers that went silent"),
     Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),

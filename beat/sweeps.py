@@ -1,6 +1,6 @@
 """The sweeps: bounded batches with `SKIP LOCKED`, without decisions. Each returns what needs a wake-up."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from interlock.db.core import counters, effects, requests
+from interlock.db.core import counters, effects, limits, requests
 from interlock.db.core.request_rows import by_state, internal
 from interlock.db.orchestration import scheduling, workers
 from interlock.db.orchestration.jobs import reserve, servable, stranded
@@ -49,15 +49,20 @@ def dispatch(connection: Connection, *, silent_seconds: float) -> DueWork:
     )
 
 
-def leases(connection: Connection, *, max_attempts: int, gone: Collection[str] = ()) -> Sequence[RowMapping]:
+def leases(
+    connection: Connection, *, max_attempts: int, own_attempts: Mapping[str, int], gone: Collection[str] = ()
+) -> Sequence[RowMapping]:
     """Take back effects whose lease expired; returns those to run again. The others fire their `failed` trigger.
 
     Args:
         connection: the sweep's transaction.
         max_attempts: after so many an effect is dead.
+        own_attempts: name -> the same, of effects that have a number of their own.
         gone: holders that are known to have died: their leases do not have to expire.
     """
-    expired = effects.expire_leases(connection, max_attempts=max_attempts, limit=LEASE_BATCH, gone=gone)
+    expired = effects.expire_leases(
+        connection, max_attempts=max_attempts, own_attempts=own_attempts, limit=LEASE_BATCH, gone=gone
+    )
     counters.note_each(connection, counters.LEASE_EXPIRIES, ((effect["name"],) for effect in expired))
     reports = [
         effects.outcome_request(effect, effect["failed_trigger"], error=effect["error"], trace=effect["trace"])
@@ -69,7 +74,9 @@ def leases(connection: Connection, *, max_attempts: int, gone: Collection[str] =
 
 
 def prune(connection: Connection, *, keep_days: float, keep_effects_days: float | None = None) -> int:
-    """Delete a batch of finished rows past their retention time; returns the number of rows, 0 when none are left.
+    """Delete a batch of finished rows past their retention time, and of starts that no limit counts any more.
+
+    Returns the number of rows, 0 when none are left.
 
     Args:
         connection: the sweep's transaction.
@@ -77,15 +84,17 @@ def prune(connection: Connection, *, keep_days: float, keep_effects_days: float 
         keep_effects_days: how long finished effects are kept; None: as long as requests.
     """
     effects_days = keep_days if keep_effects_days is None else keep_effects_days
-    return requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH) + effects.prune(
-        connection, keep_days=effects_days, limit=PRUNE_BATCH
+    return (
+        requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH)
+        + effects.prune(connection, keep_days=effects_days, limit=PRUNE_BATCH)
+        + limits.prune(connection, limit=PRUNE_BATCH)
     )
 
 
 def jobs(connection: Connection) -> int:
     """Retry the allocation of pending jobs (JOB-1); returns the number of triggers fired.
 
-    Pending jobs get their workers once enough are idle. Paused workers whose job has ended are terminated.
+    Pending jobs get their workers once enough are idle. Workers that could not end with their job are terminated.
     """
     waiting = servable(connection, limit=JOB_BATCH)
     rows = [_bound(each, "allocate_resources") for each in waiting if reserve(connection, each["id"])]

@@ -21,12 +21,16 @@ from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.orchestration.submission import submit
+from interlock.workers.pool import claims, registration
+from interlock.workers.pool.registration import WorkerDescription
+from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.plan.plan import Plan
 
 CONTEXT_BYTES = 4 * 1024**2  # with the default, a task can depend on only some 6,500 others by name
 EVENTS = ("worker_started", "execution_completed")
 CAPABILITIES = ["interlock:execute"]
+DONE = Report("execution_completed", {"exit_code": 0})
 READY = in_schema("""
 SELECT t.task_id, t.state FROM interlock.tasks t
  WHERE t.run_id = %(run)s AND t.state IN ('queued', 'running')""")
@@ -39,7 +43,7 @@ SELECT task_id, run_id, (%(workers)s::uuid[])[1 + row_number() OVER () %% cardin
 """)
 END = in_schema("UPDATE interlock.task_claims SET ended_at = now() WHERE task_id = ANY (%(ids)s) AND ended_at IS NULL")
 CLAIMED = in_schema("""
-SELECT task_id, token FROM interlock.task_claims
+SELECT task_id, token, worker_id FROM interlock.task_claims
  WHERE task_id = ANY (%(ids)s) AND revoked_at IS NULL AND ended_at IS NULL
 """)
 LEASE = in_schema("""
@@ -92,7 +96,8 @@ class Carrier:
     def __init__(self, stage: Stage, servers: Servers) -> None:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))  # 30: warnings and above
         self.runtime = Runtime(stage.settings(servers).model_copy(update={"context_limit_bytes": CONTEXT_BYTES}))
-        self._folder = stage.home.path
+        self._folder = stage.home.path.with_name("plan")  # no command may run in the home
+        self._folder.mkdir(exist_ok=True)
         # Neither claims without a worker's secret nor VACUUM of others' tables are the engine's.
         self._database = psycopg.connect(servers.superuser_url, autocommit=True)
         can = {"capabilities": CAPABILITIES}
@@ -102,9 +107,13 @@ class Carrier:
             creation.deliver(connection, born)
         self._workers = [each.id for each in born]
         self._database.execute(ROOM)
+        self._worker = registration.register(self.runtime, WorkerDescription("bench-alone", tuple(CAPABILITIES)))
 
     def carry_out(self, tasks: Sequence[dict[str, Any]], *, only: int | None = None) -> Spent:
         """Submit a run of these tasks (`id`, `depends_on`) and carry out all of them, or `only` that many.
+
+        All: whatever can begin begins at once, by raw SQL. `only` some: one worker claims one after the other, and
+        reports it; each claim and each report counts as the engine's.
 
         Raises:
             RuntimeError: the run did not succeed, so the figures would be wrong.
@@ -115,12 +124,16 @@ class Carrier:
             run = submit(self.runtime, plan, by="bench", directory=self._folder).id
         with spent.counting("beginning"):
             self._settle(run, Spent())
-        while (only is None or spent.tasks < only) and self._work(run):
-            self._settle(run, spent)
-            spent.tasks = self._ask(COMPLETED, run)[0][0]
         if only is None:
+            while self._work(run):
+                self._settle(run, spent)
+                spent.tasks = self._ask(COMPLETED, run)[0][0]
             self._land(run, spent)
         else:
+            while spent.tasks < only:
+                self._work_one(spent)
+                self._settle(run, spent)
+                spent.tasks += 1
             self._leave(run)
         return spent
 
@@ -147,14 +160,25 @@ class Carrier:
 
     def _work(self, run: UUID) -> int:
         """Begin queued tasks and end running ones; returns their number."""
-        said = {"worker_id": str(self._workers[0]), "capabilities": CAPABILITIES, "exit_code": 0}
+        said = {"capabilities": CAPABILITIES, "exit_code": 0}
         found = self._ask(READY, run)
         ids = {"ids": [id_ for id_, _ in found], "workers": self._workers}
         self._database.execute(CLAIM, ids)
-        rights = {id_: of_claim(token) for id_, token in self._database.execute(CLAIMED, ids)}
-        self._accept([(id_, EVENTS[state == "running"], said, rights[id_]) for id_, state in found])
+        held = {
+            id_: (said | {"worker_id": str(worker)}, of_claim(token))
+            for id_, token, worker in self._database.execute(CLAIMED, ids)
+        }
+        self._accept([(id_, EVENTS[state == "running"], *held[id_]) for id_, state in found])
         self._database.execute(END, {"ids": [id_ for id_, state in found if state == "running"]})
         return len(found)
+
+    def _work_one(self, spent: Spent) -> None:
+        with spent.counting("engine"):
+            claim = claims.take(self.runtime, self._worker)
+        if claim is None:
+            raise RuntimeError("the worker found no task, so the figures would be wrong")
+        with spent.counting("engine"):
+            claims.finish(self.runtime, self._worker, claim.token, DONE)
 
     def _land(self, run: UUID, spent: Spent) -> None:
         leased = self._database.execute(LEASE, {"ids": [id_ for (id_,) in self._ask(LANDING, run)]})

@@ -5,6 +5,7 @@ import time
 from psycopg import connect
 from sqlalchemy import Engine
 
+from bench.births import bear
 from bench.effort import Effort
 from bench.finding import Bar, Finding
 from bench.progress import Rounds
@@ -14,12 +15,6 @@ from interlock.db.connection import make_engine, transaction
 from interlock.db.schema import in_schema
 
 SWEEPS_A_ROUND = 40
-WAITING = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
-                                          created_by)
-SELECT uuidv7(), 'approval', '1.0.0', 'pending', 'T-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
-  FROM generate_series(1, %(timers)s) AS n
-""")
 TIMERS = in_schema("""
 INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, origin,
                                         authority, proof, bound_version, status, not_before)
@@ -37,7 +32,7 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     side = stage.side("dispatch")
     rounds.say(f"arming {effort.timers:,} timers")
     with connect(side.database_url) as connection:
-        connection.execute(WAITING, {"timers": effort.timers})
+        bear(connection, "approval", "pending", effort.timers)
         connection.execute(TIMERS)
     engine = make_engine(stage.settings(side).resolved_database_url())
     took = [sorted(_sweep(engine) for _ in range(SWEEPS_A_ROUND)) for _ in rounds]

@@ -6,6 +6,7 @@ from uuid import UUID
 from psycopg import connect
 from sqlalchemy import Engine
 
+from bench.births import bear
 from bench.effort import Effort
 from bench.finding import Bar, Finding
 from bench.progress import Rounds
@@ -15,21 +16,12 @@ from interlock.db.connection import make_engine, transaction
 from interlock.db.core.request_rows import itself
 from interlock.db.orchestration import workers as roster
 from interlock.db.schema import in_schema
-from interlock.db.statements import as_json
 from interlock.workers.engine import worker_secrets
 
 SWEEPS_A_ROUND = 20
 SAID_TOGETHER = 5_000  # workers per statement: a process with many workers sends their heartbeats together
 SECRET = worker_secrets.make()  # of all of them
 BUSY_EACH = 2  # every second worker is in state busy
-BORN = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
-                                          context, created_by)
-SELECT uuidv7(), 'worker', '1.1.0', 'initializing', 'w-' || n, '00000000-0000-7000-8000-000000000000',
-       %(context)s::jsonb, 'bench'
-  FROM generate_series(1, %(workers)s) AS n
-RETURNING id
-""")
 MOVED = in_schema("""
 WITH asked AS (
     INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, authority,
@@ -78,7 +70,7 @@ def _enlist(database_url: str, workers: int, rounds: Rounds) -> list[UUID]:
     rounds.say(f"enlisting {workers:,} workers")
     context = {"capabilities": ["python", "git", "interlock:execute"], **worker_secrets.digest_of(SECRET)}
     with connect(database_url) as connection:
-        ids = [row[0] for row in connection.execute(BORN, {"workers": workers, "context": as_json(context)})]
+        ids = bear(connection, "worker", "initializing", workers, version="1.1.0", context=context)
         for trigger, authority, was, state, whom in (
             ("registration_complete", "holder", "initializing", "idle", ids),
             ("task_assigned", "machinery", "idle", "busy", ids[::BUSY_EACH]),

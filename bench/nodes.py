@@ -24,23 +24,37 @@ BROKER, DATABASE, SLOTS = "BENCH_BROKER_URL", "BENCH_DATABASE_URL", "BENCH_SLOTS
 
 
 @contextmanager
-def interlock_nodes(stage: Stage, servers: Servers, *, notes: Path | None = None) -> Iterator[list[Child]]:
-    """The trigger nodes of `interlock up`: `celery -A … worker -Q triggers,sweeps --pool solo -E`.
+def interlock_nodes(
+    stage: Stage, servers: Servers, *, notes: Path | None = None, beat: bool = False
+) -> Iterator[list[Child]]:
+    """The trigger nodes of `interlock up`: `… worker -Q triggers,sweeps --pool solo -E`.
 
-    `notes` is shared memory into which they write the instant of their last commit (`bench.noting`).
+    `notes` is shared memory into which they write the instant of their last commit (`bench.noting`); `beat`:
+    whether beat runs, too.
     """
     parts = specs.celery_parts(stage.home, stage.settings(servers), servers)
     with ExitStack() as stack:
         nodes = []
         for node in parts:
-            if node.name.startswith("triggers"):
+            if node.name.startswith("triggers") or (beat and node.name == "beat"):
                 nodes.append(stack.enter_context(_running(stage, _noting(node, notes) if notes else node)))
         yield nodes
 
 
 def _noting(node: Part, notes: Path) -> Part:
-    command = ["bench.noting:app" if word == "interlock.workers.main:app" else word for word in node.command]
-    return replace(node, command=tuple(command), environment={**node.environment, SLOTS: str(notes)}, directory=ROOT)
+    command = ["bench.noting" if word == "interlock.workers.node" else word for word in node.command]
+    more = {SLOTS: str(notes), "PYTHONPATH": str(ROOT)}  # where `bench` is
+    return replace(node, command=tuple(command), environment={**node.environment, **more}, directory=ROOT)
+
+
+@contextmanager
+def effects_node(stage: Stage, servers: Servers) -> Iterator[Child]:
+    """The node of `interlock up` that runs effects; it also knows the one of `bench.nothing`."""
+    settings = stage.settings(servers).model_copy(update={"definitions": ("bench.nothing",)})
+    (node,) = (each for each in specs.celery_parts(stage.home, settings, servers) if each.name == "effects")
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+    with _running(stage, replace(node, environment={**node.environment, "PYTHONPATH": path}, directory=ROOT)) as child:
+        yield child
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The app of `celery -A bench.noting`: Interlock's app, which writes the instant of each commit into shared memory."""
+"""`python -m bench.noting worker …`: an Interlock node that writes the instant of each commit into shared memory."""
 
 import time
 from typing import Any
@@ -6,9 +6,7 @@ from typing import Any
 from sqlalchemy.engine.default import DefaultDialect
 
 from bench.empty import SLOT, slots
-from interlock.workers.main import app
-
-__all__ = ["app"]
+from interlock.workers.node import main
 
 _commit = DefaultDialect.do_commit
 
@@ -19,3 +17,7 @@ def _commit_and_note(dialect: DefaultDialect, dbapi_connection: Any) -> None:
 
 
 DefaultDialect.do_commit = _commit_and_note  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    main()

@@ -11,19 +11,13 @@ from uuid import UUID
 
 from psycopg import connect
 
+from bench.births import bear
 from interlock.db.schema import in_schema
 
 EVENTS_EACH = 201  # an odd number ends in `reviewing`, where the cycle of `bench.plant` begins
 BATCH = 25  # instances per commit: few, because their deferred checks wait in memory
 WRITERS = 2
 
-CREATE = in_schema("""
-INSERT INTO interlock.workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,
-                                          created_by)
-SELECT uuidv7(), 'pr_review', '1.0.0', 'submitted', 'H-' || n, '00000000-0000-7000-8000-000000000000', 'bench'
-  FROM generate_series(1, %(instances)s) AS n
-RETURNING id
-""")
 MOVE = in_schema(
     "UPDATE interlock.workflow_instances SET current_state = 'reviewing', version = %(events)s WHERE id = ANY(%(ids)s)"
 )
@@ -55,7 +49,7 @@ SELECT told.event_id, r.workflow_id, told.seq, '1.0.0', told."from", told."to", 
 def give(database_url: str, events: int, say: Callable[[str], None]) -> list[UUID]:
     """Write at least `events` events, each with its applied request; returns their instances."""
     with connect(database_url) as connection:
-        ids = [row[0] for row in connection.execute(CREATE, {"instances": -(-events // EVENTS_EACH)})]
+        ids = bear(connection, "pr_review", "submitted", -(-events // EVENTS_EACH))
     parts = [ids[start : start + BATCH] for start in range(0, len(ids), BATCH)]
     with ThreadPoolExecutor(WRITERS) as writers:
         for done, _ in enumerate(writers.map(lambda part: _write(database_url, part), parts), 1):

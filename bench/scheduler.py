@@ -12,7 +12,7 @@ from bench.stage import Stage
 
 GROWTH = 10
 ROUNDS = 3  # at most: each takes a minute
-CHAINED = 100  # tasks of a chain that are carried out: each takes several passes, whatever the length of the chain
+CHAINED = 100  # tasks of a chain that are carried out: each takes as long, whatever the length of the chain
 Task = dict[str, Any]
 Carried = list[tuple[Spent, Spent]]
 
@@ -40,9 +40,8 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             deeps,
             lambda spent, size: spent.per_task(size),
             small,
-            note=f"of each chain the first {chained:,} tasks are carried out; each of their moves is its own commit",
+            note=f"of each chain the first {chained:,} tasks are carried out: claimed and reported one by one",
         ),
-        _finding("deep.pass", "of it, the scheduler's passes", deeps, lambda spent, _: spent.scheduling(), small),
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
+from interlock.cli import COMPLETING
 from interlock.cli.index import Contents
 from interlock.cli.lib.output import FAILED, REFUSED, block, errors, fail
 from interlock.workflows.errors import InterlockError
@@ -57,9 +58,25 @@ def begin(
 
 def main(commands: typer.Typer = app, called: str = "interlock") -> None:
     """Run the command line of `commands` under the name `called`. Files it creates are readable by its user only."""
-    gc.set_threshold(100_000)  # imports make many objects and no garbage: looking for it was a sixth of a short command
+    gc.set_threshold(300_000)  # imports make 150,000 to 230,000 objects and no garbage: looking for it took a tenth
     os.umask(0o077)
-    sys.exit(run(commands, called))
+    if COMPLETING in os.environ:
+        _begin_completing()
+    code = run(commands, called)
+    gc.freeze()  # or the interpreter, as it ends, would search all of them several times: 0.3 s
+    sys.exit(code)
+
+
+def _begin_completing() -> None:
+    """Make typer know the shells; log nothing into a command line that somebody is typing."""
+    import logging
+
+    from typer._completion_classes import completion_init
+
+    from interlock.workers.telemetry import logs
+
+    completion_init()
+    logs.configure(logging.CRITICAL)
 
 
 def run(commands: typer.Typer = app, called: str = "interlock") -> int:
@@ -98,13 +115,14 @@ def _misused(wrong: ClickException) -> int:
     """Print why the arguments are not a valid command; returns the exit code."""
     if isinstance(wrong, NoArgsIsHelpError):  # the help is printed already
         return wrong.exit_code
+    said = wrong.format_message().replace(": Value error, ", ": ", 1)  # pydantic's words before typer's own
     if "--json" in sys.argv:
-        return fail(type(wrong).__name__, wrong.format_message(), wrong.exit_code, as_json=True)
+        return fail(type(wrong).__name__, said, wrong.exit_code, as_json=True)
     where, hint = getattr(wrong, "ctx", None), ""
     if where is not None:
         block(where.get_usage(), to=errors)
         hint = f" (`{where.command_path} --help`)"
-    return fail("", shown(wrong.format_message() + hint), wrong.exit_code, as_json=False)
+    return fail("", shown(said + hint), wrong.exit_code, as_json=False)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """Connections to PostgreSQL: one engine per process, made on first use, so that no fork inherits a socket."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from psycopg.errors import InsufficientPrivilege
-from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.pool import NullPool
 
 from interlock.db import refusals
+from interlock.db.login import denied
 from interlock.db.schema import lock_number
 from interlock.workflows.errors import NotYours
 from interlock.workflows.input.limits import loads
@@ -17,15 +18,24 @@ from interlock.workflows.input.limits import loads
 # lock not available, insufficient resources, operator intervention (a server going down).
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
-# The constraints that refusals of PostgreSQL's name: the trigger is not the caller's, or its move breaks a rule of its
-# machine that only PostgreSQL can judge.
-AUTHORITY, JUDGED = "authority", "judged"
+JUDGED = "judged"  # the constraint that a refusal names if a move breaks a rule that only PostgreSQL can judge
 KEEP_IDLE = "SET LOCAL idle_in_transaction_session_timeout = 0"
 TURN_LOCK = lock_number(0x1E7100)
+# As in functions that run with their owner's rights (`doors.sql`). PostgreSQL plans the statements of a function anew
+# whenever it is called under another search path than the last time, as a trigger is whose table both kinds write.
+SEARCH_PATH = " -c search_path=pg_catalog,pg_temp"
+# Whatever the login or the database has as its own: what waits for a lock reads what was committed meanwhile (LIMIT-4).
+ISOLATION = r" -c default_transaction_isolation=read\ committed"
 POOL_SIZE = 5  # connections kept; as many again may be opened under load
 
 
-def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool = False) -> Engine:
+def make_engine(
+    url: str | URL,
+    *,
+    single_statements: bool = False,
+    for_asyncio: bool = False,
+    lent: Callable[[], Any] | None = None,
+) -> Engine:
     """An engine whose connections give up rather than hang.
 
     Args:
@@ -33,6 +43,7 @@ def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool 
         single_statements: each statement is a transaction of its own, without BEGIN, COMMIT or a reset after it: one
             round trip.
         for_asyncio: on psycopg's async connections, for use in greenlets only.
+        lent: returns the connection to use, each time; it is somebody else's, so none is made or kept.
 
     A broken connection is found when it is used, not by a ping before each use: every unit of work here is one
     transaction that may be run again (its requests carry ids), so the ping would be a round trip for nothing.
@@ -41,17 +52,21 @@ def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool 
     options: dict[str, Any] = dict(
         **alone,
         hide_parameters=True,  # errors are logged and shown, and a parameter may be a claim's token
+        use_native_hstore=False,  # no column has that type, and looking for it is one more query of each new engine
         json_deserializer=loads,  # of rows read together, one that cannot be read must not be the end of the others
-        pool_size=POOL_SIZE,
-        max_overflow=POOL_SIZE,
-        pool_timeout=60 if for_asyncio else 10,  # tasks of an event loop queue for a connection by the hundred
         connect_args={
             "connect_timeout": 5,
             "application_name": "interlock",
             "keepalives_idle": 10,
-            "options": "-c timezone=UTC -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s",
+            "options": "-c timezone=UTC -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
+            + SEARCH_PATH
+            + ISOLATION,
         },
     )
+    if lent:
+        options |= {"creator": lent, "poolclass": NullPool}
+    else:  # tasks of an event loop queue for a connection by the hundred
+        options |= {"pool_size": POOL_SIZE, "max_overflow": POOL_SIZE, "pool_timeout": 60 if for_asyncio else 10}
     if for_asyncio:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - most processes never use it
 
@@ -63,14 +78,10 @@ def make_engine(url: str, *, single_statements: bool = False, for_asyncio: bool 
 
 
 def _refused(context: ExceptionContext) -> None:
-    """Raise `NotYours` if the login may not do it; what its authority forbids is said by who fires (`requests`)."""
+    """Raise `NotYours` if the login may not do it."""
     error = context.original_exception
-    if isinstance(error, InsufficientPrivilege) and error.diag.constraint_name != AUTHORITY:
-        login = context.engine.url.username if context.engine else "?"
-        raise NotYours(
-            f"PostgreSQL refuses that to the login {login}: {error.diag.message_primary}. `interlock doctor` says what "
-            "it may do"
-        ) from error
+    if refused := denied(error, context.engine.url.username if context.engine else None):
+        raise refused from error
 
 
 @contextmanager

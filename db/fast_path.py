@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, Dialect, Engine, PoolProxiedConnection
+from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError
+
+from interlock.db.login import denied
+from interlock.workflows.errors import NotYours
 
 Row = dict[str, Any]  # by column name
 
@@ -23,16 +26,18 @@ def first_row(engine: Engine, text: str, parameters: Mapping[str, Any]) -> Row |
         text, given: the statement and its parameters, in psycopg's form.
 
     Raises:
+        NotYours: the login may not do it.
         DBAPIError: as SQLAlchemy itself would raise it.
     """
     pooled = engine.raw_connection()
     try:
-        with _errors(pooled, engine.dialect, text, parameters):
+        with _errors(pooled, engine, text, parameters):
             found = _rows(pooled, text, parameters)
             return found[0] if found else None
     except BaseException as error:
         # A statement that a signal or a cancelled task interrupted may still be running on its connection.
-        if not isinstance(error, DBAPIError) or error.connection_invalidated:
+        refused = isinstance(error, NotYours) or (isinstance(error, DBAPIError) and not error.connection_invalidated)
+        if not refused:
             pooled.invalidate(error)
         raise
     finally:
@@ -43,10 +48,13 @@ def rows(connection: Connection, text: str, parameters: Mapping[str, Any]) -> li
     """Run a statement in a transaction of SQLAlchemy's; returns its rows.
 
     Raises:
+        NotYours: the login may not do it.
         DBAPIError: as SQLAlchemy itself would raise it.
     """
+    if not connection.in_transaction():
+        connection.begin()  # as SQLAlchemy begins one by itself: without it, COMMIT would do nothing
     try:
-        with _errors(connection.connection, connection.dialect, text, parameters):
+        with _errors(connection.connection, connection.engine, text, parameters):
             return _rows(connection.connection, text, parameters)
     except DBAPIError as error:
         if error.connection_invalidated:
@@ -65,13 +73,19 @@ def _rows(pooled: PoolProxiedConnection, text: str, parameters: Mapping[str, Any
 
 
 @contextmanager
-def _errors(
-    pooled: PoolProxiedConnection, dialect: Dialect, text: str, parameters: Mapping[str, Any]
-) -> Iterator[None]:
+def _errors(pooled: PoolProxiedConnection, engine: Engine, text: str, parameters: Mapping[str, Any]) -> Iterator[None]:
     driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
     try:
         yield
     except psycopg.Error as error:
+        if refused := denied(error, engine.url.username):
+            raise refused from error
         raise DBAPIError.instance(
-            text, dict(parameters), error, psycopg.Error, connection_invalidated=driver.closed, dialect=dialect
+            text,
+            dict(parameters),
+            error,
+            psycopg.Error,
+            hide_parameters=engine.hide_parameters,
+            connection_invalidated=driver.closed,
+            dialect=engine.dialect,
         ) from error

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Connection, RowMapping, Select, any_, func, literal
+from sqlalchemy import ARRAY, Column, ColumnElement, Connection, Select, any_, func, literal
 
+from interlock.db.fast_path import Row, rows
 from interlock.db.schema import SCHEMA, in_schema
 from interlock.workflows.errors import UnknownInstance
 
@@ -32,17 +33,19 @@ def execute(connection: Connection, statement: str, rows: Rows) -> int:
     return connection.exec_driver_sql(statement, {"rows": as_json(rows)}).rowcount if rows else 0
 
 
-def returning(connection: Connection, statement: str, rows: Rows) -> Sequence[RowMapping]:
-    """Run a statement on `rows`; the rows it returns."""
-    if not rows:
-        return []
-    return connection.exec_driver_sql(statement, {"rows": as_json(rows)}).mappings().all()
+def returning(connection: Connection, statement: str, given: Rows) -> list[Row]:
+    """Run a statement on the rows `given`; the rows it returns."""
+    return rows(connection, statement, {"rows": as_json(given)}) if given else []
 
 
-def one(connection: Connection, statement: str, id_: UUID, what: str) -> RowMapping:
+def first(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Row | None:
+    """The first row that a statement returns; None: there is none."""
+    return next(iter(rows(connection, statement, parameters)), None)
+
+
+def one(connection: Connection, statement: str, id_: UUID, what: str) -> Row:
     """The row that a statement returns for an id. Raises `UnknownInstance` if there is none: no `what` has it."""
-    found = connection.exec_driver_sql(statement, {"id": id_}).mappings().first()
-    if found is None:
+    if (found := first(connection, statement, {"id": id_})) is None:
         raise UnknownInstance(f"no {what} has the id {id_}")
     return found
 

@@ -9,15 +9,30 @@ from textwrap import dedent
 from typing import Any
 
 import interlock
-from interlock import AsyncClient
+from interlock import AsyncClient, EffectCall
 from interlock.workflows import errors
 from interlock.workflows.errors import InterlockError
 
 ORDER: tuple[str, ...] = ("Client", "AsyncClient", "Agent", "Firing", "Receipt", "NotSettled", "VersionConflict")
-ORDER += ("Definition", "T", "Guard", "InterlockError")
+ORDER += (
+    "Definition",
+    "T",
+    "Guard",
+    "Case",
+    "ApprovalPoint",
+    "Effect",
+    "Deadline",
+    "effect",
+    "webhook",
+    "EffectCall",
+    "EffectCancelled",
+    "check",
+    "decide",
+    "InterlockError",
+)
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 ENTRY = re.compile(r"^(\S.*?): (.*(?:\n .*)*)", re.MULTILINE)
-WRITTEN = {"FreeObject": "Mapping[str, Any]", "FreeText": "str", "Caller": "Session | Connection"}
+WRITTEN = {"FreeObject": "Mapping[str, Any]", "FreeText": "str", "Caller": "Session | Connection | DjangoConnection"}
 
 
 def api_reference() -> str:
@@ -50,7 +65,10 @@ def _described(name: str, documented: Any) -> str:
     if inspect.isfunction(documented):
         return _function(name, documented)
     if is_dataclass(documented):
-        return _text(documented)
+        called = [EffectCall.heartbeat] if documented is EffectCall else []  # others' methods are for Interlock itself
+        return "\n\n".join(
+            [_text(documented), *(f"### `{name}.{one.__name__}`\n\n{_function(one.__name__, one)}" for one in called)]
+        )
     if documented is InterlockError:
         return f"{_text(documented)}\n\n{_errors()}"
     if issubclass(documented, InterlockError):  # callers catch it and never make one
@@ -76,7 +94,7 @@ def _signature(name: str, function: Callable[..., Any], before: str = "") -> str
     text = f"{before}{name}({given}){returned}"
     for alias, written in WRITTEN.items():
         text = re.sub(rf"\b{alias}\b", written, text)
-    return text.replace("Session | Connection", "AsyncSession | AsyncConnection") if before else text
+    return text.replace("Session | Connection | DjangoConnection", "AsyncSession | AsyncConnection") if before else text
 
 
 def _text(documented: Any) -> str:

@@ -1,4 +1,4 @@
-"""Write the parts of the documents that say what the code says: settings, state diagrams, a plan's fields, the API.
+"""Write the parts of the documents that say what the code says: settings, diagrams, a plan's fields, the API, ways on.
 
 python -m docs.generate           write them between their markers
 python -m docs.generate --check   write nothing; exit 1 and name the files that are not current
@@ -15,7 +15,9 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
 from docs.api_reference import api_reference
+from docs.leads_on import leads_on_tables
 from docs.plan_reference import plan_reference
+from docs.promises import promises_table
 from interlock.workers.operations.metrics import METRICS
 from interlock.workers.settings import Settings
 from interlock.workflows.catalogue import catalogue
@@ -100,6 +102,11 @@ def _meaning(field: FieldInfo) -> str:
     return (field.description or "").replace("|", "\\|") + (f" ({', '.join(limits)})" if limits else "")
 
 
+def deploy_listing() -> str:
+    """The example package's module, as it is."""
+    return f'```python title="deploys.py"\n{(ROOT / "examples" / "deploy" / "deploys.py").read_text()}```'
+
+
 LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
 
 PARTS = (
@@ -108,6 +115,10 @@ PARTS = (
     Part(ROOT / "docs" / "settings.md", "settings", settings_table),
     Part(ROOT / "docs" / "plans.md", "plan", plan_reference),
     Part(ROOT / "docs" / "metrics.md", "metrics", metrics_table),
+    Part(ROOT / "docs" / "effects.md", "deploy", deploy_listing),
+    Part(ROOT / "docs" / "tutorials" / "first-machine.md", "deploy", deploy_listing),
+    Part(ROOT / "docs" / "leads-on.md", "leads-on", leads_on_tables),
+    Part(ROOT / "docs" / "leads-on.md", "promises", promises_table),
 )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from interlock.workflows.plan.phases import Phase
 from interlock.workflows.plan.plan import Plan, PlannedRepository, Tool, Workstream
 from interlock.workflows.plan.read import plan_json_schema
 from interlock.workflows.plan.tasks import AgentWork, Backoff, Gate, Limits, Patch, PlanPart, Task, Terms
@@ -19,6 +20,7 @@ DESCRIBED: tuple[tuple[str, type[PlanPart]], ...] = (
     ("`limits`", Limits),
     ("`backoff`", Backoff),
     ("`repository`", PlannedRepository),
+    ("A phase", Phase),
     ("A tool", Tool),
 )
 WORDS = {"boolean": "true or false", "integer": "whole number", "string": "text", "object": "mapping"}

@@ -22,7 +22,7 @@ ORDER BY started_at;
 SELECT worker_id, state, last_heartbeat,
        ROUND(EXTRACT(EPOCH FROM now() - last_heartbeat) / 60, 2) AS minutes_since_heartbeat
 FROM interlock.workers
-WHERE state IN ('idle', 'busy')
+WHERE state IN ('idle', 'busy', 'IDLE', 'BUSY', 'DRAINING')
   AND last_heartbeat < now() - INTERVAL '2 minutes'
 ORDER BY last_heartbeat;
 
@@ -34,6 +34,13 @@ ORDER BY quarantined_at DESC;
 
 -- name: patch_standing (PATCH-15)
 SELECT state, updated_at FROM interlock.patch_ledger_entries WHERE ledger_id = 'LEDGER_ID';
+
+-- name: named_events (EVENT-17)
+SELECT "timestamp", named_event, entity_id, reason, severity
+FROM interlock.events
+WHERE named_event IS NOT NULL
+  AND "timestamp" > now() - INTERVAL '1 day'
+ORDER BY "timestamp";
 
 -- name: tasks_of_gate (GATE-6)
 SELECT task_id

@@ -1,8 +1,13 @@
 """Fixtures: real servers, once per pytest process; a database of its own for each test; nothing left behind."""
 
+# ruff: noqa: E402 - what is imported below makes 400,000 objects and no garbage, and is not to be searched for it
 import gc
+
+gc.set_threshold(100_000)
+
 import os
 import signal
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -23,7 +28,7 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from interlock.workers.system.users import commands_account
+from interlock.workers.system.users import Account, commands_account
 from interlock.workflows.input.names import DEFAULT_PROJECT
 from tests import databases, leftovers
 from tests.homes import open_directory, share
@@ -53,7 +58,8 @@ structlog.configure(  # plain lines, so that a failing test shows log messages w
 
 def pytest_configure(config: pytest.Config) -> None:
     """Forget the caller's own servers, never to be touched; hear signals also where `nohup` or `&` had them ignored."""
-    gc.set_threshold(100_000)  # imports and collected tests make many objects and no garbage
+    sys.dont_write_bytecode = False  # or hundreds of processes would compile the same modules, and rewrite our asserts
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for each in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
         if signal.getsignal(each) is signal.SIG_IGN:
             signal.signal(each, lambda *_: None)  # ignored here as before; what tests start has the default
@@ -75,7 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests with the longest timeouts first, a share in each process, so that none runs alone at the end.
 
     xdist begins by giving each process, in turn, a quarter of its share: `tests // processes // 4` tests. Tests of one
-    group (`xdist_group`) or module stay together, because they share what they have started.
+    group (`xdist_group`) or module stay together, because they share what they have started; of what is more than such
+    a quarter, the rest is given out next, or all later processes would begin with a part of another's share.
     """
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
@@ -95,7 +102,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item for item in items if id(item) not in timed]
     first = len(items) // count // 4
     for begins in shares:
-        rest = max(first - len(begins), 0)
+        others[:0] = begins[first:]
+        del begins[first:]
+    for begins in shares:
+        rest = first - len(begins)
         begins.extend(others[:rest])
         del others[:rest]
     items[:] = [*(item for begins in shares for item in begins), *others]
@@ -124,11 +134,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     leftovers.report(config, terminalreporter.write)
 
 
+@pytest.fixture(scope="session")
+def commands_user() -> Account | None:
+    """The user that commands of plans run as, if root runs the tests."""
+    return commands_account(Settings())
+
+
 @pytest.fixture
-def tmp_path(tmp_path: Path) -> Path:
+def tmp_path(tmp_path: Path, commands_user: Account | None) -> Path:
     """pytest's `tmp_path`; if root runs the tests, the commands' user can work there too."""
-    if (account := commands_account(Settings())) is not None:
-        share(tmp_path, account)
+    if commands_user is not None:
+        share(tmp_path, commands_user)
     return tmp_path
 
 
@@ -136,8 +152,9 @@ def tmp_path(tmp_path: Path) -> Path:
 def servers() -> Iterator[Servers]:
     """The embedded PostgreSQL and Valkey of this process."""
     with open_directory() as directory, running(Settings(home=directory / "home")) as addresses:
-        databases.hasten_logins(addresses)
-        yield addresses
+        databases.hasten(addresses)
+        with databases.administered(addresses):
+            yield addresses
 
 
 @pytest.fixture(scope="session")
@@ -146,30 +163,58 @@ def template(servers: Servers) -> str:
     return databases.make_template(servers)
 
 
+@pytest.fixture(scope="session")
+def template_with_ann(servers: Servers, template: str) -> Iterator[str]:
+    """The name of a copy of it in which `ann` is an operator, which hundreds of tests need."""
+    with databases.written(servers, template, lambda client: operate(client.runtime, "ann")) as (name, _):
+        yield name
+
+
 @pytest.fixture
-def database_url(servers: Servers, template: str) -> Iterator[str]:
+def database_to_copy(request: pytest.FixtureRequest, template: str) -> str:
+    """The name of the database that this test's is a copy of. Modules whose tests begin alike have one of their own."""
+    return str(request.getfixturevalue("template_with_ann")) if "ann" in request.fixturenames else template
+
+
+@pytest.fixture
+def database_url(servers: Servers, database_to_copy: str) -> Iterator[str]:
     """A migrated database for this test alone."""
-    with databases.copy_of(servers, template) as url:
+    with databases.copy_of(servers, database_to_copy) as url:
         yield url
 
 
+@pytest.fixture(scope="session")
+def session_valkey(servers: Servers) -> Iterator[Redis]:
+    """A connection to Valkey that empties it before each test: a new one would take 3 ms."""
+    with Redis.from_url(servers.broker_url) as connection:
+        yield connection
+
+
 @pytest.fixture
-def broker_url(servers: Servers) -> str:
+def broker_url(servers: Servers, session_valkey: Redis) -> str:
     """An empty Valkey."""
-    with Redis.from_url(servers.broker_url) as broker:
-        broker.flushall()
+    session_valkey.flushall()
     return servers.broker_url
 
 
+@pytest.fixture(scope="session")
+def default_settings() -> Settings:
+    """The settings of nobody who set any; reading the environment takes 4 ms."""
+    return Settings()
+
+
 @pytest.fixture
-def settings(tmp_path: Path, servers: Servers, database_url: str, broker_url: str) -> Settings:
+def settings(
+    tmp_path: Path, servers: Servers, database_url: str, broker_url: str, default_settings: Settings
+) -> Settings:
     """This test's settings. If root runs the tests, the commands' user can pass through the home."""
     for each in tmp_path.parents if os.geteuid() == 0 else ():
         if each.is_relative_to(tempfile.gettempdir()) and each != Path(tempfile.gettempdir()):
             each.chmod(each.stat().st_mode | 0o011)
     tmp_path.chmod(tmp_path.stat().st_mode | 0o011)
     owner_url = databases.as_owner(servers, database_url)
-    return Settings(home=tmp_path / "home", database_url=database_url, owner_url=owner_url, broker_url=broker_url)
+    own = {"home": tmp_path / "home", "database_url": database_url, "owner_url": owner_url, "broker_url": broker_url}
+    return default_settings.model_copy(update=own)
 
 
 @pytest.fixture
@@ -199,9 +244,8 @@ def client(runtime: Runtime) -> Client:
 
 
 @pytest.fixture
-def ann(runtime: Runtime) -> None:
-    """Make `ann` an operator: for modules in which she acts."""
-    operate(runtime, "ann")
+def ann(database_url: str) -> None:
+    """`ann` is an operator (see `database_url`): for modules in which she acts."""
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
 from tests.driving import applied, drain_all
-from tests.rights import fire, known, remember
+from tests.rights import OF_SECRET, fire, known, remember
 
 DONE = Report("execution_completed", {"exit_code": 0})
+KEYS = {"tasks": "task_id", "workers": "worker_id", "uet_workers": "worker_id", "supervised_workers": "id"}
 PRINT = ["python3", "-c", "print('done')"]
 
 
@@ -123,10 +124,17 @@ def hand(runtime: Runtime, name: str = "hand", **said: Any) -> UUID:
     return remember(register(runtime, WorkerDescription(name, capabilities, **said)))
 
 
+def engine_worker(client: Client, project: str, name: str = "U", **said: Any) -> UUID:
+    """Create an IDLE `uet_worker`."""
+    made = UUID(str(client.create("uet_worker", name, project=project, context={**OF_SECRET, **said})["id"]))
+    fire(client, made, "initialization_complete", by="engine")
+    drain_all(client.runtime)
+    return made
+
+
 def row(dba: "psycopg.Connection[Any]", table: str, key: UUID) -> dict[str, Any]:
     """A typed row."""
-    column = {"tasks": "task_id", "workers": "worker_id", "uet_workers": "worker_id"}[table]
-    cursor = dba.execute(f"SELECT * FROM {table} WHERE {column} = %s", (key,))
+    cursor = dba.execute(f"SELECT * FROM {table} WHERE {KEYS[table]} = %s", (key,))
     assert cursor.description
     (found,) = cursor.fetchall()
     return dict(zip((each.name for each in cursor.description), found, strict=True))
@@ -136,7 +144,7 @@ def silence(dba: "psycopg.Connection[Any]", worker: UUID, seconds: float, table:
     """Move a worker's last heartbeat `seconds` into the past."""
     dba.execute(
         f"UPDATE {table} SET created_at = LEAST(created_at, now() - make_interval(secs => %(ago)s)),"
-        " last_heartbeat = now() - make_interval(secs => %(ago)s) WHERE worker_id = %(worker)s",
+        f" last_heartbeat = now() - make_interval(secs => %(ago)s) WHERE {KEYS[table]} = %(worker)s",
         {"ago": seconds, "worker": worker},
     )
 

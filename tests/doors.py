@@ -19,6 +19,7 @@ from interlock.db.core.deprecations import DefinitionPart
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.overrides.limits import LimitedName
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
 from interlock.workers.supervision.actions import ActionOrder
@@ -30,13 +31,12 @@ from interlock.workflows.plan.read import read_plan
 from tests.hostile import HOSTILE, KINDS
 
 PLAN = b"{name: x, workstreams: [{id: w, tasks: [{id: t, shell: 'true'}]}]}"
-CONNECTS = "interlock.workers.main"  # not imported, because its import opens connections
+APP = {"interlock.workers.main", "interlock.workers.node"}  # not imported, because they make this process's Celery app
 ABOUT_ONE = (
     "fail_task", "unblock_task", "skip_step", "fail_workstream", "validate_workstream", "drop_patch", "reset_breaker",
-    "recover_workstream", "emergency_rollback", "reset_circuit_breaker", "rerun_gate",
+    "recover_workstream", "emergency_rollback", "reset_circuit_breaker", "rerun_gate", "retry_workstream",
 )  # fmt: skip
 REMOVING = ("propose_removal", "withdraw_removal", "approve_removal")
-STARTS, FAILS = ("Supervisor.start", "Supervisor.resume"), ("Supervisor.fail", "Supervisor.relieve")
 Given = dict[str, Any]
 
 
@@ -45,7 +45,7 @@ def found() -> dict[str, Callable[..., Any]]:
     doors: dict[str, Callable[..., Any]] = {}
     packages = (pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in (workers, demo))
     for module in chain.from_iterable(packages):
-        if module.name == CONNECTS:
+        if module.name in APP:
             continue
         for each in _within(importlib.import_module(module.name)):
             doors[each.__qualname__] = each
@@ -96,6 +96,7 @@ class Scene:
         )
         narrowing = {"runtime": runtime, "type_": "story", "trigger": "unblock"}
         narrowing |= {"order": OverrideOrder("ann", "why")}
+        limited = {"runtime": runtime, "counted": LimitedName("key", self.name), "order": OverrideOrder("ann", "why")}
         birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
         breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
         moves = ("pause", "complete", "terminate")
@@ -124,21 +125,36 @@ class Scene:
                 "priority": 0,
             },
             "resume": lambda: {"runtime": runtime, "ref": "nobody", "by": "ann", "run_name": "again"},
+            "create_schedule": lambda: {
+                "client": self.client, "name": self.name, "times": {"every_seconds": 90}, "by": "ann", "catch_up": None,
+                "does": {"create": {"type": "story", "name": "S-%due"}},
+            },
+            "firing": lambda: {"client": self.client, "ref": story, "trigger": "block", "data": {"a": 1}},
+            "submitting": lambda: {
+                "client": self.client, "plan": read_plan(PLAN), "directory": self.root, "by": "ann", "priority": 0,
+            },
+            "standing": lambda: {"client": self.client, "ref": "nobody"},
+            "standings": lambda: {"client": self.client, "project": project, "ended": False},
             "roll_back": lambda: {
                 "runtime": runtime, "ledger_ref": "nobody", "by": "ann", "reason": "why", "mended": "abcdef0",
             },
             "override_roll_back": lambda: to_task | {"mended": "abcdef0"},
+            "find_effect": lambda: {"runtime": runtime, "effect_id": "nobody"},
+            "retry_effect": lambda: {"runtime": runtime, "effect_id": "nobody", "order": OverrideOrder("ann", "why")},
             "compensation_plan": lambda: {"runtime": runtime, "ledger_ref": "nobody"},
             "find_regression": lambda: {
                 "runtime": runtime, "gate": "true", "run_ref": "nobody", "workstream_ref": None, "timeout_seconds": 1.0,
             },
-            "create": lambda: {
-                "runtime": runtime, "based_on": "nobody", "text": "x", "by": "ann", "reason": "why",
+            "correct_patch": lambda: {
+                "runtime": runtime, "based_on": "nobody", "text": "x", "order": OverrideOrder("ann", "why"),
                 "workstream": "nobody",
             },
             "grant": lambda: {"runtime": runtime, "names": [self.name], "by": "ann", "reason": "x", "until": None},
             "revoke": lambda: {"runtime": runtime, "name": "nobody", "by": "ann", "reason": "x"},
             "narrow": lambda: narrowing | {"to": ["operator"], "project": self.name},
+            **dict.fromkeys(("freeze", "thaw"), lambda: to_part | {"phase": "nobody", "project": self.name}),
+            "set_limit": lambda: limited | {"at_once_most": 3, "starts": 5, "per_seconds": 60.0},
+            "remove_limit": lambda: limited | {"counted": LimitedName("key", "nobody")},
             "widen_again": lambda: narrowing | {"project": self.name},
             "migrate": lambda: {
                 "database": runtime.database, "catalogue": runtime.catalogue,
@@ -150,7 +166,6 @@ class Scene:
             "calling": lambda: breaker | {"by": "ann", "lease_seconds": 1.0},
             "known": lambda: breaker,
             "reset": lambda: breaker | {"by": "ann", "reason": "why"},
-            "judging": lambda: {"runtime": runtime, "ledger_id": uuid7()},
             "configured": lambda: {"runtime": runtime, "breaker_id": uuid7(), "limit": 5},
             "configure": lambda: breaker
             | {"by": "ann", "reason": "why", "failure_threshold": 2, "cooldown_seconds": 1.0, "success_threshold": 2},
@@ -161,23 +176,25 @@ class Scene:
             "reset_task": lambda: to_task | {"clear_retry_count": False},
             **dict.fromkeys(ABOUT_ONE, lambda: to_task),
             "Supervisor.create": lambda: {
-                "self": supervisor, "project": project, "workspace_id": "w",
+                "self": supervisor, "project": project, "workspace_id": "w", "capacity": 1,
                 "order": order,
             },
             **{f"Supervisor.{each}": lambda: to_worker | {"ref": self.worker} for each in moves},
-            **dict.fromkeys(STARTS, lambda: to_worker | {"ref": self.worker, "resources": ["cpu"]}),
-            **dict.fromkeys(FAILS, lambda: to_worker | {"ref": self.worker, "error": "x"}),
-            "Supervisor.show": lambda: {"self": supervisor, "ref": self.worker},
-            "Supervisor.newest": lambda: {"self": supervisor, "status": "IDLE", "limit": 5},
+            "Supervisor.resume": lambda: to_worker | {"ref": self.worker, "resources": ["cpu"]},
+            "Supervisor.start": lambda: to_worker | {"ref": self.worker, "resources": ["cpu"], "tasks": ["a"]},
+            "Supervisor.complete": lambda: to_worker | {"ref": self.worker, "tasks": ["a"]},
+            "Supervisor.heartbeat": lambda: {"self": supervisor, "ref": self.worker, "secret": "x" * 43},
+            "Supervisor.relieve": lambda: to_worker | {"ref": self.worker, "error": "x"},
+            "Supervisor.fail": lambda: to_worker | {"ref": self.worker, "error": "x", "retryable": False},
             "Jobs.submit": lambda: {
                 "self": jobs, "description": "x", "project": project, "parent": None, "depth": 0,
-                "worker_count": 1, "order": order,
+                "worker_count": 1, "timeout_seconds": 60.0, "order": order,
             },
             **{f"Jobs.{each}": lambda: to_job | {"ref": self.job} for each in ("validate", "allocate")},
             **{f"Jobs.{each}": lambda: to_job | {"ref": self.job, "error": "x"} for each in ("fail", "cancel")},
             "Jobs.succeed": lambda: to_job | {"ref": self.job, "result": {"a": 1}},
-            **{f"Jobs.{each}": lambda: {"self": jobs, "ref": self.job} for each in ("show", "tree")},
-            "Jobs.newest": lambda: {"self": jobs, "status": "PENDING", "limit": 5},
+            **{each: lambda: {"self": jobs, "ref": self.job} for each in ("Actions.show", "Jobs.tree")},
+            "Actions.newest": lambda: {"self": jobs, "status": "PENDING", "limit": 5},
             "recover_worker": lambda: {
                 "client": self.client, "ref": self.worker, "error_kind": WorkerError.UNRECOVERABLE,
                 "order": order, "error": "x",

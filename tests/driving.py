@@ -78,6 +78,12 @@ def trail(client: Client, ref: str | UUID) -> list[str]:
     return [event["trigger"] for event in client.history(ref)]
 
 
+def reported(client: Client, task: UUID) -> dict[str, Any]:
+    """What a task's worker reported last."""
+    events = client.history(task)
+    return next(dict(event["metadata"]) for event in reversed(events) if event["from_state"] == "running")
+
+
 def make_due(dba: "psycopg.Connection[Any]", trigger: str = "%") -> int:
     """Make every scheduled request due; returns their number."""
     return dba.execute(

@@ -34,7 +34,7 @@ from interlock.workers.system.users import commands_account, spawn_options
 from interlock.workflows.errors import InterlockError
 from tests.attempts import ATTEMPTS, CONTROLS, TOGETHER, script
 from tests.crewing import hand
-from tests.driving import applied, drain_all, state
+from tests.driving import applied, drain_all, reported, state
 from tests.landscape import Landscape
 from tests.repositories import git, put
 from tests.rights import known, operate
@@ -197,13 +197,14 @@ def task(ground: Ground, line: str) -> Outcome:
     said = {"kind": "shell", "command": line, "workstream_id": str(land.workstream), "max_retries": 0}
     made = land.create("task", f"demo/w/{name}", said | {"run_id": str(land.run)})
     if state(land.client, land.run) != "running":
+        of_all = {"workstream_id": str(land.workstream), "run_id": str(land.run)}
+        land.create("task", "demo/w/last", {"kind": "agent", **of_all})  # with it open, the workstream goes on
         applied(land.client, land.run, "start")
         applied(land.client, land.workstream, "all_tasks_created")
     applied(land.client, made, "scheduler_assigned")
     assert work_loop.work(land.runtime, known(hand(land.runtime, f"hand-{name}"))) == 1
     drain_all(land.runtime)
-    ends = [each["metadata"] for each in land.client.history(made) if "exit_code" in each["metadata"]]
-    return Outcome(_told(ends[-1]), state(land.client, made) == "completed")
+    return Outcome(_told(reported(land.client, made)), state(land.client, made) == "completed")
 
 
 def gate(ground: Ground, line: str) -> Outcome:

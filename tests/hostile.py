@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import psycopg
@@ -47,6 +48,12 @@ def _circle() -> Any:
     return value
 
 
+@cache
+def _many_keys() -> dict[str, int]:
+    """Made once: it takes as long as refusing it, at each of hundreds of places."""
+    return {str(number): number for number in range(60_000)}
+
+
 HOSTILE: dict[str, Callable[[], Any]] = {  # made anew for each test, because some cannot even be compared
     "arrays just too deep": lambda: arrays(DEPTH),
     "objects just too deep": lambda: objects(DEPTH),
@@ -59,7 +66,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {  # made anew for each test, because so
     "ten to the fortieth": _laughs,
     "a long string": lambda: "x" * 2**20,
     "a long string of wide characters": lambda: "😀" * 2**17,
-    "many keys": lambda: {str(number): number for number in range(60_000)},
+    "many keys": _many_keys,
     "many numbers": lambda: [7] * 200_000,
     "numbers that print long": lambda: [1e308] * 2_000,
     "numbers that print small": lambda: [5e-324] * 2_000,

@@ -12,15 +12,16 @@ from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
 from interlock.db.orchestration import patches as ledger
 from interlock.db.orchestration import plans
+from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
-from interlock.workers.effects import gates, merge, patches, runner, workspace
+from interlock.workers.effects import intents, patches, workspace
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.names import DEFAULT_PROJECT
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
 from tests import commanding
-from tests.driving import drain_all, state
+from tests.driving import applied, drain_all, state
 from tests.repositories import diff, make, put
 from tests.rights import fire
 
@@ -29,22 +30,32 @@ ONE_LINE = {"app.py": "1\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n
 
 @dataclass
 class Landscape:
-    """One run with one workstream `w`. `repository` is the plan's `repository`; None: it has none."""
+    """One run with one workstream `w`, in the phase `phase_id`, one of the plan's `phases`.
+
+    `repository` is the plan's `repository`; None: it has none.
+    """
 
     runtime: Runtime
     dba: "psycopg.Connection[Any]"
     root: Path
     repository: dict[str, Any] | None = field(default_factory=lambda: {"path": "repo"})
     project: str = DEFAULT_PROJECT
+    phases: dict[str, Any] = field(default_factory=dict)
+    phase_id: str = "default"
 
     def __post_init__(self) -> None:
         self.checkout = make(self.root / "repo")
+        for name in self.phases:
+            applied(self.client, self.client.create("phase", name, project=self.project)["id"], "open")
         run = self.client.birth("run", "demo", project=self.project)
         home = self.client.birth(
-            "workstream", "demo/w", project=self.project, context={"run_id": str(run.id), "name": "w"}
+            "workstream",
+            "demo/w",
+            project=self.project,
+            context={"run_id": str(run.id), "name": "w", "phase_id": self.phase_id},
         )
         self.run, self.workstream = run.id, home.id
-        commanding.planned(self.runtime, run, home, directory=self.root, repository=self.repository)
+        commanding.planned(self.runtime, run, home, directory=self.root, repository=self.repository, phases=self.phases)
 
     @property
     def client(self) -> Client:
@@ -61,7 +72,7 @@ class Landscape:
         gate = self.create("test_gate", f"demo/w/{name}", said | {"run_id": str(self.run)} | context)
         if started:
             with transaction(self.runtime.database) as connection:
-                due = rows.intend(connection, [gates.intent(gate, 0)])
+                due = rows.intend(connection, [intents.of_gate(gate, 0)])
             self.runtime.wakeups.effects(due)
         return gate
 
@@ -128,9 +139,15 @@ class Landscape:
     def land(self) -> UUID:
         """Create the effect that lands the workstream, as the scheduler does; returns its id."""
         with transaction(self.runtime.database) as connection:
-            wanted = merge.intent(connection, self.workstream, self.version())
+            wanted = intents.of_landing(connection, self.workstream, self.version())
             rows.intend(connection, [wanted])
         return UUID(str(wanted["id"]))
+
+    def validate_and_land(self) -> None:
+        """Let the workstream be validated and landed as far as it gets."""
+        self.validate()
+        self.land()
+        self.settle()
 
     def version(self) -> int:
         return int(self.client.show(self.workstream)["version"])
@@ -149,7 +166,7 @@ class Landscape:
         drain_all(self.runtime)
         while due := self.due():
             for effect_id in due:
-                runner.run(self.runtime, effect_id)
+                effect_runner.run(self.runtime, effect_id)
             drain_all(self.runtime)
 
     def due(self) -> list[UUID]:
@@ -160,7 +177,7 @@ class Landscape:
         """Make every pending effect due, and expire and take back every lease."""
         self.dba.execute("UPDATE effects SET lease_until = now() - interval '1 s' WHERE status = 'leased'")
         with transaction(self.runtime.database) as connection:
-            rows.expire_leases(connection, max_attempts=self.runtime.settings.max_attempts, limit=100)
+            rows.expire_leases(connection, max_attempts=self.runtime.settings.max_attempts, own_attempts={}, limit=100)
         self.dba.execute("UPDATE effects SET not_before = now() WHERE status = 'pending'")
 
     def entry(self, ledger_id: UUID) -> dict[str, Any]:

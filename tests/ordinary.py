@@ -90,6 +90,8 @@ def _script(who: Account, words: tuple[str, ...], top: Path) -> str:
     seen = dict.fromkeys(Path(each) for each in (sys.base_prefix, sys.prefix, ROOT))
     closed = dict.fromkeys(found for each in seen if (found := obstacle(each, who)))
     lines = [f"echo {FIRST_PID} > /proc/sys/kernel/ns_last_pid"]
+    # Bytecode that a command wrote, with umask 077, is its user's alone: every process here would compile it once more.
+    lines.append(f"find {shlex.quote(str(ROOT))} -name __pycache__ -prune -exec chmod -R a+rX {{}} + || true")
     for number, each in enumerate(seen):
         (top / "tmp" / f"{number}").mkdir()
         lines.append(f"mount --bind {shlex.quote(str(each))} {top}/tmp/{number}")  # noqa: S108

@@ -59,8 +59,8 @@ def fire(
         allowed = client.runtime.catalogue.get(found["workflow_type"], found["definition_version"]).authorities.get(
             trigger, ("anyone",)
         )
-        right = right_to(connection, found, allowed)
-    said = dict(data or {})
+        said = dict(data or {})
+        right = right_to(client, connection, found, allowed, said.get("worker_id"))
     if right is None and "operator" in allowed:
         grant(client, by)
         said.setdefault("reason", "a test")
@@ -121,7 +121,9 @@ def end_at(dba: "psycopg.Connection[Any]", instant: str, where: str = "state = '
         )
 
 
-def right_to(connection: Connection, found: RowMapping, allowed: Collection[str]) -> Right | None:
+def right_to(
+    client: Client, connection: Connection, found: RowMapping, allowed: Collection[str], worker: Any
+) -> Right | None:
     """A right to a trigger, with a lease or a claim made for it; None if a caller's name is enough."""
     if "anyone" in allowed or "decider" in allowed:
         return None
@@ -133,7 +135,10 @@ def right_to(connection: Connection, found: RowMapping, allowed: Collection[str]
         return as_found(found["version"])
     if "effect" in allowed:
         return of_lease(_lease(connection, found), 1)
-    return of_claim(_claim(connection, found)) if found["workflow_type"] == "task" else None
+    if found["workflow_type"] != "task":
+        return None
+    with transaction(client.runtime.owned) as owned:
+        return of_claim(_claim(owned, found, worker))
 
 
 def _end(connection: Connection, right: Right, task: UUID | None, *, begun: bool) -> None:
@@ -177,18 +182,23 @@ SELECT FROM interlock.workers
 _ROOM = "UPDATE interlock.workers SET max_concurrent_tasks = max_concurrent_tasks + 1 WHERE worker_id = %s"
 
 
-def _claim(connection: Connection, found: RowMapping) -> int:
-    """The token of the task's open claim, or of a new one by any worker whose secret the tests have."""
+def _claim(owned: Connection, found: RowMapping, worker: Any) -> int:
+    """The token of the task's open claim, or of a new one, in whatever state the task is: the owner may insert one.
+
+    `worker`: whose; None: of any whose secret the tests have.
+    """
     open_ = "SELECT token FROM interlock.task_claims WHERE task_id = %s AND revoked_at IS NULL AND ended_at IS NULL"
     take = (
-        "SELECT c.claim_id, c.token, t.task_id FROM interlock.tasks t,"
-        " LATERAL interlock.take_claim(t.task_id, t.run_id, %s, %s) c WHERE t.task_id = %s"
+        "INSERT INTO interlock.task_claims (task_id, run_id, worker_id)"
+        " SELECT task_id, run_id, %s FROM interlock.tasks WHERE task_id = %s"
+        " ON CONFLICT (task_id) WHERE revoked_at IS NULL AND ended_at IS NULL DO NOTHING"
+        " RETURNING claim_id, token, task_id"
     )
-    while (token := connection.exec_driver_sql(open_, (found["id"],)).scalar()) is None:  # or another's, at once
-        worker = _hand(connection)
-        connection.exec_driver_sql(_ROOM, (worker.worker_id,))
-        for taken in connection.exec_driver_sql(take, (worker.worker_id, worker.secret, found["id"])).all():
-            _ask_for_start(connection, worker.worker_id, *taken)
+    while (token := owned.exec_driver_sql(open_, (found["id"],)).scalar()) is None:  # or another's, at once
+        by = UUID(str(worker or _hand(owned).worker_id))
+        owned.exec_driver_sql(_ROOM, (by,))
+        for taken in owned.exec_driver_sql(take, (by, found["id"])).all():
+            _ask_for_start(owned, by, *taken)
     return int(token)
 
 

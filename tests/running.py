@@ -12,6 +12,7 @@ import psycopg
 from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
+from interlock.db.orchestration import plans
 from interlock.workers.client.client import Client
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
@@ -56,6 +57,7 @@ class Stage:
         workstreams: Mapping[str, Mapping[str, Any]],
         tasks: Mapping[str, Mapping[str, Any]],
         gates: Mapping[str, Mapping[str, Any]] | None = None,
+        phases: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Make a run.
 
@@ -63,6 +65,7 @@ class Stage:
             workstreams: name -> depends_on, critical, gates.
             tasks: name -> workstream, depends_on, critical, max_retries, gates, blocked_by_gates.
             gates: name -> workstream, moment, reruns_left, depends_on.
+            phases: name -> terms, as in a plan.
         """
         gates = gates or {}
         for name in (*workstreams, *tasks, *gates):
@@ -78,6 +81,8 @@ class Stage:
         made.sort(key=lambda birth: ("run", "workstream", "test_gate", "task").index(birth.definition.type))
         with transaction(self.runtime.database) as connection:
             creation.deliver(connection, made)  # all at once, because gates and workstreams refer to each other
+            if phases:
+                plans.store(connection, self.run, body={"phases": phases}, directory="/")
 
     def add(self, kind: str, name: str, **sketch: Any) -> None:
         """Add an instance to an existing run, without running engine and scheduler."""

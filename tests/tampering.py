@@ -1,5 +1,6 @@
 """Manipulations of history by somebody with all rights in the database, with its protections switched off."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from interlock.workers.runtime import Runtime
 Dba = psycopg.Connection[Any]
 
 TABLES = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'interlock'::regnamespace AND relkind = 'r'"
+HISTORY = ("trigger_requests", "workflow_transitions", "workflow_instances")  # an instance, its events and requests
 RECHAIN = """
 DO $$
 DECLARE
@@ -61,25 +63,30 @@ def verified_by_itself(runtime: Runtime) -> int:
     return verify_some(runtime) + compare_evidence(runtime)
 
 
+def tables_of(dba: Dba, statements: str) -> list[str]:
+    """The tables that SQL names."""
+    words = set(re.findall(r"\w+", statements))
+    return [name for (name,) in dba.execute(TABLES).fetchall() if name in words]
+
+
 @contextmanager
 def unprotected(dba: Dba, *only: str) -> Iterator[Dba]:
     """Switch triggers off for the duration of a block, of all tables or some; on again afterwards, without a trace."""
     tables = only or [name for (name,) in dba.execute(TABLES).fetchall()]
-    for table in tables:
-        dba.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
+    switch = "ALTER TABLE {} {} TRIGGER ALL"
+    dba.execute("; ".join([switch.format(table, "DISABLE") for table in tables]).encode())
     dba.execute("SET session_replication_role = replica")
     try:
         yield dba
     finally:
         dba.execute("RESET session_replication_role")
-        for table in tables:
-            dba.execute(f"ALTER TABLE {table} ENABLE TRIGGER ALL")
+        dba.execute("; ".join([switch.format(table, "ENABLE") for table in tables]).encode())
         dba.execute("SELECT interlock.always()")
 
 
 def cut_tail(dba: Dba, instance: UUID, keep: int) -> None:
     """Cut an instance's history with its requests, and reset its state to match: the rest is consistent in itself."""
-    with unprotected(dba):
+    with unprotected(dba, *HISTORY):
         dba.execute(
             "DELETE FROM trigger_requests WHERE workflow_id = %s AND (result->>'seq')::integer > %s", (instance, keep)
         )
@@ -93,7 +100,7 @@ def cut_tail(dba: Dba, instance: UUID, keep: int) -> None:
 
 def forge(dba: Dba, instance: UUID, seq: int, column: str, value: Any) -> None:
     """Change an event and its request alike, and recompute the hashes of the instance's chain."""
-    with unprotected(dba):
+    with unprotected(dba, *HISTORY):
         dba.execute(
             f"UPDATE trigger_requests SET {column} = %s WHERE workflow_id = %s AND result->>'seq' = %s",
             (value, instance, str(seq)),
@@ -106,7 +113,7 @@ def forge(dba: Dba, instance: UUID, seq: int, column: str, value: Any) -> None:
 
 def erase(dba: Dba, instance: UUID) -> None:
     """Delete every trace of an instance."""
-    with unprotected(dba):
+    with unprotected(dba, *HISTORY):
         for table, column in (
             ("trigger_requests", "workflow_id"),
             ("workflow_transitions", "workflow_id"),

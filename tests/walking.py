@@ -29,6 +29,11 @@ from tests.hostile import unbound
 from tests.rights import OF_SECRET, fire
 
 Said = dict[str, Any]
+PLAIN: Mapping[str, Said] = {
+    "schedule": {"times": {"every_seconds": 86_400}, "does": {"create": {"type": "story", "name": "S-%due"}}},
+    "job": {"depth": 0, "task_description": "build"},
+    "operator_grant": {"name": "somebody"},
+}
 LINK = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, %s, %s, %s)"
 ALLOW_NO_RETRY = """UPDATE workflow_instances SET context = context || '{"max_retries": 0}' WHERE id = %s"""
 JUDGED = {"lapse": "operators", "approve_removal": "deprecations"}
@@ -157,18 +162,20 @@ class Walker:
                 said = {"workstream_id": str(self.parent("workstream")), "patch_id": str(number)}
             case "test_gate":
                 said = {"gate_type": "UNIT"}
+            case "regression":
+                said = {"run_id": str(self.parent("run")), "gate_id": str(self.parent("test_gate")), "gate": "g"}
             case "circuit_breaker":
                 said = {"tool_id": str(number)}
             case "narrowing":
                 triggers = self.get("story").triggers  # only one narrowing of each can be in force
                 said = {"type": "story", "trigger": triggers[next(self.numbers)], "to": ["operator"]}
-            case "job":
-                said = {"depth": 0, "task_description": "build"}
-            case "operator_grant":
-                said = {"name": "somebody"}
+            case "limit":
+                said = {"kind": "key", "name": str(number), "at_once": 1}  # only one of each name can be in force
             case "deprecation":
                 type_, version = next(self.parts)
                 said = {"type": type_, "version": version, "kind": "version"}
+            case type_:
+                said = PLAIN.get(type_, said)
         return said
 
 
@@ -227,19 +234,34 @@ def _lost_patch(walker: Walker, definition: Definition, made: UUID) -> Said:
     return {}
 
 
-def _failed_step(walker: Walker, definition: Definition, made: UUID) -> Said:
-    walker.link(walker.at(walker.get("step"), "S_FAILED"), "workstream", "steps", made)
-    return {}
+def _names(type_: str, role: str, inverse: str) -> Callable[[Walker, Definition, UUID], Said]:
+    """Let it name a new instance of `type_`."""
+
+    def arrange(walker: Walker, definition: Definition, made: UUID) -> Said:
+        walker.link(made, role, inverse, walker.born(walker.get(type_)))
+        return {}
+
+    return arrange
 
 
-def _idle_worker(walker: Walker, definition: Definition, made: UUID) -> Said:
-    walker.link(made, "workers", "job", walker.born(walker.get("supervised_worker")))
-    return {}
+def _is_named(type_: str, state: str, role: str, inverse: str) -> Callable[[Walker, Definition, UUID], Said]:
+    """Let an instance of `type_` that is in `state` name it."""
+
+    def arrange(walker: Walker, definition: Definition, made: UUID) -> Said:
+        walker.link(walker.at(walker.get(type_), state), role, inverse, made)
+        return {}
+
+    return arrange
 
 
-def _merged(walker: Walker, definition: Definition, made: UUID) -> Said:
-    walker.link(walker.at(walker.get("pr_review"), "merged"), "story", "pull_request", made)
-    return {}
+def _load(claims: int) -> Callable[[Walker, Definition, UUID], Said]:
+    """Let a worker hold this many claims; the task it names need not be one of them."""
+
+    def arrange(walker: Walker, definition: Definition, made: UUID) -> Said:
+        walker.dba.execute("UPDATE workers SET current_load = %s WHERE worker_id = %s", (claims, made))
+        return {"task_id": str(made)}
+
+    return arrange
 
 
 ARRANGED: Mapping[str, Callable[[Walker, Definition, UUID], Said]] = {
@@ -249,7 +271,9 @@ ARRANGED: Mapping[str, Callable[[Walker, Definition, UUID], Said]] = {
     "dependency_missing": _one_before,
     "gate_dependency_failed": _failed_gate("depends_on", "dependents"),
     "gate_failed": _failed_gate("gates", "judges"),
-    "pull_request_merged": _merged,
+    "pull_request_merged": _is_named("pr_review", "merged", "story", "pull_request"),
+    "in_a_sprint": _names("sprint", "sprint", "stories"),
+    "sprint_open": lambda walker, *_: {"sprint_id": str(walker.parent("sprint"))},
     "worker_named": _worker,
     "worker_identified": _worker,
     "retries_used_up": _retries_used_up,
@@ -258,8 +282,10 @@ ARRANGED: Mapping[str, Callable[[Walker, Definition, UUID], Said]] = {
     "patch_lost": _lost_patch,
     "tasks_ended_short": _tasks("failed", failed=1),
     "run_lost": _tasks("failed", critical_failures=1),
-    "step_failed": _failed_step,
-    "workers_allocated": _idle_worker,
+    "step_failed": _is_named("step", "S_FAILED", "workstream", "steps"),
+    "workers_allocated": _names("supervised_worker", "workers", "job"),
+    "holds_a_task": _load(1),
+    "holds_no_task": _load(0),
     "exit_code_expected": lambda *_: {"exit_code": 0},
     "exit_code_zero": lambda *_: {"exit_code": 0},
     "exit_code_given": lambda *_: {"exit_code": 0},

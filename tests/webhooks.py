@@ -14,6 +14,7 @@ class Webhook:
 
     url: str = ""
     answer: int = 200
+    body: bytes = b""
     received: list[dict[str, Any]] = field(default_factory=list)
     before_answering: threading.Event = field(default_factory=threading.Event)
 
@@ -32,8 +33,10 @@ def webhook() -> Iterator[Webhook]:
             told.received.append({name.lower(): value for name, value in self.headers.items()} | {"body": body})
             told.before_answering.wait(10)
             self.send_response(told.answer)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(told.body)))
             self.end_headers()
+            with contextlib.suppress(ConnectionError):  # who asked may have read enough
+                self.wfile.write(told.body)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -67,11 +67,11 @@ def is_asked_for(client: Client, gate: UUID) -> bool:
 def perform(client: Client, task_id: UUID, worker_id: UUID, *, well: bool) -> None:
     """Begin a task and end it."""
     started = {"worker_id": str(worker_id), "capabilities": CAPABILITIES}
-    fire(client, task_id, "worker_started", by="worker-1", data=started)
+    fire(client, task_id, "worker_started", by="worker", data=started)
     if well:
-        fire(client, task_id, "execution_completed", by="worker-1", data={"exit_code": 0})
+        fire(client, task_id, "execution_completed", by="worker", data={"exit_code": 0})
     else:
-        fire(client, task_id, "execution_failed", by="worker-1", data={"exit_code": 1, "error": "it broke"})
+        fire(client, task_id, "execution_failed", by="worker", data={"exit_code": 1, "error": "it broke"})
 
 
 def read(client: Client, run_id: UUID) -> Rows:

@@ -7,7 +7,7 @@ from typing import Any
 from celery import signals
 
 from interlock.workers import tasks
-from interlock.workers.broker import kombu_patch, time_limits
+from interlock.workers.broker import kombu_patch, startup_patch, time_limits
 from interlock.workers.broker.app import make_app
 from interlock.workers.broker.queues import WORK
 from interlock.workers.isolation import in_force
@@ -20,8 +20,10 @@ from interlock.workers.telemetry import logs, tracing
 os.umask(0o077)  # a node's journal, archives and exports are readable by its user only, whoever started it
 process_privacy.hide(settings())
 kombu_patch.install()
+startup_patch.install()
 app = make_app(settings())
 tasks.register(app)
+app.finalize()  # once, in what the nodes are forked from
 RUN_COMMANDS = {WORK, "gates", "effects"}  # queues
 
 

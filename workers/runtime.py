@@ -4,16 +4,19 @@
 import os
 import sys
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from time import sleep
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from sqlalchemy import Engine
 
 from interlock.db.connection import make_engine
 from interlock.workers.settings import Settings, settings
 from interlock.workflows.catalogue import Catalogue, catalogue
+from interlock.workflows.effects import require_queues
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -37,7 +40,9 @@ class Runtime:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The definitions this process knows."""
-        return catalogue(self.settings.definitions)
+        found = catalogue(self.settings.definitions)
+        require_queues(self.settings.effect_queues)
+        return found
 
     @cached_property
     def database(self) -> Engine:
@@ -105,6 +110,12 @@ class Runtime:
         return Applier(self.database, self.catalogue, self.retry_policy)
 
     @property
+    def own_attempts(self) -> dict[str, int]:
+        """Name -> how often it is tried at most, of the declared effects."""
+        usual = self.settings.max_attempts
+        return {name: each.max_attempts(usual) for name, each in self.catalogue.effects.items()}
+
+    @property
     def retry_policy(self) -> "RetryPolicy":
         """When a failing request or effect is tried again."""
         from interlock.workers.engine.applier import RetryPolicy
@@ -112,13 +123,18 @@ class Runtime:
         chosen = self.settings
         return RetryPolicy(chosen.max_attempts, chosen.backoff_base_seconds, chosen.backoff_cap_seconds)
 
-    def publish(self, done: "Round") -> None:
-        """After a commit: announce its moves, send wake-ups for what became due, and log it."""
+    def publish(self, done: "Round", *, scheduled: Iterable[UUID] = ()) -> None:
+        """After a commit: announce its moves, send wake-ups for what became due, and log it.
+
+        Args:
+            done: what was committed.
+            scheduled: runs whose scheduler has read these moves already, in the same commit.
+        """
         self.bus.announce(done.moves)
         self.wakeups.partitions(done.woken)
         self.wakeups.effects(done.effects_due)
-        self.wakeups.runs(done.runs)
-        done.log()
+        self.wakeups.runs(done.runs - {str(each) for each in scheduled})
+        done.report()
 
     def pause(self, seconds: float) -> None:
         """Wait."""

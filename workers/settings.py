@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from interlock.workflows.effects import QUEUE_NAME, QUEUES
 from interlock.workflows.errors import BadInput, NotRunning, OthersHome
 from interlock.workflows.input import names
 from interlock.workflows.input.limits import LIMIT_BYTES
@@ -30,6 +32,9 @@ BROKERS = (*REDIS, "amqp://", "amqps://", "pyamqp://")
 
 COMMAND_LINE = re.compile(r"""(?:[^;'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+""", re.DOTALL)
 OUTSIDE = Path("/var/lib/interlock")  # for data whose user cannot get into the home
+
+
+Port = Annotated[int | None, Field(ge=1, le=65_535)]
 
 
 class Settings(BaseSettings):
@@ -65,16 +70,16 @@ class Settings(BaseSettings):
     )
 
     host: str = Field("127.0.0.1", description="address the embedded servers, Flower and the exporter listen on")
-    postgres_port: int | None = Field(None, description="port; unset: a free one is chosen and kept")
-    redis_port: int | None = Field(None, description="port; unset: a free one is chosen and kept")
-    flower_port: int | None = Field(None, description="port; unset: a free one is chosen and kept")
+    postgres_port: Port = Field(None, description="port; unset: a free one is chosen and kept")
+    redis_port: Port = Field(None, description="port; unset: a free one is chosen and kept")
+    flower_port: Port = Field(None, description="port; unset: a free one is chosen and kept")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="more host names under which Flower and the exporter answer, besides localhost and their own "
         "address, separated by commas; requests under other names are refused, since a web page can make "
         "a browser send them",
     )
-    metrics_port: int | None = Field(
+    metrics_port: Port = Field(
         None, description="port; unset: under `interlock up` a free one is chosen and kept; alone, 9464"
     )
     run_as: str = Field(
@@ -120,6 +125,11 @@ class Settings(BaseSettings):
 
     trigger_nodes: int = Field(2, ge=1, description="Celery worker nodes that apply triggers, one process each")
     effect_processes: int = Field(2, ge=1, description="pool processes of the node that runs effects")
+    effect_queues: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="more Celery queues, which effects of your own may name (`@effect(queue=…)`), separated by commas; "
+        "under `interlock up` each has a node of its own, with INTERLOCK_EFFECT_PROCESSES processes",
+    )
     gate_processes: int = Field(
         2,
         ge=1,
@@ -160,6 +170,7 @@ class Settings(BaseSettings):
     )
 
     task_timeout_seconds: float = Field(1800.0, gt=0, description="time limit of tasks that are created without one")
+    job_timeout_seconds: float = Field(86_400.0, gt=0, description="time limit of jobs that are created without one")
     task_retries: int = Field(
         3, ge=0, le=100, description="retries of tasks that are created without a number of retries"
     )
@@ -179,6 +190,11 @@ class Settings(BaseSettings):
         gt=0,
         description="a trial call that has not ended after this time, for example because its caller died, is given "
         "to another caller",
+    )
+    phases: Path | None = Field(
+        None,
+        description="file of `phases`, as in a plan, for all plans: they may declare no others; unset: each declares "
+        "its own",
     )
     secrets_env: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="variables of a worker's own environment that plans may name (`env_from: env:NAME`)"
@@ -305,6 +321,7 @@ class Settings(BaseSettings):
             "allowed_hosts",
             "anchor_directories",
             "definitions",
+            "effect_queues",
             "notify_urls",
             "capabilities",
             "operators",
@@ -316,6 +333,16 @@ class Settings(BaseSettings):
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("effect_queues")
+    @classmethod
+    def _own_queues(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [each for each in value if not QUEUE_NAME.fullmatch(each) or each in QUEUES]:
+            raise ValueError(
+                "expected names of at most 50 lower-case letters, digits, _ and -, other than "
+                f"{', '.join(sorted(QUEUES))}; wrong: {wrong[0]}"
+            )
+        return value
 
     @field_validator("database_url", "owner_url", "broker_url", "redis_url")
     @classmethod
@@ -461,13 +488,35 @@ def _for_psycopg(url: str) -> str:
         if url.startswith(prefix):
             return "postgresql+psycopg://" + url.removeprefix(prefix)
     if not url.startswith("postgresql+psycopg://"):
-        raise BadInput("DATABASE_URL must begin with postgresql://")
+        driver = url.partition("://")[0]
+        raise BadInput(
+            f"DATABASE_URL begins with {driver}://: Interlock's own driver is psycopg 3, so write postgresql://"
+            if driver.startswith("postgresql+")
+            else "DATABASE_URL must begin with postgresql://"
+        )
     return url
+
+
+def misspelt(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(name, the setting that was probably meant) of each `INTERLOCK_…` that is no setting but looks like one."""
+    prefix = str(Settings.model_config["env_prefix"])
+    known = [f"{prefix}{name.upper()}" for name in Settings.model_fields]
+    for name in names:
+        if name.upper().startswith(prefix) and name.upper() not in known:
+            from interlock.workflows.spelling import meant  # noqa: PLC0415 - likewise
+
+            own = [each.removeprefix(prefix) for each in known]
+            if near := meant(name.upper().removeprefix(prefix), own, cutoff=0.8):
+                yield name, f"{prefix}{near}"
 
 
 @cache
 def settings() -> Settings:
-    """This process's settings, read from the environment once."""
+    """This process's settings, read from the environment once. Variables that look misspelt are logged."""
+    for name, meant in misspelt(os.environ):
+        import structlog  # noqa: PLC0415 - slow, and rarely needed
+
+        structlog.get_logger().warning("setting_unknown", variable=name, did_you_mean=meant)
     try:
         return Settings()
     except ValidationError as error:

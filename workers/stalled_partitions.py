@@ -56,6 +56,6 @@ def _one_by_one(runtime: Runtime, partition: int) -> None:
                 requests.quarantine(connection, [request["request_id"]], by="system", reason=REASON)
                 log.error("request_quarantined", partition=partition, request_id=request["request_id"], reason=REASON)
                 continue
-        runtime.publish(runtime.applier.apply_first(partition, request["workflow_id"]))
+        runtime.publish(runtime.applier.apply_first(request["workflow_id"]))
     with transaction(runtime.database) as connection:
         stalled_partitions.clear(connection, partition)

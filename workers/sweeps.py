@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, single_statements, transaction
-from interlock.db.core import archive, counters, requests, stalled_partitions, sweep_runs
+from interlock.db.core import archive, counters, requests, schedules, stalled_partitions, sweep_runs
 from interlock.workers.audit import anchor_copies, anchors, exports
 from interlock.workers.audit.verification import compare_evidence, verify_some
 from interlock.workers.operations.archiver import archive_ended, rules_of
@@ -61,10 +61,19 @@ def _dispatch(runtime: Runtime) -> int:
     with single_statements(runtime.database) as connection:
         due = sweeps.dispatch(connection, silent_seconds=runtime.settings.silent_seconds)
     runtime.wakeups.partitions(due.partitions)
-    runtime.wakeups.effects(due.effects)
+    runtime.wakeups.overdue_effects(due.effects)
     runtime.wakeups.runs(str(run_id) for run_id in due.runs)
     runtime.wakeups.work(due.free_workers)
     return due.woken + len(due.partitions)
+
+
+def _schedules(runtime: Runtime) -> int:
+    with single_statements(runtime.database) as connection:
+        if not schedules.any_due(connection):
+            return 0
+    from interlock.workers.schedules.firing import fire_due  # noqa: PLC0415 - nodes without schedules never need it
+
+    return fire_due(runtime)
 
 
 def _partitions(runtime: Runtime) -> int:
@@ -90,7 +99,7 @@ def _heartbeats(runtime: Runtime) -> int:
 
 def _leases(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        again = sweeps.leases(connection, max_attempts=runtime.settings.max_attempts)
+        again = sweeps.leases(connection, max_attempts=runtime.settings.max_attempts, own_attempts=runtime.own_attempts)
     runtime.wakeups.effects(again)
     return len(again)
 
@@ -157,6 +166,7 @@ def _prune(runtime: Runtime) -> int:
 
 SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "dispatch": _dispatch,
+    "schedules": _schedules,
     "partitions": _partitions,
     "heartbeats": _heartbeats,
     "leases": _leases,

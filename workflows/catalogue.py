@@ -1,17 +1,21 @@
-"""All definitions: the shipped ones, one line each here, and those that a user's modules add."""
+"""All definitions: the shipped ones, one line each here, and those that a user's modules and packages add."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
-from types import MappingProxyType
+from importlib.metadata import entry_points
+from types import MappingProxyType, ModuleType
 
 from interlock.workflows.definition import Authority, Definition
+from interlock.workflows.effects import DeclaredEffect, declared
 from interlock.workflows.errors import InvalidDefinition, UnknownWorkflow
+from interlock.workflows.faults import Fault, of_import
 from interlock.workflows.machines.delivery.approval import APPROVAL
 from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
 from interlock.workflows.machines.delivery.sprint import SPRINT
 from interlock.workflows.machines.delivery.story import STORY
 from interlock.workflows.machines.governance.deprecation import DEPRECATION
+from interlock.workflows.machines.governance.limit import LIMIT
 from interlock.workflows.machines.governance.narrowing import NARROWING
 from interlock.workflows.machines.governance.operator_grant import OPERATOR_GRANT
 from interlock.workflows.machines.governance.refusal_log import REFUSAL_LOG
@@ -21,6 +25,8 @@ from interlock.workflows.machines.legacy.workstream_0_1 import WORKSTREAM_0_1
 from interlock.workflows.machines.legacy.workstream_0_2 import WORKSTREAM_0_2
 from interlock.workflows.machines.orchestration.circuit_breaker import CIRCUIT_BREAKER
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_0, PATCH_LEDGER_1_1
+from interlock.workflows.machines.orchestration.phase import PHASE
+from interlock.workflows.machines.orchestration.regression import REGRESSION
 from interlock.workflows.machines.orchestration.run import RUN_1_0, RUN_1_1
 from interlock.workflows.machines.orchestration.task import TASK_1_0, TASK_1_1
 from interlock.workflows.machines.orchestration.test_gate import TEST_GATE_1_0, TEST_GATE_1_1
@@ -29,6 +35,8 @@ from interlock.workflows.machines.orchestration.worker import WORKER_1_0, WORKER
 from interlock.workflows.machines.orchestration.workstream import WORKSTREAM_1_0, WORKSTREAM_1_1
 from interlock.workflows.machines.supervision.job import JOB
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
+from interlock.workflows.machines.timing.schedule import SCHEDULE
+from interlock.workflows.versioning.models import follow_up_faults
 from interlock.workflows.versioning.validate import check
 
 SHIPPED = (
@@ -36,6 +44,7 @@ SHIPPED = (
     SPRINT,
     PR_REVIEW,
     APPROVAL,
+    PHASE,
     RUN_1_0,
     RUN_1_1,
     WORKSTREAM_0_1,
@@ -54,16 +63,20 @@ SHIPPED = (
     TEST_GATE_1_0,
     TEST_GATE_1_1,
     CIRCUIT_BREAKER,
+    REGRESSION,
     SUPERVISED_WORKER,
     JOB,
     OPERATOR_GRANT,
     DEPRECATION,
     REFUSAL_LOG,
     NARROWING,
+    LIMIT,
+    SCHEDULE,
 )
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
     {(each.type, each.version): each for each in SHIPPED}
 )
+ENTRY_POINTS = "interlock.definitions"  # the group in which installed packages name modules with definitions or effects
 
 
 class Catalogue:
@@ -75,6 +88,8 @@ class Catalogue:
             if self._by_key.setdefault((definition.type, definition.version), definition) is not definition:
                 raise InvalidDefinition(f"{definition.type} {definition.version} is defined twice; raise one's version")
         self.warnings = [warning for definition in self._by_key.values() for warning in check(definition)]
+        if wrong := [*follow_up_faults(self)]:
+            raise InvalidDefinition("; ".join(wrong))
 
     def __iter__(self) -> Iterator[Definition]:
         return iter(self._by_key.values())
@@ -105,10 +120,20 @@ class Catalogue:
             versions = ", ".join(each for type__, each in self._by_key if type__ == type_)
             raise UnknownWorkflow(f"no version {version!r} of {type_!r}. There are: {versions}.") from None
 
+    def called(self, name: str) -> Definition:
+        """The definition that `TYPE` (the newest) or `TYPE@VERSION` calls. Raises as `get` does."""
+        type_, at, version = name.partition("@")
+        return self.get(type_, version if at else None)
+
     @cached_property
     def resting(self) -> frozenset[tuple[str, str, str]]:
         """The (type, version, state) in which an instance may stay for ever without being stuck (RECOVER-3)."""
         return frozenset((each.type, each.version, state) for each in self for state in each.resting)
+
+    @property
+    def effects(self) -> Mapping[str, DeclaredEffect]:
+        """The effects that users declared, by name."""
+        return declared()
 
     def fires_itself(self, type_: str, trigger: str) -> set[Authority]:
         """By which authorities Interlock's own parts fire a trigger of a type: a deadline, a follow-up, an effect."""
@@ -125,24 +150,79 @@ class Catalogue:
             if each.type == type_:
                 if any(deadline.trigger == trigger for deadline in each.deadlines.values()):
                     yield "machinery"
-                effects = (*each.birth_effects, *(effect for move in each.transitions for effect in move.effects))
-                if any(trigger in (effect.done, effect.failed) for effect in effects):
+                if any(trigger in (effect.done, effect.failed) for effect in each.effects):
                     yield "effect"
 
 
 @cache
 def catalogue(modules: tuple[str, ...] = ()) -> Catalogue:
-    """The shipped definitions and those of `modules`, each of which must have a `WORKFLOWS` dict as this module has.
+    """The shipped definitions and those of `modules` and of installed packages, with the effects that these declare.
+
+    Args:
+        modules: of INTERLOCK_DEFINITIONS. Each has a dict `WORKFLOWS`, as this module has, or declares effects.
 
     Raises:
-        InvalidDefinition: a definition contradicts itself, or a module has no readable `WORKFLOWS`.
+        InvalidDefinition: a definition contradicts itself or names an unknown effect, an effect is not valid, or a
+            module can not be imported or has neither.
     """
     definitions = list(SHIPPED)
-    for name in modules:
-        try:
-            definitions += import_module(name).WORKFLOWS.values()
-        except (ImportError, AttributeError) as error:
-            raise InvalidDefinition(
-                f"INTERLOCK_DEFINITIONS names {name!r}, which has no readable WORKFLOWS dict: {error}"
-            ) from error
+    for name, whence in (*((each, "INTERLOCK_DEFINITIONS names") for each in modules), *_of_packages()):
+        definitions += _of_module(name, whence)
     return Catalogue(definitions)
+
+
+def _of_packages() -> Iterator[tuple[str, str]]:
+    for each in entry_points(group=ENTRY_POINTS):
+        package = each.dist.name if each.dist else "an installed package"
+        yield each.module, f"the entry point {each.name!r} of {package} names"
+
+
+def _of_module(name: str, whence: str) -> Iterable[Definition]:
+    try:
+        module = import_module(name)
+    except InvalidDefinition:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the module raises
+        fault = of_import(error)
+        raise InvalidDefinition(f"{whence} {name!r}, which cannot be imported: {fault}", [fault]) from error
+    try:
+        return definitions_in(module)
+    except InvalidDefinition as error:
+        raise InvalidDefinition(f"{whence} {name!r}: {error}", error.faults) from error
+
+
+def definitions_in(module: ModuleType) -> tuple[Definition, ...]:
+    """The definitions in a module's `WORKFLOWS`; none if it has only effects.
+
+    Raises:
+        InvalidDefinition: it has neither, something else in `WORKFLOWS`, or a definition under another's key.
+    """
+    known = getattr(module, "WORKFLOWS", None)
+    if known is None and any(each.module == module.__name__ for each in declared().values()):
+        return ()
+    if not isinstance(known, Mapping) or not all(isinstance(each, Definition) for each in known.values()):
+        cure = f"end it with {workflows_example(module)}"
+        raise InvalidDefinition(f"it has no WORKFLOWS dict of definitions, and declares no effect: {cure}")
+    wrong = [(key, each) for key, each in known.items() if key != (each.type, each.version)]
+    if faults := [
+        Fault(f"WORKFLOWS has {key!r:.100}: write {_entry(module, each)}", each.place) for key, each in wrong
+    ]:
+        raise InvalidDefinition("; ".join(map(str, faults)), faults)
+    return tuple(known.values())
+
+
+def named_in(module: ModuleType) -> tuple[Definition, ...]:
+    """The definitions that a module has names for."""
+    return tuple(dict.fromkeys(each for each in vars(module).values() if isinstance(each, Definition)))
+
+
+def workflows_example(module: ModuleType) -> str:
+    """The `WORKFLOWS` that a module should have: of its own definitions; if it names none, an example."""
+    items = ", ".join(_entry(module, each) for each in named_in(module)) or '("deploy", "1.0.0"): DEPLOY'
+    return f"WORKFLOWS = {{{items}}}"
+
+
+def _entry(module: ModuleType, definition: Definition) -> str:
+    """The item of `WORKFLOWS` for a definition, by the name that the module has for it."""
+    name = next((name for name, each in vars(module).items() if each is definition), "…")
+    return f'("{definition.type}", "{definition.version}"): {name}'

@@ -9,8 +9,11 @@ from typing import Any
 
 from transitions import EventData, Machine
 
+from interlock.workflows import typed
 from interlock.workflows.approvals import author_of, can_be_given
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Guard, Transition
+from interlock.workflows.effects import limit_key_of
+from interlock.workflows.errors import BadInput
 from interlock.workflows.guard_context import Case, Override
 from interlock.workflows.outcomes import VERSION_CONFLICT, Applied, Outcome, Rejected, Superseded, Waiting
 
@@ -44,14 +47,22 @@ def decide(definition: Definition, case: Case) -> Outcome:
         return _no_such_transition(definition, case)
     if case.override is not None:
         return _overridden(definition, case, case.override, candidates)
+    seen = _read(definition, case) if definition.has_models else case
+    return seen if isinstance(seen, Rejected) else _fired(definition, case, seen, candidates)
+
+
+def _fired(
+    definition: Definition, case: Case, seen: Case[Any, Any], candidates: tuple[Transition, ...]
+) -> Applied | Rejected | Waiting:
+    """What becomes of a trigger that has a transition; guards get the case as `seen`, with its models."""
     probe = Probe(case.state)
-    moved = machine_of(definition).events[case.trigger].trigger(probe, case=case)
+    moved = machine_of(definition).events[case.trigger].trigger(probe, case=seen)
     if not moved:
-        return _refused(definition, case, candidates)
-    taken = next(move for move in candidates if move.dest == probe.state and _all_hold(move, case))
+        return _refused(definition, seen, candidates)
+    taken = next(move for move in candidates if move.dest == probe.state and _all_hold(move, seen))
     if taken.approval and not case.granted:
         return _approval_needed(case, taken.approval)
-    return Applied(taken, taken.dest, _deadline(definition, taken.dest, case))
+    return _applied(definition, case, taken)
 
 
 def judged(definition: Definition, state: str, message: str) -> Rejected:
@@ -86,6 +97,15 @@ def _overtaken(definition: Definition, case: Case) -> Superseded | Rejected | No
     return None
 
 
+def _read(definition: Definition, case: Case) -> Case[Any, Any] | Rejected:
+    """The case as guards get it, or its rejection: what does not fit its model would not fit it later either."""
+    try:
+        return typed.read_case(case, definition.context, definition.data.get(case.trigger))
+    except typed.Misfit as misfit:
+        wrong, legal = list(misfit.faults), list(definition.legal(case.state))
+        return Rejected(_reason(case, "wrong_data", str(misfit), wrong=wrong, legal=legal))
+
+
 def _condition(guard: Guard) -> Any:
     def holds(event: EventData) -> bool:
         return guard.holds(event.kwargs["case"])
@@ -107,13 +127,17 @@ def _overridden(
     if len(leading_there) != 1:
         return _leads_elsewhere(definition, case, override, candidates)
     move = leading_there[0]
-    # Guards of a move out of a terminal state bind operators, too (POLICY-6).
-    if move.exceptional and not _all_hold(move, case):
-        return _refused(definition, case, (move,))
-    passed_over = () if move.exceptional else tuple(guard.name for guard in move.when)
+    # Guards of a move out of a terminal state bind operators, too (POLICY-6), and those of one that changes a link.
+    bound = move.exceptional or move.relink is not None
+    seen = _read(definition, case) if bound and definition.has_models else case
+    if isinstance(seen, Rejected):
+        return seen
+    if bound and not _all_hold(move, seen):
+        return _refused(definition, seen, (move,))
+    passed_over = () if bound else tuple(guard.name for guard in move.when)
     if move.approval and not case.granted:
         passed_over = (*passed_over, "approval")
-    return Applied(move, move.dest, _deadline(definition, move.dest, case), passed_over)
+    return _applied(definition, case, move, passed_over)
 
 
 def _leads_elsewhere(
@@ -122,6 +146,18 @@ def _leads_elsewhere(
     dests = ", ".join(dict.fromkeys(move.dest for move in candidates))
     message = f"{case.trigger!r} leads from {case.state!r} to {dests}, not to {override.to!r}"
     return Rejected(_reason(case, "leads_elsewhere", message, legal=list(definition.legal(case.state))))
+
+
+def _applied(
+    definition: Definition, case: Case, move: Transition, passed_over: tuple[str, ...] | None = None
+) -> Applied | Rejected:
+    """The move; its rejection if an effect that it asks for has no valid limit key: it would not have one later."""
+    try:
+        keys = tuple(limit_key_of(each.name, case.context) for each in move.effects)
+    except BadInput as error:
+        message, legal = str(error), list(definition.legal(case.state))
+        return Rejected(_reason(case, "wrong_data", message, wrong=[message], legal=legal))
+    return Applied(move, move.dest, _deadline(definition, move.dest, case), passed_over, keys)
 
 
 def _deadline(definition: Definition, state: str, case: Case) -> Deadline | None:
@@ -137,7 +173,7 @@ def _no_such_transition(definition: Definition, case: Case) -> Rejected:
 def _refused(definition: Definition, case: Case, candidates: tuple[Transition, ...]) -> Rejected:
     # `transitions` returns only False for a false condition: name the false guards of the move that lacks least.
     refusing = min(([guard for guard in move.when if not guard.holds(case)] for move in candidates), key=len)
-    message, missing = "; ".join(guard.description for guard in refusing), [guard.name for guard in refusing]
+    message, missing = "; ".join(guard.explanation(case) for guard in refusing), [guard.name for guard in refusing]
     return Rejected(_reason(case, "guard", message, missing=missing, legal=list(definition.legal(case.state))))
 
 

@@ -1,25 +1,29 @@
 """A workflow definition: immutable data with a semantic version. `workflows.decide` evaluates it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from interlock.workflows import typed
 from interlock.workflows.authority import refusal
 from interlock.workflows.backoff import Growth
-from interlock.workflows.errors import NotYours, UnknownTrigger
+from interlock.workflows.errors import InvalidDefinition, NotYours, UnknownTrigger, WrongData
+from interlock.workflows.faults import Fault, made_at
 from interlock.workflows.guard_context import Case
 
 Severity = Literal["info", "warning", "error", "critical"]
 Back = Literal["retry", "blocked", "rework"]
-Fact = Literal["linked", "votes", "held", "row", "timer"]
+Fact = Literal["linked", "named", "votes", "held", "row", "timer"]
 Authority = Literal["anyone", "holder", "effect", "machinery", "decider", "operator"]
 
 AUTHORITIES: tuple[Authority, ...] = get_args(Authority)
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 BY_NAME: frozenset[Authority] = frozenset({"anyone", "decider", "operator"})  # the name of who fires it is enough
 
 HOUR_SECONDS = 3600.0
+MOST_NAMED = 10  # of what a guard misses
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +31,28 @@ class Guard:
     """A named condition of a transition.
 
     Attributes:
-        name: what diagrams and events call it.
-        holds: a pure function of a `Case`: the instance, the trigger, who fired it with what data, the facts needed.
+        name: what diagrams and events call it: at most 100 letters, digits and `_`, the first a letter.
+        holds: a pure function of a `Case`: the instance, the trigger, who fired it with what data, the facts needed. If
+            its definition names models, `Case[Context, Data]` has them as `context` and `metadata`.
         description: what an operator reads when it is false.
-        needs: the facts of a `Case` that have to be looked up for it: `linked`, `votes`, `row`.
+        needs: the facts of a `Case` that have to be looked up for it: `linked`, `named`, `votes`, `row`.
         bounds: it holds a limited number of times for an instance, so a loop through it ends.
+        missing: a pure function of a `Case`: what makes it false, by name. It is shown behind the description.
     """
 
     name: str
-    holds: Callable[[Case], bool]
+    holds: Callable[[Case[Any, Any]], bool]
     description: str
     needs: frozenset[Fact] = frozenset()
     bounds: bool = False
+    missing: Callable[[Case[Any, Any]], Sequence[str]] | None = None
+
+    def explanation(self, case: Case) -> str:
+        """The description, and what is missing in this case, at most ten by name."""
+        if self.missing is None or not (names := self.missing(case)):
+            return self.description
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"{self.description}: {', '.join(names[:MOST_NAMED])}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +65,35 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """An action outside the database, run after the commit by `workers.effects.runner` under a lease.
+    """An action outside the database, run after the commit by a worker under a lease (docs/spec/effects.md).
 
-    `done` and `failed` name the triggers that report the outcome to the instance; None if no report is needed.
-    `exclusive` names a field of the instance's context (`id`: the instance itself): effects with the same value in that
-    field never run at the same time.
+    Attributes:
+        name: Interlock's own, or one that is declared with `@effect`.
+        done: the trigger that tells the instance that it succeeded, with what it returned as data; None: none does.
+        failed: the trigger that tells the instance that its attempts are used up; None: none does.
+        exclusive: a field of the instance's context (`id`: the instance itself): effects with the same value in that
+            field never run at the same time.
+        place: `FILE:LINE` where it was made, for messages; it sets this itself.
     """
 
     name: str
     done: str | None = None
     failed: str | None = None
     exclusive: str | None = None
+    place: str = field(default="", init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", made_at())
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPoint:
-    """Holds the trigger until `quorum` people, none of them the author, approve (MACHINE-6)."""
+    """Holds the trigger until `quorum` people, none of them the author, approve (MACHINE-6).
+
+    Attributes:
+        quorum: how many must approve. The author is the context's `author`, or else who fired the trigger.
+        deciders: who may decide; empty: anyone but the author.
+    """
 
     quorum: int = 1
     deciders: tuple[str, ...] = ()
@@ -74,10 +101,15 @@ class ApprovalPoint:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Fires `trigger` on an instance that stays in a state for `seconds`, whatever moves it makes within that state.
+    """Fires a trigger on an instance that stays in a state for too long, whatever moves it makes within that state.
 
-    `context_key` names the context field with which an instance can set its own seconds; `seconds` is the default.
-    `grace_seconds` are added to either: whoever works under the same limit reports first.
+    Attributes:
+        seconds: how long it may stay; the default, if a context field may say otherwise.
+        trigger: what is then fired, by `machinery`.
+        context_key: the context field with which an instance can set its own seconds; None: there is none.
+        growth: how the seconds grow with each stay; None: they do not.
+        grace_seconds: added to either: whoever works under the same limit reports first.
+        place: `FILE:LINE` where it was made, for messages; it sets this itself.
     """
 
     seconds: float
@@ -85,6 +117,11 @@ class Deadline:
     context_key: str | None = None
     growth: Growth | None = None
     grace_seconds: float = 0.0
+    place: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.place:
+            object.__setattr__(self, "place", made_at())
 
     def resolved(self, context: Mapping[str, Any], row: Mapping[str, Any] | None = None) -> "Deadline":
         """This deadline with the seconds for one instance, its grace included.
@@ -106,13 +143,26 @@ class Deadline:
 class Link:
     """A reference to another instance: `context[context_key]` holds its entity id (or UUID).
 
-    The other instance has this one as a link with the role `inverse`.
+    The other instance has this one as a link with the role `inverse`. If the link is `open`, an instance that has ended
+    cannot be named.
     """
 
     role: str
     type: str
     context_key: str
     inverse: str
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relink:
+    """The move links its instance, in the role of one of its links, to another instead, or to none (MACHINE-11).
+
+    `data_key` names the field of the trigger's data that has the other instance's entity id (or UUID); None: to none.
+    """
+
+    role: str
+    data_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +185,8 @@ class Transition:
     An `exceptional` transition may leave a terminal state (POLICY-6); its guards require an authority. `back` gives the
     reason why a transition may lead to an earlier level of the definition's order (POLICY-2). `deprecated` says why the
     trigger is deprecated and what to fire instead; it only causes a warning. `by` names who may fire it; empty: nobody
-    said, so anyone.
+    said, so anyone. `event` is the name that its events have beside their type (EVENT-17); empty: none.
+    `relink` is the link that it changes. `place` is `FILE:LINE` where it was made, for messages.
     """
 
     trigger: str
@@ -151,6 +202,9 @@ class Transition:
     back: Back | None = None
     deprecated: str = ""
     by: tuple[Authority, ...] = ()
+    event: str = ""
+    relink: Relink | None = None
+    place: str = field(default="", compare=False, repr=False)
 
     @property
     def authorities(self) -> tuple[Authority, ...]:
@@ -177,6 +231,8 @@ def T(
     exceptional: bool = False,
     back: Back | None = None,
     deprecated: str = "",
+    event: str = "",
+    relink: Relink | None = None,
 ) -> Transition:
     """Declare a transition. Sources are listed, never `*`, which would include the destination and terminal states.
 
@@ -194,11 +250,29 @@ def T(
         exceptional: it may leave a terminal state, and must be guarded (POLICY-6).
         back: why it may lead to an earlier level (POLICY-2); a `retry` must be bounded by a guard.
         deprecated: why it should not be fired any more, and what to fire instead (VERSION-3).
+        event: a name for its events, such as `patch_rolled_back` (EVENT-17); default: that of the state it enters, if
+            its definition names one.
+        relink: a link of the instance that it changes (MACHINE-11).
     """
     listed = (sources,) if isinstance(sources, str) else tuple(sources)
     who = (by,) if isinstance(by, str) else tuple(by)
     return Transition(
-        trigger, listed, dest, when, then, effects, approval, settles, severity, exceptional, back, deprecated, who
+        trigger,
+        listed,
+        dest,
+        when=when,
+        then=then,
+        effects=effects,
+        approval=approval,
+        settles=settles,
+        severity=severity,
+        exceptional=exceptional,
+        back=back,
+        deprecated=deprecated,
+        by=who,
+        event=event,
+        relink=relink,
+        place=made_at(),
     )
 
 
@@ -216,6 +290,9 @@ class Definition:
         transitions: made by `T`.
         deadlines: state -> the trigger fired on an instance that stays in it for too long.
         links: how its instances name others in their context.
+        context: a pydantic model of the context: what does not fit it is refused, and guards and effects get it
+            (TYPED-1). Instead of `fields`.
+        data: trigger -> a pydantic model of its data; the same holds of it (TYPED-2).
         fields: of the context, checked when an instance is created.
         birth_effects: the effects that are run once an instance is created.
         required_metadata: the metadata that each of its events must have (EVENT-4); the writer of the event adds it.
@@ -224,6 +301,9 @@ class Definition:
         resting: the states in which an instance may stay for ever without counting as stuck (RECOVER-3). This, `order`
             and `deprecated` are no behaviour: they are left out of the checksum.
         by: who may fire those that do not say it themselves (AUTHORITY-1).
+        events: state -> the name of the events that enter it from another one, unless the transition has a name of its
+            own (EVENT-17).
+        place: `FILE:LINE` where it was made, for messages; it sets this itself.
     """
 
     type: str
@@ -235,6 +315,8 @@ class Definition:
     transitions: tuple[Transition, ...]
     deadlines: Mapping[str, Deadline] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
+    context: typed.Model | None = None
+    data: Mapping[str, typed.Model] = field(default_factory=dict)
     fields: tuple[Field, ...] = ()
     birth_effects: tuple[Effect, ...] = ()
     required_metadata: tuple[str, ...] = ()
@@ -242,20 +324,37 @@ class Definition:
     deprecated: Mapping[str, str] = field(default_factory=dict)
     resting: frozenset[str] = frozenset()
     by: Authority | None = None
+    events: Mapping[str, str] = field(default_factory=dict)
+    place: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "place", made_at())
+        if not isinstance(self.transitions, tuple | list) or not all(
+            isinstance(e, Transition) for e in self.transitions
+        ):
+            fault = Fault("transitions must be a tuple of T(…); if there is one: (T(…),)", self.place)
+            raise InvalidDefinition(str(fault), [fault])
         if not self.states:
             object.__setattr__(self, "states", tuple(state for level in self.order for state in level))
-        if self.by is not None:
-            said = tuple(move if move.by else replace(move, by=(self.by,)) for move in self.transitions)
-            object.__setattr__(self, "transitions", said)
-        for name in ("deadlines", "deprecated"):
+        object.__setattr__(self, "transitions", tuple(self._completed(move) for move in self.transitions))
+        for name in ("data", "deadlines", "deprecated", "events"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def _completed(self, move: Transition) -> Transition:
+        """A transition with what the definition says for all that do not say it themselves."""
+        by = move.by or (() if self.by is None else (self.by,))
+        event = move.event or ("" if move.dest in move.sources else self.events.get(move.dest, ""))
+        return move if (by, event) == (move.by, move.event) else replace(move, by=by, event=event)
 
     @cached_property
     def triggers(self) -> tuple[str, ...]:
         """Every trigger's name, in the order declared."""
         return tuple(dict.fromkeys(move.trigger for move in self.transitions))
+
+    @cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """Every effect that its births and moves ask for."""
+        return (*self.birth_effects, *(effect for move in self.transitions for effect in move.effects))
 
     @cached_property
     def authorities(self) -> Mapping[str, tuple[Authority, ...]]:
@@ -278,6 +377,8 @@ class Definition:
         for move in self.transitions:
             own: dict[Fact, bool] = {
                 "held": move.approval is not None,
+                "linked": move.relink is not None,
+                "named": move.relink is not None and move.relink.data_key is not None,
                 "row": self._grows(move.dest),
                 "timer": move.dest in move.sources and move.dest in self.deadlines,
             }
@@ -288,12 +389,40 @@ class Definition:
     def _grows(self, state: str) -> bool:
         return state in self.deadlines and self.deadlines[state].growth is not None
 
+    def relinked(self, trigger: str) -> tuple[Link, str] | None:
+        """The link that a trigger changes, and the field of its data that names the other instance; None: neither."""
+        for move in self.transitions:
+            if move.trigger == trigger and move.relink and move.relink.data_key:
+                return self.link(move.relink.role), move.relink.data_key
+        return None
+
+    def link(self, role: str) -> Link:
+        """Its link of this role."""
+        return next(link for link in self.links if link.role == role)
+
     def legal(self, state: str) -> tuple[str, ...]:
         """The triggers that have a transition out of `state`, regardless of guards."""
         return tuple(trigger for trigger in self.triggers if (trigger, state) in self.moves)
 
+    @cached_property
+    def has_models(self) -> bool:
+        """Whether it names a model, so that contexts and data have to be read as such."""
+        return self.context is not None or bool(self.data)
+
+    @cached_property
+    def context_keys(self) -> frozenset[str]:
+        """The keys of the context that it declares."""
+        return frozenset(
+            {each.name for each in self.fields} | set(typed.properties(self.context) if self.context else ())
+        )
+
     def wrong_fields(self, context: Mapping[str, object]) -> tuple[str, ...]:
         """The errors in the context of a new instance, one phrase per field."""
+        if self.context is not None:
+            try:
+                typed.read(self.context, context)
+            except typed.Misfit as misfit:
+                return misfit.faults
         return tuple(
             f"{each.name} must be {each.description}"
             for each in self.fields
@@ -317,6 +446,15 @@ class Definition:
         if not BY_NAME.isdisjoint(allowed):
             return
         raise NotYours(refusal(f"{trigger} of {self.type} {entity_id} is not {by}'s to fire", allowed))
+
+    def require_data(self, trigger: str, data: Mapping[str, Any]) -> None:
+        """Raise `WrongData`, with the field, if the data that a caller gives does not fit the trigger's model."""
+        if (model := self.data.get(trigger)) is None:
+            return
+        try:
+            typed.read(model, data)
+        except typed.Misfit as misfit:
+            raise WrongData(f"data of {trigger!r}: {misfit}") from misfit
 
     def require_trigger(self, trigger: str) -> None:
         """Raise `UnknownTrigger`, with the list of triggers, if no transition has `trigger`."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from interlock.workflows.faults import Fault
+
 
 class InterlockError(Exception):
     """The base of every error raised on purpose."""
@@ -23,7 +25,15 @@ class Refused(InterlockError):
 
 
 class InvalidDefinition(InterlockError):
-    """A workflow definition contradicts itself. Correct the one that the message names; nothing starts until then."""
+    """A workflow definition contradicts itself. Correct the one that the message names; nothing starts until then.
+
+    Attributes:
+        faults: each fault, with its file and line.
+    """
+
+    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults) or (Fault(message),)
 
 
 class DefinitionChanged(InterlockError):
@@ -102,6 +112,10 @@ class IllegalTransition(Refused):
 
 class BadInput(Refused):
     """A value is not valid; the message says where, and what was expected."""
+
+
+class WrongData(BadInput):
+    """A trigger's data does not fit the model that its definition names for it; the message names each field."""
 
 
 class OthersHome(InterlockError):

@@ -16,12 +16,14 @@ class Applied:
     """The move is legal: the instance goes to `dest`. `deadline` has this instance's seconds.
 
     `passed_over` lists what an override bypassed: names of guards, and `approval`; None for any other move.
+    `limit_keys` are those of the transition's effects, in their order (LIMIT-3).
     """
 
     transition: Transition
     dest: str
     deadline: Deadline | None
     passed_over: tuple[str, ...] | None = None
+    limit_keys: tuple[str | None, ...] = ()
 
     @property
     def severity(self) -> Severity:

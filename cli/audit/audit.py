@@ -11,7 +11,8 @@ from interlock.cli.audit import reports
 from interlock.cli.audit.reading import counting, on_disk
 from interlock.cli.lib.output import FAILED, AsJson, block, print_json, print_table, say
 from interlock.db.audit import rebuild as rebuilding
-from interlock.db.audit.verify import KEPT_PROBLEMS, Verdict
+from interlock.db.audit.snapshot import KEPT
+from interlock.db.audit.verify import Verdict
 from interlock.db.connection import transaction
 from interlock.db.core import history
 from interlock.workers.audit import anchor_copies, anchors, exports, log_validation, signed_checkpoints, signing_keys
@@ -217,7 +218,7 @@ def validate(
                 found += 1
                 if not as_json:
                     say(f"{each.file}:{each.line}: {each.message}")
-                elif found <= KEPT_PROBLEMS:
+                elif found <= KEPT:
                     problems.append(each._asdict())
     except OSError as error:
         raise BadInput(f"{shown(error.filename or paths[0])} cannot be read: {error.strerror or error}") from error
@@ -242,13 +243,13 @@ def rebuild(as_json: AsJson = False) -> None:
     """
     with Client() as client, counting("replaying", as_json) as count:
         done = rebuilding.rebuild(client.runtime.owned, count)
-    if not print_json({"ok": done.found == 0, **asdict(done)}, as_json):
+    if not print_json({"ok": done.ok, **asdict(done)}, as_json):
         message = (f"{done.found:,} differences", "bold red") if done.found else ("ok", "green")
         replayed = f"{done.transitions:,} events of {done.instances:,} instances replayed"
         say(message, f": {replayed}, {done.rows:,} rows compared")
         if done.found:
             print_table("differences", map(asdict, done.differences), ("table", "key", "column", "current", "rebuilt"))
-    raise typer.Exit(FAILED if done.found else 0)
+    raise typer.Exit(0 if done.ok else FAILED)
 
 
 app.command("report")(reports.report)

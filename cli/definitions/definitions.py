@@ -1,28 +1,30 @@
 """`interlock definitions`: list, show, check, draw and export the state machines."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.definitions import deprecated, diff, migration, narrow
-from interlock.cli.lib.output import REFUSED, AsJson, block, print_json, print_table, say
-from interlock.workers.definitions import release_locks
+from interlock.cli.definitions import deprecated, diff, exporting, files, migration, narrow, schema
+from interlock.cli.lib import completing
+from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
 from interlock.workers.engine.deprecations import deprecation_warning
+from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
-from interlock.workflows.catalogue import Catalogue, catalogue
+from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import ApprovalPoint, Definition
-from interlock.workflows.errors import BadInput
-from interlock.workflows.versioning.export import checksum, duration_text, mermaid, public, recorded
+from interlock.workflows.versioning.export import checksum, duration_text, mermaid, recorded
 
 app = typer.Typer(
-    help="State machines: list, show, check, draw and export them (needs no server), and change versions.",
+    help="State machines: begin, list, show, check, draw and export them (needs no server), and change versions.",
     no_args_is_help=True,
 )
 app.command("diff")(diff.diff)
+app.command("export")(exporting.export)
 app.command("lock")(diff.lock)
+app.command("schema")(schema.schema)
+app.command("new")(files.new)
+app.command("check")(files.check)
 app.command("migrate", help=migration.MIGRATE_HELP)(migration.migrate_)
 app.command("narrow")(narrow.narrow)
 app.command("narrowed")(narrow.narrowed)
@@ -30,14 +32,23 @@ app.command("deprecate")(deprecated.deprecate)
 app.command("deprecated")(deprecated.deprecated)
 app.command("remove")(deprecated.remove)
 
-TYPE = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type; `interlock definitions list` names them.")]
+TYPE = Annotated[
+    str,
+    typer.Argument(
+        metavar="TYPE",
+        help="A workflow type; `interlock definitions list` names them.",
+        autocompletion=completing.types,
+    ),
+]
 VERSION = Annotated[str, typer.Option("--version", help="Its version; default: the newest.")]
+
+MODEL_COLUMNS = ("of", "field", "required", "must_be", "means", "deprecated")
 
 InProject = Annotated[str | None, typer.Option("--project", help="Show also which triggers this project restricts.")]
 
 
 def _known() -> Catalogue:
-    return catalogue(settings().definitions)
+    return Runtime(settings()).catalogue
 
 
 @app.command("list")
@@ -70,8 +81,8 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(type_: TYPE, version: VERSION = "", project: InProject = None, as_json: AsJson = False) -> None:
-    """Show a definition: states, moves, who may make them, guards, approvals, deadlines, and required context and event
-    fields; with --project also which triggers that project restricts.
+    """Show a definition: states, moves, who may make them, guards, approvals, deadlines, and the fields of its context,
+    its triggers' data and its events; with --project also which triggers that project restricts.
 
     Example: interlock definitions show pr_review
     """
@@ -93,6 +104,8 @@ def show(type_: TYPE, version: VERSION = "", project: InProject = None, as_json:
     )
     if definition.fields:
         print_table("its context", _fields(definition), ("field", "required", "must_be"))
+    if definition.has_models:
+        print_table("its models", [*schema.model_rows(definition)], MODEL_COLUMNS)
 
 
 def _lines(definition: Definition) -> Iterator[str]:
@@ -107,6 +120,9 @@ def _lines(definition: Definition) -> Iterator[str]:
         yield f"may rest in {', '.join(resting)} without counting as stuck"
     for link in definition.links:
         yield f"{link.context_key} names a {link.type}: its {link.role}, which knows this one among its {link.inverse}"
+    for event in dict.fromkeys(move.event for move in definition.transitions if move.event):
+        moves = dict.fromkeys(move.trigger for move in definition.transitions if move.event == event)
+        yield f"the events of {', '.join(moves)} are also named {event}"
     if definition.required_metadata:
         yield f"each event says: {', '.join(definition.required_metadata)}"
 
@@ -157,57 +173,21 @@ def _moves(definition: Definition) -> list[dict[str, str]]:
 
 
 @app.command()
-def check(as_json: AsJson = False) -> None:
-    """Check every definition: all states reachable, no dead ends, terminal states final, deadlines that can fire; and
-    that none was changed since its release (`interlock definitions lock`). Exit code 2: one was changed.
+def graph(
+    type_: Annotated[str, typer.Argument(metavar="TYPE|FILE", help="A workflow type, or a Python file.")],
+    version: VERSION = "",
+    of: Annotated[str, typer.Option("--type", help="Of a file that has several.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print a definition as a Mermaid state diagram; that of a FILE also while it is being written, with its faults on
+    standard error.
 
     \b
-    Example:
-      interlock definitions check
+    Examples:
+      interlock definitions graph story > story.mmd
+      interlock definitions graph deploy.py
     """
-    known = _known()  # raises an error that names every fault
-    changed = release_locks.complaints(settings().definitions)
-    listed = {"definitions": len(list(known)), "warnings": known.warnings, "changed": changed}
-    if not print_json({"ok": not changed} | listed, as_json):
-        for warning in known.warnings:
-            say(("warning", "yellow"), f" {warning}")
-        for each in changed:
-            say(("changed", "bold red"), f" {each}")
-        if not changed:
-            say(("ok", "green"), f" {len(list(known))} definitions")
-    raise typer.Exit(REFUSED if changed else 0)
-
-
-@app.command()
-def graph(type_: TYPE, version: VERSION = "", as_json: AsJson = False) -> None:
-    """Print a definition as a Mermaid state diagram.
-
-    Example: interlock definitions graph story > story.mmd
-    """
-    drawn = mermaid(_known().get(type_, version or None))
+    definition = files.drawn(type_, of, version) if files.is_file(type_) else _known().get(type_, version or None)
+    drawn = mermaid(definition)
     if not print_json({"mermaid": drawn}, as_json):
         block(drawn)
-
-
-@app.command()
-def export(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON is the only format; accepted for consistency.")] = True,
-) -> None:
-    """Export every definition as JSON: type, version, initial, states, and a transition for each source state, with who
-    may fire it.
-
-    \b
-    Example:
-      interlock definitions export --output definitions.json
-    """
-    exported = [public(definition) for definition in _known()]
-    if output is None:
-        print_json(exported)
-        return
-    try:
-        output.write_text(json.dumps(exported, indent=2) + "\n")
-    except OSError as error:
-        raise BadInput(f"{output} cannot be written: {error}") from error

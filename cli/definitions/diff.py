@@ -25,7 +25,8 @@ def diff(
 ) -> None:
     """Compare versions of machines: what was added, removed or changed, and the version number that requires.
 
-    MAJOR: a state added or removed, a transition removed, a right to fire one taken away, a newly required field.
+    MAJOR: a state added or removed, a transition removed, a right to fire one taken away, a newly required field, a
+    field of a context's or data's model removed or changed.
     MINOR: a transition or a right added; a guard, deadline, effect or approval changed. PATCH: texts and order.
     Exit code 2: the new version number is too low.
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
+from interlock.cli import COMPLETING
 from interlock.cli.fork_server.confinement import is_alike
 
 NOT_FORKED = frozenset({"up", "down", "migrate", "backup", "restore", "metrics"})  # they start, stop or are servers
@@ -52,7 +53,8 @@ def ask(words: list[str]) -> tuple[socket.socket, int] | None:
     Returns the connection, which will carry the exit code as one byte, and the fork's pidfd (pidfd_open(2)); None if
     this process must run the command. Raises OSError if there is no fork server.
     """
-    if sys.platform != "linux" or not words or words[0] in NOT_FORKED or not _is_plain(words):
+    named = words[0] if words else os.environ.get(COMPLETING)  # which, a shell that completes, has no words
+    if sys.platform != "linux" or not named or named in NOT_FORKED or not _is_plain(words):
         return None
     with contextlib.ExitStack() as either_way:
         connection = either_way.enter_context(socket.socket(socket.AF_UNIX))

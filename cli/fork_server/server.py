@@ -35,7 +35,7 @@ from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
 from interlock.supervisor.processes.fork import ended
 from interlock.supervisor.processes.importing import without_collections
 from interlock.supervisor.processes.log import line
-from interlock.workers.settings import Settings
+from interlock.workers.settings import Settings, settings
 from interlock.workers.system.process_tree import name_process
 
 # What agents call. Other commands are rare, and import more (Alembic, Markdown).
@@ -135,6 +135,7 @@ def _become_caller(connection: socket.socket) -> Callable[[], None]:
     os.close(directory)
     os.environ.clear()
     os.environ.update(asked["environment"])
+    settings.cache_clear()
     time.tzset()
     tempfile.tempdir = None
     sys.argv, sys.path[:] = ["interlock", *asked["words"]], asked["path"]

@@ -1,13 +1,16 @@
 """`create`, `fire`, `show`, `history`, `list`, `watch`: the commands on instances."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic, sleep
 from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.output import FAILED, REFUSED, AsJson, Limit, errors, one_line, print_json, print_table, say
+from interlock.cli.lib import completing
+from interlock.cli.lib.moving import EXIT
+from interlock.cli.lib.options import IfVersion
+from interlock.cli.lib.output import FAILED, AsJson, Limit, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, kept, required
@@ -17,29 +20,35 @@ from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import Receipt, VersionConflict
 from interlock.workers.engine import worker_secrets
+from interlock.workers.operations.stuck.facts import Facts, fire_move
 from interlock.workflows.audit.ids import event_name
-from interlock.workflows.catalogue import WORKFLOWS
+from interlock.workflows.by_hand import move_by_hand
+from interlock.workflows.catalogue import WORKFLOWS, Catalogue
 from interlock.workflows.errors import BadInput
 from interlock.workflows.fields import SECRET
 from interlock.workflows.output.suggestions import offered
 
-Ref = Annotated[str, typer.Argument(help="Entity id, TYPE/ENTITY_ID if that is ambiguous, or UUID.")]
+Ref = Annotated[
+    str,
+    typer.Argument(help="Entity id, TYPE/ENTITY_ID if that is ambiguous, or UUID.", autocompletion=completing.named()),
+]
 
 POLL_SECONDS = 0.25
-EXIT = {"rejected": REFUSED, "superseded": REFUSED, "dead": FAILED}
 
 TYPES = ", ".join(dict.fromkeys(type_ for type_, _ in WORKFLOWS))
 
 
 def create(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help=f"{TYPES}, or your own.")],
+    type_: Annotated[
+        str, typer.Argument(metavar="TYPE[@VERSION]", help=f"{TYPES}, or your own.", autocompletion=completing.types)
+    ],
     entity_id: Annotated[str, typer.Argument(help="The instance's name, unique in the project for its type.")],
     context: Annotated[str, typer.Option(help="JSON object, or @FILE.")] = "{}",
     by: Annotated[str, typer.Option(help="Who creates it.")] = "operator",
     secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create an instance of a workflow TYPE.
+    """Create an instance of a workflow TYPE, under its newest version unless another is named.
 
     A worker, uet_worker or supervised_worker gets a secret, which is printed once, or written to a file. With it, it
     fires its own triggers.
@@ -47,11 +56,13 @@ def create(
     \b
     Examples:
       interlock create story S-1 --project billing
+      interlock create story S-2 --context '{"sprint_id": "SP-1"}'
       interlock create pr_review PR-7 --context '{"author": "ann", "story_id": "S-1"}'
+      interlock create workstream@0.1.0 W-1        under an older version: `interlock definitions list` has them all
     """
     said, secret = json_object("--context", context), ""
     with Client() as client, kept(secret_file) as keep:
-        if SECRET in client.runtime.catalogue.get(type_).fields and SECRET.name not in said:
+        if SECRET in client.runtime.catalogue.called(type_).fields and SECRET.name not in said:
             secret = worker_secrets.make()
             said |= worker_secrets.digest_of(secret)
         elif secret_file:
@@ -68,7 +79,12 @@ def create(
 
 def fire(
     ref: Ref,
-    trigger: Annotated[str, typer.Argument(help="One of its triggers; `interlock show REF` lists the legal ones.")],
+    trigger: Annotated[
+        str,
+        typer.Argument(
+            help="One of its triggers; `interlock show REF` lists the legal ones.", autocompletion=completing.triggers
+        ),
+    ],
     by: Annotated[str, typer.Option(help="Who fires it: an agent or a user.")],
     request_id: Annotated[str, typer.Option(help="Idempotency key: repeating the command with it fires once.")] = "",
     after: Annotated[str, typer.Option(metavar="WHEN", help="Earliest time: 90s, 10m, 2h, 3d or an ISO instant.")] = "",
@@ -79,10 +95,7 @@ def fire(
             help="claim:TOKEN, by who holds the task; `secret`, by a worker itself; `interlock definitions show TYPE`."
         ),
     ] = "",
-    if_version: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Only if it is still at version N, which `interlock show REF` says."),
-    ] = None,
+    if_version: IfVersion = None,
     secret_file: SecretFile = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the outcome.")] = False,
     timeout: Annotated[float, typer.Option(help="Maximum seconds to wait.")] = 30.0,
@@ -99,6 +112,7 @@ def fire(
       interlock fire PR-7 merge --by bob --request-id merge-PR-7       safe to repeat
       interlock fire S-1 unblock --by ann --after 2h
       interlock fire S-1 block --by ann --if-version 3       not if it has moved since
+      interlock fire S-1 move_to_sprint --by ann --data '{"sprint_id": "SP-2", "reason": "not ready"}'
       interlock fire engine-1 initialization_complete --by engine-1 --proof secret --secret-file engine-1.secret
     """
     if proof.startswith("secret"):
@@ -152,7 +166,7 @@ def _print_result(ref: str, receipt: Receipt) -> None:
 
 
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show an instance: state, legal triggers, links, requests and effects.
+    """Show an instance: state, legal triggers and what they lack, links, requests and effects.
 
     Its history is verified. Exit code 1: it was changed.
 
@@ -163,12 +177,13 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     with Client() as client:
         found = client.show(ref)
         problems = client.verify(found["id"])
+        catalogue = client.runtime.catalogue
     if not print_json(found | {"problems": [asdict(each) for each in problems]}, as_json):
-        _show(found)
+        _show(found, catalogue)
     _verified(problems, as_json)
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: dict[str, Any], catalogue: Catalogue) -> None:
     say(
         (f"{found['workflow_type']}/{found['entity_id']}", "bold"),
         " is in ",
@@ -179,6 +194,11 @@ def _show(found: dict[str, Any]) -> None:
         say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
     say(f"created by {found['created_by']} in project {found['project']}")
     say(f"legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
+    for trigger, why in found["missing"].items():
+        say((f"{trigger} is refused now", "yellow"), f": {why}")
+        for each in found["links"]:
+            if f"{each['entity_id']} ({each['current_state']})" in why and (command := _next(each, catalogue)):
+                say(f"  {command}")
     if found["error"]:
         say(("error", "red"), f" ({found['retry_count']} attempts): {found['error']}")
     if found["context"]:
@@ -190,6 +210,13 @@ def _show(found: dict[str, Any]) -> None:
     print_table("newest requests", found["requests"], ("accepted_at", "trigger", "triggered_by", "status", "result"))
     if found["effects"]:
         print_table("effects", found["effects"], ("created_at", "name", "status", "attempts", "error"))
+
+
+def _next(linked: Mapping[str, Any], catalogue: Catalogue) -> str:
+    """The command by which a person leads a linked instance on; empty if there is none."""
+    definition = catalogue.get(linked["workflow_type"], linked["definition_version"])
+    move = move_by_hand(definition, linked["current_state"])
+    return fire_move(Facts(linked, definition), move) if move else ""
 
 
 def history(ref: Ref, as_json: AsJson = False) -> None:
@@ -207,6 +234,8 @@ def history(ref: Ref, as_json: AsJson = False) -> None:
         columns = ("seq", "created_at", "from_state", "trigger", "to_state", "triggered_by", "severity", "chain")
         print_table(f"history of {ref}", [event | {"chain": event["hash"][:12]} for event in events], columns)
         for event in events:
+            if name := event["named_event"]:
+                say((f"event {event['seq']}", "bold"), f" is {name}")
             if reason := event["metadata"].get("reason"):
                 say((f"event {event['seq']}", "bold"), f" by {event['triggered_by']}, why: {reason}")
     _verified(problems, as_json)

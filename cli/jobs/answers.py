@@ -17,9 +17,10 @@ from interlock.cli.lib.worker_secrets import SecretFile, given
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.jobs import Jobs
-from interlock.workers.supervision.recovery import RETRIES, Recovery
+from interlock.workers.supervision.recovery import Recovery
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition
+from interlock.workflows.machines.supervision.supervised_worker import RETRIES
 
 Came = TypeVar("Came", Answer, Recovery)
 Own = TypeVar("Own", Jobs, Supervisor)
@@ -122,6 +123,8 @@ def recovered(act: Callable[[Client], Recovery], order: ActionOrder, as_json: bo
     how = f" ({came.attempt} of {RETRIES})" if came.attempt else ""
     how += f", {came.replacement['entity_id']} in its worker's place" if came.replacement else ""
     say(f"{came.subject['entity_id']}: {came.action}{how}, now ", (came.subject["status"], "bold"))
+    if came.secret:
+        say(f"  its secret, which is not shown again: {came.secret}")
 
 
 def _done(act: Callable[[Client], Came], order: ActionOrder, as_json: bool) -> Came:

@@ -30,18 +30,32 @@ def submit(
     parent: Annotated[str, typer.Option(help="The parent job.")] = "",
     depth: Annotated[int | None, typer.Option(help="0 to 5; with a parent: one more than the parent's.")] = None,
     workers: Annotated[int, typer.Option(help="Number of workers it needs, 1 to 10.")] = 1,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Seconds it may run; then it is canceled. Default: INTERLOCK_JOB_TIMEOUT_SECONDS."),
+    ] = None,
+    retry_of: Annotated[str, typer.Option(metavar="JOB", help="The ended job that it does again.")] = "",
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
     """Submit a job.
 
     \b
-    Example:
+    Examples:
       interlock job submit "build the report" --project billing --workers 2
+      interlock job submit "build the report" --project billing --workers 2 --retry-of j_1a2b
     """
     order = ActionOrder(by, None, request_id)
     answer(
-        lambda c: Jobs(c).submit(description, parent=parent or None, depth=depth, worker_count=workers, order=order),
+        lambda c: Jobs(c).submit(
+            description,
+            parent=parent or None,
+            depth=depth,
+            worker_count=workers,
+            timeout_seconds=timeout,
+            retry_of=retry_of or None,
+            order=order,
+        ),
         order,
         as_json,
     )

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from interlock.cli.jobs.answers import By, Error, Ref, RequestId, answer, lists, ordering, recovered, shows, simple
-from interlock.cli.lib.output import AsJson
-from interlock.cli.lib.worker_secrets import NewSecretFile, kept
+from interlock.cli.lib.output import AsJson, print_json, say
+from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, kept, required
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.recovery import Recovery, WorkerError, recover_worker
@@ -17,6 +17,7 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 Resources = Annotated[
     list[str] | None, typer.Option("--resource", help="A resource it holds while it runs; repeatable.")
 ]
+Tasks = Annotated[list[str] | None, typer.Option("--task", help="The name of one of its tasks; repeatable.")]
 
 
 app = typer.Typer(
@@ -34,11 +35,14 @@ app.add_typer(workers, name="worker")
 def create_worker(
     by: By,
     workspace: Annotated[str, typer.Option(help="Its workspace; default: the project.")] = "",
+    capacity: Annotated[int | None, typer.Option(help="How many tasks it takes at once; default: 1.")] = None,
     request_id: RequestId = "",
     secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an idle worker. Its secret, by which it can complete or fail itself, is printed once.
+
+    While it runs it must send heartbeats (`supervise worker heartbeat`).
 
     \b
     Examples:
@@ -49,7 +53,7 @@ def create_worker(
     with kept(secret_file) as keep:
 
         def create(client: Client) -> Answer:
-            made = Supervisor(client).create(workspace_id=workspace or None, order=order)
+            made = Supervisor(client).create(workspace_id=workspace or None, capacity=capacity, order=order)
             if secret_file is None or made.secret is None:
                 return made
             keep(made.secret)
@@ -60,14 +64,48 @@ def create_worker(
 
 @workers.command("start")
 @ordering(answer)
-def start_worker(order: ActionOrder, ref: Ref, resource: Resources = None) -> Callable[[Client], Answer]:
-    """Start an idle worker.
+def start_worker(
+    order: ActionOrder, ref: Ref, resource: Resources = None, task: Tasks = None
+) -> Callable[[Client], Answer]:
+    """Start an idle worker. Named tasks, at most its capacity, must all be done before it can complete.
+
+    \b
+    Examples:
+      interlock supervise worker start w_1a2b --resource gpu-0
+      interlock supervise worker start w_1a2b --task lint
+    """
+    return lambda c: Supervisor(c).start(ref, order, resources=resource, tasks=task)
+
+
+@workers.command("complete")
+@ordering(answer)
+def complete_worker(order: ActionOrder, ref: Ref, task: Tasks = None) -> Callable[[Client], Answer]:
+    """Report that a worker has done all its tasks, by name if it was started with named ones.
+
+    \b
+    Examples:
+      interlock supervise worker complete w_1a2b
+      interlock supervise worker complete w_1a2b --task lint
+    """
+    return lambda c: Supervisor(c).complete(ref, order, tasks=task)
+
+
+@workers.command("heartbeat")
+def heartbeat(ref: Ref, secret_file: SecretFile = None, as_json: AsJson = False) -> None:
+    """Send a heartbeat for a worker and print its state. A RUNNING one that is silent for two of them fails.
+
+    \b
+    Exit code: 2 if it has ended.
 
     \b
     Example:
-      interlock supervise worker start w_1a2b --resource gpu-0
+      interlock supervise worker heartbeat w_1a2b --secret-file w.secret
     """
-    return lambda c: Supervisor(c).start(ref, order, resources=resource)
+    secret = required(secret_file)
+    with Client() as client:
+        found = Supervisor(client).heartbeat(ref, secret=secret)
+    if not print_json({"name": found["entity_id"], "status": found["status"]}, as_json):
+        say(f"{found['entity_id']} is {found['status']}")
 
 
 @workers.command("resume")
@@ -84,14 +122,21 @@ def resume_worker(order: ActionOrder, ref: Ref, resource: Resources = None) -> C
 
 @workers.command("fail")
 @ordering(answer)
-def fail_worker(order: ActionOrder, ref: Ref, error: Error = "") -> Callable[[Client], Answer]:
+def fail_worker(
+    order: ActionOrder,
+    ref: Ref,
+    error: Error = "",
+    retryable: Annotated[
+        bool, typer.Option("--retryable", help="It could be retried: refused before three retries (`recover`).")
+    ] = False,
+) -> Callable[[Client], Answer]:
     """Report that a running worker failed with an error that cannot be retried.
 
     \b
     Example:
       interlock supervise worker fail w_1a2b --error "out of memory"
     """
-    return lambda c: Supervisor(c).fail(ref, order, error=error or None)
+    return lambda c: Supervisor(c).fail(ref, order, error=error or None, retryable=retryable)
 
 
 @workers.command("recover")
@@ -119,13 +164,6 @@ def recover(
 
 simple(
     workers, "supervise worker pause", "Pause a running worker.", Supervisor, Supervisor.pause, why="memory is short"
-)
-simple(
-    workers,
-    "supervise worker complete",
-    "Report that a worker has done all its tasks.",
-    Supervisor,
-    Supervisor.complete,
 )
 simple(
     workers, "supervise worker terminate", "Stop a worker by force.", Supervisor, Supervisor.terminate, why="it hangs"

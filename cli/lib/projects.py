@@ -16,7 +16,7 @@ from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 
 # The parameters that make a command one on a project's instances.
-NAMING = {"ref", "entity_id", "tool", "based_on", "only", "gate", "priority", "workspace", "description"}
+NAMING = {"ref", "entity_id", "tool", "based_on", "only", "gate", "priority", "workspace", "description", "limited"}
 # In click's context: the project without `--project`, and the one that it names.
 USUAL, NAMED = "interlock.project", "interlock.project.named"
 

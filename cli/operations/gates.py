@@ -2,7 +2,7 @@
 
 import typer
 
-from interlock.cli.operations.overrides import Act, Ref, overriding
+from interlock.cli.lib.overriding import Act, Ref, overriding
 from interlock.workers.overrides.rerun_gate import rerun_gate
 
 HELP = """Gates: the commands that judge a run's work. `interlock list --type test_gate --state failed` lists those that

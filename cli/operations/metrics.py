@@ -1,10 +1,7 @@
 """`interlock metrics`: serve or show the metrics that Prometheus scrapes."""
 
 import contextlib
-import os
-import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +11,6 @@ from interlock.workers.operations import metrics_server
 from interlock.workers.operations.metrics import METRICS, read
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
-from interlock.workers.system import process_privacy
 
 DEFAULT_PORT = 9464
 
@@ -41,16 +37,9 @@ def serve(
       interlock metrics serve --host 0.0.0.0 --port 9464
     """
     chosen = settings()
-    process_privacy.hide(chosen)
-    runtime = Runtime(chosen)
     if port is None:
         port = DEFAULT_PORT if chosen.metrics_port is None else chosen.metrics_port
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with contextlib.closing(runtime), metrics_server.listening(runtime, host or chosen.host, port) as server:
-        say(metrics_server.url(server))
-        if path := os.environ.get("INTERLOCK_READY_FILE"):
-            Path(path).touch()
-        server.serve_forever()
+    metrics_server.serve(chosen, host or chosen.host, port, say)
 
 
 @app.command("show")

@@ -1,19 +1,16 @@
 """`interlock override`: moves that operators make by hand, bypassing guards."""
 
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from interlock.cli.lib.options import person, sharing
-from interlock.cli.lib.output import AsJson, print_json, say
+from interlock.cli.lib.options import sharing
+from interlock.cli.lib.overriding import Act, OverrideOptions, Ref, carried_out, overriding
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.operations import override_list
 from interlock.cli.patches.compensation import Mended, PlanFile, read_plan_file
-from interlock.workers.client.client import Client
 from interlock.workers.operations.rollback import override_roll_back
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.reset_task import reset_task, skip_step
@@ -30,58 +27,6 @@ severity `warning`, with operator and reason.
 Exit code: 0 done (or, with --dry-run, possible), 2 refused: nothing was changed, 1 failed.
 """
 app = typer.Typer(no_args_is_help=True, help=HELP)
-
-Ref = Annotated[str, typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.")]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
-By = Annotated[str, person("The operator.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-
-Act = Callable[[Runtime, OverrideOrder], Done]
-
-
-@dataclass(frozen=True)
-class OverrideOptions:
-    """The options that every override has."""
-
-    by: By
-    reason: Reason
-    dry_run: DryRun = False
-    yes: Yes = False
-    as_json: AsJson = False
-
-
-def _run(make: Callable[..., Act], wanted: OverrideOptions, arguments: dict[str, Any]) -> None:
-    """Carry out an override and print it; at a terminal, first show what would happen and ask for confirmation."""
-    act = make(**arguments)
-    with Client() as client:
-        if sys.stdin.isatty() and not (wanted.dry_run or wanted.yes or wanted.as_json):
-            _print_result(act(client.runtime, OverrideOrder(wanted.by, wanted.reason, dry_run=True)))
-            typer.confirm("Do it?", abort=True)
-        done = act(client.runtime, OverrideOrder(wanted.by, wanted.reason, dry_run=wanted.dry_run))
-    if not print_json(asdict(done) | {"by": wanted.by, "reason": wanted.reason}, wanted.as_json):
-        _print_result(done)
-
-
-overriding = sharing(OverrideOptions, _run)
-
-
-def _print_result(done: Done) -> None:
-    verb = ("would move", "yellow") if done.dry_run else ("moved", "green")
-    for move in done.moves:
-        over = f", passing over {', '.join(move.passed_over)}" if move.passed_over else ""
-        way = f" {move.instance}: {move.from_state} → "
-        say(verb, way, (move.to_state, "bold"), f" ({move.trigger}){over}")
-    for line in done.notes:
-        say(f"  {line}")
-    if done.follows:
-        say("consequences:")
-    for line in done.follows:
-        say(f"  {line}")
-    if done.dry_run:
-        say(("dry run", "yellow"), ": nothing was changed")
-    elif not (done.moves or done.notes):
-        say("nothing to do")
 
 
 def _simple(act: Callable[[Runtime, str, OverrideOrder], Done], message: str, ref: str, reason: str) -> None:
@@ -169,7 +114,7 @@ _simple(
 
 
 @app.command("rollback-patch")
-@sharing(OverrideOptions, ending_well()(_run))
+@sharing(OverrideOptions, ending_well()(carried_out))
 def rollback_patch_(ref: Ref, plan: PlanFile = None, mended: Mended = None) -> Act:
     """Roll a committed patch back with a compensation plan, or record that it was reverted by hand (--commit-sha).
     Either way the gates that it passed must pass again. The same as `interlock patch roll-back`, plus --dry-run.

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib import completing
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
+from interlock.cli.lib.overriding import Act, overriding
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
@@ -18,16 +20,21 @@ from interlock.cli.patches.quarantine import list_ as quarantined
 from interlock.db.connection import transaction
 from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
-from interlock.workers.effects.patches import create, judging
 from interlock.workers.effects.plan_files import PATCH_BYTES
 from interlock.workers.operations.rollback import roll_back
+from interlock.workers.overrides.correct_patch import correct_patch
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
 from interlock.workflows.output.escaping import shown
 
-Ref = Annotated[str, typer.Argument(help="Ledger entry: NAME, patch_ledger/NAME or UUID.")]
+Ref = Annotated[
+    str,
+    typer.Argument(
+        help="Ledger entry: NAME, patch_ledger/NAME or UUID.", autocompletion=completing.named("patch_ledger")
+    ),
+]
 By = Annotated[str, person("The responsible operator.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
 
@@ -70,12 +77,12 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
       interlock patch show night-7/api/fix^1
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        entry = dict(patches.find(connection, ref, client.project))
+        entry: dict[str, Any] = {**patches.find(connection, ref, client.project)}
     if print_json(entry, as_json):
         return
     say((entry["entity_id"], "bold"), " is ", (entry["state"], "bold"), f" ({entry['ledger_id']})")
-    because = f": {entry['created_because']}" if entry["created_because"] else ""
-    say(f"created by {entry['created_by']}{because}")
+    because = f": {entry['requested_because']}" if entry["requested_because"] else ""
+    say(f"asked for by {entry['requested_by'] or 'nobody'}{because}")
     for name in ("commit_sha", "quarantine_reason", "rollback_reason"):
         if entry[name]:
             say(f"{name.replace('_', ' ')}: {entry[name]}")
@@ -88,34 +95,27 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
 
 
 @app.command("create")
+@overriding
 def create_(
     based_on: Annotated[str, typer.Option(metavar="ENTRY", help="The ledger entry that was set aside.")],
-    by: Annotated[str, person("The author; stored.")],
-    reason: Annotated[str, typer.Option(help="Why: what was corrected; stored.")],
     file: Annotated[
         Path | None, typer.Option(help="The corrected diff; `-`: standard input; default: unchanged.")
     ] = None,
     workstream: Annotated[str, typer.Option(help="Target workstream; default: the old patch's.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Add a corrected patch to the ledger, based on one that was set aside. The old entry stays; drop it.
-    `interlock patch show` says who added it and why. Only an operator may if gates judge the old patch's task, or in
-    another workstream, because no gate of a task judges a correction. The answer names the gates that do: those at the
-    end of its workstream (`gates` in --json).
+) -> Act:
+    """Land a corrected patch in place of one that was quarantined, rolled back or dropped. Its task is made anew, with
+    the corrected patch as its work; if the workstream has failed, all of it is done again. The task's gates judge the
+    corrected patch before it is committed. In another workstream, a new task and new gates do so. The old entry stays;
+    drop it. For operators. Exit code 2: refused, nothing was changed.
 
     \b
     Examples:
-      interlock patch create --based-on night-7/api/fix^1 --file mended.diff --by ann --reason "the path was wrong"
-      interlock patch create --based-on night-7/api/fix^1 --workstream night-8/api --by ann --reason "its base landed"
+      interlock patch create --based-on night-7/api/fix^1 --file mended.diff --reason "the path was wrong" --dry-run
+      interlock patch create --based-on night-7/api/fix^1 --file mended.diff --reason "the path was wrong"
+      interlock patch create --based-on night-7/api/fix^1 --workstream night-8/api --reason "its base landed"
     """
     text = _text(file) if file else None
-    with Client() as client:
-        made = create(client.runtime, based_on, text, by=by, reason=reason, workstream=workstream or None)
-        gates = judging(client.runtime, made["id"])
-    if not print_json({**made, "created_because": reason, "gates": gates}, as_json):
-        say((made["entity_id"], "green"), f" is on its way ({made['id']})")
-        judges = f"the gates at the end of its workstream: {', '.join(gates)}" if gates else "no gate"
-        say(f"judged by: its checks (format, scope, constraints), and {judges}")
+    return lambda runtime, order: correct_patch(runtime, based_on, text, order, workstream=workstream or None)
 
 
 app.command("plan", help=f"The same as `interlock compensation plan`. {PLAN_HELP}")(plan_)

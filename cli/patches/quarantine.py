@@ -71,7 +71,7 @@ def show(
         block(fields["output"])
     print_table("moves", fields["way"], ("timestamp", "trigger", "from_state", "to_state", "reason"))
     block(fields["patch"])
-    mend = offered("patch", "create", based_on=entry["ledger_id"], file="MENDED", workstream="OPEN_ONE", reason="WHY")
+    mend = offered("patch", "create", based_on=entry["ledger_id"], file="CORRECTED", reason="WHY")
     say(f"correct it: {mend}; discard it: {offered('override', 'drop-patch', entry['ledger_id'], reason='WHY')}")
 
 

@@ -1,4 +1,4 @@
-"""`interlock regression`: find the patch that broke something (PATCH-14)."""
+"""`interlock regression`: find the patch that broke something (PATCH-14), and decide on its rollback."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -6,11 +6,16 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from interlock.cli.lib.moving import settled, tell
+from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, errors, print_json, say
 from interlock.cli.lib.signals import ending_well
+from interlock.db.connection import transaction
+from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.operations.bisect import find_regression
 from interlock.workflows.errors import BadInput
+from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
 
 FIND_HELP = """Find the patch of a run or workstream that broke something, by bisection. COMMAND runs in a temporary
@@ -26,12 +31,14 @@ Examples:
   interlock regression find --workstream night-7/api --gate 'make check' --json | jq -r .entry
 """
 
-app = typer.Typer(no_args_is_help=True, help="Regressions: find the patch that broke something.")
+app = typer.Typer(
+    no_args_is_help=True, help="Regressions: find the patch that broke something, decide on its rollback."
+)
 
-
-@app.callback()
-def group() -> None:
-    """Without this callback Typer would drop the name of the group's only command."""
+Ref = Annotated[str, typer.Argument(metavar="REGRESSION", help="Its name or UUID; `interlock run show RUN` says it.")]
+By = Annotated[str, person("The operator who decides; stored in its history.")]
+Why = Annotated[str, typer.Option(help="Why; stored in its history.")]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the decision to be applied.")]
 
 
 @app.command("find", help=FIND_HELP)
@@ -65,3 +72,28 @@ def find(
         say(f"or one of {', '.join(found.among)}, which could not be tested")
     if found.entry:
         say(f"roll it back: {offered('compensation', 'plan', found.ledger_id, output='plan.json')}")
+
+
+def _decision(trigger: str, summary: str, because: str) -> None:
+    """Add the command that fires `trigger` on a regression; `because`: the reason in its example."""
+
+    def command(ref: Ref, by: By, reason: Why, timeout: Timeout = 30.0, as_json: AsJson = False) -> None:
+        why = names.reason("reason", reason)
+        with Client() as client:
+            with transaction(client.runtime.database) as connection:
+                found = instances.find(connection, ref, client.project, "regression")
+            receipt = settled(client, found["id"], trigger, by=by, reason=why, timeout=timeout)
+        applied = (f"regression {found['entity_id']} is ", ((receipt.result or {}).get("to", ""), "bold"))
+        tell(receipt, applied, asdict(receipt) | {"by": by, "reason": why}, as_json)
+
+    example = f'interlock regression {trigger} night-7/check/all:regression --by ann --reason "{because}"'
+    only = "Only operators may. Exit code 2: nothing is proposed any more."
+    app.command(trigger, help=f"{summary}\n\n{only}\n\n\b\nExample:\n  {example}")(command)
+
+
+_decision(
+    "approve",
+    "Approve the rollback that a regression proposes: workers then revert the patch, and the gates have to pass.",
+    "release is due",
+)
+_decision("reject", "Reject the rollback that a regression proposes: the patch stays.", "fixed on main")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib.moves import NEWEST, newest_moves
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import IfVersion, person
 from interlock.cli.lib.output import AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
@@ -73,6 +73,7 @@ def reset(
     tool: Tool,
     by: Annotated[str, person("The operator.")],
     reason: Annotated[str, typer.Option(help="Why: the cause that has been fixed.")],
+    if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Close TOOL's breaker at once, even during its cooldown. Its history records who did it and why. The
@@ -84,7 +85,9 @@ def reset(
     """
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
-        closed = asdict(reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason))
+        closed = asdict(
+            reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason, if_version=if_version)
+        )
     if not print_json(closed | {"by": by, "reason": reason}, as_json):
         say((tool, "bold"), " is ", (closed["state"], "bold"), f" (was {found['state']})")
 

@@ -9,8 +9,10 @@ from typing import Any
 from rich.text import Text
 
 from interlock.cli.lib import output
+from interlock.cli.lib.projects import unusual
 from interlock.workers.orchestration.run_view import RunView
 from interlock.workflows.output.escaping import last_line
+from interlock.workflows.output.suggestions import offered
 from interlock.workflows.scheduling.next_trigger import ENDED
 
 Row = Mapping[str, Any]
@@ -35,9 +37,16 @@ LOOKS: Mapping[str, Words] = {  # state in lower case -> glyph, colour
     "succeeded": ("✓", "bold green"),
     "passed": ("✓", "green"),
     "committed": ("✓", "green"),
+    "searching": ("▶", "cyan"),
+    "proposed": ("?", "bold yellow"),
+    "rolling_back": ("▶", "yellow"),
+    "unexplained": ("?", "dim"),
+    "rejected": ("⊘", "dim"),
+    "rolled_back": ("↶", "yellow"),
 }
 ORDER = {name: place for place, name in enumerate(LOOKS)}
 BAR = 20
+AGAIN = 3  # of at most so many failed workstreams the command is shown
 LAST_LINES = 5  # of what a failed task printed
 EXACT_SECONDS = 10  # shorter durations are shown with tenths
 
@@ -61,16 +70,23 @@ def of_run(view: RunView) -> Text:
     )
 
 
-def of_workstream(row: Row, tasks: list[Row], now: datetime) -> Text:
-    """A workstream, with a progress bar of its tasks, and the reason if it ended without completing."""
+def of_workstream(row: Row, tasks: list[Row], frozen: Row | None, now: datetime) -> Text:
+    """A workstream, with a progress bar of its tasks; why it is frozen, or why it ended without completing."""
     began = min((each["started_at"] for each in tasks if each["started_at"]), default=None)
     why = "completed in an earlier run" if row["carried_from"] else row["reason"]
+    name = (row["name"] or row["entity_id"]) + (" done again" if row["done_again"] else "")
     return line(
-        *_begin(row["state"], row["name"] or row["entity_id"], "bold", critical=row["is_critical"]),
+        *_begin(row["state"], name, "bold", critical=row["is_critical"]),
         *(_bar(tasks) if tasks else ()),
         (f"  {lasted(began, row['completed_at'], now)}", "dim"),
+        (f"  {_held(frozen)}" if frozen else "", "yellow"),
         (f"  {why}" if why and row["state"] in ENDED["workstream"] - {"completed"} else "", "dim"),
     )
+
+
+def _held(frozen: Row) -> str:
+    reason, since = frozen["reason"] or "its phase was not opened", f"{frozen['since']:%Y-%m-%d %H:%M} UTC"
+    return f"frozen: {reason}, since {since} (phase {frozen['phase']})"
 
 
 def of_task(row: Row, patches: list[Row], waits: Row | None, now: datetime) -> list[Text]:
@@ -108,6 +124,46 @@ def of_gate(row: Row, now: datetime) -> Text:
         (f"  {lasted(row['started_at'], row['completed_at'], now)}", "dim"),
         (f"  {last_line(row['output'])}" if row["output"] else "", "red"),
     )
+
+
+def of_regression(row: Row, run: str) -> list[Text]:
+    """A search for the patch that made a gate fail, and below it what a person can do."""
+    begin = _begin(row["state"], f"regression of gate {row['gate']}", "bold")
+    lines = [line(*begin, (f"  {last_line(row['reason'])}" if row["reason"] else "", "dim"))]
+    if row["state"] == "proposed":
+        approve, reject = (offered("regression", each, row["id"], reason="WHY") for each in ("approve", "reject"))
+        lines += [line((f"  roll it back: {approve}", "yellow")), line((f"  or do not: {reject}", "yellow"))]
+    if row["state"] == "unexplained":
+        lines.append(line((f"  search again: {offered('regression', 'find', run=run, gate='COMMAND')}", "dim")))
+    return lines
+
+
+def of_approval(workstream: str, row: Row) -> list[Text]:
+    """An approval that a workstream's landing waits for, and below it what a decider types."""
+    deciders = row["deciders"]
+    begin = _begin("proposed", f"landing of {workstream}", "bold")[:2]
+    return [line(*begin, (f"  waits for the approval of {' or '.join(deciders)}", "yellow")), *decide(row)]
+
+
+def decide(row: Row) -> list[Text]:
+    """What a decider of a landing types."""
+    how = {"by": row["deciders"][0], "if_version": row["version"]}
+    return [
+        line((f"  {words}: {offered('fire', row['id'], trigger, **how)}", "yellow"))
+        for trigger, words in (("approve", "let it land"), ("reject", "or do not"))
+    ]
+
+
+def do_again(view: RunView) -> list[Text]:
+    """What to type about what did not complete: while the run goes on for each workstream, then for the whole run."""
+    name, state, where = view.run["name"], view.run["state"], {"project": unusual(view.run["project"])}
+    if not view.run["plan"] or state == "succeeded":
+        return []
+    if view.ended:
+        return [line((f"  do what did not complete: {offered('run', 'resume', name, **where)}", "yellow"))]
+    lost = [row for row in view.workstreams.values() if row["state"] == "failed" and not row["left_out"]]
+    again = {each["name"]: offered("run", "retry", each["entity_id"], **where, reason="WHY") for each in lost[:AGAIN]}
+    return [line((f"  do {each} again: {command}", "yellow")) for each, command in again.items()]
 
 
 def states(rows: Iterable[Row]) -> str:

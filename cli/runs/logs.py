@@ -1,6 +1,5 @@
 """`interlock run logs`: what the tasks of a run printed."""
 
-from difflib import get_close_matches
 from time import sleep
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from interlock.workers.pool.attempts import TaskAttempt
 from interlock.workers.pool.output_reading import OutputReading
 from interlock.workflows.errors import UnknownInstance
 from interlock.workflows.scheduling.next_trigger import ENDED
+from interlock.workflows.spelling import meant
 
 
 def logs(
@@ -139,9 +139,9 @@ def _named(view: RunView, within: str) -> list[Row]:
     by_name = {str(row["name"] or row["entity_id"]): row for row in view.tasks.values()}
     found = [row for name, row in by_name.items() if within in ("", name, name.partition("/")[0])]
     if not found and within:
-        near = get_close_matches(within, [*by_name, *(str(row["name"]) for row in view.workstreams.values())], n=1)
+        near = meant(within, [*by_name, *(str(row["name"]) for row in view.workstreams.values())])
         raise UnknownInstance(
             f"run {view.run['name']} has no workstream or task {within!r}"
-            + (f"; did you mean {near[0]!r}?" if near else "")
+            + (f"; did you mean {near!r}?" if near else "")
         )
     return found

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 from interlock.cli.lib.output import errors, say
+from interlock.workers.effects.plan_files import installation_phases
+from interlock.workers.settings import settings
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.plan.plan import Plan
@@ -28,14 +30,15 @@ def read(file: Path) -> Plan:
 
 
 def _read(file: Path) -> Plan:
+    phases = installation_phases(settings())
     if file == STANDARD_INPUT:
-        return read_plan(sys.stdin.buffer.read(MAX_BYTES + 1), name="-")
+        return read_plan(sys.stdin.buffer.read(MAX_BYTES + 1), name="-", phases=phases)
     try:
         with file.open("rb") as opened:
             text = opened.read(MAX_BYTES + 1)  # one byte past the limit is enough to refuse it; /dev/zero never ends
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise BadInput(f"{shown(file)} cannot be read: {error}") from error
-    return read_plan(text, name=shown(file))
+    return read_plan(text, name=shown(file), phases=phases)
 
 
 def directory_of(file: Path) -> Path:

@@ -1,19 +1,22 @@
-"""`interlock run`: run plans; check, watch, show, cancel and resume runs."""
+"""`interlock run`: run plans; check, watch, show, cancel, retry and resume runs."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from interlock.cli.instances.instances import EXIT
+from interlock.cli.lib import completing
 from interlock.cli.lib.groups import DefaultCommand
+from interlock.cli.lib.moving import settled, tell
 from interlock.cli.lib.options import person
-from interlock.cli.lib.output import AsJson, errors, picture, print_json, say
+from interlock.cli.lib.output import AsJson, console, errors, print_json, say
+from interlock.cli.lib.overriding import Act, overriding
 from interlock.cli.lib.projects import require_same, unusual
+from interlock.cli.runs.lines import do_again
 from interlock.cli.runs.logs import logs
 from interlock.cli.runs.plan_file import directory_of, read
-from interlock.cli.runs.tree import draw
+from interlock.cli.runs.tree import print_whole
 from interlock.cli.runs.watch import LINES, OUTCOMES, follow
 from interlock.db.connection import transaction
 from interlock.db.core import instances
@@ -23,6 +26,7 @@ from interlock.workers.isolation.in_force import reported
 from interlock.workers.orchestration.resume import resume as resume_run
 from interlock.workers.orchestration.run_view import Watch
 from interlock.workers.orchestration.submission import Run, submit
+from interlock.workers.overrides.retry_workstream import retry_workstream
 from interlock.workers.settings import settings
 from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
@@ -44,7 +48,8 @@ Examples:
   interlock run watch nightly
   interlock run logs nightly/build/compile          what the task printed
   interlock run cancel nightly --by ann --reason "wrong branch"
-  interlock run resume nightly                      run what did not complete
+  interlock run retry nightly/build --reason WHY    do a failed workstream again, in the same run
+  interlock run resume nightly                      once it has ended: run what did not complete
   interlock run --schema > plan.schema.json         for editors
 """
 
@@ -52,7 +57,9 @@ app = typer.Typer(cls=DefaultCommand, help=HELP, no_args_is_help=True)
 app.command()(logs)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON; `-` is standard input.")]
-Ref = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or UUID.")]
+Ref = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's name or UUID.", autocompletion=completing.named("run"))
+]
 By = Annotated[str, typer.Option(help="Who runs it.")]
 Name = Annotated[
     str | None, typer.Option(help="The run's name, unique in its project; default: derived from the plan's.")
@@ -152,7 +159,7 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
     if as_json:
         print_json(view.as_tree())
     else:
-        picture(draw(view, lines=LINES))
+        print_whole(view, lines=LINES)
 
 
 @app.command()
@@ -173,16 +180,10 @@ def cancel(
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             run = instances.find(connection, ref, client.project, "run")
-        fired = client.fire(run["id"], "cancel", by=by, data={"reason": why})
-        receipt = client.wait([fired.request_id], timeout_seconds=timeout)[0]
-    result: Any = receipt.result or {}
-    if as_json:
-        print_json(asdict(receipt) | {"by": by, "reason": why})
-    elif receipt.status == "applied":
-        say(f"run {run['entity_id']} is ", ("canceled", "yellow"), f"; it was {result['from']}")
-    else:
-        say(f"{receipt.status}: {receipt.error or result.get('message', '')}")
-    raise typer.Exit(EXIT.get(receipt.status, 0))
+        receipt = settled(client, run["id"], "cancel", by=by, reason=why, timeout=timeout)
+    was = (receipt.result or {}).get("from")
+    applied = (f"run {run['entity_id']} is ", ("canceled", "yellow"), f"; it was {was}")
+    tell(receipt, applied, asdict(receipt) | {"by": by, "reason": why}, as_json)
 
 
 @app.command()
@@ -206,6 +207,25 @@ def resume(
     raise typer.Exit(code)
 
 
+@app.command()
+@overriding
+def retry(
+    ref: Annotated[
+        str, typer.Argument(metavar="RUN/WORKSTREAM", help="The workstream: NAME, workstream/NAME or UUID.")
+    ],
+) -> Act:
+    """Do a failed or cancelled workstream again while its run goes on: a new one in its place, with new tasks and
+    gates, on a new branch. Workstreams that were cancelled or skipped only because of it are made anew, too. Once the
+    run has ended, use `interlock run resume`. For operators. Exit code 2: refused, nothing was changed.
+
+    \b
+    Examples:
+      interlock run retry nightly/api --reason 'the disk is no longer full' --dry-run
+      interlock run retry nightly/api --reason 'the disk is no longer full'
+    """
+    return lambda runtime, order: retry_workstream(runtime, ref, order)
+
+
 def _watch(client: Client, ref: str) -> Watch:
     with transaction(client.runtime.database) as connection:
         run = instances.find(connection, ref, client.project, "run")
@@ -221,6 +241,9 @@ def _accompany(client: Client, run: Run, *, detach: bool, timeout: float, as_jso
             print_json(watching.view.as_tree())
         elif code in OUTCOMES.values():
             say(f"run {run.name} {watching.view.run['state']}")
+            if not console.is_terminal:  # there the tree has said it
+                for each in do_again(watching.view):
+                    say((each.plain, "yellow"))
         return code
     if not print_json(run, as_json):
         say(f"run {run.name} is accepted; {offered('run', 'watch', run.name, project=unusual(run.project))}")

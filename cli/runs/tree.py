@@ -4,9 +4,23 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 from rich.tree import Tree
 
-from interlock.cli.runs.lines import Row, length, line, of_gate, of_run, of_task, of_workstream, states
+from interlock.cli.lib.output import console, picture, say
+from interlock.cli.runs.lines import (
+    Row,
+    do_again,
+    length,
+    line,
+    of_approval,
+    of_gate,
+    of_regression,
+    of_run,
+    of_task,
+    of_workstream,
+    states,
+)
 from interlock.workers.orchestration.run_view import RunView
 
 # Which states are shown first if there is no room for all; states that are not listed come last.
@@ -17,6 +31,7 @@ URGENCY = {
     )
     for name in names
 }
+GUIDE = 4  # columns of the line that leads to a branch
 CALM = ("completed", "skipped", "cancelled", "planned")  # workstreams that are shown last
 
 
@@ -28,20 +43,43 @@ def draw(view: RunView, *, lines: int) -> Tree:
         lines: the maximum number of lines, at least 2; the least urgent rows are summarized.
     """
     tree = Tree(of_run(view), guide_style="dim")
-    workstreams = sorted(view.workstreams.values(), key=lambda row: (row["state"] in CALM, row["id"].int))
-    room = max(1, lines - 1)
+    present = (row for row in view.workstreams.values() if not row["left_out"])
+    workstreams = sorted(present, key=lambda row: (row["state"] in CALM, row["id"].int))
+    below = _below(view)[: max(0, lines - 2)]
+    room = max(1, lines - 1 - len(below))
     fitting = room if len(workstreams) <= room else room - 1
     shown, hidden = workstreams[:fitting], workstreams[fitting:]
     tasks = {row["id"]: view.tasks_of(row["id"]) for row in shown}
     items = {row["id"]: tasks[row["id"]] + view.gates_of(row["id"]) for row in shown}
     shares = _shared(room - len(shown) - bool(hidden), {id_: _length(rows) for id_, rows in items.items()})
     for row in sorted(shown, key=lambda row: row["id"].int):
-        branch = tree.add(of_workstream(row, tasks[row["id"]], view.run["at"]))
-        for each in _fitted(view, items[row["id"]], shares[row["id"]]):
-            branch.add(each)
+        branch = tree.add(of_workstream(row, tasks[row["id"]], view.frozen.get(row["id"]), view.run["at"]))
+        for item in _fitted(view, items[row["id"]], shares[row["id"]]):
+            branch.add(item)
     if hidden:
         tree.add(line((f"… {len(hidden):,} more workstreams: {states(hidden)}", "dim")))
+    for each in below:
+        tree.add(each)
     return tree
+
+
+def print_whole(view: RunView, *, lines: int) -> None:
+    """Print the run as a tree, and below it each command that the terminal is too narrow for, to be copied whole."""
+    picture(draw(view, lines=lines))
+    for each in _below(view):
+        if "interlock " in each.plain and each.cell_len + GUIDE > console.width:
+            say((each.plain.strip(), "yellow"))
+
+
+def _below(view: RunView) -> list[Text]:
+    """What is not of one workstream, and what people can type about it."""
+    asked = [each for id_, row in view.approvals.items() for each in of_approval(_name(view.workstreams[id_]), row)]
+    regressions = [each for row in view.regressions.values() for each in of_regression(row, view.run["name"])]
+    return [*asked, *regressions, *do_again(view)]
+
+
+def _name(workstream: Row) -> str:
+    return str(workstream["name"] or workstream["entity_id"])
 
 
 def _fitted(view: RunView, rows: list[Row], room: int) -> Iterator[RenderableType]:

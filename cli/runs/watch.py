@@ -4,12 +4,13 @@ from collections.abc import Callable
 from time import monotonic, sleep
 
 from rich.live import Live
+from rich.text import Text
 from sqlalchemy.exc import DBAPIError
 
-from interlock.cli.lib.output import FAILED, console, errors, picture, print_json, say
+from interlock.cli.lib.output import FAILED, console, errors, print_json, say
 from interlock.cli.lib.projects import unusual
-from interlock.cli.runs.lines import styled
-from interlock.cli.runs.tree import draw
+from interlock.cli.runs.lines import decide, of_regression, styled
+from interlock.cli.runs.tree import draw, print_whole
 from interlock.db.connection import retryable
 from interlock.workers.orchestration.run_view import Event, RunView, Watch
 from interlock.workflows.output.suggestions import offered
@@ -23,7 +24,12 @@ CANCELED, INTERRUPTED, OUT_OF_TIME = 3, 130, 124  # 130: as shells report SIGINT
 OUTCOMES = {"succeeded": 0, "failed": FAILED, "canceled": CANCELED}
 MARGIN = 2  # lines of the terminal left free, for the cursor and for a line that wraps
 LINES = 200  # maximum height of a tree that is printed once
-KINDS = {"test_gate": "gate", "patch_ledger": "patch of"}
+KINDS = {
+    "test_gate": "gate",
+    "patch_ledger": "patch of",
+    "regression": "regression of gate",
+    "approval": "approval of the landing of",
+}
 
 
 def follow(watch: Watch, *, timeout_seconds: float = 0.0, quiet: bool = False, as_json: bool = False) -> int:
@@ -41,7 +47,7 @@ def follow(watch: Watch, *, timeout_seconds: float = 0.0, quiet: bool = False, a
     try:
         if not (quiet or as_json) and console.is_terminal and not console.is_dumb_terminal:
             return _live(watch, timeout_seconds)
-        return _until_settled(watch, timeout_seconds, _nothing if quiet else _json_lines if as_json else _lines)
+        return _until_settled(watch, timeout_seconds, _nothing if quiet else _json_lines if as_json else print_lines)
     except KeyboardInterrupt:
         return _detached(watch.view, INTERRUPTED)
 
@@ -55,7 +61,7 @@ def _live(watch: Watch, timeout_seconds: float) -> int:
 
             return _until_settled(watch, timeout_seconds, show)
     finally:
-        picture(draw(watch.view, lines=LINES))
+        print_whole(watch.view, lines=LINES)
 
 
 def _until_settled(watch: Watch, timeout_seconds: float, show: Show) -> int:
@@ -87,11 +93,22 @@ def _detached(view: RunView, code: int) -> int:
     return code
 
 
-def _lines(view: RunView, events: list[Event]) -> None:
+def print_lines(view: RunView, events: list[Event]) -> None:
+    """Print moves, each with what people can type where it asks something of them."""
     for each in events:
         kind, why = KINDS.get(each.kind, each.kind), f"  {each.reason}" if each.reason else ""
         was = f"{each.was} → " if each.was else ""
         say(f"{each.at:%H:%M:%S} {kind} {each.name}: {was}", styled(each.state), (why, "dim"))
+        for below in _what_to_type(view, each):
+            say((below.plain, "yellow"))
+
+
+def _what_to_type(view: RunView, event: Event) -> list[Text]:
+    """The commands that decide what an event asks of people."""
+    if event.kind == "approval":
+        return next((decide(row) for row in view.approvals.values() if row["id"] == event.id), [])
+    row = view.regressions.get(event.id)
+    return of_regression(row, view.run["name"])[1:] if row and row["state"] == event.state else []
 
 
 def _json_lines(view: RunView, events: list[Event]) -> None:

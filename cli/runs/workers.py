@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from interlock.cli.lib.options import person
+from interlock.cli.lib import completing
+from interlock.cli.lib.options import IfVersion, person
 from interlock.cli.lib.output import REFUSED, AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, json_value
 from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, given, kept, required
@@ -15,15 +16,19 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import claims, workers
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import workers as operated
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import registration
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.agent import heartbeat as say_alive
+from interlock.workflows.output.suggestions import offered
 
 app = typer.Typer(
     no_args_is_help=True, help="Workers, which carry out tasks. External agents register, claim and report here."
 )
 
-Name = Annotated[str, typer.Argument(help="The worker's name or UUID.")]
+Name = Annotated[
+    str, typer.Argument(help="The worker's name or UUID.", autocompletion=completing.named("worker", "uet_worker"))
+]
 By = Annotated[str, person("Who asks for it.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in its history.")]
 
@@ -37,6 +42,7 @@ def register(
     workstream: Annotated[
         list[str] | None, typer.Option(help="Take only tasks of this workstream, name or id (repeatable).")
     ] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="Take only tasks of this phase (repeatable).")] = None,
     max_tasks: Annotated[int, typer.Option(min=1, help="Maximum number of tasks at once.")] = 1,
     secret_file: NewSecretFile = None,
     as_json: AsJson = False,
@@ -53,9 +59,11 @@ def register(
     Examples:
       interlock worker register agent-7 --can python --can git --secret-file agent-7.secret
       interlock worker register agent-8 --can python --workstream build --max-tasks 2 --json
+      interlock worker register agent-9 --can prose --phase design --secret-file agent-9.secret
     """
     with Client() as client, kept(secret_file) as keep:
-        affinity = {"workstreams": workstream} if workstream else {}
+        named = {"workstreams": workstream, "phases": phase}
+        affinity = {kind: wanted for kind, wanted in named.items() if wanted}
         agent = Agent(
             name, capabilities=can or (), affinity=affinity, max_concurrent_tasks=max_tasks, runtime=client.runtime
         )
@@ -75,7 +83,7 @@ def list_(
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest workers.
+    """List the newest workers, those of an execution engine (`uet_worker`) among them.
 
     \b
     Example:
@@ -139,6 +147,8 @@ def claim(
 ) -> None:
     """Claim the next task that matches NAME; the task is running when this returns.
 
+    Workers serve all projects; if none has that name, it is a `uet_worker` of the project, which takes tasks of that.
+
     \b
     Exit code: 0 also if no task matches (with --json: null).
 
@@ -151,6 +161,7 @@ def claim(
     with Client() as client:
         agent = Agent.called(name, secret=secret, runtime=client.runtime)
         held = agent.claims() if again else list(filter(None, [agent.claim()]))
+        holding = "" if again or held or as_json else _holding(agent)
     if as_json:
         shown = [asdict(each) for each in held]
         print_json(shown if again else next(iter(shown), None))
@@ -160,7 +171,14 @@ def claim(
         given = {"inputs": each.inputs} if each.inputs else {}
         print_json({**each.context, **({"command": asdict(each.command)} if each.command else {}), **given})
     if not held:
-        say(f"worker {name} holds no claim" if again else f"nothing fits worker {name} now")
+        say(f"worker {name} holds no claim" if again else f"nothing fits worker {name} now{holding}")
+
+
+def _holding(agent: Agent) -> str:
+    """What an agent should know that gets no task, because it may have forgotten that it has one."""
+    if not (holds := len(agent.claims())):
+        return ""
+    return f"; it holds {holds} already, which `{offered('worker', 'claim', agent.name, again=True)}` shows"
 
 
 @app.command()
@@ -204,6 +222,10 @@ def shutdown(
     by: By,
     reason: Annotated[str | None, typer.Option(help="Why; needed unless the worker itself leaves.")] = None,
     now: Annotated[bool, typer.Option("--now", help="Give its tasks back instead of waiting for them.")] = False,
+    if_silent: Annotated[
+        bool, typer.Option("--if-silent", help="As --now, but only if its heartbeats are missing at that moment.")
+    ] = False,
+    if_version: IfVersion = None,
     secret_file: SecretFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -219,42 +241,53 @@ def shutdown(
     Examples:
       interlock worker shutdown agent-7 --by agent-7
       interlock worker shutdown agent-7 --by ann --reason "the machine is needed" --now    give its tasks back
+      interlock worker shutdown agent-7 --by ann --reason "it hangs" --if-silent           unless it answers again
     """
+    secret = given(secret_file)
     with Client() as client:
-        left = operated.shut_down(client.runtime, name, by=by, reason=reason, now=now, secret=given(secret_file))
+        left = operated.shut_down(
+            client.runtime,
+            name,
+            by=by,
+            reason=reason,
+            now=now,
+            if_silent=if_silent,
+            if_version=if_version,
+            secret=secret,
+        )
     message = f"finishes {left} tasks first" if left else "is shut down"
     _print_result({"name": name, "tasks_left": left, "by": by, "reason": reason}, f"worker {name} {message}", as_json)
 
 
 @app.command()
-def suspend(name: Name, by: By, reason: Reason, as_json: AsJson = False) -> None:
+def suspend(name: Name, by: By, reason: Reason, if_version: IfVersion = None, as_json: AsJson = False) -> None:
     """Suspend an idle worker: it takes no tasks until it is resumed. Only operators may. Exit code 2: it is not idle.
 
     \b
     Example:
       interlock worker suspend agent-7 --by ann --reason "it writes nonsense"
     """
-    _move(name, "suspend", by, reason, as_json)
+    _move(name, "suspend", OverrideOrder(by, reason, if_version=if_version), as_json)
 
 
 @app.command()
-def resume(name: Name, by: By, reason: Reason, as_json: AsJson = False) -> None:
+def resume(name: Name, by: By, reason: Reason, if_version: IfVersion = None, as_json: AsJson = False) -> None:
     """Let a suspended worker take tasks again. Only operators may.
 
     \b
     Example:
       interlock worker resume agent-7 --by ann --reason "its model was changed"
     """
-    _move(name, "resume", by, reason, as_json)
+    _move(name, "resume", OverrideOrder(by, reason, if_version=if_version), as_json)
 
 
-def _move(name: str, trigger: Literal["suspend", "resume"], by: str, reason: str, as_json: bool) -> None:
+def _move(name: str, trigger: Literal["suspend", "resume"], order: OverrideOrder, as_json: bool) -> None:
     with Client() as client:
-        outcome = operated.move(client.runtime, name, trigger, by=by, reason=reason)
+        outcome = operated.move(client.runtime, name, trigger, order)
     refused = outcome["status"] != "applied"
     result = outcome["result"] or {}
     message = result.get("message", outcome["status"]) if refused else f"worker {name} is {result['to']}"
-    answer = {"name": name, "status": outcome["status"], "result": result, "by": by, "reason": reason}
+    answer = {"name": name, "status": outcome["status"], "result": result, "by": order.by, "reason": order.reason}
     _print_result(answer, str(message), as_json)
     raise typer.Exit(REFUSED if refused else 0)
 

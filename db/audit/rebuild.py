@@ -16,7 +16,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy import Engine
 
-from interlock.db.audit.snapshot import Snapshot
+from interlock.db.audit.snapshot import KEPT, Reading, Snapshot
 from interlock.db.schema import SCHEMA, in_schema, lock_number
 from interlock.db.statements import queries
 from interlock.workflows.errors import InterlockError
@@ -26,7 +26,6 @@ sql = queries(__file__)
 SCRATCH = f"{SCHEMA}_rebuild"
 REBUILD_LOCK = lock_number(0x1E71_0C4E)
 ROWS = 2_000  # of one transaction
-KEPT_DIFFERENCES = 1_000
 
 Session = psycopg.Connection[Any]
 Row = Mapping[str, Any]
@@ -46,14 +45,13 @@ REBUILT_COLUMNS: Mapping[str, tuple[str, Columns]] = {
     "workstreams": ("ws_id", ("run_id", "state", "completed_at")),
     "tasks": ("task_id", ("workstream_id", "run_id", "state", *ATTEMPT, *SPAN)),
     "workers": ("worker_id", ("state", "shutdown_at")),
-    "uet_workers": ("worker_id", ("state", "terminated_at")),
     "patch_ledger_entries": (
         "ledger_id",
         ("state", "apply_retries", "commit_sha", "state_history", *VALIDATED, *QUARANTINE),
     ),
     "test_gates": ("gate_id", ("state", "exit_code", "stdout", "stderr", *SPAN)),
     "circuit_breakers": ("breaker_id", ("state", "opened_at")),
-    "supervised_workers": ("id", ("status",)),
+    "supervised_workers": ("id", ("status", "tasks")),
     "jobs": ("id", ("status", *SPAN)),
     "deprecations": (
         "deprecation_id",
@@ -91,19 +89,16 @@ class Difference:
 
 
 @dataclass(slots=True)
-class Rebuilt:
+class Rebuilt(Reading):
     """How much was replayed, and its differences from the current tables."""
 
-    instances: int = 0
-    transitions: int = 0
     rows: int = 0
-    found: int = 0
     differences: list[Difference] = field(default_factory=list)
 
     def note(self, difference: Difference) -> None:
         """Add a difference."""
         self.found += 1
-        if len(self.differences) < KEPT_DIFFERENCES:
+        if len(self.differences) < KEPT:
             self.differences.append(difference)
 
 

@@ -1,12 +1,11 @@
 """Checks events of history against the recorded definitions: their moves, who made them by which right, migrations."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, RowMapping, select
 
-from interlock.db.core import definitions
 from interlock.db.tables.core import definition_states, definition_transitions
 from interlock.workflows.input.json_text import read
 from interlock.workflows.versioning.export import canonical_checksum
@@ -14,7 +13,7 @@ from interlock.workflows.versioning.migration import MIGRATE, misfit
 from interlock.workflows.versioning.rules import by_arrow
 
 Move = tuple[bytes, bytes, bytes]  # source, trigger, destination, in UTF-8, as the audit reads them
-Right = tuple[Move, frozenset[str]]  # a move, and who may make it
+Right = tuple[Move, frozenset[str], str | None]  # a move, who may make it, the name of its events
 Grounds = tuple[bytes, bytes | None, bytes]  # an event's authority, its proof, and its metadata as JSON
 MIGRATION = MIGRATE.encode()
 ANYONE, OPERATOR = b"anyone", b"operator"
@@ -91,9 +90,8 @@ def _named(move: Move) -> str:
     return f"illegal: {source} → {dest} by {trigger}"
 
 
-def recorded(connection: Connection, only: str | None = None) -> dict[str, Rules]:
-    """Type -> its rules; of one type, if it is given."""
-    bodies = definitions.listed(connection, only)
+def rules(bodies: Sequence[RowMapping]) -> dict[str, Rules]:
+    """Type -> its rules, by recorded definitions (`definitions.listed`)."""
     return {
         type_: Rules(
             {row["version"].encode(): _moves(row["body"]) for row in bodies if row["type"] == type_},
@@ -103,22 +101,23 @@ def recorded(connection: Connection, only: str | None = None) -> dict[str, Rules
     }
 
 
-def changed(connection: Connection) -> Iterator[tuple[str, str]]:
-    """Definitions that differ from what was recorded: which, and how."""
+def changed(connection: Connection, bodies: Sequence[RowMapping]) -> Iterator[tuple[str, str]]:
+    """Definitions, of all that are recorded, that differ from what was recorded: which, and how."""
     enforced: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in connection.execute(select(definition_transitions)).mappings():
         enforced.setdefault((row["type"], row["version"]), []).append(dict(row))
     terminal: dict[tuple[str, str], dict[str, Any]] = {}
     for row in connection.execute(select(definition_states)).mappings():
         terminal.setdefault((row["type"], row["version"]), {})[row["state"]] = {"terminal": row["terminal"]}
-    for row in definitions.listed(connection):
+    for row in bodies:
         type_, version = row["type"], row["version"]
         if canonical_checksum(row["body"]) != row["checksum"]:
             yield f"definition {type_} {version}", "changed: its checksum is not that of its content"
         if _rights(enforced.get((type_, version), ())) != _rights(row["body"]["transitions"]):
             yield (
                 f"definition {type_} {version}",
-                "changed: the moves PostgreSQL enforces, or who may make them, are not those it recorded",
+                "changed: the moves PostgreSQL enforces, who may make them, or the names of their events, are not as "
+                "it recorded them",
             )
         if (terminal.get((type_, version)), row["initial_state"]) != (row["body"]["states"], row["body"]["initial"]):
             yield (
@@ -128,18 +127,18 @@ def changed(connection: Connection) -> Iterator[tuple[str, str]]:
 
 
 def _moves(body: Mapping[str, Any]) -> Mapping[Move, Legal]:
-    rules, none = by_arrow(body), [{"approval": None}]
+    ruled, none = by_arrow(body), [{"approval": None}]
     return {
         _move(each): Legal(
             frozenset(name.encode() for name in each["by"]),
-            all(rule["approval"] for rule in rules.get((each["trigger"], each["source"], each["dest"]), none)),
+            all(rule["approval"] for rule in ruled.get((each["trigger"], each["source"], each["dest"]), none)),
         )
         for each in body["transitions"]
     }
 
 
 def _rights(listed: Iterable[Mapping[str, Any]]) -> frozenset[Right]:
-    return frozenset((_move(each), frozenset(each["by"])) for each in listed)
+    return frozenset((_move(each), frozenset(each["by"]), each.get("event")) for each in listed)
 
 
 def _move(each: Mapping[str, Any]) -> Move:

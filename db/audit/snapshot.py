@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,23 @@ from interlock.db.connection import KEEP_IDLE
 
 AHEAD = 2_000  # rows fetched at once; as many again wait while they are looked at
 
+KEPT = 1_000  # findings; past this, counting is enough
+
 Connection = psycopg.Connection[Any]
+
+
+@dataclass(slots=True)
+class Reading:
+    """How much of history was read, and how many findings there are; the first `KEPT` are kept with it."""
+
+    instances: int = 0
+    transitions: int = 0
+    found: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return self.found == 0
 
 
 class Snapshot:

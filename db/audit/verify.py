@@ -10,11 +10,10 @@ from uuid import UUID
 from sqlalchemy import Connection, Engine
 
 from interlock.db.audit import belongings, recorded_moves, schema_state
-from interlock.db.audit.snapshot import AHEAD, Snapshot
+from interlock.db.audit.snapshot import AHEAD, KEPT, Reading, Snapshot
+from interlock.db.core import definitions
 from interlock.db.schema import in_schema
 from interlock.workflows.audit.chain import digest, digest_bytes
-
-KEPT_PROBLEMS = 1_000  # of any number; past this, counting is enough
 
 Event = tuple[Any, ...]  # the columns of `_HASHED_EVENTS`
 Progress = Callable[[int], None]
@@ -76,25 +75,17 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Verdict:
+class Verdict(Reading):
     """How much a verification read, the problems it found, and what it did not compare with history, and why."""
 
-    instances: int = 0
-    transitions: int = 0
     anchors: int = 0
-    found: int = 0
     problems: list[Problem] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no problem was found."""
-        return self.found == 0
 
     def note(self, instance: object, seq: int | None, message: str) -> None:
         """Add a problem."""
         self.found += 1
-        if len(self.problems) < KEPT_PROBLEMS:
+        if len(self.problems) < KEPT:
             self.problems.append(Problem(str(instance), seq, message))
 
 
@@ -114,8 +105,7 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
     verdict = Verdict()
     with Snapshot(engine) as snapshot:
         with engine.connect() as connection:
-            rules = recorded_moves.recorded(connection)
-            _protection(verdict, connection)
+            rules = _protection(verdict, connection)
         read(verdict, rules, snapshot, progress)
         reading = snapshot.connection()
         _belongings(verdict, lambda query, parameters: reading.execute(query.encode(), parameters))
@@ -131,7 +121,7 @@ def verify_instance(connection: Connection, instance_id: UUID) -> Verdict:
     """
     verdict = Verdict(instances=1)
     instance = Instance(*connection.exec_driver_sql(_INSTANCE, (instance_id,)).one())
-    rules = recorded_moves.recorded(connection, instance.workflow_type).get(instance.workflow_type)
+    rules = _rules(connection, instance.workflow_type).get(instance.workflow_type)
     events = connection.exec_driver_sql(_EVENTS_OF, (instance_id,)).all()
     _check(verdict, rules or recorded_moves.NO_RULES, instance, iter(tuple(event) for event in events))
     _belongings(verdict, connection.exec_driver_sql, ids=[instance_id])
@@ -147,11 +137,11 @@ def verify_instances(connection: Connection, ids: Sequence[UUID], progress: Prog
         progress: called now and then with the number of events read so far.
     """
     verdict = Verdict()
-    _protection(verdict, connection)
+    rules = _protection(verdict, connection)
     instances = connection.exec_driver_sql(_SOME_INSTANCES, (list(ids),)).all()
     options = {"stream_results": True, "max_row_buffer": AHEAD}
     events = connection.exec_driver_sql(_EVENTS_OF_SOME, (list(ids),), execution_options=options)
-    _compare(verdict, recorded_moves.recorded(connection), instances, map(tuple, events), progress)
+    _compare(verdict, rules, instances, map(tuple, events), progress)
     _belongings(verdict, connection.exec_driver_sql, ids=ids)
     return verdict
 
@@ -168,15 +158,14 @@ def verify_next(connection: Connection, after: UUID | None, *, limit: int) -> tu
         The verdict, and the id of the last instance checked; None: there are no more.
     """
     verdict, begun = Verdict(), after or belongings.FIRST
-    if after is None:
-        _protection(verdict, connection)
+    rules = _protection(verdict, connection) if after is None else _rules(connection)
     instances = connection.exec_driver_sql(_INSTANCES_AFTER, (begun, limit)).all()
     last = instances[-1][0] if len(instances) == limit else None
     # A cursor: one instance may have more events than fit into memory.
     reading = connection.execution_options(stream_results=True, max_row_buffer=AHEAD)
     upto = last or belongings.LAST
     events = reading.exec_driver_sql(_EVENTS_BETWEEN, (begun, upto))
-    _compare(verdict, recorded_moves.recorded(connection), instances, map(tuple, events), lambda _: None)
+    _compare(verdict, rules, instances, map(tuple, events), lambda _: None)
     _belongings(verdict, connection.exec_driver_sql, after=begun, upto=upto)
     return verdict, last
 
@@ -187,12 +176,18 @@ def _belongings(verdict: Verdict, execute: belongings.Execute, **which: Any) -> 
         verdict.note(instance_id, None, message)
 
 
-def _protection(verdict: Verdict, connection: Connection) -> None:
+def _protection(verdict: Verdict, connection: Connection) -> dict[str, recorded_moves.Rules]:
     """Check what PostgreSQL judges moves by: the recorded definitions, the schema's functions and triggers, and the
-    rows that say who has power."""
+    rows that say who has power; returns the rules of the recorded definitions, which are read once."""
+    bodies = definitions.listed(connection)
     unlike = connection.exec_driver_sql(_UNLIKE_HISTORY).all()
-    for name, message in (*recorded_moves.changed(connection), *schema_state.changed(connection), *unlike):
+    for name, message in (*recorded_moves.changed(connection, bodies), *schema_state.changed(connection), *unlike):
         verdict.note(name, None, message)
+    return recorded_moves.rules(bodies)
+
+
+def _rules(connection: Connection, type_: str | None = None) -> dict[str, recorded_moves.Rules]:
+    return recorded_moves.rules(definitions.listed(connection, type_))
 
 
 def read(verdict: Verdict, rules: dict[str, recorded_moves.Rules], snapshot: Snapshot, progress: Progress) -> None:

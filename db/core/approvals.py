@@ -5,6 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
+from interlock.db.fast_path import Row
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, queries, returning
 
@@ -26,6 +27,12 @@ SELECT t.workflow_id, t.trigger, t.triggered_by
    AND t.seq > COALESCE((SELECT max(e.seq) FROM interlock.workflow_transitions e
                           WHERE e.workflow_id = t.workflow_id AND e.from_state <> e.to_state), 0)
 """)
+_TERMS = in_schema("""
+SELECT i.id, i.context->>'author' AS author, COALESCE((i.context->'quorum')::integer, 1) AS quorum,
+       COALESCE(i.context->'deciders', '[]') AS deciders
+  FROM interlock.workflow_instances i
+ WHERE i.id = ANY(%(ids)s)
+""")
 # The event that decided an approval is its last.
 _RELEASING = in_schema("""
 SELECT r.seq, a.id, a.entity_id, a.context->'deciders' AS deciders, t.metadata->'votes' AS votes,
@@ -42,6 +49,11 @@ def votes(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(_VOTES, {"ids": list(ids)}).mappings().all()
 
 
+def terms(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """(id, author, quorum, deciders) of approvals: without deciders, everybody but the author may decide."""
+    return connection.exec_driver_sql(_TERMS, {"ids": list(ids)}).mappings().all()
+
+
 def held(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
     """(held_by, workflow_id, trigger) of the requests held on these instances, as these stand now."""
     return connection.exec_driver_sql(_HELD_ON, {"ids": list(ids)}).mappings().all()
@@ -52,7 +64,7 @@ def releasable(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
     return set(connection.exec_driver_sql(_HELD_BY, {"ids": list(ids)}).scalars())
 
 
-def release(connection: Connection, decided: Rows) -> Sequence[RowMapping]:
+def release(connection: Connection, decided: Rows) -> list[Row]:
     """Release or refuse the requests held for decided approvals; returns them."""
     return returning(connection, sql("release"), decided)
 

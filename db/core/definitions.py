@@ -1,6 +1,7 @@
 """The recorded definitions, against which PostgreSQL checks every move."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, func, insert, select
 
@@ -42,10 +43,16 @@ def record(connection: Connection, catalogue: Catalogue) -> list[Definition]:
 
 def unrecorded(connection: Connection, catalogue: Catalogue) -> list[str]:
     """The definitions (`TYPE VERSION`) that are not recorded, or recorded differently."""
-    known = {(row["type"], row["version"]): row["checksum"] for row in listed(connection)}
+    known = checksums(connection)
     return [
         f"{each.type} {each.version}" for each in catalogue if known.get((each.type, each.version)) != checksum(each)
     ]
+
+
+def checksums(connection: Connection) -> dict[tuple[str, str], str]:
+    """(type, version) -> checksum of every recorded definition, without reading its content."""
+    query = select(definitions.c.type, definitions.c.version, definitions.c.checksum)
+    return {(type_, version): checksum for type_, version, checksum in connection.execute(query)}
 
 
 def listed(connection: Connection, type_: str | None = None) -> Sequence[RowMapping]:
@@ -61,7 +68,7 @@ def age_seconds(connection: Connection) -> float:
 
 
 def _insert(connection: Connection, definition: Definition) -> None:
-    key = {"type": definition.type, "version": definition.version}
+    key: dict[str, Any] = {"type": definition.type, "version": definition.version}
     connection.execute(
         insert(definitions).values(
             **key,
@@ -77,7 +84,14 @@ def _insert(connection: Connection, definition: Definition) -> None:
     connection.execute(
         insert(definition_transitions),
         [
-            key | {"source": source, "trigger": move.trigger, "dest": move.dest, "by": list(move.authorities)}
+            key
+            | {
+                "source": source,
+                "trigger": move.trigger,
+                "dest": move.dest,
+                "by": list(move.authorities),
+                "event": move.event or None,
+            }
             for move in definition.transitions
             for source in move.sources
         ],

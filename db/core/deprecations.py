@@ -3,12 +3,15 @@
 Each is an instance of `deprecation`; these rows show it (docs/spec/governance.md).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypedDict, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, select
+from sqlalchemy import Connection, func, select
 
+from interlock.db.fast_path import rows
 from interlock.db.schema import in_schema
 from interlock.db.statements import execute, queries
 from interlock.db.tables.core import deprecations
@@ -48,19 +51,47 @@ class DefinitionPart:
         return named if self.kind == "version" else f"{self.kind} {self.name} of {named}"
 
 
-def announced(connection: Connection) -> Sequence[RowMapping]:
+class DeprecationRow(TypedDict):
+    """A deprecation in force: a row of `deprecations`."""
+
+    deprecation_id: UUID
+    state: str
+    type: str
+    version: str
+    kind: Literal["version", "state", "trigger"]
+    name: str
+    deprecated_by: str
+    reason: str | None
+    guide: str
+    deprecated_at: datetime
+    remove_after: datetime
+    removal_proposed_by: str | None
+    removed_by: str | None
+    removed_at: datetime | None
+
+
+class ListedDeprecation(DeprecationRow):
+    """A deprecation in force, how often it was used since, and the number of `live` instances that it affects."""
+
+    uses: int
+    last_used_at: datetime | None
+    due: bool
+    live: int
+
+
+def announced(connection: Connection) -> list[DeprecationRow]:
     """Every deprecation in force, with only the columns that warnings need."""
     in_force = deprecations.c.state.not_in(("proposed", "undone"))
     query = select(deprecations).where(in_force).order_by(deprecations.c.deprecated_at, deprecations.c.deprecation_id)
-    return connection.execute(query).mappings().all()
+    return [cast(DeprecationRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
-def listed(connection: Connection) -> Sequence[RowMapping]:
+def listed(connection: Connection) -> list[ListedDeprecation]:
     """Every deprecation in force, with its uses and the number of live instances that it affects."""
-    return connection.exec_driver_sql(sql("deprecations")).mappings().all()
+    return cast(list[ListedDeprecation], rows(connection, sql("deprecations"), {}))
 
 
-def of_part(connection: Connection, part: DefinitionPart) -> RowMapping | None:
+def of_part(connection: Connection, part: DefinitionPart) -> ListedDeprecation | None:
     """A part's deprecation, as `listed`; None: it has none in force."""
     return next(
         (
@@ -80,8 +111,8 @@ def total(connection: Connection) -> int:
 def parts_announced_by(connection: Connection, by: str) -> set[DefinitionPart]:
     """What somebody ever announced, also if it was undone since."""
     columns = (deprecations.c.type, deprecations.c.version, deprecations.c.kind, deprecations.c.name)
-    rows = connection.execute(select(*columns).where(deprecations.c.deprecated_by == by))
-    return {DefinitionPart(*row) for row in rows}
+    found = connection.execute(select(*columns).where(deprecations.c.deprecated_by == by))
+    return {DefinitionPart(*row) for row in found}
 
 
 def count(connection: Connection, partition: int, uses: Mapping[UUID, int]) -> None:

@@ -3,18 +3,19 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, cast, func, select, update
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Connection, RowMapping, false, func, select
 from sqlalchemy.exc import IntegrityError
 
-from interlock.db.core.instances import with_names
+from interlock.db.core.instances import NAMED, with_names
 from interlock.db.core.request_rows import internal, of_lease, own_id
+from interlock.db.core.revival import revival
+from interlock.db.fast_path import Row, rows
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, functions, queries, returning
-from interlock.db.tables.core import effects
+from interlock.db.statements import Rows, among, matching, queries, returning
+from interlock.db.tables.core import effects, instances
 from interlock.workflows.errors import StaleLease
 
 sql = queries(__file__)
@@ -22,94 +23,153 @@ sql = queries(__file__)
 UNIQUE_VIOLATION = "23505"
 SOFTWARE_FAULT = 70  # sysexits.h, EX_SOFTWARE: the exit code of a command that could not be run at all
 
-# Take the lease of an effect that is due; the token grows with each lease, so that an older holder can be told apart.
-# While another with the same key is leased, it is not: of two that ask at once the unique index refuses the second.
-_CLAIM = in_schema("""
-UPDATE interlock.effects e
-   SET status = 'leased', token = token + 1, attempts = attempts + 1, leased_by = %(holder)s,
-       lease_until = now() + make_interval(secs => %(lease_seconds)s)
- WHERE id = %(id)s AND status = 'pending' AND not_before <= now()
-   AND NOT EXISTS (SELECT FROM interlock.effects o WHERE o.exclusive = e.exclusive AND o.status = 'leased')
-RETURNING id, workflow_id, version, name, payload, done_trigger, failed_trigger, exclusive, token, attempts, trace,
-       extract(epoch FROM now() - created_at)::float8 AS age_seconds
-""")
 # Hold an effect's lease for longer, under the token it was claimed with. Zero rows: it ran out, or passed to another.
 _RENEW = in_schema("""
-UPDATE interlock.effects SET lease_until = now() + make_interval(secs => %(lease_seconds)s)
+UPDATE interlock.effects e
+   SET lease_until = now() + make_interval(secs => %(lease_seconds)s),
+       progress = COALESCE(%(progress)s::jsonb, progress)
  WHERE id = %(id)s AND status = 'leased' AND token = %(token)s AND lease_until > now()
+RETURNING (SELECT i.version FROM interlock.workflow_instances i WHERE i.id = e.workflow_id) > e.version AS superseded
 """)
-# The effect that waits longest for a key that has just become free.
+# What an effect that ends makes room for: of those that share its exclusive key the one that waits longest, and the one
+# of the same type or limit key, if limits are in force.
 _NEXT = in_schema("""
-SELECT id, name FROM interlock.effects
- WHERE exclusive = %(exclusive)s AND status = 'pending' AND not_before <= now()
- ORDER BY not_before, id LIMIT 1
+WITH own AS MATERIALIZED (
+    SELECT i.project, i.workflow_type, e.limit_key
+      FROM interlock.effects e JOIN interlock.workflow_instances i ON i.id = e.workflow_id
+     WHERE e.id = %(id)s AND %(limited)s
+), spent AS MATERIALIZED (
+    SELECT f.named FROM interlock.full_limits() f JOIN own USING (project) WHERE EXISTS (SELECT FROM own)
+)
+(SELECT d.id, d.name, d.queue, d.entity FROM interlock.due_effects d WHERE d.exclusive = %(exclusive)s::text LIMIT 1)
+UNION
+(SELECT d.id, d.name, d.queue, d.entity FROM own JOIN interlock.due_effects d USING (project)
+  WHERE (d.workflow_type = own.workflow_type OR d.limit_key = own.limit_key)
+    AND NOT EXISTS (SELECT FROM spent WHERE interlock.held_back(named, d.workflow_type, NULL, d.limit_key))
+  ORDER BY d.not_before, d.id LIMIT 1)
 """)
 # Finish (or give back) an effect, under the lease it was claimed with. A lease that ran out, or that another worker
 # took since, finishes nothing: zero rows.
 _FINISH = in_schema("""
 UPDATE interlock.effects
    SET status = %(status)s::text, lease_until = NULL, leased_by = NULL, error = %(error)s::text,
-       result = %(result)s::jsonb, not_before = now() + make_interval(secs => %(delay_seconds)s),
+       result = COALESCE(%(result)s::jsonb, result), not_before = now() + make_interval(secs => %(delay_seconds)s),
        attempts = attempts - CASE WHEN %(uncounted)s::boolean THEN 1 ELSE 0 END,
-       finished_at = CASE WHEN %(status)s::text IN ('done', 'dead') THEN now() END
+       finished_at = CASE WHEN %(status)s::text IN ('done', 'dead', 'cancelled') THEN now() END
  WHERE id = %(id)s AND status = 'leased' AND token = %(token)s AND lease_until > now()
 RETURNING version
 """)
-# Effects that could be claimed now, oldest first: of those that share a key only the oldest, and none while one of
-# them is leased.
+# Effects that could be claimed now, oldest first. Without limits, `startable_effects` is not called.
 _DUE = in_schema("""
-SELECT e.id, e.name
-  FROM interlock.effects e
- WHERE e.status = 'pending' AND e.not_before <= now()
-   AND NOT EXISTS (SELECT FROM interlock.effects o WHERE o.exclusive = e.exclusive AND o.status = 'leased')
-   AND NOT EXISTS (SELECT FROM interlock.effects o
-                    WHERE o.exclusive = e.exclusive AND o.status = 'pending' AND o.not_before <= now()
-                      AND (o.not_before, o.id) < (e.not_before, e.id))
- ORDER BY e.not_before LIMIT %(limit)s
+SELECT d.id, d.name, d.queue, d.token, d.entity FROM interlock.due_effects d
+ WHERE CASE WHEN EXISTS (SELECT FROM interlock.limits) THEN d.id IN (SELECT interlock.startable_effects()) ELSE true END
+ ORDER BY d.not_before LIMIT %(limit)s
 """)
 
 
-def intend(connection: Connection, rows: Rows) -> Sequence[RowMapping]:
-    """Insert effects to be run; returns (id, name) of each."""
-    return returning(connection, sql("effects"), rows)
+class ClaimedEffect(TypedDict):
+    """An effect under a lease, with what its function needs to know of its instance and of the move that asked for it.
+
+    Attributes:
+        id: of the effect, the same for each attempt.
+        workflow_id, version: the instance, and its version after that move.
+        name, queue: which effect, and where its wake-ups go.
+        payload: what the move knows; `Unreadable` if it cannot be read.
+        progress: what an earlier attempt said last.
+        done_trigger, failed_trigger: what tells the instance the outcome; None: nothing does.
+        exclusive: of effects with the same key only one is leased at a time; None: it has no key.
+        token, attempts: the lease's fencing token; 1 for the first attempt.
+        limited: whether there are limits, so that others may wait for its end.
+        trace: the traceparent of that move.
+        age_seconds: since that move.
+        workflow_type, entity_id, project, definition_version, instance_version: of the instance now.
+        from_state, metadata: the state before that move, and its trigger's data; None: the instance was created.
+    """
+
+    id: UUID
+    workflow_id: UUID
+    version: int
+    name: str
+    queue: str
+    payload: Any
+    progress: dict[str, Any] | None
+    done_trigger: str | None
+    failed_trigger: str | None
+    exclusive: str | None
+    token: int
+    attempts: int
+    limited: bool
+    trace: str | None
+    age_seconds: float
+    workflow_type: str
+    entity_id: str
+    project: str
+    definition_version: str
+    instance_version: int
+    from_state: str | None
+    metadata: dict[str, Any] | None
 
 
-def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds: float) -> RowMapping | None:
+def intend(connection: Connection, wanted: Rows) -> list[Row]:
+    """Insert effects to be run; returns (id, name, queue, entity) of each."""
+    return returning(connection, sql("effects"), wanted)
+
+
+def claim(connection: Connection, effect_id: UUID, *, holder: str, lease_seconds: float) -> ClaimedEffect | None:
     """Take the lease of a due effect, in a separate transaction.
 
     Returns:
-        The effect; None if it is missing, not due, leased, or has the same exclusive key as a leased effect.
+        The effect, with its instance's project and versions, and the state and metadata of the move that asked for it.
+        `limited`: limits are in force. None if it is missing, not due, leased, has the same exclusive key as a leased
+        effect, or a limit has no room for it.
     """
     parameters = {"id": effect_id, "holder": holder, "lease_seconds": lease_seconds}
     try:
-        return connection.exec_driver_sql(_CLAIM, parameters).mappings().first()
+        found = rows(connection, sql("claim"), parameters)
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION:
             return None  # another effect with this key was leased first
         raise
+    return cast(ClaimedEffect, found[0]) if found else None
 
 
-def renew(connection: Connection, claimed: RowMapping, lease_seconds: float) -> None:
+def renew(
+    connection: Connection, claimed: ClaimedEffect, lease_seconds: float, progress: Mapping[str, Any] | None = None
+) -> bool:
     """Extend a lease to `lease_seconds` from now.
+
+    Args:
+        connection: the caller's transaction.
+        claimed: the effect, as `claim` returned it.
+        lease_seconds: how long the lease lasts from now on.
+        progress: what its function says of it; None: nothing new.
+
+    Returns:
+        Whether its instance has moved on since the move that asked for it.
 
     Raises:
         StaleLease: it expired or passed to another worker; stop the work.
     """
     parameters = {"id": claimed["id"], "token": claimed["token"], "lease_seconds": lease_seconds}
-    if connection.exec_driver_sql(_RENEW, parameters).rowcount == 0:
+    row = connection.exec_driver_sql(
+        _RENEW, parameters | {"progress": None if progress is None else json.dumps(progress)}
+    ).first()
+    if row is None:
         raise _stale(claimed)
+    return bool(row[0])
 
 
-def next_of(connection: Connection, exclusive: str | None) -> Sequence[RowMapping]:
-    """(id, name) of the effect to run next under a freed exclusive key; empty without a key or a waiting effect."""
-    if exclusive is None:
+def next_after(connection: Connection, claimed: ClaimedEffect) -> Sequence[RowMapping]:
+    """(id, name, queue, entity) of the effects that can run now that this one has ended; empty if none waited."""
+    if claimed["exclusive"] is None and not claimed["limited"]:
         return []
-    return connection.exec_driver_sql(_NEXT, {"exclusive": exclusive}).mappings().all()
+    given = {"id": claimed["id"], "exclusive": claimed["exclusive"], "limited": claimed["limited"]}
+    return connection.exec_driver_sql(_NEXT, given).mappings().all()
 
 
 def finish(
     connection: Connection,
-    claimed: RowMapping,
+    claimed: ClaimedEffect,
     *,
     status: str,
     error: str | None = None,
@@ -117,7 +177,7 @@ def finish(
     delay_seconds: float = 0.0,
     uncounted: bool = False,
 ) -> int:
-    """End a claim: `done`, `dead`, or back to `pending` after a delay; `uncounted`: do not count the attempt.
+    """End a claim: `done`, `dead`, `cancelled`, or back to `pending` after a delay; `uncounted`: it was no attempt.
 
     Returns:
         The version of its instance that a report is for.
@@ -134,18 +194,18 @@ def finish(
         "delay_seconds": delay_seconds,
         "uncounted": uncounted,
     }
-    version = connection.exec_driver_sql(_FINISH, parameters).scalar()
-    if version is None:
+    found = rows(connection, _FINISH, parameters)
+    if not found:
         raise _stale(claimed)
-    return int(version)
+    return int(found[0]["version"])
 
 
-def _stale(claimed: RowMapping) -> StaleLease:
+def _stale(claimed: ClaimedEffect) -> StaleLease:
     return StaleLease(f"effect {claimed['id']} is no longer held under token {claimed['token']}")
 
 
 def outcome_request(
-    effect: RowMapping,
+    effect: ClaimedEffect | RowMapping,
     trigger: str,
     *,
     version: int | None = None,
@@ -174,8 +234,8 @@ def outcome_request(
         by="effect",
         right=of_lease(effect["id"], effect["token"]),
         version=effect["version"] if version is None else version,
-        metadata={"effect": effect["name"]}
-        | (_outcome_metadata(result, error) if metadata is None else dict(metadata)),
+        metadata=(_outcome_metadata(result, error) if metadata is None else dict(metadata))
+        | {"effect": effect["name"]},
         trace=trace,
     )
 
@@ -185,26 +245,34 @@ def _outcome_metadata(result: Mapping[str, Any] | None, error: str | None) -> di
     return {"result": result, "error": error} | failed
 
 
-def holders(connection: Connection, node: str) -> list[str]:
-    """Who holds leases, of the processes of a node: the `holder` of each."""
-    query = select(effects.c.leased_by).where(
-        effects.c.status == "leased", effects.c.leased_by.startswith(f"{node}:", autoescape=True)
+def holders(connection: Connection, node: str, namespace: str | None) -> list[str]:
+    """Who holds leases, of the processes of a Celery node and of others in a pid namespace: the `holder` of each."""
+    of_node = effects.c.leased_by.startswith(f"{node}:", autoescape=True)
+    near = effects.c.leased_by.endswith(f":{namespace}", autoescape=True) if namespace else false()
+    return list(
+        connection.execute(select(effects.c.leased_by).where(effects.c.status == "leased", of_node | near)).scalars()
     )
-    return list(connection.execute(query).scalars())
 
 
 def expire_leases(
-    connection: Connection, *, max_attempts: int, limit: int, gone: Collection[str] = ()
+    connection: Connection,
+    *,
+    max_attempts: int,
+    own_attempts: Mapping[str, int],
+    limit: int,
+    gone: Collection[str] = (),
 ) -> Sequence[RowMapping]:
     """Take back effects with expired leases; returns them, pending again or, without attempts left, dead.
 
     Args:
         connection: the caller's transaction.
         max_attempts: after so many an effect is dead.
+        own_attempts: name -> the same, of effects that have a number of their own.
         limit: of how many.
         gone: holders that are known to have died: their leases are taken back before they expire.
     """
-    parameters = {"max_attempts": max_attempts, "limit": limit, "gone": list(gone)}
+    own = json.dumps(dict(own_attempts))
+    parameters = {"max_attempts": max_attempts, "own_attempts": own, "limit": limit, "gone": list(gone)}
     return connection.exec_driver_sql(sql("expire_leases"), parameters).mappings().all()
 
 
@@ -219,35 +287,34 @@ def dead(connection: Connection, *, project: str | None = None, limit: int) -> S
     return connection.execute(query).mappings().all()
 
 
+def page(connection: Connection, *, project: str | None, status: str, name: str, limit: int) -> Sequence[RowMapping]:
+    """The newest effects, each with its instance's name: of a project, a status and a name, where these are given."""
+    query = with_names(effects, project).order_by(effects.c.created_at.desc(), effects.c.id.desc()).limit(limit)
+    return connection.execute(matching(query, (effects.c.status, status), (effects.c.name, name))).mappings().all()
+
+
+def get(connection: Connection, effect_id: UUID) -> RowMapping | None:
+    """An effect, with its instance's name; None if there is none of that id."""
+    return connection.execute(with_names(effects, None).where(effects.c.id == effect_id)).mappings().first()
+
+
 def redrive(
     connection: Connection, effect_ids: Sequence[UUID] | None = None, *, by: str = "system", reason: str = ""
 ) -> Sequence[RowMapping]:
-    """Give dead effects (all, or those named) a new set of attempts; returns (id, name) of those revived.
+    """Give dead effects (all, or those named) a new set of attempts; returns those revived.
 
     Their payload says who did it and why (`redriven_by`, `redriven_because`). One whose payload exceeds the
-    limits stays dead.
+    limits stays dead. Returned are (id, name, queue, entity).
     """
-    facts = {"redriven_by": by} | ({"redriven_because": reason} if reason else {})
-    query = (
-        update(effects)
-        .where(effects.c.status == "dead", functions.bounded(effects.c.payload))
-        .values(
-            status="pending",
-            attempts=0,
-            error=None,
-            finished_at=None,
-            not_before=func.now(),
-            payload=effects.c.payload.op("||")(cast(facts, JSONB)),
-        )
-        .returning(effects.c.id, effects.c.name)
-    )
+    entity = select(NAMED).where(instances.c.id == effects.c.workflow_id).scalar_subquery().label("entity")
+    query = revival(effects.c.payload, by, reason).returning(effects.c.id, effects.c.name, effects.c.queue, entity)
     if effect_ids is not None:
         query = query.where(among(effects.c.id, effect_ids))
     return connection.execute(query).mappings().all()
 
 
 def due(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """(id, name) of effects that could be claimed now, oldest first."""
+    """(id, name, queue, token, entity) of effects that could be claimed now, oldest first."""
     return connection.exec_driver_sql(_DUE, {"limit": limit}).mappings().all()
 
 
@@ -263,12 +330,12 @@ def count_by_status(connection: Connection) -> dict[str, int]:
 
 
 def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
-    """Delete effects done more than `keep_days` ago."""
+    """Delete effects done or cancelled more than `keep_days` ago."""
     old: Any = (
         select(effects.c.id)
         .where(
             effects.c.finished_at < func.now() - timedelta(days=keep_days),
-            effects.c.status == "done",
+            effects.c.status.in_(("done", "cancelled")),
         )
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -18,6 +18,14 @@ SELECT task_id AS workflow_id, retry_count, max_retries FROM interlock.tasks WHE
 _WORKER = in_schema("""
 SELECT worker_id AS workflow_id, current_load FROM interlock.workers WHERE worker_id = ANY(%(ids)s)
 """)
+# A supervised worker's tasks, and how often it was retried since its last move (SUPERVISED-5).
+_SUPERVISED_WORKER = in_schema("""
+SELECT w.id AS workflow_id, w.tasks,
+       CASE (w.metadata->'retries'->>'since')::integer WHEN i.version THEN (w.metadata->'retries'->>'count')::integer
+                                                       ELSE 0 END AS retries
+  FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
+ WHERE w.id = ANY(%(ids)s)
+""")
 # A run's workstreams, counted by the scheduler.
 _RUN = in_schema("""
 SELECT run_id AS workflow_id, critical_failures, completed AS completed_workstreams, skipped AS skipped_workstreams,
@@ -31,12 +39,20 @@ _PATCH_LEDGER = in_schema("""
 SELECT ledger_id AS workflow_id, apply_retries FROM interlock.patch_ledger_entries WHERE ledger_id = ANY(%(ids)s)
 """)
 
+# Who created a schedule (SCHEDULE-3).
+_SCHEDULE = in_schema("""
+SELECT id AS workflow_id, created_by AS owner FROM interlock.workflow_instances WHERE id = ANY(%(ids)s)
+""")
+
 STATEMENTS = {
     "task": _TASK,
     "worker": _WORKER,
+    "uet_worker": _WORKER,
+    "supervised_worker": _SUPERVISED_WORKER,
     "workstream": sql("row_workstream"),
     "run": _RUN,
     "patch_ledger": _PATCH_LEDGER,
+    "schedule": _SCHEDULE,
     "lineage": sql("row_lineage"),
 }
 

@@ -8,12 +8,12 @@ from operator import itemgetter
 from typing import Any, TypedDict, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Table, select
+from sqlalchemy import Connection, RowMapping, Table, and_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from interlock.db.schema import SCHEMA, in_schema
 from interlock.db.statements import queries
-from interlock.db.tables.core import relay_cursors, transitions
+from interlock.db.tables.core import definition_transitions, relay_cursors, transitions
 
 sql = queries(__file__)
 
@@ -47,7 +47,7 @@ SELECT g.nth
 
 
 class EventRow(TypedDict):
-    """One event: a row of `workflow_transitions`."""
+    """One event: a row of `workflow_transitions`, and the name that its definition gives it (EVENT-17)."""
 
     id: UUID
     workflow_id: UUID
@@ -69,13 +69,23 @@ class EventRow(TypedDict):
     hash: bytes
     xid: str
     position: int
+    named_event: str | None
 
 
 def of_instance(
     connection: Connection, instance_id: UUID, *, after_seq: int = 0, table: Table = transitions
 ) -> list[EventRow]:
     """An instance's events in order, those after `after_seq`; an archived one's are in another `table`."""
-    query = select(table).where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
+    moves = definition_transitions
+    taken = and_(
+        moves.c.type == table.c.workflow_type,
+        moves.c.version == table.c.definition_version,
+        moves.c.source == table.c.from_state,
+        moves.c.trigger == table.c.trigger,
+        moves.c.dest == table.c.to_state,
+    )
+    query = select(table, moves.c.event.label("named_event")).outerjoin(moves, taken)
+    query = query.where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
     return [cast(EventRow, dict(row)) for row in connection.execute(query).mappings()]
 
 

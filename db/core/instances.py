@@ -8,11 +8,13 @@ from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from psycopg.errors import ForeignKeyViolation
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, func, or_, select, true, update
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import Select
 
+from interlock.db import fast_path
 from interlock.db.core.archive import archived_instances
+from interlock.db.fast_path import Row
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, matching, returning
 from interlock.db.tables.core import instances
@@ -20,17 +22,31 @@ from interlock.workflows.errors import AmbiguousInstance, Archived, Attempt, Bad
 from interlock.workflows.input.names import UNKEPT, point
 from interlock.workflows.output.suggestions import offered
 
+NAMED = instances.c.workflow_type.concat("/").concat(instances.c.entity_id)  # TYPE/NAME, for people
 _CREATE = in_schema("SELECT id FROM interlock.create_all(%(rows)s::json) AS id")
 _LINK = in_schema("SELECT * FROM interlock.link_all(%(rows)s::json)")
-# The instances linked to some, in either direction, with the state each stands in now.
+# The instances linked to some, in either direction, with the state each stands in now. The array is a subquery's, or
+# PostgreSQL would plan this anew for each number of instances, which takes longer than it runs.
 _LINKED = in_schema("""
-SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.current_state
+SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.current_state, i.version,
+       i.definition_version
   FROM (SELECT source_id AS one, role, target_id AS other FROM interlock.workflow_links
         UNION ALL
         SELECT target_id, inverse, source_id FROM interlock.workflow_links) l
   JOIN interlock.workflow_instances i ON i.id = l.other
- WHERE l.one = ANY(%(ids)s)
+ WHERE l.one = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
  ORDER BY i.created_at, i.id
+""")
+
+
+# What an instance is linked to in a role becomes another, or none; `link_changes` records both. PostgreSQL refuses it
+# at commit unless the instance's event in this transaction says so.
+_RELINK = in_schema("""
+WITH gone AS (
+    DELETE FROM interlock.workflow_links WHERE source_id = %(source_id)s AND role = %(role)s
+)
+INSERT INTO interlock.workflow_links (source_id, role, inverse, target_id)
+SELECT %(source_id)s, %(role)s, %(inverse)s, %(target_id)s::uuid WHERE %(target_id)s::uuid IS NOT NULL
 """)
 
 
@@ -98,7 +114,7 @@ def link(connection: Connection, rows: Rows) -> None:
 
     Raises:
         UnknownInstance: a target does not exist in the project; nothing is linked.
-        BadInput: a job names a worker that is not its own (JOB-1).
+        BadInput: a job names a worker that is not its own (JOB-1), or an open link an instance that has ended.
     """
     found: set[tuple[str, str, str | None]] = set()
     with _refusals():
@@ -112,6 +128,29 @@ def link(connection: Connection, rows: Rows) -> None:
             raise UnknownInstance(
                 f"{each['type']} {each['target']!r} does not exist in project {each['project']}; create it first"
             )
+
+
+def hold(connection: Connection, type_: str, project: str, ref: str) -> RowMapping | None:
+    """Find an instance of a type by UUID, or by entity id in a project, and keep it from moving until this commits.
+
+    Returns:
+        Its `id`, `entity_id` and `current_state` once nobody moves it any more; None: there is none.
+    """
+    id_ = as_uuid(ref)
+    named = and_(instances.c.project == project, instances.c.entity_id == ref) if id_ is None else instances.c.id == id_
+    query = select(instances.c.id, instances.c.entity_id, instances.c.current_state)
+    query = query.where(instances.c.workflow_type == type_, named).with_for_update(read=True)
+    return connection.execute(query).mappings().one_or_none()
+
+
+def relink(connection: Connection, change: Mapping[str, Any]) -> None:
+    """Link an instance in a role to another instance instead, or to none.
+
+    Args:
+        connection: a round's transaction, in which the move that changes the link is written before.
+        change: `source_id`, `role`, `inverse`, and `target_id`, or None.
+    """
+    connection.exec_driver_sql(_RELINK, dict(change))
 
 
 def note_failure(connection: Connection, failures: Mapping[UUID, str]) -> None:
@@ -156,6 +195,33 @@ def find(connection: Connection, ref: str | UUID, project: str, *types: str) -> 
         names = ", ".join(f"{row['workflow_type']}/{row['entity_id']} ({row['id']})" for row in matches)
         raise AmbiguousInstance(f"{name!r} names several instances: {names}. Use TYPE/ENTITY_ID or the UUID.")
     return cast(InstanceRow, dict(matches[0]))
+
+
+def beginning(connection: Connection, prefix: str, *, project: str, types: Collection[str]) -> Sequence[RowMapping]:
+    """Instances whose name begins with `prefix`, newest first: workflow_type, entity_id, current_state.
+
+    At most 50, and of the newest 10,000 of the installation: it must answer while somebody types.
+
+    Args:
+        connection: any.
+        prefix: how their names begin.
+        project: theirs.
+        types: of these only; empty: of any.
+    """
+    newest = select(instances).order_by(instances.c.id.desc()).limit(10_000).subquery()
+    query = (
+        select(newest.c.workflow_type, newest.c.entity_id, newest.c.current_state)
+        .where(newest.c.project == project, newest.c.entity_id.startswith(prefix, autoescape=True))
+        .order_by(newest.c.id.desc())
+        .limit(50)
+    )
+    query = query.where(newest.c.workflow_type.in_(types)) if types else query
+    return connection.execute(query).mappings().all()
+
+
+def name_of(connection: Connection, instance_id: UUID) -> str:
+    """TYPE/NAME of an instance, for people; its id if it is none, or archived."""
+    return connection.execute(select(NAMED).where(instances.c.id == instance_id)).scalar() or str(instance_id)
 
 
 def find_with_archived(connection: Connection, ref: str | UUID, project: str) -> EveryInstanceRow:
@@ -255,9 +321,17 @@ def page(
     return [cast(InstanceRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
-def linked(connection: Connection, ids: Sequence[UUID]) -> Sequence[RowMapping]:
-    """(workflow_id, role, id, workflow_type, entity_id, current_state) of the instances linked to the given ones."""
-    return connection.exec_driver_sql(_LINKED, {"ids": list(ids)}).mappings().all() if ids else []
+def newest(query: Select[Any], key: Column[UUID], project: str | None, limit: int) -> Select[Any]:
+    """Of a query for rows of a typed table, whose `key` is their instance: the newest, of one project if given."""
+    query = query.join(instances, instances.c.id == key).order_by(key.table.c.created_at.desc(), key.desc())
+    return matching(query.limit(limit), (instances.c.project, project))
+
+
+def linked(connection: Connection, ids: Sequence[UUID]) -> list[Row]:
+    """What is linked to the given instances: workflow_id (of one of them), role, id, workflow_type, definition_version,
+    entity_id, current_state, version.
+    """
+    return fast_path.rows(connection, _LINKED, {"ids": list(ids)}) if ids else []
 
 
 def with_names(table: Table, project: str | None) -> Select[Any]:

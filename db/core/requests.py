@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, RowMapping, case, cast, func, not_, null, or_, select, update
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Connection, Engine, RowMapping, case, func, not_, null, or_, select
 from sqlalchemy.exc import DBAPIError
 
-from interlock.db.connection import AUTHORITY
 from interlock.db.core import counters
 from interlock.db.core.instances import with_names
-from interlock.db.fast_path import first_row
+from interlock.db.core.revival import revival
+from interlock.db.fast_path import Row, first_row
+from interlock.db.login import AUTHORITY
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, functions, queries, returning
 from interlock.db.tables.core import instances, requests
@@ -54,6 +54,7 @@ SELECT r.workflow_id, r.not_before
   JOIN interlock.workflow_instances i ON i.id = r.workflow_id AND i.version = r.bound_version
  WHERE r.workflow_id = ANY(%(ids)s) AND r.status IN ('scheduled', 'pending') AND r.origin = 'timer'
 """)
+_OUTCOME = in_schema("SELECT status, result, error, attempts FROM interlock.trigger_requests WHERE request_id = %(id)s")
 # Every partition with something pending, and its oldest request: one index probe a partition, however much waits.
 PARTITIONS_DUE = in_schema("""
 SELECT l.partition, r.request_id, r.workflow_id, r.trigger, r.triggered_by, r.status, i.workflow_type, i.entity_id
@@ -86,7 +87,7 @@ def partition_of(instance_id: UUID) -> int:
     return instance_id.bytes[15] % PARTITIONS
 
 
-def accept(connection: Connection, rows: Rows) -> dict[str, RowMapping]:
+def accept(connection: Connection, rows: Rows) -> dict[str, Row]:
     """Insert requests; returns the new ones by request_id. Known ones are left unchanged: see `recorded`.
 
     Raises:
@@ -95,6 +96,12 @@ def accept(connection: Connection, rows: Rows) -> dict[str, RowMapping]:
     """
     with refusing("accept_all", rows):
         return {row["request_id"]: row for row in returning(connection, _ACCEPT_ALL, rows)}
+
+
+def accept_named(connection: Connection, rows: Rows) -> list[dict[str, Any]]:
+    """As `accept`; returns the new ones, each with what its row's `wakeup` says of its instance, for the wake-ups."""
+    accepted = accept(connection, rows)
+    return [accepted[row["request_id"]] | row["wakeup"] for row in rows if row["request_id"] in accepted]
 
 
 def accept_one(statements: Engine, row: Mapping[str, Any]) -> bool:
@@ -118,6 +125,11 @@ def status(statements: Engine, request_id: str) -> str | None:
         {"id": request_id},
     )
     return str(found["status"]) if found else None
+
+
+def outcome(statements: Engine, request_id: str) -> Row | None:
+    """What is known of a request's outcome: `status`, `result`, `error`, `attempts`; None if it is unknown."""
+    return first_row(statements, _OUTCOME, {"id": request_id})
 
 
 @contextmanager
@@ -153,7 +165,7 @@ def recorded(connection: Connection, fingerprints: Mapping[str, bytes]) -> dict[
     return found
 
 
-def follow_up(connection: Connection, follow_ups: Rows) -> Sequence[RowMapping]:
+def follow_up(connection: Connection, follow_ups: Rows) -> list[Row]:
     """Fire triggers on linked instances; returns the new requests."""
     return returning(connection, sql("follow_up"), follow_ups)
 
@@ -218,19 +230,9 @@ def redrive(
     whose data exceeds the limits stays dead, because it would fail again. Quarantined or unreadable requests are
     revived only if named.
     """
-    facts = {"redriven_by": by} | ({"redriven_because": reason} if reason else {})
     query = (
-        update(requests)
-        .where(requests.c.status == "dead", functions.bounded(requests.c.metadata))
-        .values(
-            status="pending",
-            attempts=0,
-            error=None,
-            result=null(),
-            finished_at=None,
-            not_before=func.now(),
-            metadata=requests.c.metadata.op("||")(cast(facts, JSONB)),
-        )
+        revival(requests.c.metadata, by, reason)
+        .values(result=null())
         .where(instances.c.id == requests.c.workflow_id)
         .returning(*_HINTED, instances.c.workflow_type, instances.c.entity_id)
     )

@@ -16,7 +16,16 @@ COUNTED_AT_MOST = 10_000  # entries that a gauge counts, in each partition: more
 STATEMENT_SECONDS = 10
 
 # Why a trigger did not move its instance: a reason of `decide`, a refused approval, or used-up attempts.
-REASONS = ("no_such_transition", "guard", "already_held", "too_few_deciders", "version_conflict", "approval", "dead")
+REASONS = (
+    "no_such_transition",
+    "guard",
+    "wrong_data",
+    "already_held",
+    "too_few_deciders",
+    "version_conflict",
+    "approval",
+    "dead",
+)
 
 
 def snapshot(

@@ -3,30 +3,33 @@
 The caller must hold the locks of the run and of every partition, so that nobody else moves or counts.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, select, update
 
+from interlock.db.fast_path import rows
 from interlock.db.orchestration import scheduling
 from interlock.db.schema import in_schema
-from interlock.db.statements import queries
+from interlock.db.statements import first, queries
 from interlock.db.tables.core import instances
-from interlock.db.tables.orchestration import tasks, test_gates, workstreams
+from interlock.db.tables.orchestration import test_gates, workstreams
 from interlock.workflows.scheduling import next_trigger
 
 sql = queries(__file__)
 
 # A gate as an operator has to see it: where it stands, and what was made in its place. A stranger's has no command.
 _GATE = in_schema("""
-SELECT g.gate_id, g.run_id, g.state, w.state AS workstream_state, wi.entity_id AS workstream, r.state AS run_state,
-       ri.entity_id AS run,
+SELECT g.gate_id, i.entity_id AS gate, g.run_id, g.state, g.workstream_id, w.state AS workstream_state,
+       wi.entity_id AS workstream, r.state AS run_state, ri.entity_id AS run,
        (SELECT i.entity_id FROM interlock.workflow_links l JOIN interlock.workflow_instances i ON i.id = l.source_id
          WHERE l.target_id = g.gate_id AND l.role = 'retry_of'
            AND (EXISTS (SELECT FROM interlock.commands WHERE workflow_id = l.source_id)
                 OR NOT EXISTS (SELECT FROM interlock.commands WHERE workflow_id = g.gate_id)) LIMIT 1) AS retried_by
   FROM interlock.test_gates g
+  JOIN interlock.workflow_instances i ON i.id = g.gate_id
   JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
   JOIN interlock.workflow_instances wi ON wi.id = w.ws_id
   JOIN interlock.runs r ON r.run_id = g.run_id
@@ -39,7 +42,8 @@ SELECT (SELECT count(*) FROM interlock.tasks t WHERE t.workstream_id = w.ws_id
            AND t.completed_at IS NULL) AS unended,
        (SELECT array_agg(i.entity_id::text ORDER BY i.entity_id)
           FROM interlock.patch_ledger_entries p JOIN interlock.workflow_instances i ON i.id = p.ledger_id
-         WHERE p.workstream_id = w.ws_id AND p.state <> 'committed') AS patches
+         WHERE p.workstream_id = w.ws_id AND p.state <> 'committed'
+           AND NOT EXISTS (SELECT FROM interlock.tasks t WHERE t.task_id = p.task_id AND t.left_out)) AS patches
   FROM interlock.workstreams w WHERE w.ws_id = %(id)s
 """)
 # A task waits no longer for what is not fulfilled; the links stay, in another role, so that it can be seen.
@@ -68,15 +72,32 @@ UPDATE interlock.workflow_links l SET role = 'waived', inverse = 'waived_by'
    AND NOT EXISTS (SELECT FROM interlock.workflow_links j WHERE j.target_id = g.gate_id AND j.role = 'gates')
 RETURNING i.entity_id AS name
 """)
-# Another task takes a task's place: whoever waits for the old one waits for the new, and gates judge only that.
+# A task no longer counts. Nor do its patches that were set aside: they fail its workstream no more.
+_LEAVE_OUT = in_schema("""
+WITH set_aside AS (
+    UPDATE interlock.workflow_links l SET role = 'waived', inverse = 'waived_by'
+      FROM interlock.patch_ledger_entries p
+     WHERE p.task_id = %(task)s AND p.state IN ('quarantined', 'dropped', 'rolled_back')
+       AND l.source_id = p.ledger_id AND l.role = 'workstream'
+)
+UPDATE interlock.tasks SET left_out = true WHERE task_id = %(task)s
+""")
+# Another task takes a task's place: whoever waits for the old one waits for the new, and gates judge only that. Who was
+# let go on because the old one was completed goes on.
 _REPLACE_TASK = in_schema("""
 WITH waiting AS (
-    UPDATE interlock.workflow_links SET target_id = %(new)s WHERE target_id = %(old)s AND role = 'depends_on'
-), judged AS (
-    UPDATE interlock.workflow_links SET role = 'waived', inverse = 'waived_by'
-     WHERE source_id = %(old)s AND role = 'gates'
+    UPDATE interlock.workflow_links l SET target_id = %(new)s
+     WHERE l.target_id = %(old)s AND l.role = 'depends_on'
+       AND NOT EXISTS (SELECT FROM interlock.tasks t WHERE t.task_id = l.source_id
+                          AND t.state IN ('queued', 'running', 'retrying', 'validating', 'completed'))
 )
-UPDATE interlock.tasks SET left_out = true WHERE task_id = %(old)s
+UPDATE interlock.workflow_links SET role = 'waived', inverse = 'waived_by' WHERE source_id = %(old)s AND role = 'gates'
+""")
+# A gate that passed is run again: it judges all tasks anew that are not completed. What had relied on it stands.
+_JUDGE_AGAIN = in_schema("""
+UPDATE interlock.workflow_links l SET target_id = %(new)s
+  FROM interlock.tasks t
+ WHERE l.target_id = %(old)s AND l.role = 'gates' AND t.task_id = l.source_id AND t.state <> 'completed'
 """)
 # What these tasks are linked to now, with where that stands: {source_id, role, target_id, kind, name, state}.
 _WAITS_OF = in_schema("""
@@ -84,6 +105,13 @@ SELECT l.source_id, l.role, l.target_id, i.workflow_type AS kind, i.entity_id AS
   FROM interlock.workflow_links l JOIN interlock.workflow_instances i ON i.id = l.target_id
  WHERE l.source_id = ANY(%(ids)s) AND l.role IN ('depends_on', 'gates', 'blocked_by_gates')
  ORDER BY l.source_id, l.role, l.target_id
+""")
+# Of which instances of a run the scheduler has asked for something that nobody has applied yet.
+_OWED = in_schema("""
+SELECT DISTINCT r.workflow_id AS id
+  FROM interlock.trigger_requests r JOIN interlock.workflow_instances i ON i.id = r.workflow_id
+ WHERE r.status = 'pending' AND r.triggered_by = 'scheduler'
+   AND (i.id = %(run)s OR i.context->>'run_id' = %(run)s::uuid::text)
 """)
 # What the scheduler asked for and nobody has applied yet: it asks anew, of what an operator made of the run.
 _FORGET_OWED = in_schema("""
@@ -97,19 +125,84 @@ UPDATE interlock.trigger_requests r
 """)
 
 
-def task(connection: Connection, task_id: UUID) -> RowMapping | None:
-    """A task with its run, workstream and links; None if it belongs to no run (versions 0.x)."""
-    return connection.exec_driver_sql(sql("override_task"), {"id": task_id}).mappings().first()
+class PartOfRun(TypedDict):
+    """A task or gate: where it stands, with its workstream and run, and the one that was made in its place."""
+
+    run_id: UUID
+    state: str
+    workstream_id: UUID
+    workstream_state: str
+    workstream: str
+    run_state: str
+    run: str
+    retried_by: str | None
 
 
-def gate(connection: Connection, gate_id: UUID) -> RowMapping | None:
-    """A gate with its run, its workstream and the gate that was made in its place; None if it belongs to no run."""
-    return connection.exec_driver_sql(_GATE, {"id": gate_id}).mappings().first()
+class OverriddenTask(PartOfRun):
+    """A task, with what it waits for, who had it last, and its patch that is being processed."""
+
+    task_id: UUID
+    unmet: int
+    dead: int
+    retry_count: int
+    left_out: bool
+    last_worker: UUID | None
+    open_patch: str | None
 
 
-def workstream(connection: Connection, workstream_id: UUID) -> RowMapping | None:
+class OverriddenGate(PartOfRun):
+    """A gate, and its name."""
+
+    gate_id: UUID
+    gate: str
+
+
+class Unvalidated(TypedDict):
     """What prevents validating a workstream: the number of `unended` tasks, the names of uncommitted `patches`."""
-    return connection.exec_driver_sql(_WORKSTREAM, {"id": workstream_id}).mappings().first()
+
+    unended: int
+    patches: list[str] | None
+
+
+class DependencyLink(TypedDict):
+    """A link of a task, with the kind, name and state of what it leads to."""
+
+    source_id: UUID
+    role: str
+    target_id: UUID
+    kind: str
+    name: str
+    state: str
+
+
+class OverrideMove(TypedDict):
+    """A move that an operator made by hand."""
+
+    transitioned_at: datetime
+    operator: str
+    project: str
+    entity_type: str
+    entity_id: str
+    from_state: str
+    to_state: str
+    trigger: str
+    reason: str
+    workflow_id: UUID
+
+
+def task(connection: Connection, task_id: UUID) -> OverriddenTask | None:
+    """A task with its run, workstream and links; None if it belongs to no run (versions 0.x)."""
+    return cast(OverriddenTask | None, first(connection, sql("override_task"), {"id": task_id}))
+
+
+def gate(connection: Connection, gate_id: UUID) -> OverriddenGate | None:
+    """A gate with its run, its workstream and the gate that was made in its place; None if it belongs to no run."""
+    return cast(OverriddenGate | None, first(connection, _GATE, {"id": gate_id}))
+
+
+def workstream(connection: Connection, workstream_id: UUID) -> Unvalidated | None:
+    """What prevents validating a workstream; None if there is none with that id."""
+    return cast(Unvalidated | None, first(connection, _WORKSTREAM, {"id": workstream_id}))
 
 
 def consequences(connection: Connection, run_id: UUID) -> list[str]:
@@ -119,7 +212,7 @@ def consequences(connection: Connection, run_id: UUID) -> list[str]:
 
 def leave_out(connection: Connection, task_id: UUID) -> None:
     """Mark a task as left out: it no longer counts in its workstream, once the run is recounted."""
-    connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(left_out=True))
+    connection.exec_driver_sql(_LEAVE_OUT, {"task": task_id})
 
 
 def waive_unmet(connection: Connection, task_id: UUID) -> list[str]:
@@ -139,6 +232,12 @@ def waive_task(connection: Connection, task_id: UUID, *, waited: bool) -> list[s
 def replace_task(connection: Connection, old: UUID, new: UUID) -> None:
     """Replace a task by another in every link of instances that have not ended."""
     connection.exec_driver_sql(_REPLACE_TASK, {"old": old, "new": new})
+    leave_out(connection, old)
+
+
+def judge_again(connection: Connection, old: UUID, new: UUID) -> None:
+    """Redirect the links from a gate that passed to another one, of the tasks it judges that are not completed."""
+    connection.exec_driver_sql(_JUDGE_AGAIN, {"old": old, "new": new})
 
 
 def lost_because(connection: Connection, ids: Iterable[UUID], *, misjudged: bool = False) -> list[tuple[str, UUID]]:
@@ -147,9 +246,9 @@ def lost_because(connection: Connection, ids: Iterable[UUID], *, misjudged: bool
     return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("lost_because"), parameters)]
 
 
-def waits_of(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
+def waits_of(connection: Connection, ids: Iterable[UUID]) -> list[DependencyLink]:
     """The tasks' current links in the roles `depends_on`, `gates` and `blocked_by_gates`."""
-    return connection.exec_driver_sql(_WAITS_OF, {"ids": list(ids)}).mappings().all()
+    return cast(list[DependencyLink], rows(connection, _WAITS_OF, {"ids": list(ids)}))
 
 
 def free_name(connection: Connection, project: str, kind: str, base: str) -> str:
@@ -172,6 +271,11 @@ def recount(connection: Connection, run_id: UUID) -> None:
         connection.exec_driver_sql(sql(name), parameters)
 
 
+def owed(connection: Connection, run_id: UUID) -> list[UUID]:
+    """The instances of a run on which triggers of the scheduler are pending, the run itself among them."""
+    return [row.id for row in connection.exec_driver_sql(_OWED, {"run": run_id})]
+
+
 def forget_owed(connection: Connection, run_id: UUID, *, only: UUID | None = None) -> None:
     """Drop the scheduler's unapplied triggers in a run (with `only`: on one instance); it fires them again if due."""
     connection.exec_driver_sql(_FORGET_OWED, {"run": run_id, "only": only})
@@ -179,10 +283,10 @@ def forget_owed(connection: Connection, run_id: UUID, *, only: UUID | None = Non
 
 def newest(
     connection: Connection, *, project: str | None, hours: int, by: str | None, limit: int
-) -> Sequence[RowMapping]:
+) -> list[OverrideMove]:
     """The overrides of the last `hours`, newest first, by all operators or one."""
     parameters = {"project": project, "hours": hours, "by": by, "limit": limit}
-    return connection.exec_driver_sql(sql("override_list"), parameters).mappings().all()
+    return cast(list[OverrideMove], rows(connection, sql("override_list"), parameters))
 
 
 def _mark_gates_lost(connection: Connection, run_id: UUID) -> None:

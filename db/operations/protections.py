@@ -18,13 +18,14 @@ TRIGGERS: Mapping[str, str] = {
     "breaker_configurations": "configures kept kept_whole worded",
     "circuit_breakers": "configuration_in_history kept kept_whole not_in_future state_in_history worded",
     "commands": (
-        "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made record_body_digest shown"
+        "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made record_body_digests shown"
     ),
     "definition_states": "as_recorded kept kept_whole worded",
     "definition_transitions": "as_recorded kept kept_whole worded",
     "deprecations": "judged kept kept_whole state_in_history worded",
-    "effects": "bounded_payload bounded_result not_lost noted worded",
+    "effects": "belongs_fixed bounded_payload bounded_progress bounded_result not_lost noted within_limits worded",
     "jobs": "kept kept_whole not_in_future state_in_history worded",
+    "limits": "limit_in_history",
     "link_changes": "by_links_only kept kept_whole stays",
     "operators": "judged kept kept_whole state_in_history worded",
     "patch_ledger_entries": (
@@ -33,15 +34,17 @@ TRIGGERS: Mapping[str, str] = {
     ),
     "patches": "kept kept_whole worded",
     "phases": "worded",
-    "plans": "bounded_body kept kept_whole made record_body_digest",
+    "plans": "bounded_body kept kept_whole made record_body_digests",
     "runs": "bounded_metadata kept kept_whole not_in_future state_in_history",
+    "schedules": "login_fixed",
     "schema_states": "bounded_objects kept kept_whole",
     "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_in_history worded",
     "task_claims": "claim_deleted claim_ended claim_taken",
-    "tasks": "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future state_in_history worded",
+    "tasks": (
+        "belongs_fixed bounded_metadata critical_fixed kept kept_whole not_in_future sound state_in_history worded"
+    ),
     "test_gates": "belongs_fixed bounded_command kept kept_whole not_in_future state_in_history",
     "trigger_requests": "accept accepted_fixed approved bounded_metadata bounded_result not_lost noted sound worded",
-    "uet_workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_in_history worded",
     "verifications": "bounded_found",
     "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_in_history worded",
     "workflow_definitions": "bounded_body kept kept_whole worded",
@@ -53,7 +56,7 @@ TRIGGERS: Mapping[str, str] = {
     "workflow_links": "links_own noted own_workers worded",
     "workflow_transitions": (
         "add_facts append authorised bounded_metadata history_has_state kept kept_whole migrated_typed "
-        "moved_typed narrows policy_dependencies worded"
+        "moved_tasks moved_typed narrows policy_dependencies worded"
     ),
     "workstreams": "belongs_fixed bounded_metadata kept kept_whole not_in_future of_the_plan state_in_history worded",
 }

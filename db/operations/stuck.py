@@ -16,12 +16,23 @@ sql = queries(__file__)
 
 # A workstream's tasks, where each stands, and how long it has run.
 _TASKS_OF = in_schema("""
-SELECT t.task_id, i.entity_id, t.state, k.name AS worker,
+SELECT t.task_id, i.entity_id, i.version, t.state, k.name AS worker,
        COALESCE(extract(epoch FROM now() - t.started_at), 0)::double precision AS seconds
   FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
   LEFT JOIN interlock.workers k ON k.worker_id = t.worker_id
  WHERE t.workstream_id = %(id)s
  ORDER BY t.created_at, t.task_id
+""")
+
+
+_SCHEDULES = in_schema("""
+SELECT s.schedule_id, s.next_at, s.failed_at, t.workflow_type AS target_type, t.definition_version AS target_version,
+       (SELECT e.metadata->>'reason' FROM interlock.workflow_transitions e
+         WHERE e.workflow_id = s.schedule_id AND e.trigger = 'firing_failed' ORDER BY e.seq DESC LIMIT 1) AS failure
+  FROM interlock.schedules s
+  JOIN interlock.workflow_instances i ON i.id = s.schedule_id
+  LEFT JOIN interlock.workflow_instances t ON t.id = (i.context->'does'->'fire'->>'instance')::uuid
+ WHERE s.schedule_id = ANY (%(ids)s)
 """)
 
 
@@ -33,8 +44,8 @@ class Thresholds:
         task: running tasks, or their own time limits if those are longer.
         workstream: executing workstreams whose members made no progress meanwhile.
         silent: workers, since their last heartbeat.
-        due: due triggers, timers and effects, expired leases, tasks that no worker could take, and half-open breakers
-            that nobody tries.
+        due: due triggers, timers, effects and schedules, expired leases, tasks that no worker could take, and half-open
+            breakers that nobody tries.
         general: all others that are neither in a terminal nor in a resting state.
     """
 
@@ -43,6 +54,11 @@ class Thresholds:
     silent: float
     due: float | None
     general: float | None
+
+    @property
+    def own(self) -> Mapping[tuple[str, str], float | None]:
+        """(type, state) -> the seconds allowed there; everywhere else `general` applies."""
+        return {("task", "running"): self.task, ("workstream", "executing"): self.workstream}
 
 
 def late(
@@ -70,8 +86,9 @@ def late(
     limits: list[dict[str, Any]] = [
         {"workflow_type": kind, "version": version, "state": state, "seconds": None} for kind, version, state in resting
     ]
-    limits.append({"workflow_type": "task", "state": "running", "seconds": thresholds.task})
-    limits.append({"workflow_type": "workstream", "state": "executing", "seconds": thresholds.workstream})
+    limits += [
+        {"workflow_type": kind, "state": state, "seconds": seconds} for (kind, state), seconds in thresholds.own.items()
+    ]
     known = [each for each in (thresholds.task, thresholds.workstream, thresholds.general) if each is not None]
     parameters = {
         "limits": json.dumps(limits),
@@ -121,6 +138,12 @@ def last_heartbeats(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID
     return {row["worker_id"]: row for row in rows}
 
 
+def schedules(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
+    """Why schedules do not fire: `next_at`, since when they fail and why, and the definition of what they fire at."""
+    rows = connection.exec_driver_sql(_SCHEDULES, {"ids": list(ids)}).mappings()
+    return {row["schedule_id"]: row for row in rows}
+
+
 def replace_findings(connection: Connection, findings: Rows) -> set[UUID]:
     """Replace the stored findings; returns the ids of instances that are newly stuck or stuck again."""
     return set(connection.exec_driver_sql(sql("keep_stuck"), {"rows": as_json(findings)}).scalars())
@@ -133,5 +156,5 @@ def count_by_type(connection: Connection) -> dict[str, int]:
 
 
 def tasks_of(connection: Connection, workstream_id: UUID) -> Sequence[RowMapping]:
-    """(task_id, entity_id, state, worker, seconds) of a workstream's tasks; `seconds`: run time of the running ones."""
+    """(task_id, entity_id, version, state, worker, seconds) of a workstream's tasks; `seconds`: how long it has run."""
     return connection.exec_driver_sql(_TASKS_OF, {"id": workstream_id}).mappings().all()

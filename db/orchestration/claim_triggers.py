@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from interlock.db.core.request_rows import OPERATOR, by_claim, internal, of_claim, own_id
+from interlock.db.fast_path import Row
 from interlock.db.statements import Rows
+
+GIVEN_BACK = "execution_failed"  # what a task gets that is taken from its worker
 
 
 def start_id(claim_id: int) -> str:
@@ -14,7 +15,7 @@ def start_id(claim_id: int) -> str:
     return own_id("claim", claim_id, "start")
 
 
-def claimed(task: RowMapping) -> Rows:
+def claimed(task: Row) -> Rows:
     """The requests that follow a claim: its task starts; its worker becomes busy if it is full.
 
     Args:
@@ -47,7 +48,7 @@ def claimed(task: RowMapping) -> Rows:
     return rows
 
 
-def freed(ended: RowMapping) -> Rows:
+def freed(ended: Row) -> Rows:
     """The requests on the worker that follow a claim's end: it becomes idle; if it is draining, it is shut down.
 
     Its shutdown was asked for, and proven, before (WORKER-10): the claim, its last one, proves that it is due now.
@@ -76,7 +77,7 @@ def report_id(claim_id: int) -> str:
     return own_id("claim", claim_id, "report")
 
 
-def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def report(ended: Row, trigger: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The request that reports how a task ended.
 
     Args:
@@ -96,7 +97,7 @@ def report(ended: RowMapping, trigger: str, metadata: Mapping[str, Any]) -> dict
     )
 
 
-def task_returned(task: RowMapping, reason: str) -> Rows:
+def task_returned(task: Row, reason: str) -> Rows:
     """The request that takes a task from its worker; none if its claim was revoked before.
 
     It counts as a failure: the task is retried while retries remain.
@@ -122,7 +123,7 @@ def task_returned(task: RowMapping, reason: str) -> Rows:
         internal(
             request_id,
             task["task_id"],
-            "execution_failed",
+            GIVEN_BACK,
             by="crew",
             right=of_claim(task["token"]),
             version=version,

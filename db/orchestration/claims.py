@@ -6,9 +6,10 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, select
 
 from interlock.db.core import requests
+from interlock.db.fast_path import Row, rows
 from interlock.db.orchestration import claim_triggers, itself
 from interlock.db.schema import in_schema
-from interlock.db.statements import queries
+from interlock.db.statements import first, queries
 from interlock.db.tables.orchestration import task_claims
 
 sql = queries(__file__)
@@ -39,7 +40,7 @@ SELECT claim_id, worker_id FROM interlock.task_claims
 """)
 
 
-def claim(connection: Connection, worker_id: UUID, secret: str) -> RowMapping | None:
+def claim(connection: Connection, worker_id: UUID, secret: str) -> Row | None:
     """Claim the next fitting task for an idle worker with room, fairly between runs; maybe its tool's trial with it.
 
     Args:
@@ -58,29 +59,25 @@ def claim(connection: Connection, worker_id: UUID, secret: str) -> RowMapping | 
     if not _lock(connection, worker_id, secret, "claim"):
         return None
     for _ in range(TRIES):
-        found = (
-            connection.exec_driver_sql(sql("claim_task"), {"worker_id": worker_id, "secret": secret}).mappings().first()
-        )
+        found = first(connection, sql("claim_task"), {"worker_id": worker_id, "secret": secret})
         if found is None:
             return None
         if found["token"] is not None:
-            parameters = {"worker_id": worker_id, "claim_id": found["claim_id"]}
-            return connection.exec_driver_sql(sql("open_claims"), parameters).mappings().one()
+            return first(connection, sql("open_claims"), {"worker_id": worker_id, "claim_id": found["claim_id"]})
     return None
 
 
-def claimed(connection: Connection, worker_id: UUID, secret: str) -> Sequence[RowMapping]:
+def claimed(connection: Connection, worker_id: UUID, secret: str) -> list[Row]:
     """The claims that a worker holds, with their tokens, the oldest first; rows as `claim` returns.
 
     Raises:
         NotYours: the secret is not the worker's.
     """
     itself.require(connection, worker_id, secret, "see the claims")
-    parameters = {"worker_id": worker_id, "claim_id": None}
-    return connection.exec_driver_sql(sql("open_claims"), parameters).mappings().all()
+    return rows(connection, sql("open_claims"), {"worker_id": worker_id, "claim_id": None})
 
 
-def end(connection: Connection, worker_id: UUID, secret: str, token: int) -> RowMapping | None:
+def end(connection: Connection, worker_id: UUID, secret: str, token: int) -> Row | None:
     """End a worker's claim, even a revoked one, and lower the worker's load. `secret`: of its registration.
 
     Returns:
@@ -96,7 +93,7 @@ def end(connection: Connection, worker_id: UUID, secret: str, token: int) -> Row
     return next(iter(_ended(connection, _open(connection, [worker_id], token), taken=False)), None)
 
 
-def take_away(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
+def take_away(connection: Connection, worker_ids: Iterable[UUID]) -> list[Row]:
     """End all claims of workers that will not report on them; rows as `end` returns.
 
     The tasks of those not `revoked` are still to be given back (`claim_triggers.task_returned`), in the same
@@ -107,13 +104,18 @@ def take_away(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[Ro
     return _ended(connection, _open(connection, ids), taken=True)
 
 
-def end_revoked(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
+def end_revoked(connection: Connection, run_id: UUID) -> list[Row]:
     """End the claims of a run that were revoked, which frees their workers for other tasks; rows as `end` returns."""
-    found = connection.exec_driver_sql(_REVOKED, {"run_id": run_id}).all()
+    found = rows(connection, _REVOKED, {"run_id": run_id})
     if not found:
         return []
-    connection.exec_driver_sql(_LOCK_WORKERS, {"ids": [row.worker_id for row in found]})
-    return _ended(connection, [row.claim_id for row in found], taken=True)
+    connection.exec_driver_sql(_LOCK_WORKERS, {"ids": [row["worker_id"] for row in found]})
+    return _ended(connection, [row["claim_id"] for row in found], taken=True)
+
+
+def any_revoked(connection: Connection, run_id: UUID) -> bool:
+    """Whether claims of a run were revoked that nobody has taken note of (`end_revoked`)."""
+    return first(connection, _REVOKED, {"run_id": run_id}) is not None
 
 
 def task_of(connection: Connection, worker_id: UUID, token: int) -> UUID | None:
@@ -146,16 +148,13 @@ def held(connection: Connection, worker_id: UUID) -> Sequence[RowMapping]:
 
 def _open(connection: Connection, worker_ids: Sequence[UUID], token: int | None = None) -> list[int]:
     """Lock the claims of workers that have not ended: the one of a token, or all."""
-    return [row.claim_id for row in connection.exec_driver_sql(_LOCK_CLAIMS, {"ids": worker_ids, "token": token})]
+    return [row["claim_id"] for row in rows(connection, _LOCK_CLAIMS, {"ids": worker_ids, "token": token})]
 
 
-def _ended(connection: Connection, claim_ids: Sequence[int], *, taken: bool) -> Sequence[RowMapping]:
-    if not claim_ids:
-        return []
-    return connection.exec_driver_sql(sql("end_claims"), {"ids": claim_ids, "taken": taken}).mappings().all()
+def _ended(connection: Connection, claim_ids: Sequence[int], *, taken: bool) -> list[Row]:
+    return rows(connection, sql("end_claims"), {"ids": claim_ids, "taken": taken}) if claim_ids else []
 
 
 def _lock(connection: Connection, worker_id: UUID, secret: str, deed: str) -> bool:
     with itself.refusing(worker_id, secret, deed):
-        given = {"worker_id": worker_id, "secret": secret, "deed": deed}
-        return connection.exec_driver_sql(_LOCK, given).first() is not None
+        return first(connection, _LOCK, {"worker_id": worker_id, "secret": secret, "deed": deed}) is not None

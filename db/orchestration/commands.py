@@ -4,13 +4,15 @@ PostgreSQL accepts a row only in the transaction that creates its instance, and 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, literal, select
+from sqlalchemy import Connection, Uuid, column, insert, literal, select, values
 
 from interlock.db.core.archive import records
+from interlock.db.schema import in_schema
+from interlock.db.statements import execute
 from interlock.db.tables.orchestration import commands
 
 Kind = Literal["command", "shell", "patch"]
@@ -43,16 +45,25 @@ class CommandRow:
     patch_id: str | None = None
     message: str | None = None
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What it says, by column."""
+        return {name: getattr(self, name) for name in FIELDS}
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where commands come from (a plan, an operator or a corrected patch), by whom, and why; a plan needs no reason."""
+    """Where commands come from (a plan or an operator), by whom, and why; a plan needs no reason."""
 
-    source: Literal["plan", "operator", "mended"]
+    source: Literal["plan", "operator"]
     by: str
     reason: str | None = None
 
 
+# All in one statement: each would have its rows' constraints prepared anew (ADR 28).
+_STORE = in_schema("""
+INSERT INTO interlock.commands SELECT * FROM json_populate_recordset(NULL::interlock.commands, %(rows)s::json)
+""")
 FIELDS = tuple(CommandRow.__dataclass_fields__)
 
 
@@ -64,22 +75,25 @@ def store(connection: Connection, run_id: UUID, rows_by_id: Mapping[UUID, Comman
     """
     common = {"run_id": run_id, "source": origin.source, "made_by": origin.by, "reason": origin.reason}
     rows = [{"workflow_id": each, **common, **_columns(row)} for each, row in rows_by_id.items()]
-    if rows:
-        connection.execute(insert(commands), rows)
+    execute(connection, _STORE, rows)
 
 
-def copy(connection: Connection, old: UUID, new: UUID, origin: Origin | None = None) -> None:
-    """Copy an instance's command, if it has one, to the instance that replaces it. Raises as `store`.
+def copy(connection: Connection, new_by_old: Mapping[UUID, UUID], origin: Origin | None = None) -> None:
+    """Copy the commands of instances, of those that have one, to the instances that replace them. Raises as `store`.
 
     Args:
-        connection: the transaction that creates the new instance.
-        old: the instance that has the command.
-        new: the one that gets it.
-        origin: where it comes from; None: from the same as the old one, as when a gate is run again.
+        connection: the transaction that creates the new instances.
+        new_by_old: the instance that has the command -> the one that gets it.
+        origin: where they come from; None: from the same as the old ones, as when a gate is run again.
     """
+    if not new_by_old:
+        return
+    pairs = values(column("old", Uuid), column("new", Uuid), name="pairs").data([*new_by_old.items()])
     other = {"source": origin.source, "made_by": origin.by, "reason": origin.reason} if origin else {}
-    values = {name: literal(value) for name, value in {"workflow_id": new, **other}.items()}
-    query = select(*(values.get(each.name, each) for each in commands.c)).where(commands.c.workflow_id == old)
+    changed = {"workflow_id": pairs.c.new} | {name: literal(value) for name, value in other.items()}
+    query = select(*(changed.get(each.name, each) for each in commands.c)).join(
+        pairs, pairs.c.old == commands.c.workflow_id
+    )
     connection.execute(insert(commands).from_select([each.name for each in commands.c], query))
 
 
@@ -112,4 +126,4 @@ def row_of(columns: Mapping[Any, Any]) -> CommandRow:
 
 
 def _columns(row: CommandRow) -> dict[str, Any]:
-    return asdict(row) | {"argv": list(row.argv), "expected_exit_codes": list(row.expected_exit_codes)}
+    return row.columns | {"argv": list(row.argv), "expected_exit_codes": list(row.expected_exit_codes)}

@@ -5,9 +5,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, case, cast, func, select, update
+from sqlalchemy import Connection, RowMapping, case, cast, func, select, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
+from interlock.db.core.instances import newest
+from interlock.db.orchestration import itself
+from interlock.db.orchestration.workers import BEAT
 from interlock.db.schema import in_schema, lock_number
 from interlock.db.statements import matching, queries
 from interlock.db.tables.core import instances, links, transitions
@@ -53,16 +56,31 @@ SELECT w.id
  LIMIT %(limit)s
 """)
 # Paused workers whose job is over, with no trigger pending: they could not complete with it, and nobody will resume
-# them.
+# them. Nor could those complete that were started with tasks of their own.
 _STRANDED = in_schema("""
 SELECT w.id, i.version
   FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
- WHERE w.status = 'PAUSED'
+ WHERE (w.status = 'PAUSED' OR w.status = 'RUNNING' AND w.tasks <> '{}')
    AND EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.jobs j ON j.id = l.source_id
                 WHERE l.target_id = w.id AND l.role = 'workers' AND j.completed_at IS NOT NULL
                   AND (%(job_id)s::uuid IS NULL OR j.id = %(job_id)s::uuid))
    AND NOT EXISTS (SELECT FROM interlock.trigger_requests r WHERE r.workflow_id = w.id AND r.status = 'pending')
  LIMIT %(limit)s
+""")
+# Running workers that can send heartbeats, which stopped, unless that was accepted already (SUPERVISED-9).
+_SILENT = in_schema("""
+SELECT w.id AS worker_id, i.entity_id AS name, false AS draining, i.version, 'error_unrecoverable' AS owed
+  FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
+ WHERE w.status = 'RUNNING' AND i.context ? 'secret_sha256'
+   AND w.last_heartbeat < (SELECT now() - make_interval(secs => %(silent_seconds)s))
+   AND NOT EXISTS (SELECT FROM interlock.trigger_requests r
+                    WHERE r.request_id = 'interlock:' || w.id || ':' || i.version || ':error_unrecoverable')
+ LIMIT %(limit)s
+   FOR NO KEY UPDATE OF w SKIP LOCKED
+""")
+_HEARTBEAT = in_schema("""
+UPDATE interlock.supervised_workers SET last_heartbeat = GREATEST(now(), last_heartbeat)
+ WHERE id = %(worker_id)s AND status <> ALL (%(ended)s) AND interlock.as_itself(id, %(secret)s, %(deed)s)
 """)
 
 # Who may act for a worker or job: who created it or the job that has it; as a holder, the worker itself or one of the
@@ -83,7 +101,7 @@ SELECT i.entity_id FROM interlock.supervised_workers w JOIN interlock.workflow_i
 
 def worker(connection: Connection, worker_id: UUID, *, lock: bool = False) -> RowMapping:
     """A supervised worker's row with its name, its project and its version."""
-    query = _workers().where(supervised_workers.c.id == worker_id)
+    query = select(*_WORKER).join(instances, instances.c.id == worker_id).where(supervised_workers.c.id == worker_id)
     if lock:
         query = query.with_for_update(of=supervised_workers, key_share=True)
     return connection.execute(query).mappings().one()
@@ -98,8 +116,8 @@ def workers(
     limit: int = 50,
 ) -> Sequence[RowMapping]:
     """The newest supervised workers, filtered by project, status and job if given."""
-    query = _workers().order_by(supervised_workers.c.created_at.desc(), supervised_workers.c.id).limit(limit)
-    query = matching(query, (instances.c.project, project), (supervised_workers.c.status, status))
+    query = newest(select(*_WORKER), supervised_workers.c.id, project, limit)
+    query = matching(query, (supervised_workers.c.status, status))
     if job_id:
         held = select(links.c.target_id).where(links.c.source_id == job_id, links.c.role == "workers")
         query = query.where(supervised_workers.c.id.in_(held))
@@ -115,8 +133,7 @@ def jobs_page(
     connection: Connection, *, project: str | None = None, status: str | None = None, limit: int = 50
 ) -> Sequence[RowMapping]:
     """The newest jobs, filtered by project and status if given."""
-    query = select(*_JOB).join(instances, instances.c.id == jobs.c.id).order_by(jobs.c.created_at.desc()).limit(limit)
-    query = matching(query, (instances.c.project, project), (jobs.c.status, status))
+    query = matching(newest(select(*_JOB), jobs.c.id, project, limit), (jobs.c.status, status))
     return connection.execute(query).mappings().all()
 
 
@@ -168,8 +185,29 @@ def servable(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
 
 
 def stranded(connection: Connection, *, job_id: UUID | None = None, limit: int) -> Sequence[RowMapping]:
-    """(id, version) of paused workers whose job has ended; with `job_id`, only of that job."""
+    """(id, version) of workers that did not end with their job; with `job_id`, only of that job."""
     return connection.exec_driver_sql(_STRANDED, {"job_id": job_id, "limit": limit}).mappings().all()
+
+
+def silent(connection: Connection, *, silent_seconds: float, limit: int) -> Sequence[RowMapping]:
+    """Lock RUNNING workers whose heartbeats stopped (SUPERVISED-9), skipping locked ones.
+
+    Returns:
+        worker_id, name, draining (false), version, and `owed`: the trigger to fire.
+    """
+    parameters = {"silent_seconds": silent_seconds, "limit": limit}
+    return connection.exec_driver_sql(_SILENT, parameters).mappings().all()
+
+
+def heartbeat(connection: Connection, worker_id: UUID, secret: str) -> bool:
+    """Record a worker's heartbeat; False, and nothing recorded: it has ended.
+
+    Raises:
+        NotYours: the secret is not the worker's.
+    """
+    with itself.refusing(worker_id, secret, BEAT):
+        given = {"worker_id": worker_id, "ended": sorted(SUPERVISED_WORKER.terminal), "secret": secret, "deed": BEAT}
+        return connection.exec_driver_sql(_HEARTBEAT, given).rowcount == 1
 
 
 def now(connection: Connection) -> datetime:
@@ -181,7 +219,3 @@ def note(connection: Connection, worker_id: UUID, facts: Mapping[str, Any]) -> N
     """Add facts (its resources, its number of retries) to a worker's metadata."""
     merged = supervised_workers.c.metadata.op("||")(cast(facts, JSONB))
     connection.execute(update(supervised_workers).where(supervised_workers.c.id == worker_id).values(metadata=merged))
-
-
-def _workers() -> Select[Any]:
-    return select(*_WORKER).join(instances, instances.c.id == supervised_workers.c.id)

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
-from interlock.db.statements import matching
+from interlock.db.core.instances import newest
 from interlock.db.tables.core import instances
 from interlock.db.tables.orchestration import commands, patches, plans, runs, tasks, workstreams
 
@@ -31,28 +31,22 @@ def of_run(connection: Connection, run_id: UUID) -> RowMapping | None:
 
 def newest_runs(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
     """The newest runs, of one project if given: `id`, `name`, `project`, `state`, `priority`, `plan`, start and end."""
-    query = (
-        select(
-            runs.c.run_id.label("id"),
-            instances.c.entity_id.label("name"),
-            instances.c.project,
-            runs.c.state,
-            instances.c.context["plan"].astext.label("plan"),
-            runs.c.priority,
-            runs.c.created_at,
-            runs.c.started_at,
-            runs.c.completed_at,
-        )
-        .join(instances, instances.c.id == runs.c.run_id)
-        .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
-        .limit(limit)
+    query = select(
+        runs.c.run_id.label("id"),
+        instances.c.entity_id.label("name"),
+        instances.c.project,
+        runs.c.state,
+        instances.c.context["plan"].astext.label("plan"),
+        runs.c.priority,
+        runs.c.created_at,
+        runs.c.started_at,
+        runs.c.completed_at,
     )
-    query = matching(query, (instances.c.project, project))
-    return connection.execute(query).mappings().all()
+    return connection.execute(newest(query, runs.c.run_id, project, limit)).mappings().all()
 
 
 def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
-    """`id`, `name`, `state` and `carried_from` (or None) of a run's workstreams."""
+    """`id`, `name`, `state` and `carried_from` (or None) of a run's workstreams; not of one that was done again."""
     query = (
         select(
             workstreams.c.ws_id.label("id"),
@@ -61,7 +55,7 @@ def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]
             instances.c.context["carried_from"].astext.label("carried_from"),
         )
         .join(instances, instances.c.id == workstreams.c.ws_id)
-        .where(workstreams.c.run_id == run_id)
+        .where(workstreams.c.run_id == run_id, ~workstreams.c.left_out)
     )
     return connection.execute(query).mappings().all()
 
@@ -78,7 +72,7 @@ def tasks_by_name(connection: Connection, workstream_ids: Iterable[UUID]) -> dic
 
 
 def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
-    """`id`, `name` (in full) and `patch_id` (or None) of a run's tasks."""
+    """`id`, `name` (in full) and `patch_id` (or None) of a run's tasks, oldest first."""
     context = instances.c.context
     query = (
         select(tasks.c.task_id.label("id"), context["name"].astext.label("name"), commands.c.patch_id)
@@ -86,5 +80,6 @@ def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
         .outerjoin(commands, commands.c.workflow_id == tasks.c.task_id)
         .join(workstreams, workstreams.c.ws_id == tasks.c.workstream_id)
         .where(workstreams.c.run_id == run_id)
+        .order_by(tasks.c.task_id)
     )
     return connection.execute(query).mappings().all()

@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import one_snapshot
+from interlock.db.orchestration import phases, regressions
 from interlock.db.schema import in_schema
 from interlock.db.statements import queries
 
@@ -23,7 +24,10 @@ SELECT r.run_id AS id, i.entity_id AS name, i.project, i.version, r.state, r.pri
 # A run's workstreams, each with why it last moved.
 _WORKSTREAMS = in_schema("""
 SELECT w.ws_id AS id, i.context->>'name' AS name, i.entity_id, i.version, i.context->>'title' AS title, w.state,
-       w.is_critical, i.context->>'carried_from' AS carried_from, t.reason, w.created_at, w.updated_at, w.completed_at
+       w.phase_id, w.is_critical, w.left_out, i.context->>'carried_from' AS carried_from, t.reason, w.created_at,
+       w.updated_at, w.completed_at,
+       EXISTS (SELECT FROM interlock.workstreams o
+                WHERE o.ws_id::text = i.context->>'retry_of' AND o.run_id = w.run_id) AS done_again
   FROM interlock.workstreams w
   JOIN interlock.workflow_instances i ON i.id = w.ws_id
   LEFT JOIN LATERAL (SELECT e.metadata->>'reason' AS reason FROM interlock.workflow_transitions e
@@ -51,6 +55,17 @@ SELECT t.task_id AS id, t.tool, b.state,
   JOIN interlock.tasks t ON t.run_id = i.id AND t.state = 'queued' AND t.tool = b.tool_id
  WHERE i.id = %(run)s AND interlock.turned_away_until(b) IS NOT NULL
 """)
+# The approvals that landings of a run wait for (PHASE-7).
+_APPROVALS = in_schema("""
+SELECT w.ws_id AS workstream_id, a.id, a.version, a.entity_id, a.created_at,
+       ARRAY(SELECT each FROM jsonb_array_elements_text(a.context->'deciders') each
+              WHERE each IS DISTINCT FROM a.context->>'author') AS deciders
+  FROM interlock.workstreams w
+  JOIN interlock.workflow_links l ON l.target_id = w.ws_id AND l.role = 'lands'
+  JOIN interlock.workflow_instances a ON a.id = l.source_id AND a.current_state = 'pending'
+ WHERE w.run_id = %(run)s AND w.state = 'validating'
+ ORDER BY a.id
+""")
 
 PARTS = {
     "workstream": _WORKSTREAMS,
@@ -62,7 +77,8 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The rows that were read: the run, its parts by kind, oldest first, and all tasks that wait for a breaker.
+    """The rows that were read: the run, its parts by kind, oldest first; all tasks that wait for a breaker, all
+    workstreams held by a frozen phase, all regressions, and all approvals that a landing waits for.
 
     Pass `mark` to the next call of `since`, which then misses nothing that commits after this reading.
     """
@@ -71,6 +87,9 @@ class Read:
     run: RowMapping
     rows: Mapping[str, Sequence[RowMapping]]
     waits: Sequence[RowMapping]
+    frozen: Sequence[RowMapping]
+    regressions: Sequence[RowMapping]
+    approvals: Sequence[RowMapping]
     events: Sequence[RowMapping] = ()
 
 
@@ -78,7 +97,7 @@ def whole(connection: Connection, run_id: UUID) -> Read:
     """Read everything in a run that exists."""
     mark = _mark(connection)
     rows = {kind: _rows(connection, kind, run_id, None) for kind in PARTS}
-    return Read(mark, _run(connection, run_id), rows, _waits(connection, run_id))
+    return Read(mark, _run(connection, run_id), rows, *_beside(connection, run_id))
 
 
 def since(connection: Connection, run_id: UUID, seen: int) -> Read:
@@ -90,7 +109,7 @@ def since(connection: Connection, run_id: UUID, seen: int) -> Read:
     for event in events:
         moved.get(event["kind"], set()).add(event["id"])
     rows = {kind: _rows(connection, kind, run_id, ids) for kind, ids in moved.items() if ids}
-    return Read(mark, _run(connection, run_id), rows, _waits(connection, run_id), events)
+    return Read(mark, _run(connection, run_id), rows, *_beside(connection, run_id), events)
 
 
 def _mark(connection: Connection) -> int:
@@ -102,8 +121,13 @@ def _run(connection: Connection, run_id: UUID) -> RowMapping:
     return connection.exec_driver_sql(_RUN, {"run": run_id}).mappings().one()
 
 
-def _waits(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
-    return connection.exec_driver_sql(_WAITS, {"run": run_id}).mappings().all()
+def _beside(
+    connection: Connection, run_id: UUID
+) -> tuple[Sequence[RowMapping], Sequence[RowMapping], Sequence[RowMapping], Sequence[RowMapping]]:
+    waits, approvals = (
+        connection.exec_driver_sql(each, {"run": run_id}).mappings().all() for each in (_WAITS, _APPROVALS)
+    )
+    return waits, phases.frozen_in_run(connection, run_id), regressions.of_run(connection, run_id), approvals
 
 
 def _rows(connection: Connection, kind: str, run_id: UUID, ids: Collection[UUID] | None) -> Sequence[RowMapping]:

@@ -1,13 +1,14 @@
 """What the scheduler reads and counts. Moves insert signals; only the scheduler writes counts, under the run's lock."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
+from interlock.db.fast_path import Row, rows
 from interlock.db.schema import in_schema, lock_number
-from interlock.db.statements import Rows, execute, queries, returning
+from interlock.db.statements import Rows, execute, first, queries, returning
 
 sql = queries(__file__)
 
@@ -26,21 +27,37 @@ FACTS = {
 _TAKE_SIGNALS = in_schema("""
 DELETE FROM interlock.run_signals
  WHERE id IN (SELECT id FROM interlock.run_signals WHERE run_id = %(run)s ORDER BY id LIMIT %(limit)s)
-RETURNING id, kind, entity_id, parent_id, was, state, critical
+RETURNING id, kind, entity_id, parent_id, was, state, critical,
+          EXISTS (SELECT FROM interlock.workflow_links l WHERE l.source_id = entity_id AND l.role = 'gates') AS gated
 """)
-# Whatever named a failed gate names the one that is run in its place.
+# Gates that failed and would have been rerun, but no rerun of theirs has a result.
+_GIVEN_UP = in_schema("""
+SELECT g.gate_id FROM interlock.test_gates g
+ WHERE g.workstream_id = ANY(%(ended)s) AND g.state = 'FAILED' AND g.reruns_left > 0
+   AND NOT EXISTS (SELECT FROM interlock.workflow_links l JOIN interlock.test_gates o ON o.gate_id = l.source_id
+                    WHERE l.target_id = g.gate_id AND l.role = 'retry_of' AND o.state IN ('PASSED', 'FAILED'))
+""")
 _IS_RERUN = in_schema("""
 SELECT EXISTS (SELECT FROM interlock.workflow_links l
                 WHERE l.target_id = %(gate)s AND l.role = 'retry_of'
                   AND (EXISTS (SELECT FROM interlock.commands WHERE workflow_id = l.source_id)  -- no stranger's has one
                        OR NOT EXISTS (SELECT FROM interlock.commands WHERE workflow_id = %(gate)s)))
 """)
+# Whatever named a failed gate names the one that is run in its place.
 _RELINK_GATE = in_schema("""
 WITH old AS (
     DELETE FROM interlock.workflow_links WHERE target_id = %(old)s AND role <> 'retry_of' RETURNING *
 )
 INSERT INTO interlock.workflow_links (source_id, role, inverse, target_id)
 SELECT source_id, role, inverse, %(new)s FROM old WHERE source_id <> %(new)s
+""")
+# The approvers that the plan names for the phase of a workstream, and who submitted the plan.
+_LANDING_TERMS = in_schema("""
+SELECT r.project, r.created_by AS author, p.body->'phases'->w.phase_id->'approvers' AS approvers
+  FROM interlock.workstreams w
+  JOIN interlock.workflow_instances r ON r.id = w.run_id
+  JOIN interlock.plans p ON p.run_id = w.run_id
+ WHERE w.ws_id = %(id)s
 """)
 # What decides about a run.
 _RUN_FACTS = in_schema("""
@@ -51,20 +68,34 @@ SELECT r.run_id AS id, r.state, i.version, i.entity_id, c.*
 """)
 
 
-def lock(connection: Connection, run_id: UUID) -> None:
-    """Take a run's lock, so that only one scheduler works on it until this transaction ends. Waits for it."""
-    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (RUN_LOCK, str(run_id)))
+_LOCK = in_schema("SELECT pg_advisory_xact_lock(%(of)s, hashtext(%(run)s))")
+_TRY_LOCK = in_schema("SELECT pg_try_advisory_xact_lock(%(of)s, hashtext(%(run)s)) AS taken")
 
 
-def take_signals(connection: Connection, run_id: UUID, *, limit: int) -> Sequence[RowMapping]:
+def lock(connection: Connection, run_id: UUID, *, patient: bool = True) -> bool:
+    """Take a run's lock, so that only one scheduler works on it until this transaction ends; whether it was taken.
+
+    Args:
+        connection: the pass's transaction.
+        run_id: the run.
+        patient: wait for it. If not, it is not taken if another transaction has it.
+    """
+    (row,) = rows(connection, _LOCK if patient else _TRY_LOCK, {"of": RUN_LOCK, "run": str(run_id)})
+    return patient or bool(row["taken"])
+
+
+def take_signals(connection: Connection, run_id: UUID, *, limit: int) -> list[Row]:
     """Take up to `limit` unprocessed signals of a run, oldest first. They are deleted by this transaction."""
-    rows = connection.exec_driver_sql(_TAKE_SIGNALS, {"run": run_id, "limit": limit}).mappings().all()
-    return sorted(rows, key=lambda row: row["id"])
+    return sorted(rows(connection, _TAKE_SIGNALS, {"run": run_id, "limit": limit}), key=lambda row: row["id"])
 
 
-def count_tasks(connection: Connection, changes: Rows) -> None:
-    """Add to workstreams' counts; each row has `id` and a change for every count."""
-    execute(connection, sql("count_tasks"), changes)
+def count_tasks(connection: Connection, changes: Rows) -> list[Row]:
+    """Add to workstreams' counts; each row has `id` and a change for every count.
+
+    Returns:
+        For each workstream its `ws_id`, `state` and `run_state`, and its counts.
+    """
+    return returning(connection, sql("count_tasks"), changes)
 
 
 def count_workstreams(connection: Connection, changes: Rows) -> None:
@@ -101,14 +132,21 @@ def reopen_gates(connection: Connection, born: Iterable[UUID]) -> set[UUID]:
 
 def release_tasks(connection: Connection, ended: Mapping[UUID, bool]) -> set[UUID]:
     """Count these ended tasks or gates (True: succeeded) in the tasks that wait for them; returns those tasks."""
-    rows = [{"id": each, "well": well} for each, well in ended.items()]
-    return {row["id"] for row in returning(connection, sql("release_tasks"), rows)}
+    given = [{"id": each, "well": well} for each, well in ended.items()]
+    return {row["id"] for row in returning(connection, sql("release_tasks"), given)}
 
 
 def release_workstreams(connection: Connection, ended: Mapping[UUID, str]) -> set[UUID]:
     """Count these ended workstreams in the workstreams that wait for them; returns those."""
-    rows = [{"id": each, "state": state} for each, state in ended.items()]
-    return {row["id"] for row in returning(connection, sql("release_workstreams"), rows)}
+    given = [{"id": each, "state": state} for each, state in ended.items()]
+    return {row["id"] for row in returning(connection, sql("release_workstreams"), given)}
+
+
+def gates_given_up(connection: Connection, ended: Collection[UUID]) -> list[UUID]:
+    """Gates of ended workstreams that failed and would have been rerun, but the rerun has no result (REGRESSION-1)."""
+    if not ended:
+        return []
+    return list(connection.exec_driver_sql(_GIVEN_UP, {"ended": list(ended)}).scalars())
 
 
 def mark_gates_lost(connection: Connection, **moves: Iterable[UUID]) -> set[UUID]:
@@ -116,8 +154,8 @@ def mark_gates_lost(connection: Connection, **moves: Iterable[UUID]) -> set[UUID
 
     Args:
         connection: the pass's transaction.
-        moves: gates that `failed` for good, workstreams that `ended`, tasks that `worked` or were given up, gates that
-            `moved`; all four.
+        moves: gates that `failed` for good, workstreams that `ended`, tasks with gates that `worked` or were given up,
+            gates that `moved`; all four.
     """
     parameters = {name: list(ids) for name, ids in moves.items()}
     if not any(parameters.values()):
@@ -145,6 +183,8 @@ def relink_gate(connection: Connection, old: UUID, new: UUID) -> None:
 
 def touched(connection: Connection, **moves: Any) -> list[tuple[str, UUID]]:
     """(kind, id) of the other instances that moves concern; `moves` has the parameters of `touched.sql`."""
+    if not any(moves.values()):
+        return []
     return [(row.kind, row.id) for row in connection.exec_driver_sql(sql("touched"), moves)]
 
 
@@ -152,13 +192,18 @@ def facts(connection: Connection, kind: str, ids: Iterable[UUID]) -> list[dict[s
     """The facts from which the next trigger of each instance is derived, one row each."""
     if not (instance_ids := list(ids)):
         return []
-    return [dict(row) for row in connection.exec_driver_sql(sql(FACTS[kind]), {"ids": instance_ids}).mappings()]
+    return rows(connection, sql(FACTS[kind]), {"ids": instance_ids})
+
+
+def landing_terms(connection: Connection, workstream_id: UUID) -> Row:
+    """Who decides about a workstream's landing: project, author (who submitted the plan) and approvers."""
+    (terms,) = rows(connection, _LANDING_TERMS, {"id": workstream_id})
+    return terms
 
 
 def run_facts(connection: Connection, run_id: UUID) -> dict[str, Any] | None:
     """A run's state, version and counts."""
-    found = connection.exec_driver_sql(_RUN_FACTS, {"run": run_id}).mappings().first()
-    return dict(found) if found else None
+    return first(connection, _RUN_FACTS, {"run": run_id})
 
 
 def runs_signalled(connection: Connection, *, limit: int) -> list[UUID]:

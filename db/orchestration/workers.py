@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, String, cast, func, or_, select, update
+from sqlalchemy import Connection, RowMapping, String, and_, cast, func, or_, select, update
 
 from interlock.db.core import requests
 from interlock.db.schema import in_schema
@@ -18,41 +18,28 @@ BEAT = "send a heartbeat"
 # Workers that are alive: one heap-only update each, and nothing else is touched. In the order of their ids, so that two
 # who speak for the same workers never wait for each other both. Nobody speaks for them without their secrets:
 # a subquery looks each up in the index, where a join might read the whole table.
-_ALIVE = """
+_HEARTBEAT = in_schema("""
 WITH alive AS (
     SELECT worker_id
       FROM interlock.workers w
       JOIN unnest(%(ids)s::uuid[], %(secrets)s::text[]) AS s (worker_id, secret) USING (worker_id)
-     WHERE w.state <> 'shutdown'
+     WHERE w.shutdown_at IS NULL
        AND ((SELECT interlock.is_secret_of(context, s.secret) FROM interlock.workflow_instances WHERE id = worker_id)
             OR interlock.as_itself(worker_id, s.secret, %(deed)s))
      ORDER BY worker_id FOR NO KEY UPDATE OF w
 )
-"""
-_HEARTBEAT = in_schema(
-    _ALIVE
-    + """
 UPDATE interlock.workers w SET last_heartbeat = GREATEST(now(), last_heartbeat)
   FROM alive a WHERE w.worker_id = a.worker_id
 RETURNING w.worker_id, w.name, w.state, w.draining
-"""
-)
-# As _HEARTBEAT, for workers of the execution engine: their name is their instance's.
-_HEARTBEAT_UET = in_schema(
-    _ALIVE.replace("interlock.workers", "interlock.uet_workers").replace("'shutdown'", "'TERMINATED'")
-    + """
-UPDATE interlock.uet_workers w SET last_heartbeat = GREATEST(now(), w.last_heartbeat)
-  FROM alive a JOIN interlock.workflow_instances i ON i.id = a.worker_id
- WHERE w.worker_id = a.worker_id
-RETURNING w.worker_id, i.entity_id AS name, w.state, w.state = 'DRAINING' AS draining
-"""
-)
+""")
 # The workers that the pool processes of one Celery node registered and that are not shut down.
 _OF_NODE = in_schema("""
 SELECT w.worker_id, w.name, w.state, w.draining, i.version, (i.context->>'pid')::integer AS pid,
+       i.context->>'node' = %(node)s AS ours,
        CASE w.state WHEN 'busy' THEN 'health_check_timeout' ELSE 'max_timeout_exceeded' END AS owed
   FROM interlock.workers w JOIN interlock.workflow_instances i ON i.id = w.worker_id
- WHERE i.context->>'node' = %(node)s AND w.state <> 'shutdown'
+ WHERE (i.context->>'node' = %(node)s OR i.context->>'pid_namespace' = %(namespace)s)
+   AND w.shutdown_at IS NULL AND w.project IS NULL
    FOR NO KEY UPDATE OF w SKIP LOCKED
 """)
 
@@ -60,7 +47,7 @@ SELECT w.worker_id, w.name, w.state, w.draining, i.version, (i.context->>'pid'):
 def heartbeat(connection: Connection, secrets: Mapping[UUID, str]) -> Sequence[RowMapping]:
     """Record heartbeats of many workers in one statement; returns (worker_id, name, state, draining) of each.
 
-    A worker that is shut down is left out, and must register again.
+    A worker that is shut down or TERMINATED is left out, and must register again.
 
     Args:
         connection: the caller's transaction.
@@ -69,19 +56,10 @@ def heartbeat(connection: Connection, secrets: Mapping[UUID, str]) -> Sequence[R
     Raises:
         NotYours: a secret is not its worker's; no heartbeat is recorded.
     """
-    return _heartbeat(connection, _HEARTBEAT, secrets)
-
-
-def heartbeat_uet(connection: Connection, secrets: Mapping[UUID, str]) -> Sequence[RowMapping]:
-    """As `heartbeat`, for UET workers (UET-1); TERMINATED ones are left out."""
-    return _heartbeat(connection, _HEARTBEAT_UET, secrets)
-
-
-def _heartbeat(connection: Connection, statement: str, secrets: Mapping[UUID, str]) -> Sequence[RowMapping]:
     rows = [{"workflow_id": each, "proof": secret, "trigger": BEAT} for each, secret in secrets.items()]
     with requests.refusing("as_itself", rows):
         parameters = {"ids": list(secrets), "secrets": list(secrets.values()), "deed": BEAT}
-        return connection.exec_driver_sql(statement, parameters).mappings().all()
+        return connection.exec_driver_sql(_HEARTBEAT, parameters).mappings().all()
 
 
 def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float, limit: int) -> Sequence[RowMapping]:
@@ -89,26 +67,26 @@ def silent(connection: Connection, *, silent_seconds: float, gone_seconds: float
 
     Args:
         connection: the sweep's transaction.
-        silent_seconds: a worker that holds a claim and is silent for longer loses its tasks (WORKER-7).
+        silent_seconds: a worker that holds a claim and is silent for longer loses its tasks (WORKER-7); a `uet_worker`
+            in any state has crashed (UET-2).
         gone_seconds: an unresponsive, idle or suspended one silent for longer is shut down.
         limit: the most workers to return.
 
     Returns:
-        worker_id, name, state, draining, version, and `owed`: the trigger to fire, None if it only loses its tasks.
+        worker_id, name, state, draining, version, `owed`: the trigger to fire, None if it only loses its tasks; and
+        `ended`: it has ended, and holds claims all the same.
     """
     parameters = {"silent_seconds": silent_seconds, "gone_seconds": gone_seconds, "limit": limit}
     return connection.exec_driver_sql(sql("silent_workers"), parameters).mappings().all()
 
 
-def silent_uet(connection: Connection, *, silent_seconds: float, limit: int) -> Sequence[RowMapping]:
-    """Lock up to `limit` UET workers whose heartbeats stopped (UET-2); returns rows like `silent`."""
-    parameters = {"silent_seconds": silent_seconds, "limit": limit}
-    return connection.exec_driver_sql(sql("silent_uet_workers"), parameters).mappings().all()
+def of_node(connection: Connection, node: str, namespace: str | None) -> Sequence[RowMapping]:
+    """Lock the workers of one Celery node, and of others in a pid namespace, that are not shut down.
 
-
-def of_node(connection: Connection, node: str) -> Sequence[RowMapping]:
-    """Lock the workers of one Celery node that are not shut down; returns rows like `silent`, with pid."""
-    return connection.exec_driver_sql(_OF_NODE, {"node": node}).mappings().all()
+    Returns:
+        Rows like `silent`, with `pid`, and whether they are of the node (`ours`).
+    """
+    return connection.exec_driver_sql(_OF_NODE, {"node": node, "namespace": namespace}).mappings().all()
 
 
 def drain(connection: Connection, worker_id: UUID, *, by: str | None, reason: str | None) -> int:
@@ -125,6 +103,12 @@ def drain(connection: Connection, worker_id: UUID, *, by: str | None, reason: st
     }
     statement = update(workers).where(workers.c.worker_id == worker_id).values(draining=True, **asked)
     return int(connection.execute(statement.returning(workers.c.current_load)).scalar_one())
+
+
+def is_silent(connection: Connection, worker_id: UUID, *, silent_seconds: float) -> bool:
+    """Whether a worker's last heartbeat is longer ago than that."""
+    silence = func.now() - workers.c.last_heartbeat > func.make_interval(0, 0, 0, 0, 0, 0, silent_seconds)
+    return bool(connection.execute(select(silence).where(workers.c.worker_id == worker_id)).scalar_one())
 
 
 def count_free_workers(connection: Connection, *, silent_seconds: float, limit: int) -> int:
@@ -152,8 +136,8 @@ def unservable(connection: Connection, *, waited_seconds: float, limit: int) -> 
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
-    """State -> number of workers, without those shut down."""
-    query = select(workers.c.state, func.count()).where(workers.c.state != "shutdown").group_by(workers.c.state)
+    """State -> number of workers, without those that have ended."""
+    query = select(workers.c.state, func.count()).where(workers.c.shutdown_at.is_(None)).group_by(workers.c.state)
     return {state: count for state, count in connection.execute(query)}
 
 
@@ -176,16 +160,17 @@ def versions(connection: Connection, worker_ids: Iterable[UUID]) -> dict[UUID, i
 
 
 def find_by_name(connection: Connection, name: str) -> RowMapping | None:
-    """The latest worker of a name. Each new registration of NAME is listed as NAME#1, NAME#2, …
+    """The latest `worker` of a name. Each new registration of NAME is listed as NAME#1, NAME#2, …
 
     Args:
         connection: any.
-        name: the registered name, or a worker's UUID as text, which takes precedence over names.
+        name: the registered name, or any worker's UUID as text, which takes precedence over names.
     """
     by_id = cast(workers.c.worker_id, String) == name
+    named = or_(func.split_part(workers.c.name, "#", 1) == name, workers.c.name == name)
     query = (
         select(workers)
-        .where(or_(func.split_part(workers.c.name, "#", 1) == name, workers.c.name == name, by_id))
+        .where(or_(and_(workers.c.project.is_(None), named), by_id))
         .order_by(by_id.desc(), workers.c.created_at.desc(), workers.c.worker_id.desc())
     )
     return connection.execute(query.limit(1)).mappings().first()

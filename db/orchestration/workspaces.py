@@ -1,9 +1,11 @@
 """The repository and directory of a workstream, and the workers that still use them."""
 
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
+from interlock.db.fast_path import rows
 from interlock.db.schema import in_schema
 from interlock.db.statements import one, queries
 
@@ -18,13 +20,44 @@ SELECT (SELECT count(*) FROM interlock.task_claims c JOIN interlock.tasks t ON t
 """)
 
 
-def of_workstream(connection: Connection, workstream_id: UUID) -> RowMapping:
-    """A workstream with its run and its plan's `repository` (JSON, or None) and `directory` (None without a plan).
+class WorkplaceRow(TypedDict):
+    """A workstream with its run, and what the run's plan says of where the work is done; None without a plan."""
+
+    workstream_id: UUID
+    state: str
+    version: int
+    entity_id: str
+    workstream: str
+    done_again: bool
+    run_id: UUID
+    run: str
+    directory: str | None
+    repository: dict[str, Any] | None
+    frozen: bool
+    phase_id: str
+    phase: dict[str, Any] | None
+    gates: list[dict[str, Any]] | None
+
+
+class RemainsRow(TypedDict):
+    """What a failed or cancelled workstream leaves: its last event, and its failed parts."""
+
+    workstream: str
+    run: str
+    state: str
+    last_event: dict[str, Any] | None
+    failed_tasks: list[dict[str, Any]]
+    quarantined_patches: list[dict[str, Any]]
+    failed_gates: list[dict[str, Any]]
+
+
+def of_workstream(connection: Connection, workstream_id: UUID) -> WorkplaceRow:
+    """A workstream with its run and its plan's repository and directory.
 
     Raises:
         UnknownInstance: no workstream has that id.
     """
-    return one(connection, sql("workplace"), workstream_id, "workstream")
+    return cast(WorkplaceRow, one(connection, sql("workplace"), workstream_id, "workstream"))
 
 
 def of_gate(connection: Connection, gate_id: UUID) -> UUID | None:
@@ -45,6 +78,7 @@ def at_work(connection: Connection, workstream_id: UUID) -> int:
     return int(connection.exec_driver_sql(_AT_WORK, {"id": workstream_id}).scalar_one())
 
 
-def remains(connection: Connection, workstream_id: UUID) -> RowMapping:
-    """The data to archive of a failed or cancelled workstream: its last event, and its failed parts."""
-    return connection.exec_driver_sql(sql("remains"), {"id": workstream_id}).mappings().one()
+def remains(connection: Connection, workstream_id: UUID) -> RemainsRow:
+    """The data to archive of a failed or cancelled workstream."""
+    (row,) = rows(connection, sql("remains"), {"id": workstream_id})
+    return cast(RemainsRow, row)

@@ -64,6 +64,7 @@ definition_transitions = Table(
     Column("trigger", String(100), primary_key=True),
     Column("dest", String(100), primary_key=True),
     words("by"),
+    Column("event", String(100)),
 )
 
 instances = Table(
@@ -157,6 +158,7 @@ effects = Table(
     Column("workflow_id", Uuid, nullable=False),
     count("version"),
     Column("name", String(100), nullable=False),
+    Column("queue", String(50), nullable=False),
     document("payload"),
     Column("done_trigger", String(100)),
     Column("failed_trigger", String(100)),
@@ -167,7 +169,9 @@ effects = Table(
     count("attempts"),
     stamped("not_before"),
     Column("exclusive", Text),
+    Column("limit_key", String(100)),
     Column("error", Text),
+    Column("progress", JSONB),
     Column("result", JSONB),
     stamped("created_at"),
     instant("finished_at"),

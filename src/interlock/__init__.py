@@ -9,16 +9,27 @@ if TYPE_CHECKING:
     from interlock.workers.client.async_client import AsyncClient
     from interlock.workers.client.client import Client
     from interlock.workers.client.receipts import NotSettled, Receipt, VersionConflict
+    from interlock.workers.effects.declared import EffectCall, EffectCancelled
     from interlock.workers.engine.trigger_request import Firing
     from interlock.workers.pool.agent import Agent
-    from interlock.workflows.definition import Definition, Guard, T
+    from interlock.workflows.decide import decide
+    from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Guard, T
+    from interlock.workflows.effects import effect, webhook
     from interlock.workflows.errors import InterlockError
+    from interlock.workflows.guard_context import Case
+    from interlock.workflows.versioning.validate import check
 
 __all__ = [
     "Agent",
+    "ApprovalPoint",
     "AsyncClient",
+    "Case",
     "Client",
+    "Deadline",
     "Definition",
+    "Effect",
+    "EffectCall",
+    "EffectCancelled",
     "Firing",
     "Guard",
     "InterlockError",
@@ -26,13 +37,23 @@ __all__ = [
     "Receipt",
     "T",
     "VersionConflict",
+    "check",
+    "decide",
+    "effect",
+    "webhook",
 ]
 
 _HOME = {
     "Agent": "interlock.workers.pool.agent",
+    "ApprovalPoint": "interlock.workflows.definition",
     "AsyncClient": "interlock.workers.client.async_client",
+    "Case": "interlock.workflows.guard_context",
     "Client": "interlock.workers.client.client",
+    "Deadline": "interlock.workflows.definition",
     "Definition": "interlock.workflows.definition",
+    "Effect": "interlock.workflows.definition",
+    "EffectCall": "interlock.workers.effects.declared",
+    "EffectCancelled": "interlock.workers.effects.declared",
     "Firing": "interlock.workers.engine.trigger_request",
     "Guard": "interlock.workflows.definition",
     "InterlockError": "interlock.workflows.errors",
@@ -40,6 +61,10 @@ _HOME = {
     "Receipt": "interlock.workers.client.receipts",
     "T": "interlock.workflows.definition",
     "VersionConflict": "interlock.workers.client.receipts",
+    "check": "interlock.workflows.versioning.validate",
+    "decide": "interlock.workflows.decide",
+    "effect": "interlock.workflows.effects",
+    "webhook": "interlock.workflows.effects",
 }
 
 

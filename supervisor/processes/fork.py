@@ -26,43 +26,73 @@ from interlock.supervisor.processes.importing import without_collections
 from interlock.workers.settings import settings
 from interlock.workers.system.process_tree import name_process
 
-# Modules that worker nodes, beat and Flower import anyway. `interlock.workers.main` must not be here: it makes the app.
+# Modules that worker nodes, beat, Flower and the others import anyway.
 SHARED = (
     "billiard.popen_fork",
     "billiard.sharedctypes",
     "billiard.synchronize",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.events",
+    "celery.app.log",
     "celery.app.routes",
     "celery.apps.beat",
     "celery.apps.worker",
-    "celery.bin.celery",
     "celery.concurrency.prefork",
     "celery.concurrency.solo",
     "celery.fixups.django",
-    "celery.worker.consumer",
     "celery.worker.autoscale",
-    "cffi.cparser",  # which each of billiard's pool processes uses
+    "celery.worker.consumer.delayed_delivery",
+    "celery.worker.strategy",
     "kombu.transport.redis",
+    "prometheus_client",
     "psycopg",
     "psycopg_binary",
     "sqlalchemy.dialects.postgresql.psycopg",
     "interlock.workers.broker.beat_scheduler",
     "interlock.workers.broker.event_batching",
-    "interlock.workers.broker.time_limits",
-    "interlock.workers.isolation.in_force",
-    "interlock.workers.telemetry.tracing",
-    "interlock.workers.tasks",
+    "interlock.workers.broker.pubsub",
+    "interlock.workers.node",
 )
+UNREAD = {"INTERLOCK_READY_FILE", "FLOWER_BASIC_AUTH"}  # variables by which parts differ, and which are no settings
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}  # signals that the supervisor handles
 WAIT_SECONDS = 0.01
 CAN_FORK = sys.platform == "linux"
 
 
-def preload() -> None:
-    """Import the shared modules, and freeze them for the garbage collector, whose writes would copy their memory."""
-    with without_collections():
-        for name in SHARED:
-            import_module(name)
+_prepared: dict[str, str] = {}  # the environment whose settings this process's forks find already read
+
+
+def preload(environment: Mapping[str, str]) -> None:
+    """Do what the parts would do each: import the shared modules, read their settings, make their Celery app.
+
+    All of it is frozen for the garbage collector, whose writes would copy its memory.
+
+    Args:
+        environment: of most parts. A fork with other settings reads its own; it is not to use the app.
+
+    Raises:
+        BadInput: the settings in it are wrong.
+    """
+    own = dict(os.environ)
+    settings.cache_clear()
+    _replace_environment(environment)
+    try:
+        with without_collections():
+            for name in SHARED:
+                import_module(name)
+    finally:
+        _replace_environment(own)
+    _prepared.update(environment)
     gc.set_threshold(700)  # Python's own: the command line, which ends soon, collects less often
+
+
+def _replace_environment(environment: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    for name, value in environment.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 class Fork:
@@ -156,8 +186,9 @@ def _become(environment: Mapping[str, str], output: int) -> None:
     os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     os.umask(UMASK)
     os.chdir(DIRECTORY)
-    os.environ.clear()
-    os.environ.update(environment)
+    _replace_environment(environment)
+    if {name for name, _ in _prepared.items() ^ environment.items()} - UNREAD:
+        settings.cache_clear()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
@@ -168,14 +199,14 @@ def module(command: Sequence[str]) -> Callable[[], None]:
 
     def program() -> None:
         sys.argv = [name, *arguments]
+        sys.modules.pop(name, None)  # if this process has it already, runpy would warn of a second one
         runpy.run_module(name, run_name="__main__", alter_sys=True)
 
     return program
 
 
 def ended(program: Callable[[], None]) -> int:
-    """Run a program to its end, with settings of its own; returns the exit code that Python would end with."""
-    settings.cache_clear()
+    """Run a program to its end; returns the exit code that Python would end with."""
     try:
         program()
     except SystemExit as end:

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from interlock.supervisor import orphans
@@ -76,7 +77,9 @@ def supervise(
         with reaper.watching(home, data_places(home)):
             _create_data(home, settings, addresses, account)
         rows = specs.parts(home, settings, addresses, account, without)
-        supervision.run(rows, tuple(prepare), specs.prepare_environment(home, settings, addresses), ready)
+        meanwhile = partial(preload, specs.part_environment(home, settings, addresses))
+        environment = specs.prepare_environment(home, settings, addresses)
+        supervision.run(rows, tuple(prepare), environment, ready, meanwhile)
 
 
 def _create_data(home: Home, settings: Settings, addresses: endpoints.Servers, account: Account | None) -> None:
@@ -108,15 +111,23 @@ class Supervision:
         self.children: list[Child] = []
 
     def run(
-        self, rows: list[Part], prepare: tuple[str, ...], environment: dict[str, str], ready: Callable[[], None]
+        self,
+        rows: list[Part],
+        prepare: tuple[str, ...],
+        environment: dict[str, str],
+        ready: Callable[[], None],
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start the parts, tend them until asked to stop, stop them. Raises `ServerFault` if a part does not start."""
+        """Start the parts, tend them until asked to stop, stop them. Raises `ServerFault` if a part does not start.
+
+        `meanwhile` is called while the servers start, if there are other parts.
+        """
         first = [part for part in rows if part.name in specs.SERVER_PARTS]
         then = [part for part in rows if part.name not in specs.SERVER_PARTS]
         try:
             self._start(first)  # they end with this process by themselves
             if then:
-                preload()  # while the servers start
+                meanwhile()
             with reaper.watching(self.home, data_places(self.home)):
                 try:
                     self._until_ready(first)

@@ -18,7 +18,7 @@ from interlock.workers.settings import Settings
 from interlock.workers.system import process_privacy
 from interlock.workers.system.users import Account
 
-APP = ("-A", "interlock.workers.main:app")
+NODE = (*PYTHON, "-m", "interlock.workers.node")
 # Longer than the workers' soft shutdown, which returns their messages to the queue.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
@@ -28,6 +28,8 @@ BACKUPS = "interlock.supervisor.backup.schedule"
 BACKUPS_STOP_SECONDS = 30.0  # a drill that is given up stops its PostgreSQL and deletes what it restored
 
 
+# Its own are without what a task is about and what came of it. The last one opens the task's page.
+FLOWER_COLUMNS = "name,args,state,result,received,runtime,worker,uuid"
 KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "backups", "commands")
 
 
@@ -36,7 +38,12 @@ def parts(
 ) -> list[Part]:
     """All parts of this run, in the order they start, except those whose kind or name is in `without`."""
     rows = [*server_parts(home, settings, servers, account), *celery_parts(home, settings, servers)]
-    return [part for part in rows if not without & {part.name, part.name.rstrip("0123456789")}]
+    return [part for part in rows if not without & {part.name, _kind(part.name)}]
+
+
+def _kind(name: str) -> str:
+    """The kind of a part: of `triggers2` and `effects-mail` it is `triggers` and `effects`."""
+    return name.partition("-")[0].rstrip("0123456789")
 
 
 def server_parts(home: Home, settings: Settings, servers: Servers, account: Account | None) -> list[Part]:
@@ -107,6 +114,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
     return [
         *triggers,
         _pool(home, base, "effects", "effects,evidence", settings.effect_processes),
+        *(_pool(home, base, f"effects-{each}", each, settings.effect_processes) for each in settings.effect_queues),
         _pool(home, base, "gates", "gates", settings.gate_processes),
         _work(home, base, settings),
         _beat(home, base),
@@ -136,10 +144,8 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, pool: tuple[
         "--heartbeat-interval",  # for Flower, which considers a node alive for twice this time
         "10",
         "-E",
-        "--loglevel",
-        "INFO",
     )
-    part = _reporting(home, name, (*PYTHON, "-m", "celery", *APP, *worker), base)
+    part = _reporting(home, name, (*NODE, *worker), base)
     return replace(part, stop_seconds=NODE_STOP_SECONDS)
 
 
@@ -149,25 +155,24 @@ def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
 
 
 def _beat(home: Home, base: dict[str, str]) -> Part:
-    options = ("--schedule", str(home.beat_schedule), "--pidfile=", "--loglevel", "INFO")
-    return _reporting(home, "beat", (*PYTHON, "-m", "celery", *APP, "beat", *options), base)
+    return _reporting(home, "beat", (*NODE, "beat", "--schedule", str(home.beat_schedule)), base)
 
 
 def _flower(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
     login = f"{servers.flower_user}:{servers.flower_password}"
     # Without --conf it would run a flowerconfig.py of its working directory.
-    options = (f"--address={settings.host}", f"--port={servers.flower_port}", "--read-only", "--conf=/dev/null")
+    where = (f"--address={settings.host}", f"--port={servers.flower_port}")
+    options = (*where, "--read-only", "--conf=/dev/null", f"--tasks-columns={FLOWER_COLUMNS}")
     return Part(
         name="flower",
-        command=(*PYTHON, "-m", "interlock.workers.operations.flower", *APP, "flower", *options),
+        command=(*NODE, "flower", *options),
         environment={**base, "FLOWER_BASIC_AUTH": login},
         waits_for=lambda _pid: answers(f"{servers.flower_url}/healthcheck"),
     )
 
 
 def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
-    address = ("--host", settings.host, "--port", str(servers.metrics_port))
-    command = (*PYTHON, "-m", "interlock.cli.main", "metrics", "serve", *address)
+    command = (*NODE, "metrics", "--host", settings.host, "--port", str(servers.metrics_port))
     if settings.database_url is None:  # it cannot tell by its own DATABASE_URL that there are backups to watch
         base = base | {"INTERLOCK_BACKUP_DIRECTORY": str(settings.backups_directory)}
     return _reporting(home, "metrics", command, base)

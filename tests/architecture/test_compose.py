@@ -1,10 +1,10 @@
 """docker-compose.yml, checked as far as that goes without an engine (the image: test_image.py)."""
 
-import importlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ import pytest
 import yaml
 from celery.bin.celery import celery as celery_command
 
-from interlock.supervisor.processes.specs import NODE_STOP_SECONDS
+from interlock.supervisor.processes.specs import FLOWER_COLUMNS, NODE_STOP_SECONDS
 from interlock.workers.broker.config import celery_settings
 from ops import pin_images
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+OUR_IMAGE = f"interlock:{PROJECT['project']['version']}"
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-WORKERS = ("triggers", "effects", "evidence", "work")
+WORKERS = ("triggers", "effects", "gates", "evidence", "work")
 OBSERVERS = ("prometheus", "grafana")
 LONG_RUNNING = sorted(set(SERVICES) - {"migrate"})
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
@@ -59,7 +60,7 @@ def test_every_service_is_there() -> None:
 
 def test_every_image_is_ours_or_pinned_to_a_digest() -> None:
     images = {service["image"] for name, service in SERVICES.items() if name in OURS}
-    assert images == {f"interlock:{PROJECT['project']['version']}"}, "one image for all services"
+    assert images == {f"${{INTERLOCK_IMAGE:-{OUR_IMAGE}}}"}, "one image for all services"
     for name in set(SERVICES) - set(OURS):
         assert re.fullmatch(r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+)*@sha256:[0-9a-f]{64}", SERVICES[name]["image"]), name
 
@@ -165,15 +166,13 @@ def test_every_queue_has_a_worker_and_no_worker_waits_on_a_queue_that_is_not() -
 @pytest.mark.parametrize("name", [*WORKERS, "beat", "flower"])
 def test_celery_commands_exist_with_their_options(name: str) -> None:
     words = SERVICES[name]["command"]
-    if name == "flower":
-        assert words[:3] == ["python", "-m", "interlock.workers.operations.flower"], "else it would answer to any Host"
-        words = ["celery", *words[3:]]
+    if name == "flower":  # its options are tornado's; test_flower_… names those that matter
+        assert words[:4] == ["python", "-m", "interlock.workers.node", "flower"], "else it would answer to any Host"
+        assert Path(ROOT, "workers", "node.py").exists()
+        return
     program, app, command, *_ = words
     assert (program, app) == ("celery", "--app=interlock.workers.main:app")
     assert Path(ROOT, "workers", "main.py").exists()
-    if name == "flower":
-        importlib.import_module("flower.command")
-        return  # its options are tornado's; test_flower_… names those that matter
     known = {word for parameter in celery_command.commands[command].params for word in parameter.opts}
     assert {*options(name)} - {"--app"} <= known
 
@@ -185,6 +184,39 @@ def test_workers_are_given_time_for_their_soft_shutdown() -> None:
         # A node without a pool has a warm one: its short task comes to its end.
         assert ("REMAP_SIGTERM" in SERVICES[name]["environment"]) == ("--pool" not in options(name))
         assert SERVICES[name]["init"] is True
+
+
+def test_a_gate_holds_up_no_effect_as_under_interlock_up() -> None:
+    assert [name for name in WORKERS if "gates" in options(name)["--queues"].split(",")] == ["gates"]
+    assert options("gates")["--queues"] == "gates"
+    assert SERVICES["gates"]["volumes"] == SERVICES["work"]["volumes"], "the same worktrees"
+
+
+def test_an_image_with_definitions_of_ones_own_is_as_operations_says(tmp_path: Path) -> None:
+    """No engine here: its two variables and its file make the definition known."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    (lines,) = re.findall(r"^```dockerfile\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    base, copy, variables = (line.split() for line in lines.splitlines())
+    assert base == ["FROM", OUR_IMAGE]
+    source, target = copy[1:]
+    shutil.copy(ROOT / "examples" / "deploy" / source, tmp_path)
+    env = dict(each.split("=", 1) for each in variables[1:])
+    assert env.pop("PYTHONPATH") == target.rstrip("/")
+    env |= {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "interlock.cli.main", "definitions", "show", "deploy"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "INTERLOCK_IMAGE=" in page
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"docker compose [^`#\n]*", (ROOT / "docs" / "operations.md").read_text())
+)
+def test_documented_commands_name_services_that_are_there(command: str) -> None:
+    words = command.split()[2:]
+    scaled = [word.partition("=")[0].removeprefix("--scale") for word in words if "=" in word]
+    named = words[1:2] if words[0] == "exec" else words[-1:] if words[0] == "logs" else scaled
+    assert {name.strip() for name in named} <= set(SERVICES), command
 
 
 def test_the_broker_keeps_what_it_took() -> None:
@@ -223,6 +255,10 @@ def test_secrets_have_no_default_and_the_example_has_no_value() -> None:
         assert f"# {name} " in example, f".env.example does not explain {name}"
 
 
+def test_flower_has_the_columns_that_it_has_under_interlock_up() -> None:
+    assert options("flower")["--tasks-columns"] == FLOWER_COLUMNS
+
+
 def test_flower_is_read_only_behind_a_password_on_loopback() -> None:
     flower = SERVICES["flower"]
     assert "--read-only" in flower["command"]
@@ -238,7 +274,7 @@ def test_only_what_people_look_at_is_reachable_from_this_machine_and_the_servers
     assert COMPOSE["networks"]["backend"]["internal"] is True
     assert all("backend" in networks(name) for name in SERVICES)
     assert {name for name in SERVICES if "outside" in networks(name)} == {
-        *("effects", "work", "flower"),
+        *("effects", "gates", "work", "flower"),
         *OBSERVERS,
     }
 

@@ -74,7 +74,7 @@ def test_no_secret_reaches_the_image() -> None:
 
 def test_what_developers_need_is_not_needed_to_run() -> None:
     """The image has only what the project brings along; here everything else is installed too, and hides a gap."""
-    ours = "interlock.cli.main, interlock.supervisor.__main__, interlock.workers.main"
+    ours = "interlock.cli.main, interlock.supervisor.__main__, interlock.workers.node"
     imports = f"import {ours}, flower.command, kombu.transport.redis"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", f"{ONLY_THE_PROJECTS_OWN}\n{imports}"],

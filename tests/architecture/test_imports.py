@@ -38,6 +38,29 @@ def test_agents_do_not_wait_for_what_operators_need(command: str) -> None:
     assert imported_by(command, "--help") & RARE == set()
 
 
+def test_who_is_refused_does_not_wait_for_libraries_whose_error_it_is_not(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['interlock', 'show', 'S-1']\n"
+        "from interlock.cli.main import run\n"
+        "print(run(), *{'kombu', 'redis'} & set(sys.modules))"
+    )
+    env = {"INTERLOCK_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr[:8]) == ("1\n", "failed: "), done.stderr
+
+
+def test_a_command_that_ends_is_not_kept_by_a_search_for_garbage_in_all_it_imported() -> None:
+    """It took a third of a command's time."""
+    program = (
+        "import atexit, gc, sys; sys.argv = ['interlock', 'definitions', 'list']\n"
+        "atexit.register(lambda: sys.stderr.write(str(gc.get_freeze_count() > len(gc.get_objects()))))\n"
+        "from interlock.cli.main import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "True")
+
+
 def test_a_client_that_only_reads_imports_neither_broker_nor_engine() -> None:
     late = {"alembic", "celery", "kombu", "psutil", "redis", "rich", "sqlalchemy.orm", "structlog", "transitions"}
     program = f"import sys; from interlock import Client; sys.exit(' '.join({late!r} & set(sys.modules)) or None)"
@@ -61,6 +84,19 @@ def test_tables_and_clients_do_not_import_the_scheduler() -> None:
 def test_processes_that_tell_nobody_do_not_import_a_hundred_services() -> None:
     program = "import sys, interlock.workers.tasks; sys.exit('apprise' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_parts_are_forked_from_what_most_of_them_need() -> None:
+    """Each of these, where the parts are forked from, takes megabytes of all of them."""
+    late = {"alembic", "apprise", "celery.bin.celery", "cffi.cparser", "flower", "prompt_toolkit", "tornado", "typer"}
+    program = (
+        "import os, sys, interlock.supervisor.__main__\n"
+        "from interlock.supervisor.processes.fork import preload\n"
+        "preload({**os.environ, 'DATABASE_URL': 'postgresql://x', 'BROKER_URL': 'redis://x'})\n"
+        f"sys.exit(' '.join({late!r} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_starts_anew_for_each_command_imports_little() -> None:

@@ -20,6 +20,7 @@ HELP = {  # examples in --help, made of the code's own words
     "cli/operations/overrides.py": {"example"},
     "cli/operations/playbooks.py": {"_examples"},
     "cli/jobs/answers.py": {"example"},
+    "cli/patches/regression.py": {"example"},
 }
 COMMAND = re.compile(r"\binterlock [a-z][^`;.\n]*\0")
 

@@ -91,7 +91,7 @@ def test_the_severities_are_said_alike_by_the_check_and_the_literal(dba: Dba) ->
 
 
 def test_the_statuses_of_an_effect_are_those_the_code_writes(dba: Dba) -> None:
-    assert check_of(dba, "effects", r"'pending'") == {"pending", "leased", "done", "dead"}
+    assert check_of(dba, "effects", r"'pending'") == {"pending", "leased", "done", "dead", "cancelled"}
 
 
 def test_the_origins_of_a_request_are_those_the_code_declares(dba: Dba) -> None:

@@ -30,18 +30,22 @@ ELSEWHERE = re.compile(
 )
 # Page -> the definition of each of its pairs of tables, states and transitions, in their order.
 TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
+    "phase.md": ("phase",),
     "run.md": ("run",),
     "workstream.md": ("workstream",),
     "task.md": ("task",),
     "worker.md": ("worker", "uet_worker"),
     "patch.md": ("patch_ledger",),
     "gate.md": ("test_gate",),
+    "regression.md": ("regression",),
     "breaker.md": ("circuit_breaker",),
     "delivery.md": ("story", "sprint", "pr_review", "approval"),
     "supervision.md": ("supervised_worker", "job"),
     "governance.md": ("operator_grant", "deprecation"),
     "refusals.md": ("refusal_log",),
     "narrowing.md": ("narrowing",),
+    "limit.md": ("limit",),
+    "schedule.md": ("schedule",),
     "legacy.md": (("workstream", "0.1.0"), ("step", "0.1.0"), ("workstream", "0.2.0"), ("task", "0.2.0")),
 }
 NEWEST = {type_: max(version for each, version in WORKFLOWS if each == type_) for type_, _ in WORKFLOWS}

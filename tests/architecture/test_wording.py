@@ -33,6 +33,10 @@ FREE = {
     },
     "schema_states": {"login": OWN},
     "narrowings": dict.fromkeys(("project", "type", "trigger", "open_to"), "a projection of rows under the rule"),
+    **dict.fromkeys(
+        ("limits", "limit_starts"), dict.fromkeys(("project", "kind", "name"), "a projection of rows under the rule")
+    ),
+    "schedules": {"login": OWN},
     "refusal_counts": {"login": OWN, "project": REFERS, "recent_who": REFERS, "request_id": OWN},
     "trigger_requests": {
         **dict.fromkeys(("origin", "authority", "status"), STATES),
@@ -73,8 +77,7 @@ FREE = {
         "phase_id": REFERS,
         **dict.fromkeys(("stdout", "stderr"), PRINTED),
     },
-    "workers": {"state": STATES},
-    "uet_workers": {"state": STATES},
+    "workers": {"state": STATES, "project": REFERS},
     "commands": {
         **dict.fromkeys(("source", "kind"), STATES),
         **dict.fromkeys(("made_by", "reason"), "a CHECK of its own holds it to the rule"),

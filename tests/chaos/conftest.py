@@ -1,13 +1,18 @@
-"""One whole installation for all chaos tests of a pytest process."""
+"""One whole installation for all chaos tests that run one after another."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.installation import Installation, installed
 from tests.chaos.receiver import receiving
+from tests.sharing import shared_in_directory
 
 TIMEOUT_SECONDS = 240
+INSTALLED = pytest.StashKey[Installation]()
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -18,10 +23,14 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         collector.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
-@pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+@pytest.fixture(scope="module")
+def installation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """All parts supervised, in a directory that only its owner may enter."""
-    directory = tmp_path_factory.mktemp("chaos")
+    return shared_in_directory(request, INSTALLED, partial(_installed, tmp_path_factory.mktemp("chaos")))
+
+
+@contextmanager
+def _installed(directory: Path) -> Iterator[Installation]:
     assert directory.stat().st_mode & 0o777 == 0o700
     with receiving() as receiver, installed(directory, receiver) as made:
         yield made

@@ -115,20 +115,21 @@ def _local_ports(process: psutil.Process) -> set[int]:
 
 
 @contextlib.contextmanager
-def installed(directory: Path, receiver: Receiver) -> Iterator[Installation]:
+def installed(directory: Path, receiver: Receiver, **more: Any) -> Iterator[Installation]:
     """An installation below `directory` while the block runs. It ends with this process, even when that is killed."""
-    settings = Settings(
-        home=directory / "home",
-        definitions=(DEFINITIONS,),
-        notify_urls=(receiver.url,),
-        effect_lease_seconds=LEASE_SECONDS,
-        backoff_base_seconds=0.2,
-        backoff_cap_seconds=1.0,
-        heartbeat_seconds=1.0,
-        recovery_seconds=6.0,
-        max_attempts=30,
-        dumpable=True,  # tests look for who holds a connection
-    )
+    chosen: dict[str, Any] = {
+        "home": directory / "home",
+        "definitions": (DEFINITIONS,),
+        "notify_urls": (receiver.url,),
+        "effect_lease_seconds": LEASE_SECONDS,
+        "backoff_base_seconds": 0.2,
+        "backoff_cap_seconds": 1.0,
+        "heartbeat_seconds": 1.0,
+        "recovery_seconds": 6.0,
+        "max_attempts": 30,
+        "dumpable": True,  # tests look for who holds a connection
+    }
+    settings = Settings(**chosen | more)
     made = Installation(settings, receiver)
     tether, hold = os.pipe()
     try:

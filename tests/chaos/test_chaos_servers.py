@@ -2,18 +2,15 @@
 
 import signal
 
-import pytest
-
 from tests.chaos.installation import Installation
 from tests.chaos.promises import assert_promises_kept
 from tests.chaos.traffic import Traffic, slow_trigger
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGKILL])
-def test_an_immediate_restart_of_postgresql_loses_nothing(installation: Installation, how: signal.Signals) -> None:
-    with Traffic(installation, f"pg-{how.name}") as traffic:
-        for _ in range(2):
+def test_immediate_restarts_of_postgresql_lose_nothing(installation: Installation) -> None:
+    with Traffic(installation, "pg") as traffic:
+        for how in (signal.SIGQUIT, signal.SIGKILL):
             traffic.flows()
             with installation.broken("postgres", how):
                 pass

@@ -1,6 +1,9 @@
-"""One running installation for all tests of the command line in a pytest process."""
+"""One running installation for all tests of the command line that run one after another."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +16,7 @@ from interlock.supervisor.processes.loop import data_places
 from interlock.supervisor.servers import data_dirs, endpoints
 from interlock.workers.settings import Settings
 from tests.cli.terminal import Terminal
+from tests.sharing import shared_in_directory
 
 # `dead` at the first fault, so that there is something to redrive.
 ENVIRONMENT = {
@@ -20,20 +24,32 @@ ENVIRONMENT = {
     "INTERLOCK_MAX_ATTEMPTS": "1",
     "INTERLOCK_OPERATORS": "ann",
 }
+INSTALLED = pytest.StashKey[Terminal]()
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Mark the modules of this directory: begun in one process under xdist, and never hanging for long."""
+    """Mark the modules of this directory."""
     if isinstance(collector, pytest.Module):
         collector.add_marker(pytest.mark.integration)
-        collector.add_marker(pytest.mark.xdist_group("cli"))
-        collector.add_marker(pytest.mark.timeout(180))
 
 
-@pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A terminal where `interlock up --detach` was said; afterwards nothing of it is left."""
-    here = Terminal(tmp_path_factory.mktemp("cli") / "home", ENVIRONMENT)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that share the installation: begun in one process under xdist, and never hanging for long."""
+    if isinstance(item, pytest.Function) and "installation" in item.fixturenames:
+        item.add_marker(pytest.mark.xdist_group("cli"))
+        item.add_marker(pytest.mark.timeout(180))
+
+
+@pytest.fixture(scope="module")
+def installation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """A terminal where `interlock up --detach` was said."""
+    return shared_in_directory(request, INSTALLED, partial(_installed, tmp_path_factory.mktemp("cli") / "home"))
+
+
+@contextmanager
+def _installed(home_path: Path) -> Iterator[Terminal]:
+    """Say it, and afterwards `interlock down`, which must leave nothing."""
+    here = Terminal(home_path, ENVIRONMENT)
     home = home_of(Settings(home=here.home))
     try:
         up = here.execute("up", "--detach", "--without", "flower")

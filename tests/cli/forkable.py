@@ -2,6 +2,8 @@
 
 from interlock.supervisor.processes.importing import without_collections
 from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
 
 with without_collections():  # a collection in a fork would look at, and so copy, all that was imported
     Settings()  # builds the validators
+    catalogue()  # checks the shipped definitions

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.rights import fire
 COMMAND = "interlock.cli.main"
 ANSWER_SECONDS = 90.0
 AT_ONCE = 4
+SHARES = 2  # of many commands that share forks: two keep two cores busy
 LINES, COLUMNS = 30, 120  # of a screen
 COLOUR = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]")
 SCREEN = re.compile(r"(?:\x1b\[[0-9]*[A-Z])+")  # the cursor goes back to where it draws anew
@@ -39,19 +41,32 @@ FORKS.set_forkserver_preload(
     [
         *(f"interlock.cli.{name}" for name in MODULES.values()),
         COMMAND,
+        "celery.app.amqp",
+        "celery.app.control",
+        "celery.app.events",
         "celery.apps.beat",
         "celery.apps.worker",
         "celery.bin.celery",
         "celery.concurrency.prefork",
+        "celery.fixups.django",
         "demo.__main__",
         "interlock.cli.lib.errors",
+        "interlock.workers.broker.app",
+        "interlock.workers.broker.pubsub",
+        "interlock.workers.broker.wakeup_sender",
         "interlock.workers.pool.celery_pool",
         "interlock.workers.tasks",
+        "kombu.transport.redis",
         "pytest",
+        "tests.chaos.machines_of_chaos",
+        "typer._adapters",
         __name__,
         "tests.cli.forkable",
     ]
 )
+
+
+Words = Sequence[str | bytes]
 
 
 @dataclass(frozen=True)
@@ -166,28 +181,64 @@ class Terminal:
             (receipt,) = client.wait([fire(client, ref, trigger, by="engine").request_id])
         assert receipt.status == "applied", receipt
 
-    def all(self, commands: Sequence[Sequence[str | bytes]]) -> list[Answer]:
+    def all(self, commands: Sequence[Words]) -> list[Answer]:
         """Run commands, a few at once; their answers in the order given."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(lambda words: self.run(*words), commands))
 
+    def each(self, commands: Sequence[Words]) -> list[Answer]:
+        """Run many commands in a few forks, in each one after another; their answers in the order given.
 
-def forked(words: Sequence[str | bytes], env: Mapping[str, str], program: str = COMMAND) -> Answer:
+        A fork, its connection and its settings take most of the time of a command that has little to do. For commands
+        that leave nothing in their process that the next could find.
+        """
+        given = self.variables
+        with ThreadPoolExecutor(SHARES) as pool:
+            shares = pool.map(lambda first: in_turn(commands[first::SHARES], given, self.program), range(SHARES))
+            return [each for row in zip_longest(*shares) for each in row if each]
+
+
+def forked(words: Words, env: Mapping[str, str], program: str = COMMAND) -> Answer:
     """Run a command to its end with an environment, in a fork of a process that has imported all of them."""
+    (answer,) = in_turn([words], env, program)
+    return answer
+
+
+def in_turn(commands: Sequence[Words], env: Mapping[str, str], program: str = COMMAND) -> list[Answer]:
+    """Run commands to their ends, one after another in one fork; the next only after one that ended by itself."""
     with tempfile.TemporaryDirectory() as directory:
-        out, err = Path(directory) / "out", Path(directory) / "err"
-        process = FORKS.Process(target=become, args=(program, words, env, out, err))
+        places = [Path(directory) / str(number) for number in range(len(commands))]
+        process = FORKS.Process(target=become_in_turn, args=(program, commands, env, places))
         process.start()
         process.join(ANSWER_SECONDS)
         code = process.exitcode
         if code is None:
             process.kill()
         process.join()
-        assert code is not None, f"no answer to {words}: {out.read_text()}{err.read_text()}"
-        # Its own word first: the fork server now and then loses a child's status and answers 255 for it.
-        told = out.with_name("code")
-        code = int(told.read_text()) if told.exists() else code
-        return Answer(tuple(map(os.fsdecode, words)), code, out.read_text(), err.read_text())
+        reached = [place for place in places if place.exists()]
+        assert len(reached) in (len(places), 0), f"{commands[len(reached) - 1]}: {_read(reached[-1] / 'err')}"
+        return [_answer(words, place, code) for words, place in zip(commands, places, strict=True)]
+
+
+def _answer(words: Words, place: Path, code: int | None) -> Answer:
+    """What a command left; `code` is its process's, for one that did not end by itself."""
+    out, err, told = (_read(place / name) for name in ("out", "err", "code"))
+    assert told or code is not None, f"no answer to {words}: {out}{err}"
+    # Its own word first: the fork server now and then loses a child's status and answers 255 for it.
+    return Answer(tuple(map(os.fsdecode, words)), int(told or code or 0), out, err)
+
+
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def become_in_turn(program: str, commands: Sequence[Words], env: Mapping[str, str], places: Sequence[Path]) -> None:
+    """In a fork: `become` for each command, in a place of its own."""
+    for words, place in zip(commands, places, strict=True):
+        place.mkdir()
+        with contextlib.suppress(SystemExit):
+            become(program, words, env, place / "out", place / "err")
+        sys.stdout.flush()
 
 
 def become(program: str, words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:

@@ -33,7 +33,7 @@ def refused(answers: Sequence[Answer], *naming: str) -> None:
 
 def test_an_unknown_type_is_refused_with_those_there_are(terminal: Terminal) -> None:
     commands = [("create", "saga", "X"), ("definitions", "show", "saga")]
-    refused(terminal.all([*commands, ("definitions", "graph", "saga")]), "saga", "story, ", "ticket, ")
+    refused(terminal.each([*commands, ("definitions", "graph", "saga")]), "saga", "story, ", "ticket, ")
     refused([terminal.run("definitions", "show", "story", "--version", "9.9.9")], "9.9.9", "1.0.0")
 
 
@@ -41,7 +41,7 @@ def test_an_unknown_instance_is_refused(terminal: Terminal) -> None:
     names = ("nobody", "story/nobody", "01a1fc6b-8e51-77ab-a8ef-2ce9bef5ae31", "", "x" * 5000, "' OR 1=1 --")
     commands = [("show", ref) for ref in names]
     commands += [("history", "nobody"), ("watch", "nobody"), ("fire", "nobody", "block", "--by", "ann")]
-    refused(terminal.all(commands), "there is no instance")
+    refused(terminal.each(commands), "there is no instance")
 
 
 def test_an_unknown_trigger_is_refused_with_those_there_are(terminal: Terminal, story: str) -> None:
@@ -59,38 +59,35 @@ def test_an_entity_that_exists_is_refused(terminal: Terminal, project: str, stor
     refused([terminal.run("create", "story", story)], f"story/{story}", "exists")
 
 
-@pytest.mark.parametrize(
-    ("text", "naming"),
-    [
-        ('{"a": ', "not JSON"),
-        ("", "not JSON"),
-        ("[1, 2]", "JSON object"),
-        ('"words"', "JSON object"),
-        ("null", "JSON object"),
-        ('{"a": NaN}', "NaN"),
-        ('{"a": -Infinity}', "Infinity"),
-        ('{"a": 1e999}', "JSON"),
-        ('{"a": "\\u0000"}', "NUL"),
-        ('{"a": "\\ud800"}', "U+D800"),
-        ("[" * 50_000, "not JSON"),
-        ("@/nowhere/context.json", "/nowhere/context.json"),
-    ],
-    ids=lambda text: str(text)[:20],
-)
-def test_what_is_not_a_json_object_is_refused(terminal: Terminal, story: str, text: str, naming: str) -> None:
-    refuses_as_context_and_data(terminal, story, text, naming)
+NO_OBJECTS = {
+    '{"a": ': "not JSON",
+    "": "not JSON",
+    "[1, 2]": "JSON object",
+    '"words"': "JSON object",
+    "null": "JSON object",
+    '{"a": NaN}': "NaN",
+    '{"a": -Infinity}': "Infinity",
+    '{"a": 1e999}': "JSON",
+    '{"a": "\\u0000"}': "NUL",
+    '{"a": "\\ud800"}': "U+D800",
+    "[" * 50_000: "not JSON",
+    "@/nowhere/context.json": "/nowhere/context.json",
+}
 
 
-def test_a_json_object_beyond_the_limit_is_refused(terminal: Terminal, story: str, tmp_path: Path) -> None:
-    (tmp_path / "large.json").write_text(json.dumps({"a": "x" * LIMIT}))  # larger than an argument can be
-    refuses_as_context_and_data(terminal, story, f"@{tmp_path}/large.json", f"{LIMIT:,}")
-
-
-def refuses_as_context_and_data(terminal: Terminal, story: str, text: str, naming: str) -> None:
-    other = f"{story}-2"
-    create = ("create", "story", other, "--context", text)
-    fire = ("fire", story, "design_complete", "--by", "ann", "--data", text)
-    refused(terminal.all([create, fire]), naming)
+def test_what_is_not_a_json_object_or_beyond_the_limit_is_refused(
+    terminal: Terminal, story: str, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.json"
+    large.write_text(json.dumps({"a": "x" * LIMIT}))  # larger than an argument can be
+    texts, other = {**NO_OBJECTS, f"@{large}": f"{LIMIT:,}"}, f"{story}-2"
+    for words in (
+        ("create", "story", other, "--context"),
+        ("fire", story, "design_complete", "--by", "ann", "--data"),
+    ):
+        answers = terminal.each([(*words, text) for text in texts])
+        for answer, naming in zip(answers, texts.values(), strict=True):
+            refused([answer], naming)
     assert terminal.run("show", other).code == 2
     assert terminal.ok("show", story)["requests"] == []
 
@@ -108,19 +105,16 @@ def test_words_that_merely_look_like_an_escaped_nul_are_accepted(terminal: Termi
     assert terminal.ok(*create)["context"] == context
 
 
-@pytest.mark.parametrize(
-    "when",
-    ["soon", "-5m", "1w", "2026-01-01T00:00:00", "99999999999d", "999999999d", "9999-12-31T23:59:59-01:00"],
-)
-def test_a_time_that_is_none_is_refused(terminal: Terminal, story: str, when: str) -> None:
-    refused([terminal.run("fire", story, "block", "--by", "ann", f"--after={when}")])
+def test_a_time_that_is_none_is_refused(terminal: Terminal, story: str) -> None:
+    times = ("soon", "-5m", "1w", "2026-01-01T00:00:00", "99999999999d", "999999999d", "9999-12-31T23:59:59-01:00")
+    refused(terminal.each([("fire", story, "block", "--by", "ann", f"--after={when}") for when in times]))
     assert terminal.ok("show", story)["requests"] == []
 
 
 def test_names_that_cannot_be_are_refused(terminal: Terminal, story: str) -> None:
     create, fire = ("create", "story"), ("fire", story, "block")
     refused(
-        terminal.all(
+        terminal.each(
             [
                 (*create, ""),
                 (*create, "x" * 101),
@@ -137,7 +131,7 @@ def test_names_that_cannot_be_are_refused(terminal: Terminal, story: str) -> Non
 
 
 def test_options_that_make_no_sense_are_refused(terminal: Terminal, story: str) -> None:
-    answers = terminal.all(
+    answers = terminal.each(
         [
             ("create", "story", "X", "--project", ""),
             ("create", "story", "X", "--project", "x" * 101),
@@ -180,15 +174,16 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
 def test_a_malformed_line_is_refused_by_file_and_number_and_nothing_is_created(
-    terminal: Terminal, dba: "psycopg.Connection[Any]", tmp_path: Path, line: str
+    terminal: Terminal, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
-    file = tmp_path / "pull_requests.jsonl"
-    file.write_text(f"{GOOD}\n{line}\n")
+    files = [tmp_path / f"{number}.jsonl" for number in range(len(BAD_LINES))]
+    for file, line in zip(files, BAD_LINES.values(), strict=True):
+        file.write_text(f"{GOOD}\n{line}\n")
     count = "SELECT count(*) FROM workflow_instances"
     before = dba.execute(count).fetchone()
-    refused([terminal.demo.run("replay", str(file))], f"{file}:2:")
+    for file, answer in zip(files, terminal.demo.each([("replay", str(file)) for file in files]), strict=True):
+        refused([answer], f"{file}:2:")
     assert dba.execute(count).fetchone() == before
 
 
@@ -198,7 +193,7 @@ def test_a_file_that_is_none_is_refused(terminal: Terminal, tmp_path: Path) -> N
     latin.write_bytes(b'{"title": "\xe9"}\n')
     twice.write_text(f"{GOOD}\n{GOOD}\n")
     files = (empty, latin, twice, tmp_path, tmp_path / "nowhere")
-    for file, answer in zip(files, terminal.demo.all([("replay", str(file)) for file in files]), strict=True):
+    for file, answer in zip(files, terminal.demo.each([("replay", str(file)) for file in files]), strict=True):
         refused([answer], str(file))
 
 
@@ -210,8 +205,20 @@ def test_a_title_may_hold_any_character_of_a_line(terminal: Terminal, tmp_path: 
     assert terminal.demo.ok("replay", str(file))["pull_requests"] == 1
 
 
+def test_a_word_that_is_none_of_those_there_are_is_refused_in_plain_words(terminal: Terminal) -> None:
+    said = {
+        "powershell": ("completion", "powershell"),
+        "kye": ("limit", "set", "kye", "--by", "ann", "--reason", "r"),
+    }
+    for word, command in said.items():
+        for answer in terminal.all([command, (*command, "--json")] if word == "kye" else [command]):
+            assert answer.code == 2
+            assert f": '{word}' is not one of '" in answer.said
+            assert "Value error" not in answer.said
+
+
 def test_an_unwritable_output_is_refused(terminal: Terminal) -> None:
-    refused([terminal.run("definitions", "export", "--output", "/nowhere/all.json")], "/nowhere/all.json")
+    refused([terminal.run("definitions", "export", "--output", "/proc/nowhere/all.json")], "/proc/nowhere")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +229,8 @@ def test_an_unwritable_output_is_refused(terminal: Terminal) -> None:
         ("INTERLOCK_TRIGGER_NODES", "many"),
         ("INTERLOCK_EFFECT_PROCESSES", "0"),
         ("INTERLOCK_DEFINITIONS", "no.such.module"),
+        ("DATABASE_URL", "postgresql+psycopg2://127.0.0.1/interlock"),
+        ("INTERLOCK_FLOWER_PORT", "99999"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_in_one_line(
@@ -247,7 +256,7 @@ def test_where_nothing_runs_every_command_says_how_to_start(tmp_path: Path) -> N
         ("redrive", "--all", "--reason", "r"),
     )  # fmt: skip
     assert {words[0] for words in OTHERS if words} - {words[0] for words in commands} == {"doctor", "definitions"}
-    for answer in here.all(commands):
+    for answer in here.each(commands):
         assert answer.code == 1, answer.said
         answer.is_one_clear_line("interlock up --detach")
     doctor = here.run("doctor", "--json")

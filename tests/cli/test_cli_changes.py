@@ -248,7 +248,7 @@ def test_the_newest_version_is_not_removed_under_those_that_are_still_to_begin(
 
 def test_a_version_is_removed_by_two_and_a_deprecation_is_taken_back(terminal: Terminal, name: str) -> None:
     terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
-    part, why = ("workstream", "0.1.0"), ("--reason", "nobody is left")
+    part, why = ("task", "0.2.0"), ("--reason", "nobody is left")
     terminal.ok("definitions", "deprecate", *part, *why, "--by", name, "--remove-after", "0s")
     assert terminal.ok("definitions", "deprecate", *part, "--undo", *why, "--by", "ann")["by"] == "ann"
     terminal.ok("definitions", "deprecate", *part, *why, "--by", name, "--remove-after", "0s")
@@ -261,7 +261,7 @@ def test_a_version_is_removed_by_two_and_a_deprecation_is_taken_back(terminal: T
     terminal.ok("definitions", "remove", *part, "--withdraw", *why, "--by", "ann")
     terminal.ok("definitions", "remove", *part, *why, "--by", name)
     done = terminal.ok("definitions", "remove", *part, "--approve", *why, "--by", "ann")
-    assert done == {"removed": "workstream 0.1.0", "by": "ann", "reason": "nobody is left"}
+    assert done == {"removed": "task 0.2.0", "by": "ann", "reason": "nobody is left"}
     (row,) = [each for each in terminal.ok("definitions", "deprecated") if (each["type"], each["version"]) == part]
     assert (row["state"], row["removal_proposed_by"], row["removed_by"]) == ("removed", name, "ann")
     assert terminal.ok("audit", "verify")["ok"]

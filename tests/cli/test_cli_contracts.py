@@ -11,6 +11,7 @@ import pytest
 from interlock.cli.server.up_down import KINDS
 from interlock.workers.settings import Settings
 from interlock.workflows.catalogue import catalogue
+from interlock.workflows.forms.forms import FORMS
 from tests.cli.terminal import Terminal, json_values
 from tests.waiting import eventually
 
@@ -19,6 +20,7 @@ EXAMPLES_PROMISED = (
     ("definitions", "show"), ("definitions", "graph"),
     ("operator", "grant"), ("operator", "revoke"), ("operator", "list"), ("quarantine", "list"), ("quarantine", "show"),
     ("compensation", "plan"), ("regression", "find"), ("patch", "create"), ("redrive",),
+    ("effect", "list"), ("effect", "show"), ("effect", "retry"),
     *(("override", name) for name in (
         "complete-task", "fail-task", "reset-task", "unblock-task", "skip-step", "fail-workstream",
         "validate-workstream", "rollback-patch", "drop-patch", "reset-breaker",
@@ -26,7 +28,7 @@ EXAMPLES_PROMISED = (
     ("definitions", "diff"), ("definitions", "lock"), ("definitions", "migrate"),
     ("definitions", "deprecate"), ("definitions", "remove"), ("definitions", "narrow"), ("definitions", "narrowed"),
     *(("audit", name) for name in ("verify", "anchor", "checkpoint", "export", "validate", "rebuild", "key")),
-    ("metrics", "serve"), ("metrics", "show"),
+    ("metrics", "serve"), ("metrics", "show"), ("completion",),
 )  # fmt: skip
 OTHERS = (
     (), ("show",), ("history",), ("list",), ("doctor",), ("dead",), ("migrate",),
@@ -38,8 +40,9 @@ OTHERS = (
 
 def test_every_command_explains_itself_with_examples_where_words_are_not_enough(tmp_path: Path) -> None:
     commands = [*EXAMPLES_PROMISED, *OTHERS]
-    for answer in Terminal(tmp_path).all([(*words, "--help") for words in commands]):
+    for answer in Terminal(tmp_path).each([(*words, "--help") for words in commands]):
         assert answer.code == 0, answer.said
+        assert r"\b" not in answer.out, answer.out
         prose = [line for line in answer.out.splitlines() if line.strip() and "Usage" not in line]
         assert len(prose) > 3, answer.out
         if answer.words[:-1] in EXAMPLES_PROMISED:
@@ -64,6 +67,15 @@ def test_create_answers_with_the_new_instance(terminal: Terminal, project: str, 
     assert (made["context"], made["created_by"], made["version"]) == ({"size": 3}, "ann", 0)
 
 
+def test_create_takes_an_older_version_and_names_those_there_are(terminal: Terminal, name: str) -> None:
+    """VERSION-7, LEGACY-1."""
+    made = terminal.ok("create", "workstream@0.1.0", name)
+    assert (made["definition_version"], made["current_state"]) == ("0.1.0", "S_PENDING")
+    answer = terminal.run("create", "workstream@0.3.0", f"{name}-2")
+    assert answer.code == 2
+    answer.is_one_clear_line("0.3.0", "0.1.0, 0.2.0, 1.0.0, 1.1.0")
+
+
 def test_context_can_come_from_a_file(terminal: Terminal, project: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "context.json").write_text('{"author": "ann"}')
     made = terminal.ok("create", "story", name, "--context", f"@{tmp_path}/context.json")
@@ -76,7 +88,7 @@ def test_an_instance_answers_to_its_entity_id_its_type_with_that_and_its_uuid(
     found = [terminal.ok("show", ref) for ref in (story, f"story/{story}")]
     found.append(terminal.ok("show", found[0]["id"]))
     assert {each["id"] for each in found} == {found[0]["id"]}
-    assert found[0]["legal"] == ["design_complete", "block"]
+    assert found[0]["legal"] == ["design_complete", "block", "move_to_sprint", "leave_sprint"]
     assert {"links", "requests", "effects", "version", "definition_version"} <= found[0].keys()
 
 
@@ -106,11 +118,11 @@ def test_a_refused_trigger_exits_2_and_says_what_would_be_legal(terminal: Termin
     answer = terminal.run("fire", story, "tests_pass", "--by", "ann", "--wait", "--json")
     assert answer.code == 2
     assert answer.json["status"] == "rejected"
-    assert answer.json["result"]["legal"] == ["design_complete", "block"]
+    assert answer.json["result"]["legal"] == ["design_complete", "block", "move_to_sprint", "leave_sprint"]
     told = terminal.run("fire", story, "tests_pass", "--by", "ann", "--wait")
     assert told.code == 2
     assert "rejected" in told.err
-    assert "legal in 'analysis': design_complete, block" in told.err
+    assert "legal in 'analysis': design_complete, block, move_to_sprint, leave_sprint" in told.err
 
 
 def test_a_held_trigger_exits_0_and_names_its_approval(terminal: Terminal, project: str, name: str) -> None:
@@ -296,9 +308,30 @@ def test_definitions_export_has_the_promised_shape(tmp_path: Path) -> None:
         assert each["initial"] in each["states"]
         sources = sum(len(move.sources) for move in definition.transitions)
         assert len(each["transitions"]) == sources
-        assert all(set(move) == {"trigger", "source", "dest", "by"} for move in each["transitions"])
+        assert all(set(move) - {"event"} == {"trigger", "source", "dest", "by"} for move in each["transitions"])
     assert here.run("definitions", "export", "--output", f"{tmp_path}/all.json").code == 0
     assert json.loads((tmp_path / "all.json").read_text()) == exported
+
+
+def test_definitions_are_exported_in_other_forms(tmp_path: Path) -> None:
+    here, known = Terminal(tmp_path / "never"), catalogue(Settings().definitions)
+    for form in FORMS.values():
+        printed = here.run("definitions", "export", "task@1.0.0", "--format", form.name)
+        assert (printed.code, printed.out) == (0, form.write(known.get("task", "1.0.0")))
+    assert here.run("definitions", "export", "--format", "sql", "--output", f"{tmp_path}/sql/all").code == 0
+    files = {each.name: each.read_text() for each in (tmp_path / "sql" / "all").iterdir()}
+    assert files == {FORMS["sql"].file_name(each): FORMS["sql"].write(each) for each in known}
+    (tmp_path / "file").touch()
+    for wrong, why in (
+        (["--format", "sql"], "or with --output a directory for all"),
+        (["--format", "bpmn"], "there is no format 'bpmn'. There are: json, mermaid,"),
+        (["story@9.9.9"], "no version '9.9.9' of 'story'"),
+        (["--format", "asl", "--output", f"{tmp_path}/file"], "cannot be made"),
+    ):
+        refused = here.run("definitions", "export", *wrong)
+        assert refused.code == 2
+        assert why in refused.said
+    assert not here.home.exists()
 
 
 def test_definitions_are_listed_shown_checked_and_drawn_without_a_server(tmp_path: Path) -> None:

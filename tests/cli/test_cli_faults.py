@@ -68,7 +68,7 @@ def test_with_no_database_every_command_says_so_in_one_line(terminal: Terminal) 
         ("history", "S"), ("list",), ("watch", "S"), ("dead",), ("migrate",), ("audit", "verify"),
         ("redrive", "--all", "--reason", "r"),
     )  # fmt: skip
-    for answer in (*nowhere.all(commands), nowhere.demo.run("replay", str(EXAMPLE))):
+    for answer in (*nowhere.each(commands), nowhere.demo.run("replay", str(EXAMPLE))):
         assert answer.code == 1, answer.said
         answer.is_one_clear_line("database does not answer", "DATABASE_URL")
         assert "secret-word" not in answer.said

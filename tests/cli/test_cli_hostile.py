@@ -37,11 +37,11 @@ def ends_well(answer: Answer) -> None:
 @pytest.fixture
 def hostile(terminal: Terminal, project: str, dba: "psycopg.Connection[Any]") -> list[str]:
     """Stories that are called so, as (id, name) found by both."""
-    made = []
-    for number, name in enumerate(NAMES):
-        story = terminal.ok("create", "story", f"H-{project[-6:]}-{number}")
-        rename(dba, UUID(story["id"]), f"{name}{project[-6:]}")
-        made.append(story["id"])
+    numbers = range(len(NAMES))
+    answers = terminal.each([("create", "story", f"H-{project[-6:]}-{number}", "--json") for number in numbers])
+    made = [answer.json["id"] for answer in answers]
+    for story, name in zip(made, NAMES, strict=True):
+        rename(dba, UUID(story), f"{name}{project[-6:]}")
     return made
 
 
@@ -50,12 +50,12 @@ def test_every_command_about_a_hostile_name_ends_well(terminal: Terminal, hostil
     file.write_text("nothing: of use\n")
     asked = [_about(words, EVERY[words], file, hostile[0]) for words in EVERY if words not in WRITING]
     shows: list[Words] = [(*verb, ref) for ref in hostile for verb in (("show",), ("history",))]
-    for answer in terminal.all([*asked, *shows, *LISTING]):
+    for answer in terminal.each([*asked, *shows, *LISTING]):
         ends_well(answer)
 
 
 def test_what_is_said_of_hostile_names_in_json_is_exact(terminal: Terminal, hostile: list[str]) -> None:
-    answers = terminal.all([("show", ref, "--json") for ref in hostile])
+    answers = terminal.each([("show", ref, "--json") for ref in hostile])
     for answer, name in zip(answers, NAMES, strict=True):
         ends_well(answer)
         (shown,) = json_values(answer.out)
@@ -84,7 +84,7 @@ def _is_choice(option: Any) -> bool:
 
 
 def test_words_that_are_no_command_are_repeated_spelled_out(terminal: Terminal) -> None:
-    for answer in terminal.all(misused()):
+    for answer in terminal.each(misused()):
         ends_well(answer)
         assert answer.code in (1, 2)
         assert answer.code == 1 or answer.err.splitlines()[-1].startswith("refused: "), answer.said

@@ -35,6 +35,7 @@ def ended(terminal: Terminal, tmp_path: Path, name: str) -> str:
     return name
 
 
+@pytest.mark.promise("O19")
 def test_what_a_task_printed_is_shown_escaped_and_its_run_shows_the_end(terminal: Terminal, ended: str) -> None:
     one = terminal.run("run", "logs", f"{ended}/build/compile")
     assert (one.code, one.out.splitlines()) == (0, PRINTED)

@@ -15,19 +15,20 @@ from tests.cli.walking import every_command, options
 # Commands that take no name of a project's: workers serve all projects.
 NAMELESS = {
     ("archive", "run"), ("audit", "verify"), ("doctor",), ("quarantine", "request"), ("redrive",),
+    ("effect", "show"), ("effect", "retry"),
     ("worker", "claim"), ("worker", "finish"), ("worker", "list"), ("worker", "register"),
     ("worker", "resume"), ("worker", "show"), ("worker", "shutdown"), ("worker", "suspend"),
 }  # fmt: skip
 ON_INSTANCES = {
     *("archive", "breaker", "compensation", "create", "dead", "doctor", "fire", "history", "job", "list", "patch"),
     *("quarantine", "redrive", "regression", "run", "runs", "show", "stuck", "supervise", "watch", "worker"),
-    *("gate", "override"),
+    *("effect", "gate", "override", "phase", "schedule", "limit"),
 }
 # The lists of all projects, or of one.
 LISTS = [
-    ("archive", "list"), ("breaker", "list"), ("dead",), ("job", "list"), ("list",), ("override", "list"),
-    ("patch", "list"), ("patch", "quarantined"), ("quarantine", "list"), ("runs",), ("stuck",),
-    ("supervise", "worker", "list"),
+    ("archive", "list"), ("breaker", "list"), ("dead",), ("effect", "list"), ("job", "list"), ("list",),
+    ("override", "list"), ("patch", "list"), ("patch", "quarantined"), ("phase", "list"), ("quarantine", "list"),
+    ("runs",), ("schedule", "list"), ("limit", "list"), ("stuck",), ("supervise", "worker", "list"),
 ]  # fmt: skip
 
 

@@ -51,6 +51,6 @@ def test_commands_that_only_read_need_no_right_to_write(reader: Terminal, things
     assert REFUSED in reader.run("create", "story", "another").said  # so the role is held to it
     (file := tmp_path / "file").write_text("nothing: of use\n")
     about_nothing = [said(words, EVERY[words], file) for words in sorted(READERS)]
-    answers = reader.all([*about_nothing, *things])
+    answers = reader.each([*about_nothing, *things])
     assert [answer.words for answer in answers if REFUSED in answer.said] == []
     assert [answer.said for answer in answers[len(about_nothing) :] if answer.code] == []

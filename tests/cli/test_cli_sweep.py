@@ -15,7 +15,7 @@ STAYING = {
     ("metrics", "serve"),
     ("definitions", "lock"),
 }  # they start, stop, serve, write
-NOT_JSON = {("metrics", "serve")}  # a server
+NOT_JSON = {("metrics", "serve"), ("completion",)}  # a server; a script for a shell
 MAKING = {
     ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"),
     ("backup", "take"),
@@ -52,7 +52,7 @@ def test_with_no_database_every_command_answers_in_one_line_or_does_without(tmp_
     nowhere = Terminal(
         tmp_path / "home", {"DATABASE_URL": f"postgresql://{CLOSED}/x", "BROKER_URL": f"redis://{CLOSED}"}
     )
-    for answer in nowhere.all(asked(tmp_path, without=STAYING)):
+    for answer in nowhere.each(asked(tmp_path, without=STAYING)):
         is_an_answer(answer)
         if answer.code and answer.err and answer.words[0] != "run":  # a line for each fault of a plan
             answer.is_one_clear_line()
@@ -60,19 +60,23 @@ def test_with_no_database_every_command_answers_in_one_line_or_does_without(tmp_
 
 def test_where_there_is_no_home_every_command_answers_in_one_line_or_does_without(tmp_path: Path) -> None:
     nowhere = Terminal(Path("/dev/null/home"))
-    for answer in nowhere.all(asked(tmp_path, without=STAYING)):
+    for answer in nowhere.each(asked(tmp_path, without=STAYING)):
         is_an_answer(answer)
 
 
 def test_of_what_does_not_exist_every_command_says_so_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
-    for answer in terminal.all(asked(tmp_path, without=STAYING | MAKING)):
+    for answer in terminal.each(asked(tmp_path, without=STAYING | MAKING)):
         is_an_answer(answer)
         if answer.code == 2 and answer.words[0] != "run":
             answer.is_one_clear_line()
 
 
 def test_what_every_command_says_in_json_is_json(terminal: Terminal, tmp_path: Path) -> None:
-    commands = [words for words in asked(tmp_path, without=STAYING | MAKING) if words[:2] not in NOT_JSON]
-    for answer in terminal.all([(*words, "--json") for words in commands]):
+    commands = [
+        words
+        for words in asked(tmp_path, without=STAYING | MAKING)
+        if not any(words[: len(each)] == each for each in NOT_JSON)
+    ]
+    for answer in terminal.each([(*words, "--json") for words in commands]):
         is_an_answer(answer)
         assert json_values(answer.out), answer.words

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
 from interlock.cli.index import MODULES, loaded
@@ -14,11 +14,14 @@ KINDS = {UUID: PROJECT, int: "1", float: "1"}
 Words = tuple[str, ...]
 READERS: set[Words] = {  # they change nothing
     ("status",), ("show",), ("history",), ("list",), ("watch",), ("runs",), ("doctor",), ("stuck",), ("dead",),
-    *(("definitions", each) for each in ("diff", "deprecated", "narrowed", "list", "show", "check", "graph")),
+    ("completion",),
+    *(("definitions", each) for each in ("diff", "deprecated", "narrowed", "list", "show", "schema")),
+    *(("definitions", each) for each in ("check", "graph")),
     *(("run", each) for each in ("check", "watch", "show", "logs")),
     *(("worker", each) for each in ("list", "show")),
     *(("patch", each) for each in ("list", "quarantined", "show")),
     *(("quarantine", each) for each in ("list", "show")),
+    ("phase", "list"), *((name, each) for name in ("schedule", "limit", "effect") for each in ("list", "show")),
     *(("breaker", each) for each in ("list", "show")),
     *(("supervise", "worker", each) for each in ("list", "show")),
     *(("job", each) for each in ("list", "show", "tree")),
@@ -62,4 +65,6 @@ def _value(parameter: Any, file: Path) -> str:
     wanted = parameter.type_descriptor.annotation
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return str(next(iter(wanted)).value)
+    if get_origin(wanted) is Literal:
+        return str(get_args(wanted)[0])
     return str(file) if wanted in (Path, list[Path]) else KINDS.get(wanted, NOBODY)

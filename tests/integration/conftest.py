@@ -1,5 +1,6 @@
 """What many tests of the integration tier begin with; a module that needs more says so with a fixture of its own."""
 
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,33 @@ from interlock.workers.telemetry import tracing
 from interlock.workflows.catalogue import catalogue
 from tests.collector import Collector, collector
 from tests.crewing import Site
+from tests.driving import drain_all, swept
 from tests.homes import open_directory
 from tests.landscape import Landscape
 from tests.running import Stage
 from tests.webhooks import Webhook, webhook
+from tests.wheels import built, installed
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def site(client: Client, project: str) -> Site:
     """A run's tasks, for workers to take."""
     return Site(client, project)
+
+
+@pytest.fixture
+def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], int | None]:
+    """Looks for silent workers, whether or not somebody did so in this period, and applies what follows."""
+
+    def run() -> int | None:
+        dba.execute("DELETE FROM sweeps")
+        found = swept(runtime, "heartbeats")
+        drain_all(runtime)
+        return found
+
+    return run
 
 
 @pytest.fixture
@@ -101,3 +119,21 @@ def engine(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(database_url, autocommit=True) as connection:
         assert connection.execute(may).fetchone() == (False,)
         yield connection
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel built from this tree, and one from its sdist."""
+    made = tmp_path_factory.mktemp("wheels")
+
+    with tarfile.open(built(ROOT, "sdist", made / "sdist")) as packed:
+        packed.extraction_filter = lambda member, _: member  # our own archive
+        packed.extractall(made / "unpacked")  # noqa: S202
+    (tree,) = (made / "unpacked").iterdir()
+    return built(ROOT, "wheel", made / "direct"), built(tree, "wheel", made / "from_sdist")
+
+
+@pytest.fixture(scope="session")
+def wheel_site(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, installed once, as pip installs it; its dependencies are this environment's."""
+    return installed(wheels[0], tmp_path_factory.mktemp("site"))

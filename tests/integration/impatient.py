@@ -7,6 +7,7 @@ from interlock.workers.main import app
 
 __all__ = ["app"]
 
-app.conf.task_annotations = {"*": {"soft_time_limit": 1.0, "time_limit": 2.0}}
+for each in app.tasks.values():
+    each.soft_time_limit, each.time_limit = 1.0, 2.0
 app.conf.worker_max_memory_per_child = int(os.environ.get("MOST_KIB", app.conf.worker_max_memory_per_child))
 time_limits.MEASURED_EACH = 1

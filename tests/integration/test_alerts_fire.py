@@ -23,6 +23,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.destinations import Counters, destinations
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
+from interlock.workers.schedules.firing import fire_due
 from interlock.workflows.errors import NotYours
 from tests import machines
 from tests.backup_stubs import stub_backup
@@ -30,6 +31,7 @@ from tests.crewing import silence
 from tests.driving import applied, drain_all, swept
 from tests.promtool import fired, needs_promtool, rules_of
 from tests.running import Stage
+from tests.scheduling import born
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann"), needs_promtool]
 RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
@@ -266,6 +268,19 @@ def backup_unproven(stage: Stage) -> None:
     (settings.backups_directory / backup_drills.NAME).write_text(record)
 
 
+def schedule_late(stage: Stage) -> None:
+    does = {"create": {"type": "story", "name": "S-%due"}}
+    born(stage.dba, "late", timedelta(minutes=5), times={"every_seconds": 60}, does=does)
+
+
+def schedule_failing(stage: Stage) -> None:
+    does = {"create": {"type": "story", "name": "S-%due"}}
+    for name in ("first", "second"):  # of the two, one finds its name taken
+        born(stage.dba, name, timedelta(minutes=1), times={"cron": "* * * * *"}, does=does)
+    fire_due(stage.runtime)
+    drain_all(stage.runtime)
+
+
 def many_refusals(stage: Stage) -> None:
     stage.client.create("circuit_breaker", "B-1", project=stage.project, context={"tool_id": "ruff"})
     for _ in range(21):
@@ -298,6 +313,8 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockHistoryUnverified": (history_unverified, set()),
     "InterlockBackupOverdue": (backup_overdue, set()),
     "InterlockBackupUnproven": (backup_unproven, set()),
+    "InterlockSchedulesLate": (schedule_late, set()),
+    "InterlockSchedulesFailing": (schedule_failing, set()),
     "InterlockManyRefusals": (many_refusals, set()),
 }
 ELSEWHERE = {"InterlockDown"}

@@ -224,7 +224,7 @@ def test_anchors_deleted_with_their_files_stand_elsewhere(
     runtime = make_runtime(anchor_directories=(one,), anchor_seconds=0.001)
     anchored(runtime, story, "block")
     anchored(runtime, story, "unblock")
-    with unprotected(dba):
+    with unprotected(dba, "anchor_heads", "anchors"):
         dba.execute("DELETE FROM anchor_heads WHERE number > %s", (keep,))
         dba.execute("DELETE FROM anchors WHERE number > %s", (keep,))
     for path in anchors.directory(runtime).iterdir():

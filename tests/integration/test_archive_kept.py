@@ -114,11 +114,11 @@ def test_what_is_changed_in_the_archive_is_named(runtime: Runtime, client: Clien
     applied(client, made, "terminate")
     relayed(dba)
     assert archive(runtime).instances == 1
-    with unprotected(dba):
+    with unprotected(dba, "archived_transitions"):
         dba.execute("UPDATE archived_transitions SET triggered_by = 'mallory'")
     (problem,) = verify.verify(runtime.database).problems
     assert (problem.instance, problem.seq) == (str(made), 1)
-    with unprotected(dba):
+    with unprotected(dba, "archived_transitions"):
         dba.execute("DELETE FROM archived_transitions")
     problems = verify.verify(runtime.database).problems
     assert {each.instance for each in problems} == {str(made)}

@@ -46,6 +46,7 @@ ALIKE = (
     *(f"{JUDGED}[files{number}-" for number in range(1, 9)),
     "integration/test_hostile_worktrees.py::test_random_commits_of_a_command_get_the_verdict_of_the_patch_that_does_the_same",
     "integration/test_owner_role.py::test_doctor_tells_a_login_with_all_rights_from_one_without",
+    "integration/test_owner_role.py::test_doctor_sees_each_right_beyond_a_logins_part",
 )
 ROOTS_ONLY = ("only root",)
 

@@ -78,14 +78,14 @@ def test_batches_of_both_are_in_commit_order_and_overlap_nowhere(runtime: Runtim
 
 def test_an_archived_event_changed_or_cut_shows(runtime: Runtime, dba: Dba, archived: list[Any]) -> None:
     (run,) = dba.execute("SELECT id FROM archived_instances WHERE workflow_type = 'run'").fetchone() or ()
-    with unprotected(dba):
+    with unprotected(dba, "archived_transitions"):
         dba.execute("ALTER TABLE archived_transitions DISABLE TRIGGER ALL")
         dba.execute(
             "UPDATE archived_transitions SET triggered_by = 'mallory' WHERE workflow_id = %s AND seq = 1",
             (run,),
         )
     assert {(each.instance, each.seq) for each in verify(runtime).problems} == {(str(run), 1)}
-    with unprotected(dba):
+    with unprotected(dba, "archived_transitions"):
         dba.execute("DELETE FROM archived_transitions WHERE workflow_id = %s", (run,))
     assert (str(run), 2, "cut") in {(each.instance, each.seq, each.message[:3]) for each in verify(runtime).problems}
 

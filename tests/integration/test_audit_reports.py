@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from interlock.cli.audit.audit import app
 from interlock.db.audit.reports import Period
 from interlock.db.core.deprecations import DefinitionPart
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.audit import envelopes, report_check, reports, signing_keys
 from interlock.workers.audit.report_check import CheckedReport
 from interlock.workers.audit.reports import Made, ReportTooLarge, Wanted
@@ -37,7 +38,7 @@ from interlock.workflows.audit import report as form
 from interlock.workflows.audit.checkpoints import parsed_proof
 from interlock.workflows.errors import BadInput, UnknownInstance
 from interlock.workflows.input.json_text import read
-from tests import parcels
+from tests import databases, parcels
 from tests.archived import archive, settled_run
 from tests.driving import applied, drain_all, outcome
 from tests.rights import grant
@@ -54,18 +55,36 @@ VALUES ('by hand', '', %s, 'approve', 'ann', '{"operator": "ann", "reason": "bob
 """
 
 
+@pytest.fixture(scope="module")
+def written(servers: Servers, template: str) -> Iterator[tuple[str, UUID]]:
+    """Written once: the name of the database, and the pull request."""
+
+    def write(client: Client) -> UUID:
+        made: UUID = client.create("pr_review", "PR-1", context={"author": "ann"}, by="ann")["id"]
+        applied(client, made, "start_review", by="bob")
+        assert fired(client, made, "approve", "ann")["status"] == "rejected"
+        grant(client, "ann")
+        url = databases.as_superuser(servers, str(client.runtime.settings.database_url))
+        with psycopg.connect(url, autocommit=True) as dba:
+            dba.execute(OVERRIDDEN, (made,))
+        drain_all(client.runtime)
+        merge = fired(client, made, "merge", "ann")
+        assert fired(client, merge["held_by"], "approve", "cyd")["status"] == "applied"
+        return made
+
+    with databases.written(servers, template, write) as both:
+        yield both
+
+
 @pytest.fixture
-def review(client: Client, project: str, dba: Dba) -> UUID:
+def database_to_copy(request: pytest.FixtureRequest, database_to_copy: str, written: tuple[str, UUID]) -> str:
+    return written[0] if "review" in request.fixturenames else database_to_copy
+
+
+@pytest.fixture
+def review(written: tuple[str, UUID]) -> UUID:
     """A pull request of ann's that she approved by hand, past the guard; its merge was approved by bob and cyd."""
-    made: UUID = client.create("pr_review", "PR-1", project=project, context={"author": "ann"}, by="ann")["id"]
-    applied(client, made, "start_review", by="bob")
-    assert fired(client, made, "approve", "ann")["status"] == "rejected"
-    grant(client, "ann")
-    dba.execute(OVERRIDDEN, (made,))
-    drain_all(client.runtime)
-    merge = fired(client, made, "merge", "ann")
-    assert fired(client, merge["held_by"], "approve", "cyd")["status"] == "applied"
-    return made
+    return written[1]
 
 
 def fired(client: Client, ref: str | UUID, trigger: str, by: str) -> dict[str, Any]:
@@ -298,7 +317,7 @@ def test_an_anchors_signature_is_no_reports(filed: Filed) -> None:
 def test_a_changed_history_is_reported_loudly_and_found_again(
     runtime: Runtime, client: Client, review: UUID, dba: Dba, tmp_path: Path
 ) -> None:
-    with unprotected(dba):
+    with unprotected(dba, "workflow_transitions"):
         dba.execute(
             "UPDATE workflow_transitions SET triggered_by = 'eve' WHERE workflow_id = %s AND seq = 1", (review,)
         )

@@ -486,7 +486,7 @@ def test_whenever_a_backup_is_asked_to_end_nothing_is_left(running_one: Client, 
     before, later = signal.signal(signal.SIGTERM, ends), 0.0
     try:
         while not left_in(place / "backups"):  # until one was whole before it was asked to end
-            later += 0.02
+            later += max(0.02, later / 8)  # all stages, also where each takes ten times as long
             asking = threading.Timer(later, os.kill, (os.getpid(), signal.SIGTERM))
             with contextlib.suppress(SystemExit):
                 asking.start()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from interlock.workers.circuit_breakers import BreakerOpen, calling, calling_for
 from interlock.workers.circuit_breakers import known as breaker_of
 from interlock.workers.client.client import Client
 from interlock.workers.orchestration.run_view import Watch
+from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.reset_task import reset_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import claims, registration, work_loop
@@ -25,11 +27,13 @@ from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.claims import Claim
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
+from interlock.workflows.plan.read import read_plan
 from tests.callers import TOOL, let_the_cooldown_pass
 from tests.crewing import Site, hand, row, silence
 from tests.driving import drain_all, make_due, state, swept
 from tests.rights import known
 from tests.stuck import found, look
+from tests.working import settle
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
@@ -68,6 +72,7 @@ def take(runtime: Runtime, worker: UUID) -> Claim | None:
     return claim
 
 
+@pytest.mark.promise("O3")
 def test_a_task_waits_for_its_tools_cooldown_without_being_tried(
     runtime: Runtime, client: Client, site: Site, opened: None, dba: Dba
 ) -> None:
@@ -77,14 +82,14 @@ def test_a_task_waits_for_its_tools_cooldown_without_being_tried(
     assert free_hands(runtime) == 1
     assert work_loop.work(runtime, known(worker)) == 1  # the one that does not need the tool
     drain_all(runtime)
-    assert state(client, other) == "validating"
+    assert state(client, other) == "completed"
     assert [state(client, each) for each in tasks] == ["queued"] * 3
     assert free_hands(runtime) == 0  # nobody is woken for what cannot start
     half_open(runtime, dba)
     assert free_hands(runtime) == 1
     assert work_loop.work(runtime, known(worker)) == 3
     drain_all(runtime)
-    assert [state(client, each) for each in tasks] == ["validating"] * 3
+    assert [state(client, each) for each in tasks] == ["completed"] * 3
     assert {row(dba, "tasks", each)["retry_count"] for each in tasks} == {0}
     assert breaker_of(runtime, site.project, TOOL).state == "CLOSED"
 
@@ -142,6 +147,7 @@ def reports_without_a_call(runtime: Runtime, dba: Dba, claim: Claim) -> None:
 @pytest.mark.parametrize(
     "ends", [is_silent, runs_out_of_time, leaves, is_overridden, is_cancelled, reports_without_a_call]
 )
+@pytest.mark.promise("O2")
 def test_a_trial_ends_with_its_claim_whatever_takes_the_claim(
     runtime: Runtime, site: Site, opened: None, dba: Dba, ends: Return
 ) -> None:
@@ -178,6 +184,7 @@ def test_an_agents_task_waits_for_its_tool_and_the_agents_own_call_is_the_trial(
     assert breaker_of(runtime, site.project, TOOL).state == "CLOSED"
 
 
+@pytest.mark.promise("O3")
 def test_stuck_and_the_tree_say_which_breaker_a_task_waits_for_and_how_long(
     runtime: Runtime, site: Site, opened: None, dba: Dba
 ) -> None:
@@ -210,6 +217,7 @@ def drawn(runtime: Runtime, dba: Dba) -> str:
     return captured.get()
 
 
+@pytest.mark.promise("O2")
 def test_a_half_open_breaker_that_nobody_tries_is_stuck_unless_nobody_wants_to(
     runtime: Runtime, site: Site, opened: None, dba: Dba
 ) -> None:
@@ -233,8 +241,25 @@ def test_work_that_does_not_name_the_tool_is_claimed_past_what_waits_for_it(
     waiting, free = site.queue(1, tool=TOOL, priority=1)[0], site.queue(1)[0]
     assert work_loop.work(runtime, known(hand(runtime))) == 2
     drain_all(runtime)
-    assert [state(client, each) for each in (failing, waiting, free)] == ["retrying", "queued", "validating"]
+    assert [state(client, each) for each in (failing, waiting, free)] == ["retrying", "queued", "completed"]
     make_due(dba, "retry_delay_elapsed")
     sweep(runtime, dba, "dispatch")
     assert (state(client, failing), row(dba, "tasks", failing)["retry_count"]) == ("queued", 1)
     assert work_loop.work(runtime, known(hand(runtime, "another"))) == 0  # it waits with its last try left
+
+
+def test_a_missing_working_directory_is_the_plans_fault_and_not_the_tools(
+    make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    """BREAKER-8."""
+    runtime = make_runtime(breaker_failure_threshold=1, sandbox="off")
+    client = Client(runtime)
+    task = '{id: t, command: ["true"], tool: make, retries: 0, cwd: built-by-an-earlier-task}'
+    plan = read_plan(f"name: p\ntools: {{make: {{}}}}\nworkstreams: [{{id: w, tasks: [{task}]}}]\n")
+    run = submit(runtime, plan, by="ann", directory=tmp_path)
+    settle(client, run.id)
+    assert work_loop.work(runtime, known(hand(runtime))) == 1
+    drain_all(runtime)
+    last = client.history(f"{run.name}/w/t")[-1]
+    assert (last["to_state"], "built-by-an-earlier-task" in str(last["metadata"])) == ("failed", True)
+    assert breaker_of(runtime, run.project, "make").failure_count == 0

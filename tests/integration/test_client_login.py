@@ -42,6 +42,8 @@ def its_sql(servers: Servers, database_url: str) -> Iterator["psycopg.Connection
 def test_it_creates_fires_waits_and_reads(outsider: Client, runtime: Runtime, project: str) -> None:
     made = outsider.create("story", "S-1", project=project)["id"]
     outsider.create_many([outsider.birth("sprint", f"P-{number}", project=project) for number in range(3)])
+    outsider.create("story", "S-2", project=project, context={"sprint_id": "P-1"})
+    assert [each["entity_id"] for each in outsider.show("sprint/P-1")["links"]] == ["S-2"]
     first = outsider.fire(made, "design_complete", by="ann")
     again = outsider.fire(made, "design_complete", by="ann", request_id=first.request_id)
     assert again.request_id == first.request_id
@@ -60,7 +62,14 @@ def test_it_creates_fires_waits_and_reads(outsider: Client, runtime: Runtime, pr
 
 
 def test_what_interlock_carries_out_it_does_not_create(outsider: Client, project: str) -> None:
-    for type_, given in (("circuit_breaker", {"tool_id": "T"}), ("worker", {"capabilities": ["python"]}), ("run", {})):
+    search = {"run_id": str(uuid4()), "gate_id": str(uuid4()), "gate": "g"}
+    created = {
+        "circuit_breaker": {"tool_id": "T"},
+        "worker": {"capabilities": ["python"]},
+        "run": {},
+        "regression": search,
+    }
+    for type_, given in created.items():
         with pytest.raises(NotYours, match=f"creating a {type_} needs a member of interlock_engine"):
             outsider.create(type_, "T", project=project, context=given)
 

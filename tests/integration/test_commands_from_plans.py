@@ -13,7 +13,7 @@ from uuid_utils.compat import uuid7
 from interlock.db.connection import transaction
 from interlock.db.core import effects
 from interlock.workers.client.client import Client
-from interlock.workers.effects import gates
+from interlock.workers.effects import intents
 from interlock.workers.overrides.reset_task import reset_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import work_loop
@@ -65,7 +65,7 @@ def test_a_gate_that_nobody_gave_a_command_fails_and_says_so(land: Landscape) ->
     for context in ({}, {"workstream_id": None}):
         gate = by_hand(land, "test_gate", **{name: said for name, said in context.items() if said})
         with transaction(land.runtime.database) as connection:
-            effects.intend(connection, [gates.intent(gate, 0)])
+            effects.intend(connection, [intents.of_gate(gate, 0)])
         land.settle()
         assert (state(land.client, gate), land.said(gate)["exit_code"]) == ("FAILED", 126)
         assert land.said(gate)["reason"].startswith("no command, because neither a plan nor an operator made")
@@ -102,7 +102,7 @@ def test_a_ledger_entry_made_by_hand_lands_nothing(land: Landscape) -> None:
 
 def test_raw_sql_gives_nobody_a_command_and_changes_none(land: Landscape) -> None:
     gate, bare = land.gate(["true"]), by_hand(land, "test_gate")
-    for source, by in (("plan", "mallory"), ("operator", commanding.OPERATOR), ("mended", "mallory")):
+    for source, by in (("plan", "mallory"), ("operator", commanding.OPERATOR)):
         with pytest.raises(RestrictViolation, match="cannot get a command"):
             land.dba.execute(COMMAND, (bare, land.run, source, by, ["touch", "x"]))
     context = {"workstream_id": str(land.workstream), "gate_type": "UNIT"}

@@ -15,7 +15,7 @@ from interlock.workers.pool.claims import StaleClaim
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, UnknownInstance
 from tests.crewing import Site, hand, row
-from tests.driving import drain_all, state
+from tests.driving import drain_all, reported, state
 from tests.rights import known
 from tests.waiting import eventually
 
@@ -38,19 +38,19 @@ def test_an_agent_claims_and_finishes_what_fits_it(
         assert agent.holds(claim.token)
         assert agent.finish(claim.token, output={"summary": "thought", "stdout": "x" * 40_000}) == "execution_completed"
         drain_all(runtime)
-        said = client.history(task)[-1]["metadata"]
+        said = reported(client, task)
         assert (said["summary"], len(said["stdout"]), said["worker"]) == ("thought", 16_384, "agent-7")
         assert agent.claim() is None
     drain_all(runtime)
     assert state(client, agent.id or "") == "shutdown"
-    assert row(dba, "tasks", task)["state"] == "validating"
+    assert row(dba, "tasks", task)["state"] == "completed"
 
 
 @pytest.mark.parametrize(
     ("told", "expected", "becomes"),
     [
-        ({}, [0], "validating"),
-        ({"exit_code": 3}, [3], "validating"),
+        ({}, [0], "completed"),
+        ({"exit_code": 3}, [3], "completed"),
         ({"exit_code": 0}, [3], "retrying"),
         ({"exit_code": 3}, [0], "retrying"),
         ({"error": "it broke"}, [0], "retrying"),
@@ -95,17 +95,17 @@ def test_what_is_no_claim_of_the_agents_is_refused(runtime: Runtime) -> None:
 
 
 def carried_out(runtime: Runtime, client: Client, site: Site, **context: Any) -> tuple[str, dict[str, Any]]:
-    """Let a worker carry out one task; its state, and what was said with its last move."""
+    """Let a worker carry out one task; its state, and what the worker reported."""
     (task,) = site.queue(1, **context)
     assert work_loop.work(runtime, known(hand(runtime))) == 1
     drain_all(runtime)
-    return state(client, task), client.history(task)[-1]["metadata"]
+    return state(client, task), reported(client, task)
 
 
 @pytest.mark.parametrize(
     ("context", "becomes", "error"),
     [
-        ({"command": ["python3", "-c", "raise SystemExit(4)"], "expected_exit_codes": [4]}, "validating", None),
+        ({"command": ["python3", "-c", "raise SystemExit(4)"], "expected_exit_codes": [4]}, "completed", None),
         ({"command": ["python3", "-c", "raise SystemExit(4)"]}, "retrying", "exit code 4"),
         ({"command": "exit 5", "shell": True, "kind": "shell"}, "retrying", "exit code 5"),
         ({"command": "echo b >&2; echo a; exit 6", "shell": True, "kind": "shell"}, "retrying", "exit code 6: b"),

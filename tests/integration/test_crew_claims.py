@@ -17,7 +17,7 @@ from interlock.workers.pool.registration import AGENT, WorkerDescription, regist
 from interlock.workers.pool.report import failure
 from interlock.workers.runtime import Runtime
 from tests.crewing import DONE, Site, finish, hand, look_at_runs, row, take
-from tests.driving import drain_all, make_due, state, trail
+from tests.driving import applied, drain_all, make_due, state, trail
 from tests.rights import fire, known, remember
 
 pytestmark = pytest.mark.integration
@@ -47,7 +47,7 @@ def test_a_finished_task_frees_its_worker(
     (task,) = site.queue()
     worker = hand(runtime)
     finish(runtime, take(runtime, worker))
-    assert state(client, task) == "validating"
+    assert state(client, task) == "completed"
     assert row(dba, "tasks", task)["exit_code"] == 0
     assert state(client, worker) == "idle"
     assert row(dba, "workers", worker)["current_load"] == 0
@@ -128,7 +128,7 @@ def test_a_report_on_a_task_that_was_given_to_another_is_refused(
         finish(runtime, lost)
     assert row(dba, "tasks", task)["worker_id"] == other
     finish(runtime, again)
-    assert state(client, task) == "validating"
+    assert state(client, task) == "completed"
 
 
 def test_a_report_repeated_is_taken_once(runtime: Runtime, client: Client, site: Site) -> None:
@@ -148,7 +148,7 @@ def test_nobody_reports_under_anothers_claim(runtime: Runtime, client: Client, s
     finish(runtime, claim)
     with pytest.raises(StaleClaim):
         claims.finish(runtime, known(thief), claim.token, DONE)
-    assert state(client, task) == "validating"
+    assert state(client, task) == "completed"
 
 
 def test_a_task_that_left_before_its_start_was_applied_is_let_go(
@@ -205,6 +205,22 @@ def test_a_workers_affinity_keeps_it_to_its_workstreams(runtime: Runtime, client
     assert {take(runtime, picky).workstream_id for _ in range(2)} == {named, shown}
     assert claims.take(runtime, known(picky)) is None
     assert take(runtime, hand(runtime, "own", affinity={"workstreams": [str(theirs)]})).workstream_id == theirs
+
+
+@pytest.mark.promise("O8")
+def test_a_workers_affinity_keeps_it_to_its_phases(runtime: Runtime, site: Site) -> None:
+    """WORKER-3: of workstreams and phases, both must fit."""
+    for name in ("design", "release"):
+        applied(site.client, site.client.create("phase", name, project=site.project)["id"], "open")
+    plain, due = (site.workstream(site.run(), name=name, phase_id=name) for name in ("design", "release"))
+    site.task(plain)
+    wanted = site.task(due)
+    both = hand(runtime, "both", affinity={"phases": ["release"], "workstreams": ["design"]})
+    assert claims.take(runtime, known(both)) is None
+    assert take(runtime, hand(runtime, "one", affinity={"phases": ["release"]})).task_id == wanted
+    late = hand(runtime, "late", affinity={"phases": ["release", "testing"]})
+    assert claims.take(runtime, known(late)) is None
+    assert take(runtime, hand(runtime, "any")).workstream_id == plain
 
 
 def test_a_workstreams_affinity_names_its_workers_or_their_type(runtime: Runtime, site: Site) -> None:
@@ -290,6 +306,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(below)
 
 
+@pytest.mark.promise("O1")
 def test_a_revoked_claim_frees_its_workers_room_at_once(
     runtime: Runtime, client: Client, site: Site, dba: "psycopg.Connection[Any]"
 ) -> None:

@@ -12,6 +12,7 @@ from interlock.db.orchestration import claim_triggers
 from interlock.db.orchestration import claims as crew
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import operators
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workers import move, shut_down
 from interlock.workers.pool import claims
 from interlock.workers.pool.claims import StaleClaim
@@ -34,7 +35,7 @@ def test_a_draining_worker_finishes_takes_no_more_and_shuts_down(runtime: Runtim
     assert claims.take(runtime, known(worker)) is None
     finish(runtime, claim)
     assert state(client, worker) == "shutdown"
-    assert state(client, claim.task_id) == "validating"
+    assert state(client, claim.task_id) == "completed"
 
 
 def test_a_worker_without_work_drains_at_once(runtime: Runtime, client: Client) -> None:
@@ -95,6 +96,7 @@ def test_a_draining_worker_whose_last_claim_is_revoked_is_shut_down(
     assert last["metadata"].get("reason") == (None if by == "itself" else "enough")
 
 
+@pytest.mark.promise("O6")
 def test_a_worker_that_holds_a_task_is_not_shut_down_under_it(runtime: Runtime, client: Client, site: Site) -> None:
     (task,) = site.queue()
     take(runtime, worker := hand(runtime, max_concurrent_tasks=2))
@@ -107,6 +109,7 @@ def test_a_worker_that_holds_a_task_is_not_shut_down_under_it(runtime: Runtime, 
 
 
 @pytest.mark.parametrize("standing", ["busy", "suspended"])
+@pytest.mark.promise("O6")
 def test_a_busy_or_suspended_worker_finishes_its_task_and_is_then_shut_down(
     runtime: Runtime, client: Client, site: Site, standing: str
 ) -> None:
@@ -115,12 +118,12 @@ def test_a_busy_or_suspended_worker_finishes_its_task_and_is_then_shut_down(
     worker = hand(runtime, max_concurrent_tasks=1 if standing == "busy" else 2)
     claim = take(runtime, worker)
     if standing == "suspended":
-        move(runtime, "hand", "suspend", by="ann", reason="odd")
+        move(runtime, "hand", "suspend", OverrideOrder("ann", "odd"))
     assert shut_down(runtime, "hand", by="ann", reason="enough") == 1
     drain_all(runtime)
     assert (state(client, worker), claims.take(runtime, known(worker))) == (standing, None)
     finish(runtime, claim)
-    assert (state(client, worker), state(client, claim.task_id)) == ("shutdown", "validating")
+    assert (state(client, worker), state(client, claim.task_id)) == ("shutdown", "completed")
 
 
 def test_a_worker_that_never_became_ready_is_shut_down(runtime: Runtime, client: Client, project: str) -> None:

@@ -1,6 +1,7 @@
 """The crew as an operator runs it: real Celery nodes and processes, killed and stopped in the middle of their work."""
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -195,8 +196,25 @@ def test_a_task_whose_process_is_killed_is_carried_out_elsewhere_and_ends_once(
         "worker_started",
         "execution_completed",
     ]
-    assert "fell silent" in client.history(task)[2]["metadata"]["reason"]
+    # Here heartbeats are so frequent that its silence may be noticed before its process is missed.
+    assert re.search("was killed|fell silent", client.history(task)[2]["metadata"]["reason"])
     assert {"health_check_timeout", "max_timeout_exceeded"} <= set(trail(client, lost))
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_killed_node_is_noticed_by_the_one_that_takes_its_place(
+    settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
+) -> None:
+    """Long before its silence is: heartbeats are due every minute here."""
+    with working(settings, tmp_path) as doomed:
+        (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
+        (task,) = Site(client, project).submit(1, command=slow(tmp_path), backoff={"base": 600})
+        eventually(lambda: noted(tmp_path, "begun"), PATIENCE)
+        doomed.kill()
+    with working(settings, tmp_path):
+        eventually(lambda: state(client, task) == "retrying", PATIENCE)
+        eventually(lambda: state(client, worker) == "shutdown", PATIENCE)
+    assert "was killed" in client.history(task)[-1]["metadata"]["reason"]
 
 
 @pytest.mark.usefixtures("engine")

@@ -138,6 +138,7 @@ def test_a_suspended_worker_that_fell_silent_is_shut_down(
 
 
 @pytest.mark.parametrize("standing", ["idle", "suspended"])
+@pytest.mark.promise("O6")
 def test_whoever_holds_a_claim_is_watched_like_a_busy_worker(
     runtime: Runtime,
     client: Client,
@@ -227,7 +228,15 @@ def test_a_name_is_free_again_once_its_bearer_is_shut_down(runtime: Runtime) -> 
 
 
 @pytest.mark.parametrize(
-    "said", [{"name": ""}, {"name": "a#1"}, {"name": "n" * 91}, {"affinity": {"workstreams": "ws"}}], ids=str
+    "said",
+    [
+        {"name": ""},
+        {"name": "a#1"},
+        {"name": "n" * 91},
+        {"affinity": {"workstreams": "ws"}},
+        {"affinity": {"phases": "x"}},
+    ],
+    ids=str,
 )
 def test_who_cannot_be_a_worker_is_refused(runtime: Runtime, said: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
@@ -243,7 +252,7 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
     drain_all(runtime)
     assert work_loop.work(runtime, known(worker)) == 1
     drain_all(runtime)
-    assert (state(client, lost), state(client, other)) == ("retrying", "validating")
+    assert (state(client, lost), state(client, other)) == ("retrying", "completed")
     assert (state(client, worker), row(dba, "workers", worker)["current_load"]) == ("idle", 0)
 
 
@@ -292,7 +301,7 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     hand(runtime)
     (gpu,) = [each for each in crew_says(runtime) if "cuda" in each]
     assert gpu.startswith("no worker can run T-")
-    assert " (and 2 more), queued for 1" in gpu
+    assert " (and 2 more), queued for " in gpu
     assert sum(affinity in each for each in crew_says(runtime)) == 2, "the workstream's, and the task's own"
     assert says() == {"no worker offers cuda, gpu", "no agent is registered", affinity}
     hand(runtime, "chosen")

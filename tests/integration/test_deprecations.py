@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.errors import RestrictViolation
+from structlog.testing import capture_logs
 from uuid_utils.compat import uuid7
 
 from interlock.db.audit.verify import verify
@@ -17,8 +18,8 @@ from interlock.db.connection import transaction
 from interlock.db.core import definitions, deprecations, effects
 from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.core.request_rows import OPERATOR, Right, as_found
+from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
-from interlock.workers.effects import runner
 from interlock.workers.engine.deprecations import Deprecations
 from interlock.workers.operations import doctor
 from interlock.workers.operations.metrics import read
@@ -36,7 +37,7 @@ from interlock.workers.overrides.transaction import NotAnOperator, OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import T
-from interlock.workflows.errors import InterlockError, InvalidDefinition
+from interlock.workflows.errors import BadInput, InterlockError, InvalidDefinition, UnknownWorkflow
 from interlock.workflows.versioning.export import checksum
 from interlock.workflows.versioning.validate import check
 from tests import parcels
@@ -74,7 +75,7 @@ def listed(runtime: Runtime) -> list[dict[str, Any]]:
 
 def be_due(dba: Dba) -> None:
     """Let the time of what is deprecated be over."""
-    with unprotected(dba):
+    with unprotected(dba, "workflow_instances", "workflow_transitions", "deprecations"):
         for statement in (
             "UPDATE workflow_instances SET created_at = now() - interval '40 days' WHERE workflow_type = 'deprecation'",
             "UPDATE workflow_transitions SET created_at = now() - interval '40 days'"
@@ -227,7 +228,29 @@ def test_a_version_is_removed_by_two_once_its_time_is_over_and_nothing_lives_und
     assert events[-1]["metadata"]["reason"] == "seen to it"
 
 
-def test_where_nothing_lives_a_version_can_be_removed_at_once(runtime: Runtime, project: str) -> None:
+def test_an_older_version_is_created_only_when_named_and_with_a_warning_if_it_is_deprecated(
+    client: Client, runtime: Runtime
+) -> None:
+    def version_of(name: str, entity_id: str, **context: Any) -> str:
+        return client.create(name, entity_id, context=context)["definition_version"]
+
+    newest = runtime.catalogue.newest["parcel"].version
+    assert version_of("workstream@0.1.0", "W-1") == "0.1.0"
+    assert client.show("W-1")["current_state"] == "S_PENDING"
+    with capture_logs() as lines:
+        assert version_of("parcel@1.0.0", "P-1") == "1.0.0"
+        deprecate(runtime)
+        runtime.applier.deprecations.until = 0.0  # as after ten seconds
+        assert version_of("parcel@1.1.0", "P-2") == "1.1.0"
+        assert version_of("parcel@1.0.0", "P-3") == "1.0.0"
+    (warning,) = [each["message"] for each in lines if each["event"] == "deprecated"]
+    assert warning.startswith("parcel 1.0.0 is deprecated and will be removed after")
+    for unknown in ("parcel@9.9.9", "parcel@", "parcel@1.0.0@1.0.0"):
+        with pytest.raises(UnknownWorkflow, match=rf"There are: 1\.0\.0, 1\.1\.0, .*{newest}"):
+            client.create(unknown, "P-4")
+
+
+def test_where_nothing_lives_a_version_can_be_removed_at_once(client: Client, runtime: Runtime, project: str) -> None:
     deprecate(runtime, remove_after=datetime.now(UTC))
     propose_removal(runtime, *OLD, order())
     withdraw_removal(runtime, *OLD, order("bob"))
@@ -237,6 +260,8 @@ def test_where_nothing_lives_a_version_can_be_removed_at_once(runtime: Runtime, 
     approve_removal(runtime, *OLD, order())
     with pytest.raises(Exception, match="this version was removed at"):
         born(runtime, "parcel", "1.0.0", "P-1", project)
+    with pytest.raises(BadInput, match=r"parcel 1\.0\.0 cannot begin: this version was removed at .* Name another"):
+        client.create("parcel@1.0.0", "P-1")
     assert verify(runtime.database).ok
 
 
@@ -280,7 +305,7 @@ def test_people_are_told_of_a_removal_that_is_proposed_withdrawn_and_done(
         with transaction(runtime.database) as connection:
             due = [row["id"] for row in effects.due(connection, limit=100)]
         for effect in due:
-            runner.run(runtime, effect)
+            effect_runner.run(runtime, effect)
         received = [json.loads(each["body"]) for each in world.received]
         world.received.clear()
         return [each["message"] for each in received if each["title"].startswith("deprecation ")]

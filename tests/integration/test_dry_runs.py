@@ -62,6 +62,7 @@ def traps(place: Path) -> str:
     return f"{place}{os.pathsep}{os.environ['PATH']}"
 
 
+@pytest.mark.promise("O15")
 def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
     trap = tmp_path / "bin" / "make"
     land = Landscape(runtime, dba, tmp_path)
@@ -74,10 +75,10 @@ def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: D
     ((breaker,),) = dba.execute("SELECT breaker_id FROM circuit_breakers").fetchall()
     refs = {
         "task": ("complete-task", "fail-task", "reset-task", "unblock-task", "skip-step"),
-        "workstream": ("fail-workstream", "validate-workstream", "recover-workstream"),
+        "workstream": ("fail-workstream", "validate-workstream", "recover-workstream", "retry"),
         "gate": ("rerun",),
         "good": ("rollback-patch", "emergency-rollback"),
-        "bad": ("drop-patch",),
+        "bad": ("drop-patch", "create"),
         "breaker": ("reset-breaker",),
     }
     ids = {"task": task, "gate": gate, "workstream": land.workstream, "good": good, "bad": bad, "breaker": breaker}

@@ -13,7 +13,7 @@ import pytest
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
 from interlock.supervisor.environment import environment
-from interlock.workers.effects import runner
+from interlock.workers import effect_runner
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
 from interlock.workflows.errors import StaleLease
@@ -31,8 +31,8 @@ def run_and_die(env: Mapping[str, str], effect_id: UUID) -> None:
     """Run an effect in a process that dies before it can report (or before that, at a git command)."""
     os.environ.clear()
     os.environ.update(env)
-    runner._report = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-    runner.run(process_runtime(), effect_id)
+    effect_runner._report = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    effect_runner.run(process_runtime(), effect_id)
 
 
 def kill(land: Landscape, effect_id: UUID, at: int, directory: Path) -> None:
@@ -148,8 +148,8 @@ def test_a_worker_whose_lease_passed_on_does_no_harm_and_cannot_report(
         stale = rows.claim(connection, land.effect(instance, effect)["id"], holder="slow", lease_seconds=60)
     assert stale is not None
     land.make_due()
-    runner.run(runtime, stale["id"])
-    runner.EFFECTS[effect](runtime, stale)  # the slow one gets to work only now
+    effect_runner.run(runtime, stale["id"])
+    effect_runner.EFFECTS[effect](runtime, stale)  # the slow one gets to work only now
     with pytest.raises(StaleLease), transaction(runtime.database) as connection:
         rows.finish(connection, stale, status="done")
     drain_all(runtime)

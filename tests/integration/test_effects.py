@@ -15,8 +15,8 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
+from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
-from interlock.workers.effects import runner
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.operations import doctor
 from interlock.workers.runtime import Runtime
@@ -81,7 +81,7 @@ def make_due(dba: "psycopg.Connection[Any]") -> None:
 
 def test_a_notice_reaches_the_webhook_with_its_id_and_its_token(own: Client, announcing: UUID, world: Webhook) -> None:
     effect = only(own, announcing)
-    runner.run(own.runtime, effect["id"])
+    effect_runner.run(own.runtime, effect["id"])
     (received,) = world.received
     assert received["interlock-effect"] == str(effect["id"])
     assert received["interlock-token"] == "1"
@@ -90,7 +90,7 @@ def test_a_notice_reaches_the_webhook_with_its_id_and_its_token(own: Client, ann
 
 
 def test_its_outcome_is_recorded_and_told_to_its_instance(own: Client, announcing: UUID) -> None:
-    runner.run(own.runtime, only(own, announcing)["id"])
+    effect_runner.run(own.runtime, only(own, announcing)["id"])
     effect = only(own, announcing)
     assert (effect["status"], effect["result"], effect["attempts"]) == ("done", {"sent": 1}, 1)
     drain_all(own.runtime)
@@ -111,7 +111,7 @@ def test_the_effect_is_written_in_the_commit_of_its_move_and_hinted_after_it(
 def test_nobody_runs_an_effect_that_somebody_else_has(own: Client, announcing: UUID, world: Webhook) -> None:
     world.before_answering.clear()
     effect_id = only(own, announcing)["id"]
-    threads = [threading.Thread(target=runner.run, args=(own.runtime, effect_id)) for _ in range(4)]
+    threads = [threading.Thread(target=effect_runner.run, args=(own.runtime, effect_id)) for _ in range(4)]
     for thread in threads:
         thread.start()
     eventually(lambda: sum(thread.is_alive() for thread in threads) == 1)
@@ -124,7 +124,7 @@ def test_nobody_runs_an_effect_that_somebody_else_has(own: Client, announcing: U
 
 def test_a_refused_notice_is_tried_again_later(own: Client, announcing: UUID, world: Webhook) -> None:
     world.answer = 503
-    runner.run(own.runtime, only(own, announcing)["id"])
+    effect_runner.run(own.runtime, only(own, announcing)["id"])
     effect = only(own, announcing)
     assert (effect["status"], effect["attempts"], effect["finished_at"]) == ("pending", 1, None)
     assert effect["error"].startswith("NoticeNotSent")
@@ -138,7 +138,7 @@ def test_attempts_used_up_end_it_and_tell_the_instance(
     world.answer = 503
     for _ in range(3):
         make_due(dba)
-        runner.run(own.runtime, only(own, announcing)["id"])
+        effect_runner.run(own.runtime, only(own, announcing)["id"])
     assert only(own, announcing)["status"] == "dead"
     assert [received["interlock-token"] for received in world.received] == ["1", "2", "3"]
     drain_all(own.runtime)
@@ -151,16 +151,16 @@ def test_waiting_for_a_busy_repository_is_no_attempt(
     def busy(runtime: Runtime, claimed: RowMapping) -> dict[str, Any]:
         raise RepositoryBusy("held by pid 1")
 
-    monkeypatch.setitem(runner.EFFECTS, "notice", busy)  # type: ignore[arg-type]
+    monkeypatch.setitem(effect_runner.EFFECTS, "notice", busy)  # type: ignore[arg-type]
     for _ in range(own.runtime.settings.max_attempts + 2):
         make_due(dba)
-        runner.run(own.runtime, only(own, announcing)["id"])
+        effect_runner.run(own.runtime, only(own, announcing)["id"])
     row = only(own, announcing)
     assert (row["status"], row["attempts"]) == ("pending", 0)
     dba.execute("UPDATE effects SET created_at = created_at - interval '1 hour'")
     for _ in range(own.runtime.settings.max_attempts):
         make_due(dba)
-        runner.run(own.runtime, only(own, announcing)["id"])
+        effect_runner.run(own.runtime, only(own, announcing)["id"])
     assert only(own, announcing)["status"] == "dead", "not for ever"
 
 
@@ -168,7 +168,7 @@ def test_an_instance_that_has_moved_on_is_not_told(own: Client, announcing: UUID
     effect = only(own, announcing)
     fire(own, announcing, "give_up", by="ann", request_id="r-2")
     drain_all(own.runtime)
-    runner.run(own.runtime, effect["id"])
+    effect_runner.run(own.runtime, effect["id"])
     drain_all(own.runtime)
     (told,) = [each for each in own.show(announcing)["requests"] if each["triggered_by"] == "effect"]
     assert told["status"] == "superseded"
@@ -208,12 +208,12 @@ def test_a_worker_that_lost_its_lease_while_acting_reports_nothing(
         take_back(own, dba)
         return {"by": effect["token"]}
 
-    monkeypatch.setattr(runner, "EFFECTS", {"notice": act_and_lose})
-    runner.run(own.runtime, only(own, announcing)["id"])
+    monkeypatch.setattr(effect_runner, "EFFECTS", {"notice": act_and_lose})
+    effect_runner.run(own.runtime, only(own, announcing)["id"])
     assert only(own, announcing)["status"] == "pending"
     assert drain_all(own.runtime) == 0
     monkeypatch.undo()
-    runner.run(own.runtime, only(own, announcing)["id"])
+    effect_runner.run(own.runtime, only(own, announcing)["id"])
     assert (only(own, announcing)["status"], only(own, announcing)["result"]) == ("done", {"sent": 1})
     assert dba.execute("SELECT count(*) FROM trigger_requests WHERE triggered_by = 'effect'").fetchone() == (1,)
 
@@ -242,17 +242,19 @@ def test_an_effect_whose_workers_all_went_silent_ends_and_tells_the_instance(
     assert state(own, announcing) == "unheard"  # nothing waits for ever
 
 
-def test_an_effect_nobody_knows_is_a_recorded_fault(
+def test_an_effect_that_this_node_does_not_know_is_left_to_others(
     own: Client, announcing: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "EFFECTS", {})
-    runner.run(own.runtime, only(own, announcing)["id"])
-    assert only(own, announcing)["error"] == "KeyError: 'notice'"
+    monkeypatch.setattr(effect_runner, "EFFECTS", {})
+    effect_runner.run(own.runtime, only(own, announcing)["id"])
+    row = only(own, announcing)
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+    assert row["error"] == "UnknownEffect: no module of this node's INTERLOCK_DEFINITIONS declares 'notice'"
 
 
 @pytest.mark.parametrize("effect_id", [uuid7(), UUID(int=0)])
 def test_a_forged_message_is_a_no_op(own: Client, effect_id: UUID) -> None:
-    runner.run(own.runtime, effect_id)
+    effect_runner.run(own.runtime, effect_id)
 
 
 def test_without_targets_a_notice_is_sent_to_nobody_and_is_done(client: Client) -> None:
@@ -260,7 +262,7 @@ def test_without_targets_a_notice_is_sent_to_nobody_and_is_done(client: Client) 
     client.fire(story, "block", by="a", request_id="r-1")
     drain_all(client.runtime)
     assert outcome(client, "r-1")["status"] == "applied"
-    runner.run(client.runtime, only(client, story)["id"])
+    effect_runner.run(client.runtime, only(client, story)["id"])
     assert (only(client, story)["status"], only(client, story)["result"]) == ("done", {"sent": 0})
 
 
@@ -269,7 +271,7 @@ def test_an_approvals_notice_says_how_to_decide(own: Client, world: Webhook) -> 
     fire(own, sprint, "start", by="ann", request_id="r-1")
     drain_all(own.runtime)
     approval = outcome(own, "r-1")["held_by"]
-    runner.run(own.runtime, only(own, approval)["id"])
+    effect_runner.run(own.runtime, only(own, approval)["id"])
     body = json.loads(world.received[0]["body"])
     assert body["message"] == (
         f"ann asks to start sprint/P-1. Decide with: interlock fire {approval} approve --by YOU (or reject)"
@@ -291,5 +293,5 @@ def test_an_effect_that_nobody_takes_is_reported_unless_its_kind_is_at_work(
     drain_all(own.runtime)
     claim(own, other)
     assert says() == [], "the node is busy with another"
-    dba.execute("UPDATE effects SET name = 'run_gate' WHERE workflow_id = %s", (other,))
+    dba.execute("UPDATE effects SET queue = 'gates' WHERE workflow_id = %s", (other,))
     assert len(says()) == 1, "gates have a node of their own"

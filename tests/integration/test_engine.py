@@ -18,10 +18,10 @@ from interlock.db.audit import verify
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.core.requests import PARTITIONS, partition_of
+from interlock.db.core.rounds import BATCH, gather
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.engine import applier
-from interlock.workers.engine.applier import BATCH
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.runtime import Runtime
 from tests import machines
@@ -89,7 +89,7 @@ def test_an_illegal_trigger_is_rejected_with_what_would_be_legal_and_never_retri
     row = outcome(client, receipt.request_id)
     assert (row["status"], row["attempts"], row["error"]) == ("rejected", 0, None)
     assert row["result"]["code"] == "no_such_transition"
-    assert row["result"]["legal"] == ["design_complete", "block"]
+    assert row["result"]["legal"] == ["design_complete", "block", "move_to_sprint", "leave_sprint"]
     assert client.show(story)["version"] == 0
 
 
@@ -330,7 +330,7 @@ def test_a_round_takes_no_more_than_it_is_told(client: Client, story: UUID) -> N
 def test_a_turn_takes_a_partition_to_its_end_whatever_its_length(client: Client, story: UUID) -> None:
     applied(client, story, *UP_TO_REVIEW)
     client.fire_many([Firing(story, ("request_changes", "submit_pr")[n % 2], "a") for n in range(BATCH + 20)])
-    assert Drain(client.runtime).partition(partition_of(story)) == BATCH + 20
+    assert Drain(client.runtime).partition(partition_of(story)).taken == BATCH + 20
 
 
 def test_two_partitions_whose_instances_move_each_other_do_not_lock_each_other_up(
@@ -379,7 +379,7 @@ def test_a_round_that_was_rolled_back_is_not_logged_as_applied(
     client.fire(story, "design_complete", by="a", request_id="r-1")
     partition = partition_of(story)
     with capture_logs() as undone, client.runtime.database.connect() as connection, connection.begin() as transaction_:
-        assert client.runtime.applier.round(connection, partition).taken == 1
+        assert client.runtime.applier.round(connection, gather(connection, partition, limit=BATCH)).taken == 1
         transaction_.rollback()
     assert undone == []
     with capture_logs() as done:

@@ -189,7 +189,7 @@ def test_the_sweep_exports_when_it_is_time(
     assert sweeps.SWEEPS["export"](runtime) == 3
     applied(client, story, "block")
     assert sweeps.SWEEPS["export"](runtime) == 0
-    with unprotected(dba):
+    with unprotected(dba, "audit_exports"):
         dba.execute("ALTER TABLE audit_exports DISABLE TRIGGER ALL")
         dba.execute("UPDATE audit_exports SET made_at = made_at - interval '1 hour'")
     assert sweeps.SWEEPS["export"](runtime) == 1

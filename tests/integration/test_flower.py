@@ -1,10 +1,12 @@
 """Flower as the supervisor starts it: behind its password, read-only, with its own metrics for Prometheus."""
 
 import base64
+import json
 import os
+import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,8 +19,9 @@ from interlock.supervisor.home import home_of
 from interlock.supervisor.processes.specs import celery_parts
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from tests.nodes import Node
+from tests.nodes import Node, node
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -105,6 +108,47 @@ def test_it_answers_under_its_own_names_only_and_to_few_who_guess(flower: str) -
     assert guessed == [401] * 10 + [429] * 2
     assert ask(flower, "/", login=login)[0] == 429
     assert ask(flower, "/healthcheck")[0] == 200
+
+
+def results_of(flower: str, search: str = "") -> dict[str, str]:
+    """Name and args -> result, of the tasks in the API's list that have ended; `search` as in its box."""
+    status, body = ask(flower, f"/api/tasks?search={search}", login=f"{USER}:{PASSWORD}")
+    assert status == 200
+    ended = [task for task in json.loads(body).values() if task["state"] == "SUCCESS"]
+    return {f"{task['name']} {task['args']}": task["result"] for task in ended}
+
+
+def test_its_list_says_what_each_task_was_about_and_what_came_of_it(
+    flower: str, settings: Settings, knowing: Callable[..., Runtime], project: str, tmp_path: Path
+) -> None:
+    """A rejected trigger is told apart from an applied one, an effect has its instance's name, no sweep is in it."""
+    own = Client(knowing("tests.own_machines"))
+    own.create("release", "R-1", project=project)
+    chosen = own.runtime.settings
+    queues = "triggers,sweeps,effects,gates"
+    beat = ("beat", "--schedule", str(tmp_path / "beat"))
+    with (
+        node(chosen, tmp_path, "worker", "-Q", queues, "-c", "2", "-E", HANGS=str(tmp_path / "attempts")),
+        node(chosen, tmp_path, *beat),
+    ):
+        (tmp_path / "attempts").touch()
+        own.fire("R-1", "skip", by="ann", request_id="skip")
+        eventually(lambda: own.show("R-1")["current_state"] == "live", timeout=60)
+        own.fire("R-1", "start", by="ann", request_id="late")
+        expected = {
+            "release.skip (release/R-1 skip by ann)": "applied: planned → watching",
+            "effect.tests_watch (release/R-1)": "done",
+            "release.well (release/R-1 well by effect)": "applied: watching → live",
+            "effect.tests_tell (release/R-1)": "done",
+            "release.start (release/R-1 start by ann)": "rejected: release in state 'live' does not answer to 'start'",
+        }
+        results = eventually(lambda: (seen := results_of(flower)).keys() >= expected.keys() and seen, timeout=30)
+        assert {name: results[name] for name in expected} == expected
+        assert [*results_of(flower, "result:rejected")] == ["release.start (release/R-1 start by ann)"]
+    assert not [name for name in results_of(flower) if "sweep" in name]
+    status, page = ask(flower, "/tasks", login=f"{USER}:{PASSWORD}")
+    columns = re.findall(rb"<th[^>]*>\s*([A-Za-z]+)\s*</th>", page)
+    assert (status, columns[:4]) == (200, [b"Name", b"args", b"State", b"Result"])
 
 
 def test_prometheus_reads_what_the_workers_did(flower: str, client: Client, celery_worker: Node, project: str) -> None:

@@ -25,7 +25,7 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import fire_by_right
 from interlock.workers.client.receipts import Receipt
-from interlock.workers.effects import gates
+from interlock.workers.effects import intents
 from interlock.workers.engine.creation import Birth
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.overrides.narrowing import narrow
@@ -403,7 +403,7 @@ def test_no_caller_takes_the_id_of_what_interlock_will_fire(client: Client, dba:
     assert claim
     claims.finish(client.runtime, known(worker), claim.token, Report("execution_completed", {"exit_code": 0}))
     drain_all(client.runtime)
-    assert state(client, task) == "validating"
+    assert state(client, task) == "completed"
 
 
 def test_nobody_creates_an_approval_before_it_is_asked_for(client: Client, dba: Dba, project: str) -> None:
@@ -557,7 +557,7 @@ def test_events_repeat_the_right_and_the_login(client: Client, dba: Dba, databas
 def test_a_lease_that_is_open_counts_for_its_own_triggers_only(client: Client, dba: Dba, walker: Walker) -> None:
     gate = walker.at(walker.get("test_gate"), "RUNNING")
     with transaction(client.runtime.database) as connection:
-        effect = gates.intent(gate, instances.by_id(connection, gate)["version"])
+        effect = intents.of_gate(gate, instances.by_id(connection, gate)["version"])
         effects.intend(connection, [effect])
         leased = effects.claim(connection, effect["id"], holder="a node", lease_seconds=60)
     assert leased

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from interlock.cli.fork_server import launcher, listener, server
-from tests.forking import INTERLOCK, PROBE, Served, reach, refusal, serving
+from tests.forking import INTERLOCK, PROBE, Served, is_reading, reach, refusal, serving
 from tests.waiting import eventually
 
 REFUSAL = refusal()
@@ -171,7 +171,7 @@ def test_a_signal_ends_both_as_it_would_end_the_command(served: Served, number: 
     command = [*ITSELF, "run", "check", "-"]
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, cwd=served.folder, env=served.env, text=True, **streams) as process:
-        eventually(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 "))
+        eventually(lambda: is_reading(process.pid))
         process.send_signal(number)
         ends.append((process.wait(20), process.stderr.read() if process.stderr else ""))
     assert ends[0] == ends[1]

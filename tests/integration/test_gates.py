@@ -18,7 +18,8 @@ from interlock.db.core import effects as rows
 from interlock.db.core import requests
 from interlock.db.orchestration import commands
 from interlock.db.orchestration.commands import CommandRow, Origin
-from interlock.workers.effects import gates, runner
+from interlock.workers import effect_runner
+from interlock.workers.effects import intents
 from interlock.workers.effects.holder import pid
 from interlock.workers.effects.stored_command import TAIL_BYTES, tail
 from interlock.workers.engine import creation
@@ -54,7 +55,7 @@ def test_a_gate_without_a_workstream_fails_and_says_so(land: Landscape) -> None:
     with transaction(land.runtime.database) as connection:
         creation.deliver(connection, [birth])
         commands.store(connection, land.run, {gate: row}, Origin("operator", OPERATOR, "a test"))
-        rows.intend(connection, [gates.intent(gate, 0)])
+        rows.intend(connection, [intents.of_gate(gate, 0)])
     land.settle()
     assert state(land.client, gate) == "FAILED"
     assert "it belongs to no workstream" in land.said(gate)["reason"]
@@ -129,7 +130,7 @@ def test_a_gate_whose_workers_all_died_fails_with_exit_code_70(
             assert rows.claim(connection, land.effect(gate, "run_gate")["id"], holder="dead", lease_seconds=60)
         dba.execute("UPDATE effects SET lease_until = now() - interval '1 s' WHERE status = 'leased'")
         with transaction(land.runtime.database) as connection:
-            sweeps.leases(connection, max_attempts=2)
+            sweeps.leases(connection, max_attempts=2, own_attempts={})
     drain_all(land.runtime)
     assert state(land.client, gate) == "FAILED"  # nothing waits for ever
     assert (land.said(gate)["exit_code"], land.said(gate)["reason"]) == (70, "lease expired: its worker went silent")
@@ -151,7 +152,7 @@ def test_who_loses_the_lease_kills_the_command_and_reports_nothing(
     land = Landscape(make_runtime(effect_lease_seconds=3.0), dba, tmp_path)
     gate = land.gate(["sleep", "98.7"])
     effect_id = land.effect(gate, "run_gate")["id"]
-    running = threading.Thread(target=runner.run, args=(land.runtime, effect_id))
+    running = threading.Thread(target=effect_runner.run, args=(land.runtime, effect_id))
     running.start()
     eventually(lambda: _sleepers("98.7"))
     dba.execute("UPDATE effects SET token = token + 1 WHERE id = %s", (effect_id,))  # as if taken back and leased anew
@@ -165,6 +166,7 @@ def test_who_loses_the_lease_kills_the_command_and_reports_nothing(
 @pytest.mark.parametrize(
     ("seconds", "over", "outcome"), [("97.6", "workstream", "cancelled"), ("97.5", "run", "canceled")]
 )
+@pytest.mark.promise("O11")
 def test_a_running_gate_of_a_workstream_or_run_that_ends_is_stopped_and_cancelled(
     land: Landscape, seconds: str, over: str, outcome: str
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_running_gate_of_a_workstream_or_run_that_ends_is_stopped_and_cancelle
     assert land.effect(gate, "run_gate")["result"] == {"left_alone": "CANCELLED"}
 
 
+@pytest.mark.promise("O10")
 def test_a_gate_that_no_node_reports_on_fails_at_its_deadline_and_its_command_is_stopped(land: Landscape) -> None:
     gate = land.gate(["sleep", "97.4"], timeout_sec=300)
     with _running(land, gate, "97.4"):
@@ -204,6 +207,7 @@ def test_a_gate_that_ended_before_a_node_was_free_is_not_run(land: Landscape) ->
     assert not (land.place.path / "ran").exists()
 
 
+@pytest.mark.promise("O11")
 def test_a_gate_whose_process_is_killed_is_run_again_at_once(
     settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
@@ -221,6 +225,44 @@ def test_a_gate_whose_process_is_killed_is_run_again_at_once(
     assert moves == [("PENDING", "RUNNING"), ("RUNNING", "PASSED")]
 
 
+@pytest.mark.promise("O11")
+def test_a_gate_whose_node_is_killed_is_run_again_by_the_node_that_takes_its_place(
+    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    """Long before its lease ends, as a killed node's tasks."""
+    lease = 300.0
+    land = Landscape(make_runtime(effect_lease_seconds=lease), dba, tmp_path)
+    chosen = settings.model_copy(update={"effect_lease_seconds": lease})
+    gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 96.3", shell=True)  # noqa: S604 - its point
+    with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "2") as doomed:
+        eventually(lambda: _sleepers("96.3"), timeout=30)
+        doomed.kill()
+    eventually(lambda: not _sleepers("96.3"))
+    assert land.effect(gate, "run_gate")["status"] == "leased"
+    with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "2"):
+        eventually(lambda: land.effect(gate, "run_gate")["status"] == "done", timeout=30)
+    drain_all(land.runtime)
+    assert state(land.client, gate) == "PASSED"
+
+
+@pytest.mark.promise("O11")
+def test_the_workers_of_a_machine_give_back_the_gates_of_its_killed_nodes(
+    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> None:
+    """At a heartbeat, though no other node for gates takes that one's place."""
+    lease = {"effect_lease_seconds": 300.0, "heartbeat_seconds": 2.0}
+    land = Landscape(make_runtime(**lease), dba, tmp_path)
+    chosen = settings.model_copy(update=lease)
+    gate = land.gate(["sleep", "95.3"])
+    with node(chosen, tmp_path, "worker", "-Q", "work", "-c", "2"):
+        with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1") as doomed:
+            eventually(lambda: _sleepers("95.3"), timeout=30)
+            doomed.kill()
+        eventually(lambda: land.effect(gate, "run_gate")["status"] == "pending", timeout=30)
+    assert land.effect(gate, "run_gate")["error"] == "its worker was killed"
+
+
+@pytest.mark.promise("O10")
 def test_celery_runs_a_gate_for_longer_than_its_lease_while_notices_go_on(
     settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
@@ -244,7 +286,7 @@ def test_celery_runs_a_gate_for_longer_than_its_lease_while_notices_go_on(
 @contextmanager
 def _running(land: Landscape, gate: UUID, seconds: str) -> Iterator[None]:
     """A block during which the gate's `sleep` runs; it must end that."""
-    running = threading.Thread(target=runner.run, args=(land.runtime, land.effect(gate, "run_gate")["id"]))
+    running = threading.Thread(target=effect_runner.run, args=(land.runtime, land.effect(gate, "run_gate")["id"]))
     running.start()
     eventually(lambda: _sleepers(seconds))
     yield

@@ -125,6 +125,7 @@ def test_a_gate_run_again_when_its_last_task_was_given_up_holds_nothing_up(stage
 
 
 @pytest.mark.usefixtures("ann")
+@pytest.mark.promise("O11")
 def test_a_gate_run_again_by_hand_is_followed_by_all_that_waited_for_the_failed_one(stage: Stage) -> None:
     stage.submit(
         {"a": {}},
@@ -185,6 +186,7 @@ def test_only_a_gate_that_failed_for_good_in_a_workstream_at_work_is_run_again_b
         rerun_gate(stage.runtime, str(stage.ids["bad~2"]), order)
 
 
+@pytest.mark.promise("O11")
 def test_gates_end_with_their_workstream_whatever_they_waited_for(stage: Stage) -> None:
     stage.submit(
         {"a": {}},

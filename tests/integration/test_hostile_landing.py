@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.workers.git import tampering
-from interlock.workers.git.merge import Merged, merge
-from interlock.workers.git.results import Refusal
+from interlock.workers.git.merge import merge
+from interlock.workers.git.results import Committed, Refusal
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.operations.bisect import NothingToFind, find_regression
 from interlock.workers.operations.rollback import CompensationFailed, compensation_plan, roll_back
@@ -49,9 +49,7 @@ def test_a_gate_runs_the_base_branchs_makefile_whatever_a_command_made_of_it(lan
 def test_what_a_command_committed_against_the_plan_fails_the_workstream_and_leaves_main_alone(land: Landscape) -> None:
     land.gate(["sh", "-c", f"mkdir secret; echo x > secret/key; {COMMIT}; git update-ref refs/heads/main HEAD"])
     land.settle()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "failed"
     said = land.said(land.workstream)
     assert said["files"] == ["secret/key"]
@@ -76,9 +74,7 @@ def test_a_workstream_whose_command_changed_what_the_repository_runs_does_not_la
     land.committed_patch()
     with land.place.watched("task w/t"):  # as where nothing keeps commands out of it
         land.in_place(change.format(land.checkout))
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "failed"
     reason = land.said(land.workstream)["reason"]
     assert named in reason
@@ -144,7 +140,7 @@ def test_what_people_and_other_workstreams_do_to_refs_meanwhile_is_no_alarm(land
     git(other.path, "commit", "-qm", "Another's")
     away = make(repository.parent / "away")
     with land.place.watched("task w/t"):
-        assert isinstance(merge(other, "m"), Merged)
+        assert isinstance(merge(other, "m"), Committed)
         git(repository, "commit", "-q", "--allow-empty", "-m", "The user's own")
         git(repository, "tag", "v1")
         git(repository, "branch", "topic")
@@ -164,7 +160,5 @@ def test_what_git_and_people_write_in_passing_keeps_nothing_from_landing(land: L
     with land.place.watched("task w/t"):
         land.in_place(f"git -C {land.checkout} config branch.main.remote origin; git -C {land.checkout} tag v1")
         git(land.checkout, "commit", "-q", "--allow-empty", "-m", "The user's own")
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"

@@ -15,14 +15,14 @@ import pytest
 from interlock.workers.git import git_directories as desk
 from interlock.workers.git import inside as files
 from interlock.workers.git import protected_paths, repository, worktree
-from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
+from interlock.workers.git.apply import AppliedPatch, apply, commit
 from interlock.workers.git.archive import ArchivedWorkstream, archive
 from interlock.workers.git.command import GitFault
 from interlock.workers.git.git_directories import own_directory
-from interlock.workers.git.merge import Merged, merge
+from interlock.workers.git.merge import merge
 from interlock.workers.git.policy import Checked, PatchPolicy, check
 from interlock.workers.git.ref_names import branch_name
-from interlock.workers.git.results import Refusal
+from interlock.workers.git.results import Committed, Refusal
 from interlock.workers.git.worktree import Worktree, close, import_commits, open_worktree, restore, temporary
 from interlock.workers.isolation.apart import Isolation
 from interlock.workers.isolation.boundary import as_commands
@@ -124,7 +124,7 @@ def test_a_command_that_moves_refs_and_plants_programs_does_so_in_its_own_reposi
     assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
     assert users_own(checkout) == before
-    assert isinstance(merge(found, "m"), Merged)
+    assert isinstance(merge(found, "m"), Committed)
     close(found)
     assert not list(tmp_path.glob("ran*")), "git that we run was told what to run"
     assert (checkout / "app.py").read_text().startswith("1\ntwo\n")
@@ -179,7 +179,7 @@ def test_what_a_command_committed_well_lands_with_the_patches(checkout: Path) ->
     assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     assert as_command(found, "git status --porcelain; git log --format=%s") == "m\nmine\nFirst\n"
-    assert isinstance(merge(found, "m", policy=STRICT), Merged)
+    assert isinstance(merge(found, "m", policy=STRICT), Committed)
     assert (checkout / "made").read_text() == "x\n"
 
 
@@ -192,7 +192,7 @@ def test_a_command_cannot_take_a_committed_patch_back_by_rewriting_its_branch(ch
     refused = merge(found, "m")
     assert isinstance(refused, Checked)
     as_command(found, "git reset -q --hard HEAD~")
-    assert isinstance(merge(found, "m"), Merged), "taken back only there: the patch still lands"
+    assert isinstance(merge(found, "m"), Committed), "taken back only there: the patch still lands"
     assert (checkout / "app.py").read_text().startswith("1\ntwo\n")
 
 
@@ -262,7 +262,7 @@ def test_a_repository_that_the_commands_account_cannot_reach_is_copied_for_it(ch
     assert isinstance(commit(found, "L-1", "m"), Committed)
     as_command(found, "echo > made; git add -A; git commit -qm mine")
     assert as_command(found, "git log --format=%s; git status --porcelain") == "mine\nm\nFirst\n"
-    assert isinstance(merge(found, "m"), Merged)
+    assert isinstance(merge(found, "m"), Committed)
     assert (moved / "made").exists()
     close(found)
 
@@ -323,7 +323,7 @@ def test_random_commits_of_a_command_get_the_verdict_of_the_patch_that_does_the_
             committed(found, {each: f"{chance.random()}\n" * chance.randint(1, 12) for each in some})
         patch = git(found.path, "diff", "--binary", "--no-renames", "main", "HEAD")
         wanted, got = check(patch, policy), merge(found, "m", policy=policy)
-        assert isinstance(got, Merged) == wanted.passed, (str(wanted), got)
+        assert isinstance(got, Committed) == wanted.passed, (str(wanted), got)
         if isinstance(got, Checked):
             assert {each.rule for each in got.reasons} == {each.rule for each in wanted.reasons}
         else:
@@ -454,7 +454,7 @@ def test_a_snapshot_that_hangs_holds_no_other_workstream_up_and_is_taken_again(
         with ThreadPoolExecutor() as pool:
             hangs = pool.submit(archive, found, tmp_path / "archive", {})
             eventually((own_directory(found.path) / "left" / "index").exists)
-            assert isinstance(merge(other, "m", lock_seconds=1.0), Merged)
+            assert isinstance(merge(other, "m", lock_seconds=1.0), Committed)
             with pytest.raises(GitFault, match="longer than"):
                 hangs.result()
     assert isinstance(archive(found, tmp_path / "archive", {}), ArchivedWorkstream)
@@ -471,7 +471,7 @@ def test_no_depth_of_directories_keeps_a_worktree_from_landing_or_being_archived
         (each.path / ".git" / "HEAD").unlink()
     with protected_paths.of_base(found, GUARD.protected) as differing:
         assert differing == ()
-    assert isinstance(merge(found, "m"), Merged)
+    assert isinstance(merge(found, "m"), Committed)
     close(found)
     assert isinstance(archive(again, tmp_path / "archive", {}), ArchivedWorkstream)
     assert not found.path.exists()

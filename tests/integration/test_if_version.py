@@ -49,6 +49,7 @@ def said(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["status"], result["code"], result["if_version"], result["version"], result["state"]
 
 
+@pytest.mark.promise("O12")
 def test_whoever_waits_is_told_the_present_version_and_state(settings: Settings, client: Client, story: UUID) -> None:
     first, late = (client.fire(story, trigger, by="a", if_version=0) for trigger in ("design_complete", "block"))
     drain_all(client.runtime)
@@ -72,6 +73,7 @@ def test_whoever_waits_is_told_the_present_version_and_state(settings: Settings,
     assert trail(client, story) == ["design_complete", "start_coding"]
 
 
+@pytest.mark.promise("O12")
 def test_the_command_prints_a_conflict_as_it_prints_other_rejections(
     make_runtime: Callable[..., Runtime], project: str
 ) -> None:
@@ -100,6 +102,7 @@ def test_each_of_a_batch_sees_the_version_after_the_one_before(client: Client, s
     assert said(rows[3]) == ("rejected", "version_conflict", 3, 2, "implementation")
 
 
+@pytest.mark.promise("O12")
 def test_the_version_counts_when_the_trigger_is_applied_not_when_it_was_fired(turnstiles: Client, dba: "Dba") -> None:
     gate = turnstiles.create("turnstile", "T-1", project=uuid7())["id"]
     later = turnstiles.fire(gate, "remove", by="a", after=timedelta(hours=1), if_version=0)

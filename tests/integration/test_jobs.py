@@ -15,15 +15,15 @@ from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs as supervision
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
-from interlock.workers.supervision.actions import ActionOrder, Answer
+from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, WorkerError, recover_job, recover_worker
 from interlock.workers.supervision.supervised_workers import Supervisor
-from interlock.workflows.errors import BadInput, IllegalTransition, NotYours, RequestConflict, UnknownInstance
+from interlock.workflows.errors import BadInput, NotYours, RequestConflict, UnknownInstance
 from tests.callers import FORKS
 from tests.driving import drain_all, swept
 from tests.rights import fire, grant
-from tests.supervising import allocated
+from tests.supervising import act, allocated, leads
 
 pytestmark = pytest.mark.integration
 
@@ -61,11 +61,6 @@ def supervisor(client: Client) -> Supervisor:
     return Supervisor(client)
 
 
-def act(jobs: Jobs, action: str, ref: str | UUID, **order: str) -> Answer:
-    answer: Answer = getattr(jobs, action)(ref, ActionOrder(**{"by": "ann", "reason": "why"} | order))
-    return answer
-
-
 def idle(supervisor: Supervisor, project: str, count: int) -> list[UUID]:
     return [supervisor.create(project=project).subject["id"] for _ in range(count)]
 
@@ -91,16 +86,7 @@ def statuses(found: list[Any]) -> list[str]:
 @pytest.mark.parametrize(("state", "action"), list(product(WAY_TO, ACTIONS)))
 def test_every_action_in_every_state(jobs: Jobs, supervisor: Supervisor, project: str, state: str, action: str) -> None:
     job = job_in(jobs, supervisor, project, state)
-    if dest := LEADS.get((state, action)):
-        answer = act(jobs, action, job, by="ann", reason="because")
-        assert (answer.subject["status"], answer.response["to"]) == (dest, dest)
-        event = jobs.client.history(job)[-1]
-        assert (event["triggered_by"], event["metadata"]["reason"]) == ("ann", "because")
-    else:
-        with pytest.raises(IllegalTransition) as refusal:
-            act(jobs, action, job)
-        assert (refusal.value.status_code, refusal.value.state) == (409, state)
-        assert jobs.show(job)["status"] == state
+    leads(jobs, action, job, state, LEADS.get((state, action)))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from redis import Redis
 from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
@@ -22,18 +23,21 @@ from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.journal import ACTIVE, Journal, JournalFault, files, set_aside
+from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workflows.audit.events import born, chained
+from interlock.workflows.audit.log_check import Check
 from interlock.workflows.input.json_text import read
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.running import Stage
 from tests.tampering import cut_tail
+from tests.walking import Walker
 
 pytestmark = pytest.mark.integration
 CANONICAL = (
-    "SELECT event_id, event_type, severity, entity_type, entity_id, from_state, to_state, trigger, reason, metadata,"
-    " operator, triggered_by, request_id, definition_version, context, prev_hash, hash FROM events"
+    "SELECT event_id, event_type, named_event, severity, entity_type, entity_id, from_state, to_state, trigger, reason,"
+    " metadata, operator, triggered_by, request_id, definition_version, context, prev_hash, hash FROM events"
     " ORDER BY (context->>'xid')::bigint, (context->>'position')::bigint"
 )
 
@@ -83,6 +87,42 @@ def test_an_event_is_written_as_history_tells_it(
     names = [column.name for column in columns.description or ()]
     for event, row in zip((first, second), columns.fetchall(), strict=True):
         assert dict(zip(names, row, strict=True)) == {name: event[name] for name in names}
+
+
+@pytest.mark.promise("O13")
+def test_a_named_event_has_its_name_in_the_journal_the_view_the_stream_and_history_alike(
+    runtime: Runtime, dba: "psycopg.Connection[Any]", directory: Path, valkey: "Redis"
+) -> None:
+    """EVENT-17."""
+    walker = Walker(runtime, dba)
+    expected = {
+        walker.at(walker.get(type_), state): name
+        for type_, state, name in (
+            ("patch_ledger", "quarantined", "patch_quarantined"),
+            ("patch_ledger", "rolled_back", "patch_rolled_back"),
+            ("circuit_breaker", "OPEN", "circuit_breaker_opened"),
+            ("task", "blocked", "task_blocked"),
+        )
+    }
+    workstream = walker.get("workstream")
+    failed = walker.at(workstream, "executing")
+    (set_aside,) = (move for move in workstream.transitions if move.trigger == "patch_set_aside")
+    walker.go(workstream, failed, set_aside)
+    expected[failed] = "workstream_failed_quarantine"
+    relay(runtime.database, [journal(directory), Stream(valkey, maxlen=1_000)])
+    lines = {(event["context"]["workflow_id"], event["context"]["seq"]): event for event in events(directory)}
+    named = {place: event["named_event"] for place, event in lines.items()}
+    view = dba.execute("SELECT context->>'workflow_id', (context->>'seq')::integer, named_event FROM events").fetchall()
+    assert {(workflow_id, seq): name for workflow_id, seq, name in view} == named
+    stream = [entry for _, entry in valkey.xrange("interlock:events")]  # type: ignore[union-attr]
+    assert {(each["workflow_id"], int(each["seq"])): each["named_event"] or None for each in stream} == named
+    for instance, name in expected.items():
+        *before, last = Client(runtime).history(instance)
+        assert [each["named_event"] for each in before] == [None] * len(before)
+        assert last["named_event"] == name == named[str(instance), last["seq"]]
+    check = Check.against(runtime.catalogue)
+    texts = [text for path in files(directory) for text in path.read_bytes().split(b"\n")[:-1]]
+    assert [found for number, text in enumerate(texts, 1) for found in check.feed(number, text)] == []
 
 
 def test_an_event_of_a_run_names_its_run_workstream_and_phase(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from interlock.workers import effect_runner
 from interlock.workers.audit import report_check, signing_keys
-from interlock.workers.effects import runner
 from interlock.workers.runtime import Runtime
 from tests.driving import drain_all, state
 from tests.landscape import ONE_LINE, Landscape
@@ -27,9 +27,7 @@ def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Land
 
 def test_a_validated_workstream_is_merged_into_its_base_branch_and_its_worktree_closed(land: Landscape) -> None:
     land.committed_patch()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"
     assert land.said(land.workstream)["commit_sha"] == git(land.checkout, "rev-parse", "main").strip()
     assert (land.checkout / "app.py").read_text() == ONE_LINE["app.py"]
@@ -43,18 +41,14 @@ def test_a_workstream_without_commits_passes_at_once(land: Landscape, opened: bo
     if opened:
         land.gate(["true"])
         land.settle()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"
     assert everything(land.checkout) == before
 
 
 def test_a_workstream_without_a_repository_passes_at_once(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
     land = Landscape(runtime, dba, tmp_path, repository=None)
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"
 
 
@@ -62,9 +56,7 @@ def test_a_conflict_fails_the_workstream_with_the_files_and_it_is_archived(land:
     land.committed_patch()
     put(land.checkout, {"app.py": "another\n"})
     git(land.checkout, "commit", "-qam", "Meanwhile")
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "failed"
     assert land.said(land.workstream)["files"] == ["app.py"]
     assert git(land.checkout, "log", "-1", "--format=%s", "main") == "Meanwhile\n"
@@ -94,9 +86,7 @@ def test_a_dirty_checkout_is_waited_for_a_few_times_then_the_workstream_fails_sa
 def test_a_checkout_that_is_cleaned_in_time_lands_the_workstream(land: Landscape) -> None:
     land.committed_patch()
     put(land.checkout, {"docs/read me.txt": "edited\n"})
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "validating"
     git(land.checkout, "checkout", "-q", ".")
     land.make_due()
@@ -108,9 +98,7 @@ def test_a_workstream_with_a_patch_that_is_not_committed_does_not_land(land: Lan
     entry = land.applied_patch()
     land.fire(entry, "tests_passed")
     land.dba.execute("UPDATE effects SET not_before = now() + interval '1 h' WHERE status = 'pending'")
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert "demo/w/t^1" in land.effect(land.workstream, "land_workstream")["error"]
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
     land.dba.execute("UPDATE effects SET not_before = now() WHERE status = 'pending' AND name = 'commit_patch'")
@@ -135,7 +123,7 @@ def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: La
     land.validate()
     landing = land.land()
     fire(land.client, land.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
-    runner.run(land.runtime, landing)
+    effect_runner.run(land.runtime, landing)
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
     assert "was not merged" in land.effect(land.workstream, "land_workstream")["error"]
     land.settle()
@@ -148,7 +136,7 @@ def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: La
 def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(land: Landscape) -> None:
     land.committed_patch()
     land.validate()
-    runner.run(land.runtime, land.land())
+    effect_runner.run(land.runtime, land.land())
     assert state(land.client, land.workstream) == "completed"
     fire(land.client, land.workstream, "cancel", by="ann")
     land.settle()
@@ -251,9 +239,7 @@ def test_each_commit_that_landed_has_a_signed_note_with_its_gates_and_their_tree
     land.fire(entry, "tests_passed")
     land.settle()
     config = (land.checkout / ".git/config").read_text()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     patch = land.said(entry)["commit_sha"]
     tree = git(land.checkout, "rev-parse", f"{patch}^{{tree}}").strip()
     statement = noted(land, patch)
@@ -285,9 +271,7 @@ def test_the_note_of_a_commit_that_landed_says_who_approved_it_and_who_accepted_
     land.fire(entry, "tests_passed")
     land.settle()
     patch = land.said(entry)["commit_sha"]
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     accepted = {(each["trigger"], each["triggered_by"], each["authority"]) for each in land.client.history(entry)}
     for commit in (patch, git(land.checkout, "rev-parse", "main").strip()):
         said = noted(land, commit)["predicate"]
@@ -320,7 +304,7 @@ def test_notes_that_were_killed_are_written_when_the_landing_is_tried_again(
     with monkeypatch.context() as dying:
         dying.setattr("interlock.workers.effects.landing_notes.write", kill)
         with pytest.raises(Killed):
-            runner.run(land.runtime, landing)
+            effect_runner.run(land.runtime, landing)
     assert state(land.client, land.workstream) == "completed"
     land.make_due()
     land.settle()
@@ -333,9 +317,7 @@ def test_a_landing_without_a_key_lands_without_notes(land: Landscape, capsys: py
     directory.mkdir(parents=True)
     (directory / "anchor.key").write_text("no key")
     land.committed_patch()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"
     assert "note_failed" in capsys.readouterr().out
     assert git(land.checkout, "for-each-ref", "refs/notes") == ""

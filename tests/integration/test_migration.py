@@ -238,7 +238,7 @@ def test_a_migration_waits_for_the_round_that_decides_for_its_instance(
     parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
     partition = parcel.bytes[15] % 16
     with psycopg.connect(database_url) as other:
-        other.execute("SELECT * FROM gather(%s, %s, 1, NULL)", (PARTITION_LOCK, partition))
+        other.execute("SELECT * FROM gather(%s, %s, 1, NULL, true)", (PARTITION_LOCK, partition))
         runtime.database.dispose()
         with pytest.raises(Exception, match="lock timeout"):
             migrate_impatiently(runtime)

@@ -106,11 +106,11 @@ def test_no_move_of_the_old_version_follows_a_migration(dba: Dba, sent: UUID) ->
 
 def test_tampering_with_a_migration_is_seen(runtime: Runtime, dba: Dba, sent: UUID, project: str) -> None:
     raw(dba, sent, EVENT, FOLLOW)
-    with unprotected(dba):
+    with unprotected(dba, "workflow_instances"):
         dba.execute("UPDATE workflow_instances SET definition_version = '3.0.0' WHERE id = %s", (sent,))
     (said,) = [each.message for each in verify.verify(runtime.database).problems]
     assert said == "is under 3.0.0, but history ends under 1.1.0"
-    with unprotected(dba):
+    with unprotected(dba, "workflow_instances", "workflow_transitions"):
         dba.execute("UPDATE workflow_instances SET definition_version = '1.1.0' WHERE id = %s", (sent,))
         dba.execute(
             'UPDATE workflow_transitions SET metadata = metadata || \'{"from_version": "2.0.0"}\' WHERE seq = 2'

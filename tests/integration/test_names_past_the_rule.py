@@ -17,7 +17,7 @@ from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations import metrics_server
 from interlock.workers.pool import registration
 from interlock.workers.runtime import Runtime
-from interlock.workers.supervision.actions import identified
+from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workers.telemetry import tracing
 from interlock.workflows.input.names import IN_REASONS
 from tests.collector import Collector
@@ -74,7 +74,7 @@ def test_who_is_called_as_anothers_uuid_hides_it_from_nobody(
     with transaction(runtime.database) as connection:
         assert instances.find(connection, str(run), client.project, "run")["id"] == run
     supervised = two("supervised_worker", workspace_id="ws")
-    assert identified(client, "supervised_worker", str(supervised)) == supervised
+    assert Supervisor(client).show(str(supervised))["id"] == supervised
     worker = hand(runtime, "first")
     rename(dba, hand(runtime, "other"), str(worker))
     assert registration.find(runtime, str(worker))["worker_id"] == worker

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from interlock.db.connection import make_engine, transaction
 from interlock.db.operations import operators
 from interlock.supervisor.environment import environment
 from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.effects import patches
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
@@ -176,7 +178,7 @@ def test_a_completed_task_keeps_the_digest_of_what_was_verified(land: Landscape,
     assert land.said(task)["output"] == {"path": str(tmp_path / "out"), "sha256": digest.split()[0], "bytes": 5}
 
 
-def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: Landscape, tmp_path: Path) -> None:
+def test_quarantine_is_listed_and_shown_and_a_corrected_patch_is_submitted(land: Landscape, tmp_path: Path) -> None:
     settings = land.runtime.settings
     land.patch("no diff", "bad")
     good = land.committed_patch(name="good")
@@ -195,26 +197,29 @@ def test_quarantine_is_listed_and_shown_and_a_mended_patch_takes_its_way(land: L
     base = ("patch", "create", "--based-on", "demo/w/bad^1", *why)
     link = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, 'gates', 'judges', %s)"
     land.dba.execute(link, (land.workstream, land.gate(["true"], "last", started=False)))
-    made = answer(settings, *base, "--file", str(tmp_path / "mended"), "--by", "ann")
-    assert made["entity_id"] == "demo/w/bad^1~2"
-    assert made["gates"] == ["demo/w/last"]  # what judges it, because no gate of a task does
-    assert land.entry(made["id"])["context"]["retry_of"] == listed["ledger_id"]
-    for found in (made, answer(settings, "patch", "show", made["id"])):
-        assert (found["created_by"], found["created_because"]) == ("ann", "it was no diff")
-    assert answer(settings, "show", made["id"])["command"]["reason"] == "it was no diff"
-    assert "created by ann: it was no diff" in interlock(settings, "patch", "show", made["id"])
-    assert "committed" in answer(settings, "patch", "create", "--based-on", str(good), *why, code=2)["message"]
+    corrected = ("--file", str(tmp_path / "mended"), "--by", "ann")
+    assert "demo/w/bad~2 takes the place of task/demo/w/bad" in interlock(settings, *base, *corrected, "--dry-run")
+    made = answer(settings, *base, *corrected)
+    assert [*made["made"]] == ["demo/w/bad~2"]
+    assert made["notes"][-1].endswith("and by the gates demo/w/last")
+    told = answer(settings, "show", "task/demo/w/bad~2")["command"]
+    assert (told["made_by"], told["reason"]) == ("ann", "it was no diff")
+    entry = patches.submit(land.runtime, {"task_id": UUID(made["made"]["demo/w/bad~2"])})
+    assert land.entry(entry)["context"]["retry_of"] == listed["ledger_id"]
+    assert "asked for by ann: it was no diff" in interlock(settings, "patch", "show", str(entry))
+    assert (
+        "committed"
+        in answer(settings, "patch", "create", "--based-on", str(good), *why, "--by", "ann", code=2)["message"]
+    )
     blank = answer(settings, *base, "--by", "ann", "--reason", " ", code=2)["message"]
     assert blank.startswith("reason begins or ends with a blank")
-    land.fail()
-    assert f"interlock run resume {land.run}" in answer(settings, *base, code=2)["message"]
+    again = answer(settings, *base, "--by", "ann", code=2)["message"]
+    assert "was made anew before: demo/w/bad~2 takes its place" in again
 
 
 def test_a_plan_is_written_and_carried_out_by_an_operator(land: Landscape, tmp_path: Path) -> None:
     settings, entry = land.runtime.settings, land.committed_patch()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     plan = tmp_path / "plan.json"
     answer(settings, "compensation", "plan", str(entry), "--output", str(plan))
     assert json.loads(plan.read_text())["actions"][0]["commit_sha"] == land.entry(entry)["commit_sha"]
@@ -234,9 +239,7 @@ def test_the_patch_that_broke_it_is_named(land: Landscape) -> None:
     settings = land.runtime.settings
     for number in range(4):
         land.committed_patch({f"f{number}": "x\n"} if number != 2 else {"fault": "x\n"}, name=f"t{number}")
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     before = everything(land.checkout)
     for whose in (("--run", "demo"), ("--workstream", "demo/w")):
         found = answer(settings, "regression", "find", *whose, "--gate", "test ! -e fault")

@@ -30,6 +30,20 @@ def last(stage: Stage, name: str) -> Any:
     return stage.client.history(stage.ids[name])[-1]
 
 
+def failed_before_another(stage: Stage, *, max_retries: int) -> None:
+    """A run whose task `a`, which `b` waits for, has failed once; `c` is beside them."""
+    stage.submit(
+        {"w": {}},
+        {
+            "a": {"workstream": "w", "max_retries": max_retries},
+            "b": {"workstream": "w", "depends_on": ["a"]},
+            "c": {"workstream": "w"},
+        },
+    )
+    stage.start()
+    stage.work("a", exit_code=1)
+
+
 def everything(dba: Dba) -> list[Any]:
     tables = ("workflow_instances", "workflow_transitions", "trigger_requests", "workflow_links", "tasks", "test_gates",
               "workstream_counts", "run_signals", "effects", "task_claims")  # fmt: skip
@@ -197,7 +211,10 @@ def test_an_approval_is_passed_over_and_the_event_says_so(runtime: Runtime, clie
 
 def test_what_has_no_way_there_is_refused_with_what_would_be_legal(runtime: Runtime, client: Client) -> None:
     story = client.create("story", "S-1", project=uuid7())["id"]
-    with pytest.raises(CannotOverride, match="cannot get from analysis to nowhere; legal: design_complete, block"):
+    with pytest.raises(
+        CannotOverride,
+        match="cannot get from analysis to nowhere; legal: design_complete, block, move_to_sprint, leave_sprint",
+    ):
         walk(runtime, story, "nowhere")
 
 
@@ -241,16 +258,7 @@ class TestTasks:
         stage.succeed("b", "c")
 
     def test_a_step_that_failed_is_left_out_with_what_it_held_up(self, stage: Stage) -> None:
-        stage.submit(
-            {"w": {}},
-            {
-                "a": {"workstream": "w", "max_retries": 0},
-                "b": {"workstream": "w", "depends_on": ["a"]},
-                "c": {"workstream": "w"},
-            },
-        )
-        stage.start()
-        stage.work("a", exit_code=1)
+        failed_before_another(stage, max_retries=0)
         assert stage.states("a", "b") == {"a": "failed", "b": "cancelled"}
         done = skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
         stage.ids |= done.made
@@ -260,16 +268,7 @@ class TestTasks:
         stage.succeed("b~2", "c")
 
     def test_a_reset_task_is_a_new_one_in_the_old_ones_place(self, stage: Stage, dba: Dba) -> None:
-        stage.submit(
-            {"w": {}},
-            {
-                "a": {"workstream": "w", "max_retries": 1},
-                "b": {"workstream": "w", "depends_on": ["a"]},
-                "c": {"workstream": "w"},
-            },
-        )
-        stage.start()
-        stage.work("a", exit_code=1)
+        failed_before_another(stage, max_retries=1)
         stage.dba.execute(
             "UPDATE trigger_requests SET not_before = now(), status = 'pending' WHERE status = 'scheduled'"
         )

@@ -27,7 +27,14 @@ pytestmark = pytest.mark.integration
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def database_url(servers: Servers, template: str) -> Iterator[str]:
+    """One for all: what is granted is taken back, everything else is refused."""
+    with databases.copy_of(servers, template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def owner(database_url: str) -> Iterator["psycopg.Connection[Any]"]:
     """Raw SQL under the login that workers have."""
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -169,6 +176,8 @@ def test_doctor_sees_each_right_beyond_a_logins_part(
         assert (found.check, found.level) == ("role", "warn")
         assert said in found.message
     finally:
+        if given.endswith("TO PUBLIC"):
+            dba.execute(given.replace("GRANT", "REVOKE").replace("TO PUBLIC", "FROM PUBLIC"))
         dba.execute(f"DROP OWNED BY {group}; DROP ROLE {group}")
 
 

@@ -7,22 +7,20 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
-from interlock.workers.effects import patches, runner
+from interlock.workers import effect_runner
+from interlock.workers.effects import patches
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput, NotYours
-from tests import commanding
+from interlock.workflows.errors import BadInput
 from tests.driving import state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import diff, git
-from tests.rights import fire, grant
+from tests.rights import fire
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -118,6 +116,7 @@ def test_a_patch_whose_tests_fail_is_taken_out_of_the_worktree(land: Landscape) 
     assert git(land.place.path, "status", "--porcelain", "--ignored") == ""
 
 
+@pytest.mark.promise("O13")
 def test_a_gate_that_fails_quarantines_its_patch_with_its_name_its_code_and_its_output(land: Landscape) -> None:
     gate = land.gate(["sh", "-c", "echo 3 failed; exit 1"])
     entry = land.patch(dict(ONE_LINE), gates=[str(gate)])
@@ -149,9 +148,9 @@ def test_the_next_patch_clears_away_what_the_last_one_left_and_is_not_cleared_wi
     restore = land.due()
     land.fire(second, "accept")
     apply = [each for each in land.due() if each not in restore] or [land.effect(second, "apply_patch")["id"]]
-    runner.run(land.runtime, apply[0])  # overtakes
+    effect_runner.run(land.runtime, apply[0])  # overtakes
     assert (land.place.path / "other").exists()
-    runner.run(land.runtime, restore[0])
+    effect_runner.run(land.runtime, restore[0])
     land.settle()
     assert state(land.client, second) == "applied"
     assert land.effect(first, "restore_worktree")["result"] == {"restored": False}
@@ -218,7 +217,7 @@ def test_a_verified_patch_of_a_workstream_that_ended_is_quarantined_and_opens_no
     land.fire(entry, "tests_passed")
     land.fail()
     archive = land.effect(land.workstream, "archive_workstream")["id"]
-    runner.run(land.runtime, archive)
+    effect_runner.run(land.runtime, archive)
     land.settle()
     assert land.entry(entry)["quarantine_reason"] == "workstream demo/w is failed"
     assert not land.place.path.exists()
@@ -271,52 +270,6 @@ def test_a_patch_is_verified_only_once_its_tasks_gates_have_passed(land: Landsca
     land.fire(entry, "tests_passed")
 
 
-def test_nobody_but_an_operator_corrects_a_patch_past_a_gate(land: Landscape, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = land.gate(["false"])
-    judged, unjudged = land.patch(dict(ONE_LINE), gates=[str(gate)]), land.patch("no diff", "free")
-    land.settle()
-    land.fire(judged, "accept")
-    land.settle()
-    assert state(land.client, gate) == "FAILED"
-    land.fire(judged, "tests_failed", reason="its gate failed")
-    run = land.client.birth("run", "other", project=land.project)
-    context = {"run_id": str(run.id), "name": "w"}
-    home = land.client.birth("workstream", "other/w", project=land.project, context=context)
-    commanding.planned(land.runtime, run, home, directory=land.root, repository=land.repository)
-    other = home.id
-
-    def correct(entry: UUID, by: str, workstream: UUID | None = None) -> dict[str, Any]:
-        home = str(workstream) if workstream else None
-        made = patches.create(land.runtime, str(entry), None, by=by, reason="again", workstream=home)
-        return land.entry(made["id"])
-
-    def refused() -> list[list[str]]:
-        land.settle()
-        found = land.dba.execute(
-            "SELECT ARRAY[metadata->>'attempted', metadata->>'instance'] FROM workflow_transitions"
-            " WHERE workflow_type = 'refusal_log' ORDER BY seq"
-        )
-        return [row for (row,) in found]
-
-    tried = (judged, judged, unjudged)
-    for told in (True, False):  # then by PostgreSQL
-        for entry, workstream in ((judged, None), (judged, other), (unjudged, other)):
-            with pytest.raises(
-                NotYours if told else IntegrityError, match="do not judge" if told else "cannot get a command"
-            ):
-                correct(entry, "mallory", workstream)
-        assert refused() == [["patch create", f"patch_ledger/{land.client.show(each)['entity_id']}"] for each in tried]
-        monkeypatch.setattr(patches.operators, "current", lambda _, names: frozenset(names))
-    mine = correct(unjudged, "mallory")
-    assert (mine["workstream_id"], mine["task_id"]) == (land.workstream, land.entry(unjudged)["task_id"])
-    with pytest.raises(IntegrityError, match="cannot get a command"):
-        correct(judged, "mallory")
-    monkeypatch.undo()
-    grant(land.client, "ann")
-    for entry, workstream in ((judged, None), (judged, other), (unjudged, other)):
-        assert correct(entry, "ann", workstream)["task_id"] is None
-
-
 def test_of_effects_with_one_key_only_one_is_due_and_its_end_wakeups_the_next(land: Landscape, valkey: Any) -> None:
     entries = [land.patch({f"f{each}": "x\n"}, f"t{each}") for each in range(3)]
     land.settle()
@@ -333,7 +286,7 @@ def test_of_effects_with_one_key_only_one_is_due_and_its_end_wakeups_the_next(la
     with transaction(land.runtime.database) as connection:
         rows.finish(connection, held, status="pending")
     valkey.flushall()
-    runner.run(land.runtime, first)
+    effect_runner.run(land.runtime, first)
     assert land.due() == [other]
     message = json.loads(valkey.lindex("interlock:effects", 0))
     assert str(other) in base64.b64decode(message["body"]).decode()

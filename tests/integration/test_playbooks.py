@@ -28,9 +28,9 @@ from tests.crewing import Site
 from tests.driving import applied, drain_all, outcome, state, with_a_dead_request
 from tests.forking import ForkServer, fork_server
 from tests.homes import installed
-from tests.landscape import Landscape
+from tests.landscape import ONE_LINE, Landscape
 from tests.playbooks import commands, type_in
-from tests.repositories import git
+from tests.repositories import diff, git
 from tests.rights import operate
 from tests.running import Stage
 from tests.stuck import age, terminal
@@ -157,7 +157,7 @@ def test_a_committed_patch_is_taken_back(runtime: Runtime, dba: Dba, tmp_path: P
     here.run(*words).is_one_clear_line("only committed patches")
 
 
-def test_a_quarantined_patch_is_looked_at_and_dropped(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
+def test_a_quarantined_patch_is_looked_at_corrected_and_dropped(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
     landscape = Landscape(runtime, dba, tmp_path)
     entry = landscape.patch("no patch at all")
     landscape.settle()
@@ -166,7 +166,9 @@ def test_a_quarantined_patch_is_looked_at_and_dropped(runtime: Runtime, dba: Dba
     with transaction(runtime.database) as connection:
         name = patches.entry(connection, entry)["entity_id"]
     assert str(name) in type_in(here, "quarantined-patch", "Check", ENTRY=entry)
-    type_in(here, "quarantined-patch", "Cure", ENTRY=entry)
+    (corrected := tmp_path / "corrected.diff").write_text(diff(landscape.checkout, dict(ONE_LINE)))
+    told = type_in(here, "quarantined-patch", "Cure", ENTRY=entry, CORRECTED=corrected)
+    assert "demo/w/t~2 takes the place of task/demo/w/t" in told
     assert state(landscape.client, entry) == "dropped"
 
 

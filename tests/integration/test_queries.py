@@ -114,6 +114,7 @@ def test_quarantined_patches_and_the_commit_of_one_that_landed(runtime: Runtime,
     ((ledger_id, patch_id, reason, _),) = ask(dba, "quarantined_patches")
     assert (ledger_id, patch_id) == (bad, "patch-bad")
     assert reason
+    assert [row[1] for row in ask(dba, "named_events")] == ["patch_quarantined"]
     assert ask(dba, "patch_state", LEDGER_ID=committed) == [("committed",)]
     ((standing, _),) = ask(dba, "patch_standing", LEDGER_ID=bad)
     assert standing == "quarantined"

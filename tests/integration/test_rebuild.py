@@ -99,7 +99,7 @@ def test_a_state_written_past_history_is_named(
 
 
 def test_a_row_that_is_gone_and_one_that_nothing_tells_are_named(runtime: Runtime, stage: Stage, dba: Dba) -> None:
-    with unprotected(dba):
+    with unprotected(dba, "test_gates"):
         dba.execute("ALTER TABLE test_gates DISABLE TRIGGER ALL")
         dba.execute("DELETE FROM test_gates WHERE gate_id = %s", (stage.ids["g"],))
         dba.execute(
@@ -125,7 +125,7 @@ def test_one_at_a_time_and_a_killed_ones_schema_is_no_obstacle(runtime: Runtime,
 
 
 def test_what_cannot_be_replayed_says_so_and_leaves_nothing(runtime: Runtime, stage: Stage, dba: Dba) -> None:
-    with unprotected(dba):
+    with unprotected(dba, "workflow_transitions"):
         dba.execute(
             'UPDATE workflow_transitions SET metadata = \'{"worker_id": "nobody"}\''
             " WHERE workflow_id = %s AND to_state = 'running'",
@@ -151,12 +151,12 @@ def test_the_command_exits_1_with_differences(
     monkeypatch.setattr("interlock.cli.audit.audit.Client", lambda: Client(Runtime(runtime.settings)))
     right = CliRunner().invoke(app, ["rebuild", "--json"])
     assert (right.exit_code, json.loads(right.stdout)["ok"]) == (0, True)
-    with unprotected(dba):
+    with unprotected(dba, "workflow_instances"):
         dba.execute("UPDATE workflow_instances SET version = version + 1 WHERE id = %s", (stage.ids["t"],))
     wrong = CliRunner().invoke(app, ["rebuild"])
     assert wrong.exit_code == 1
     assert wrong.stdout.startswith("1 differences: ")
     with transaction(runtime.database) as connection:
         assert (
-            connection.exec_driver_sql("SHOW search_path").scalar_one() == "nowhere"
-        )  # the login's own: the session was not left to others
+            connection.exec_driver_sql("SHOW search_path").scalar_one() == "pg_catalog,pg_temp"
+        )  # the connection's own: the session was not left to others

@@ -81,7 +81,7 @@ def test_versions_stand_side_by_side(runtime: Runtime, dba: "psycopg.Connection[
     rows = dba.execute(
         "SELECT version, count(*) FROM definition_transitions WHERE type = 'story' GROUP BY 1 ORDER BY 1"
     ).fetchall()
-    assert rows == [("1.0.0", 13), ("1.1.0", 14)]
+    assert rows == [("1.0.0", 25), ("1.1.0", 26)]
 
 
 def test_definitions_of_a_users_module_are_recorded_and_used(runtime: Runtime) -> None:

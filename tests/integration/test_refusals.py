@@ -160,7 +160,7 @@ def test_what_only_operators_may_is_recorded_for_whoever_tries_it(
         "approve_removal": (removed, lambda: deprecations.approve_removal(runtime, "story", "1.0.0", order)),
         "enforce": ("narrowing of story.block", lambda: narrow(runtime, "story", "block", ["operator"], order)),
         "lift": ("narrowing of story.block", lambda: widen_again(runtime, "story", "block", order)),
-        "suspend": (f"worker/{name}", lambda: workers.move(runtime, name, "suspend", **why)),
+        "suspend": (f"worker/{name}", lambda: workers.move(runtime, name, "suspend", order)),
         "shutdown_requested": (f"worker/{name}", lambda: workers.shut_down(runtime, name, **why)),
         "migrate": ("story 1.0.0", lambda: migrate(runtime.database, runtime.catalogue, crossing)),
     }

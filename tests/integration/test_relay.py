@@ -79,6 +79,7 @@ def test_an_event_is_carried_with_all_that_it_says(client: Client, stories: list
         "from_state": "analysis",
         "to_state": "blocked",
         "trigger": "block",
+        "named_event": "",
         "triggered_by": "ann",
         "request_id": "r-1",
         "severity": "warning",

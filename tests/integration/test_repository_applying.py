@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
+from interlock.workers.git.apply import AppliedPatch, apply, commit
 from interlock.workers.git.policy import Checked, PatchPolicy
-from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.results import Committed, Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
 from interlock.workers.git.worktree import Worktree, restore
 from tests.repositories import diff, everything, git, make, opened, put

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from interlock.workers.git import repository
-from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
+from interlock.workers.git.apply import AppliedPatch, apply, commit
 from interlock.workers.git.archive import ArchivedWorkstream, archive
-from interlock.workers.git.merge import Merged, merge
+from interlock.workers.git.merge import merge
 from interlock.workers.git.ref_names import branch_name
+from interlock.workers.git.results import Committed
 from interlock.workers.git.revert import RevertOutcome
 from interlock.workers.git.rollback import Callbacks, Compensation, compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
@@ -34,7 +35,7 @@ def patch_and_merge(checkout: Path) -> None:
     assert isinstance(apply(found, PATCH, "L-1"), AppliedPatch)
     assert isinstance(commit(found, "L-1", "m"), Committed)
     restore(found)
-    assert isinstance(merge(found, "m"), Merged)
+    assert isinstance(merge(found, "m"), Committed)
     close(found)
 
 

@@ -11,8 +11,8 @@ import pytest
 from interlock.workers.git import branches, repository, state_files
 from interlock.workers.git.command import Git
 from interlock.workers.git.lock import RepositoryBusy
-from interlock.workers.git.merge import Merged, merge
-from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.merge import merge
+from interlock.workers.git.results import Committed, Conflict, Refusal
 from interlock.workers.git.worktree import Worktree, close, import_commits
 from tests.repositories import everything, git, make, opened, put
 from tests.waiting import eventually
@@ -50,9 +50,9 @@ def worked(checkout: Path, name: str = "w", **files: str) -> Worktree:
     return found
 
 
-def merged(found: Worktree) -> Merged:
+def merged(found: Worktree) -> Committed:
     done = merge(found, f"Merge {found.branch}")
-    assert isinstance(done, Merged), done
+    assert isinstance(done, Committed), done
     return done
 
 
@@ -119,14 +119,14 @@ def test_merging_again_finds_the_merge_even_when_the_branch_is_gone(checkout: Pa
     found = worked(checkout)
     done = merged(found)
     merged(worked(checkout, "later"))
-    assert merged(found) == Merged(done.sha, already=True)
+    assert merged(found) == Committed(done.sha, already=True)
     close(found)
-    assert merged(found) == Merged(done.sha, already=True)
+    assert merged(found) == Committed(done.sha, already=True)
 
 
 def test_a_branch_without_work_has_nothing_to_merge(checkout: Path) -> None:
     head = git(checkout, "rev-parse", "main").strip()
-    assert merged(opened(checkout)) == Merged(head, already=True)
+    assert merged(opened(checkout)) == Committed(head, already=True)
     never = Worktree(opened(checkout).repository, checkout.parent / "x", "interlock/r/never", "main")
     assert isinstance(merge(never, "m"), Refusal)
 
@@ -146,7 +146,7 @@ def test_four_processes_merge_four_branches_and_none_is_lost(checkout: Path) -> 
         each.stdin.write("go\n")
         each.stdin.flush()
     said = [each.communicate(timeout=60)[0] for each in started]
-    assert all(each.startswith("Merged(") for each in said), said
+    assert all(each.startswith("Committed(") for each in said), said
     assert len(git(checkout, "log", "--first-parent", "--merges", "--format=%H", "main").split()) == 4
     assert git(checkout, "status", "--porcelain") == ""
     assert all((checkout / name).read_text() == name for name in names)

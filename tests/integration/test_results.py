@@ -6,63 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import RowMapping
 
-from interlock.db.connection import transaction
-from interlock.db.core import effects
 from interlock.workers.client.client import Client
-from interlock.workers.effects import exchange, runner, workspace
+from interlock.workers.effects import exchange, workspace
 from interlock.workers.orchestration.resume import resume
-from interlock.workers.orchestration.submission import Run, submit
 from interlock.workers.overrides.reset_task import reset_task
 from interlock.workers.overrides.transaction import OverrideOrder
-from interlock.workers.pool import work_loop
 from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
 from interlock.workers.system.users import commands_account
 from interlock.workflows.errors import BadInput
-from interlock.workflows.plan.read import read_plan
-from tests.crewing import hand
-from tests.driving import drain_all
-from tests.rights import grant, known
-from tests.working import read, settle, states
+from tests.carrying import PlanStage as Stage
+from tests.rights import grant
+from tests.working import read, states
 
 pytestmark = pytest.mark.integration
 GIVES = """printf '%s' '{"version": "1; touch hacked", "sizes": [1, 2]}' > "$INTERLOCK_OUTPUT" """
 TELLS = "import json, os; print(os.environ['V']); print(json.dumps(json.load(open(os.environ['INTERLOCK_INPUTS']))))"
-
-
-class Stage:
-    """Runs plans of a folder, with a real worker, scheduler and effects."""
-
-    def __init__(self, client: Client, folder: Path) -> None:
-        self.client, self.runtime, self.folder = client, client.runtime, folder
-        self.hand = known(hand(client.runtime))
-
-    def run(self, *workstreams: dict[str, Any]) -> Run:
-        plan = {"name": "p", "defaults": {"retries": 0}, "workstreams": workstreams}
-        made = submit(self.runtime, read_plan(json.dumps(plan)), by="ann", directory=self.folder)
-        self.work(made)
-        return made
-
-    def work(self, run: Run) -> None:
-        """Do whatever can be done by commands."""
-        done = 1
-        while done:
-            settle(self.client, run.id)
-            done = len([runner.run(self.runtime, each["id"]) for each in self._due()])
-            done += work_loop.work(self.runtime, self.hand)
-            drain_all(self.runtime)
-
-    def _due(self) -> list[RowMapping]:
-        with transaction(self.runtime.database) as connection:
-            return list(effects.due(connection, limit=100))
-
-    def said(self, run: Run, task: str) -> dict[str, Any]:
-        """What the task's worker reported last."""
-        id_ = [row["id"] for row in read(self.client, run.id)["task"] if row["name"] == task][-1]
-        events = [each for each in self.client.history(id_) if each["from_state"] == "running"]
-        return dict(events[-1]["metadata"])
 
 
 @pytest.fixture
@@ -75,6 +35,7 @@ def shell(id_: str, line: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.promise("O18")
 def test_a_result_reaches_the_tasks_that_name_it_as_data(
     make_runtime: Callable[..., Runtime], tmp_path: Path, sandbox: str
 ) -> None:
@@ -104,6 +65,7 @@ def test_a_result_reaches_the_tasks_that_name_it_as_data(
         ("rm $INTERLOCK_OUTPUT; mkfifo $INTERLOCK_OUTPUT", "cannot be read"),
     ],
 )
+@pytest.mark.promise("O18")
 def test_a_result_that_cannot_be_used_fails_the_task_and_says_why(stage: Stage, line: str, why: str) -> None:
     run = stage.run({"id": "w", "tasks": [shell("give", line)]})
     assert states(stage.client, run.id) == {"w/give": "failed"}
@@ -136,6 +98,7 @@ def test_a_resumed_run_uses_the_results_of_what_it_carries_over(stage: Stage) ->
     assert stage.said(again, "second/tell")["stdout"] == "[1, 2]\n"
 
 
+@pytest.mark.promise("O18")
 def test_an_agent_gets_inputs_and_gives_a_result(stage: Stage) -> None:
     asks = {"id": "ask", "agent": {"instructions": "x"}, "inputs": {"V": "give:version"}}
     tells = shell("tell", 'echo "$ANSWER"', inputs={"ANSWER": "ask"})

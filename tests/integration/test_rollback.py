@@ -45,9 +45,7 @@ def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
 
 def landed(land: Landscape) -> Any:
     entry = land.committed_patch()
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"
     return entry
 
@@ -151,9 +149,7 @@ def test_a_plan_that_does_not_take_this_patch_back_is_refused(land: Landscape) -
     earlier = land.committed_patch({"earlier": "e\n"}, "earlier")
     entry = land.committed_patch()
     later = land.committed_patch({"later": "l\n"}, "later")
-    land.validate()
-    land.land()
-    land.settle()
+    land.validate_and_land()
     wrong = {
         "earlier": revert(land, earlier),
         "later": revert(land, later),

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from interlock.workers.effects.plan_files import require_sandbox
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.execution.result import ELSEWHERE, Finished
@@ -18,6 +19,7 @@ from interlock.workers.isolation.boundary import boundary, isolated
 from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput
+from interlock.workflows.plan.read import read_plan
 from tests.homes import open_directory
 from tests.shims import shims
 
@@ -280,3 +282,18 @@ def test_required_and_not_to_be_had_is_refused_with_the_cure(site: Site, monkeyp
         site.run("true")
     site.settings = site.settings.model_copy(update={"sandbox": "auto"})
     assert isolated(Command(("true",), site.place), View(), site.settings).sandbox is None
+
+
+def test_a_plan_in_a_folder_that_its_commands_may_not_have_is_refused_when_it_is_submitted(site: Site) -> None:
+    plan = read_plan('name: p\nworkstreams: [{id: w, tasks: [{id: t, command: ["true"], cwd: a}]}]\n')
+    home = site.settings.home
+    for folder, words in {
+        home / "plans": "is a directory of Interlock itself",
+        Path("/tmp"): "the plan's folder",  # noqa: S108
+    }.items():
+        with pytest.raises(BadInput, match=words):
+            require_sandbox(plan, folder, site.settings)
+        with pytest.raises(BadInput, match=words):
+            site.run("true", View(folder=folder), folder)
+    require_sandbox(plan, site.top / "plan", site.settings)
+    require_sandbox(plan, home, site.settings.model_copy(update={"sandbox": "off"}))

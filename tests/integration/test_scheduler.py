@@ -1,18 +1,27 @@
 """The scheduler on real PostgreSQL: completion is carried up, failure along, and nothing waits for ever (DERIVE-3)."""
 
 import re
+from typing import Any
 
 import pytest
 
-from tests.running import Stage
+from interlock.db.core.requests import partition_of
+from interlock.db.core.rounds import PARTITION_LOCK
+from interlock.workers.orchestration.scheduler import schedule
+from tests.rights import fire
+from tests.running import Dba, Stage
 
 pytestmark = pytest.mark.integration
-Dba = "psycopg.Connection[Any]"
 A_GATE_BEFORE_A_TASK = (
     {"a": {}},
     {"t": {"workstream": "a", "blocked_by_gates": ["g"]}},
     {"g": {"workstream": "a", "moment": "start", "reruns_left": 1}},
 )
+
+
+def refused_of_the_scheduler(dba: Dba) -> list[Any]:
+    query = "SELECT trigger, result FROM trigger_requests WHERE triggered_by = 'scheduler' AND status = 'rejected'"
+    return dba.execute(query).fetchall()
 
 
 def test_a_run_of_two_workstreams_succeeds(stage: Stage) -> None:
@@ -60,6 +69,7 @@ def test_a_critical_failure_ends_the_run_and_cancels_the_rest(stage: Stage) -> N
     }  # fmt: skip
 
 
+@pytest.mark.promise("O7")
 def test_a_critical_failure_ends_a_paused_workstream_and_its_run_at_once(stage: Stage) -> None:
     stage.submit(
         {"a": {"critical": True}, "b": {}},
@@ -114,6 +124,23 @@ def test_a_retry_waits_and_comes_back(stage: Stage, dba: Dba) -> None:
     stage.work("t", exit_code=1)
     assert stage.states("t", "a", "run") == {"t": "failed", "a": "failed", "run": "failed"}
     assert dba.execute("SELECT retry_count, last_error FROM tasks").fetchone() == (1, "execution_failed")
+
+
+def test_a_workstream_begins_though_the_task_that_began_has_ended_meanwhile(stage: Stage, dba: Dba) -> None:
+    """What the scheduler asked for is applied by a node that reads the counts later."""
+    stage.submit({"a": {}}, {f"t{number}": {"workstream": "a"} for number in range(8)})
+    stage.start()
+    held, began = partition_of(stage.ids["a"]), {"worker_id": str(stage.worker()), "capabilities": []}
+    task = next(made for made in map(stage.ids.__getitem__, stage.queued()) if partition_of(made) != held)
+    with dba.transaction():
+        dba.execute("SELECT pg_advisory_xact_lock(%s, %s)", (PARTITION_LOCK, held))
+        for trigger, data in (("worker_started", began), ("user_cancelled", {"reason": "enough"})):
+            fire(stage.client, task, trigger, by="test", data=data)
+            assert stage.runtime.applier.apply_partition(partition_of(task)).taken == 1
+            schedule(stage.runtime, stage.run)
+    stage.settle()
+    assert stage.state("a") == "executing"
+    assert refused_of_the_scheduler(dba) == []
 
 
 def test_cancelling_a_run_cancels_all_of_it(stage: Stage) -> None:
@@ -245,7 +272,4 @@ def test_nothing_the_scheduler_fires_is_refused(stage: Stage, dba: Dba) -> None:
         stage.work(name)
     stage.land()
     stage.succeed("b0", "b1", "b2", "b3")
-    refused = dba.execute(
-        "SELECT trigger, result FROM trigger_requests WHERE triggered_by = 'scheduler' AND status = 'rejected'"
-    ).fetchall()
-    assert refused == []
+    assert refused_of_the_scheduler(dba) == []

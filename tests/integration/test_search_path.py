@@ -1,4 +1,4 @@
-"""No statement of ours depends on a search path: the database's leads to other tables that are called as ours are."""
+"""No statement of ours depends on a search path: here it leads to other tables that are called as ours are."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,8 +26,8 @@ Dba = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def decoys(dba: Dba, database_url: str) -> Iterator[list[str]]:
-    """Tables and views of every name that we have, in a schema that the workers' login looks into first."""
+def decoys(dba: Dba, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Tables and views of every name that we have, in a schema that the workers' connections look into first."""
     listed = dba.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,)).fetchall()
     names = [name for (name,) in listed]
     dba.execute("CREATE SCHEMA decoys")
@@ -37,8 +37,7 @@ def decoys(dba: Dba, database_url: str) -> Iterator[list[str]]:
     dba.execute(
         "GRANT ALL ON SCHEMA decoys TO interlock_engine; GRANT ALL ON ALL TABLES IN SCHEMA decoys TO interlock_engine"
     )
-    database = database_url.rpartition("/")[2]
-    dba.execute(f'ALTER ROLE interlock_engine IN DATABASE "{database}" SET search_path = decoys, public')
+    monkeypatch.setattr("interlock.db.connection.SEARCH_PATH", " -c search_path=decoys,public")
     yield names
     for name in names:
         assert dba.execute(f"SELECT count(*) FROM decoys.{name}").fetchone() == (0,), name

@@ -36,6 +36,7 @@ def test_a_task_is_stuck_once_it_has_run_for_half_an_hour(runtime: Runtime, site
     assert (only.workflow_id, only.state) == (task, "running")
 
 
+@pytest.mark.promise("O14")
 def test_a_long_task_and_its_workstream_and_run_are_healthy_within_its_own_time_limit(
     stage: Stage, runtime: Runtime, dba: Dba
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_sprint_runs_for_weeks_and_a_breaker_waits_for_its_next_caller(
     assert look(runtime) == []
 
 
+@pytest.mark.promise("O14")
 def test_a_definition_of_yours_says_where_its_instances_may_rest(
     knowing: Callable[..., Runtime], project: str, dba: Dba
 ) -> None:

@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 
 from interlock.workers.client.client import Client
+from interlock.workers.pool.registration import heartbeat
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence
 from tests.driving import applied, drain_all, drain_failing, outcome, state, with_a_dead_request
 from tests.landscape import Landscape
-from tests.rights import fire, grant
+from tests.rights import fire, grant, known
 from tests.running import Stage
 from tests.stuck import found, look, paste, terminal
 
@@ -77,6 +79,7 @@ def test_an_approval_that_is_missing_is_given(runtime: Runtime, client: Client, 
     drain_all(runtime)
     told = found(runtime, sprint, everything=True)
     assert told.reason.startswith("start by ann waits for the approval approval/SP-1:start:")
+    assert told.reason.endswith(", the decision of anybody but ann")
     paste(runtime, told.command)
     assert state(client, sprint) == "active"
 
@@ -130,7 +133,7 @@ def test_a_refused_trigger_says_what_its_guard_misses(runtime: Runtime, client: 
 def test_who_was_never_asked_anything_says_what_would_be_legal(runtime: Runtime, client: Client, project: str) -> None:
     story = client.create("story", "S-1", project=project)["id"]
     told = found(runtime, story, everything=True)
-    assert told.reason == "nobody has fired a trigger; legal: design_complete, block"
+    assert told.reason == "nobody has fired a trigger; legal: design_complete, block, move_to_sprint, leave_sprint"
     paste(runtime, told.command)
     assert state(client, story) == "design"
 
@@ -265,6 +268,46 @@ def test_a_silent_worker_is_stuck_and_shut_down(runtime: Runtime, client: Client
     paste(runtime, told.command)
     assert state(client, worker) == "shutdown"
     assert look(runtime) == []
+
+
+def test_what_is_offered_for_a_silent_worker_spares_one_that_answers_again(
+    runtime: Runtime, client: Client, dba: Dba
+) -> None:
+    grant(client, "ann")
+    worker = hand(runtime, "W")
+    silence(dba, worker, 130)
+    told = found(runtime, worker)
+    heartbeat(runtime, [known(worker)])
+    answer = terminal(runtime).run(*shlex.split(told.command.replace('"$(id -un)"', "ann"))[1:])
+    assert answer.code == 2
+    answer.is_one_clear_line("it sends heartbeats again")
+    assert state(client, worker) == "idle"
+
+
+@pytest.mark.promise("O5")
+def test_a_suspended_worker_is_resumed_and_one_that_never_became_ready_is_shut_down(
+    runtime: Runtime, client: Client, project: str
+) -> None:
+    grant(client, "ann")
+    worker = hand(runtime, "W")
+    applied(client, worker, "suspend")
+    paste(runtime, found(runtime, worker, everything=True).command)
+    assert state(client, worker) == "idle"
+    born = client.create("worker", "unready", project=project)["id"]
+    paste(runtime, found(runtime, born, everything=True).command)
+    assert state(client, born) == "shutdown"
+
+
+def test_what_is_offered_moves_nothing_that_has_moved_since(runtime: Runtime, client: Client, project: str) -> None:
+    review = client.create("pr_review", "PR-1", project=project, context={"author": "ann"})["id"]
+    applied(client, review, "start_review")
+    told = found(runtime, review, everything=True)
+    assert "approve --by SOMEBODY_ELSE" in told.command  # not request_changes, which would come back here
+    applied(client, review, "request_changes", "resubmit")
+    words = shlex.split(told.command.replace("SOMEBODY_ELSE", "bob").replace(" --wait", ""))[1:]
+    terminal(runtime).run(*words)
+    drain_all(runtime)
+    assert state(client, review) == "reviewing"
 
 
 def test_a_silent_worker_stands_still_since_it_was_last_heard_of(runtime: Runtime, dba: Dba) -> None:

@@ -114,10 +114,12 @@ def test_a_claimed_task_that_was_never_begun_is_taken_from_its_worker(
     assert told.command == f"interlock show {task}", "it may be about to"
     dba.execute("UPDATE task_claims SET claimed_at = now() - interval '31 seconds'")
     paste(runtime, found(runtime, task, everything=True).command)
-    other = hand(runtime, "V")
-    claims.take(runtime, known(other))
+    assert state(client, task) == "cancelled"
+    ((anew,),) = dba.execute("SELECT task_id FROM tasks WHERE state = 'pending'").fetchall()
+    applied(client, anew, "scheduler_assigned")
+    claims.take(runtime, known(hand(runtime, "V")))
     drain_all(runtime)
-    assert state(client, task) == "running"
+    assert state(client, anew) == "running"
 
 
 def test_a_pending_task_names_what_it_depends_on(stage: Stage, runtime: Runtime) -> None:

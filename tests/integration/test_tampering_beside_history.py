@@ -29,7 +29,7 @@ from tests.driving import UP_TO_REVIEW, applied, drain_all, outcome
 from tests.homes import open_directory
 from tests.landscape import Landscape
 from tests.rights import grant, known, remember
-from tests.tampering import RECHAIN, Tampering, unprotected, verified_by_itself
+from tests.tampering import RECHAIN, Tampering, tables_of, unprotected, verified_by_itself
 from tests.working import settle
 
 pytestmark = pytest.mark.integration
@@ -443,9 +443,8 @@ def written(servers: Servers, template: str) -> Iterator[Written]:
 
 
 @pytest.fixture
-def database_url(servers: Servers, written: Written) -> Iterator[str]:
-    with databases.copy_of(servers, written.database) as url:
-        yield url
+def database_to_copy(written: Written) -> str:
+    return written.database
 
 
 @pytest.fixture
@@ -534,8 +533,9 @@ def _claimed(runtime: Runtime, name: str) -> dict[str, UUID | int]:
 
 @pytest.mark.parametrize("tampering", TABLE, ids=lambda each: each.what)
 def test_each_is_found_and_said_where(runtime: Runtime, dba: Dba, written: Written, tampering: Tampering) -> None:
-    with unprotected(dba):
-        dba.execute(tampering.sql.format(**written.names).encode())
+    statements = tampering.sql.format(**written.names)
+    with unprotected(dba, *tables_of(dba, statements)):
+        dba.execute(statements.encode())
     if tampering.applied:
         assert drain_all(runtime) > 0
     where = tampering.where.format(**written.names)
@@ -548,6 +548,6 @@ def test_a_lease_is_missed_until_its_effects_keeping_time_is_over(runtime: Runti
     with transaction(runtime.database) as connection:
         assert effects.prune(connection, keep_days=0, limit=1_000) > 0
     assert verify(runtime).ok
-    with unprotected(dba):
+    with unprotected(dba, "pruned"):
         dba.execute("UPDATE pruned SET effects_upto = '-infinity'")
     assert "no effect of this instance was under such a lease" in verify(runtime).problems[0].message

@@ -31,6 +31,7 @@ HELPERS = {
     "workers/client/transaction.py": "runs a statement, and then sends its wake-up",
     "workers/client/receipts.py": "says what was accepted",
     "workers/broker/wakeups.py": "is the message",
+    "workers/engine/answers.py": "says in words what was decided, for Flower",
     "workers/engine/creation.py": "would create approvals",
     "workers/engine/deprecations.py": "would count uses of what is deprecated",
     "workers/telemetry/logs.py": "logs",

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from interlock.supervisor.environment import environment
+from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
-from interlock.workers.effects import runner
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry import tracing
@@ -132,7 +132,7 @@ def test_a_refusal_and_a_failed_effect_are_marked(
     drain_all(own.runtime)
     world.answer = 500
     (effect,) = own.show("A-1")["effects"]
-    runner.run(own.runtime, effect["id"])
+    effect_runner.run(own.runtime, effect["id"])
     assert arrived(collecting, "interlock.effect", 1)[0].failed
 
 
@@ -157,7 +157,7 @@ def test_what_is_tried_again_goes_on_in_its_trace(
     drain_all(own.runtime)
     (effect,) = own.show("A-1")["effects"]
     for world.answer in (500, 200):
-        runner.run(own.runtime, effect["id"])
+        effect_runner.run(own.runtime, effect["id"])
         dba.execute("UPDATE effects SET not_before = now()")
     tries = arrived(collecting, "interlock.effect", 2)
     assert [span.failed for span in tries] == [True, False]

@@ -8,21 +8,21 @@ import psycopg
 import pytest
 
 from interlock.workers.client.client import Client
-from interlock.workers.overrides.workers import NotShutDown, shut_down
+from interlock.workers.overrides.workers import shut_down
 from interlock.workers.pool import registration
 from interlock.workers.pool.agent import ShutDown, heartbeat
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import UnknownInstance
-from tests.crewing import hand, row, silence
-from tests.driving import drain_all, state, swept, trail
+from tests.crewing import Site, hand, row, silence, take
+from tests.driving import drain_all, state, trail
 from tests.rights import OF_SECRET, SECRET, fire, known, operate
 
 pytestmark = pytest.mark.integration
 MISSED = 121.0  # two heartbeats of 60 s, and a second
 WAYS = {
     "IDLE": ("initialization_complete",),
-    "BUSY": ("initialization_complete", "task_assigned"),
-    "DRAINING": ("initialization_complete", "task_assigned", "shutdown_requested"),
+    "BUSY": ("initialization_complete", "claim"),
+    "DRAINING": ("initialization_complete", "claim", "shutdown_requested"),
     "TERMINATED": ("initialization_complete", "shutdown_requested"),
     "SPAWNING": (),
 }
@@ -30,29 +30,23 @@ Spawn = Callable[[str], UUID]
 
 
 @pytest.fixture
-def spawn(runtime: Runtime, client: Client, project: str) -> Spawn:
+def spawn(runtime: Runtime, client: Client, site: Site, project: str) -> Spawn:
     """Makes a worker called U, in a state."""
 
     def do(wanted: str) -> UUID:
         made = UUID(str(client.create("uet_worker", "U", project=project, context=OF_SECRET)["id"]))
         for trigger in WAYS[wanted]:
+            if trigger == "claim":
+                site.queue(kind="agent")
+                take(runtime, made)
+                continue
             fire(client, made, trigger, by="engine")
+            drain_all(runtime)
         drain_all(runtime)
         assert state(client, made) == wanted
         return made
 
     return do
-
-
-@pytest.fixture
-def sweep(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Callable[[], int | None]:
-    def run() -> int | None:
-        dba.execute("DELETE FROM sweeps")
-        found = swept(runtime, "heartbeats")
-        drain_all(runtime)
-        return found
-
-    return run
 
 
 @pytest.mark.parametrize("standing", ["IDLE", "BUSY", "DRAINING"])
@@ -105,7 +99,7 @@ def test_one_that_is_heard_of_stays_and_its_instance_is_not_touched(
     assert registration.heartbeat(runtime, [known(worker), known(other)]).keys() == {worker, other}
     assert sweep() == 0
     assert client.show(worker)["updated_at"] == before
-    assert trail(client, worker) == list(WAYS["BUSY"])
+    assert trail(client, worker) == ["initialization_complete", "task_assigned"]
 
 
 def test_one_that_has_ended_is_told_so_and_who_is_no_worker_too(
@@ -127,11 +121,9 @@ def test_an_operator_or_the_worker_itself_shuts_it_down(
     operate(runtime, "ann")
     worker, why = spawn(standing), {"by": "ann", "reason": "enough"}
     if standing == "BUSY":
-        with pytest.raises(NotShutDown, match="Without --now, it finishes first"):
-            shut_down(runtime, "U", now=True, **why)
         assert shut_down(runtime, "U", by="U", secret=SECRET) == left
-        with pytest.raises(NotShutDown, match=r"'U': .*DRAINING"):
-            shut_down(runtime, "U", **why)
-    else:
-        assert shut_down(runtime, "U", **why) == left
+        drain_all(runtime)
+        assert trail(client, worker)[-1] == "shutdown_requested"
+    assert shut_down(runtime, "U", **why) == left  # said again, it changes nothing
+    drain_all(runtime)
     assert state(client, worker) == to

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from uuid_utils.compat import uuid7
 
+from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
-from interlock.workers.effects import runner
 from interlock.workers.runtime import Runtime
 from tests.cli.terminal import Terminal
 from tests.collector import Collector
@@ -61,7 +61,7 @@ def test_a_notice_that_fails_tells_its_targets_scheme_and_host_and_no_more(
     drain_all(client.runtime)
     (effect,) = client.show(made)["effects"]
     with caplog.at_level(logging.DEBUG, logger="interlock"):
-        runner.run(client.runtime, effect["id"])
+        effect_runner.run(client.runtime, effect["id"])
     (error,) = dba.execute("SELECT error FROM effects").fetchone() or ("",)
     assert error.startswith("NoticeNotSent")
     assert target.partition("://")[0] in error
@@ -75,7 +75,7 @@ def test_a_notice_that_fails_tells_its_targets_scheme_and_host_and_no_more(
 @pytest.mark.parametrize("settings_", [SETTINGS, *({name: value} for name, value in UNREADABLE.items())], ids="+".join)
 def test_no_command_tells_what_a_url_of_its_settings_carries(tmp_path: Path, settings_: dict[str, str]) -> None:
     nowhere = Terminal(tmp_path / "home", settings_)
-    for answer in nowhere.all(COMMANDS):
+    for answer in nowhere.each(COMMANDS):
         assert SECRET not in answer.said, answer.words
         assert "Traceback" not in answer.said
 

@@ -1,7 +1,7 @@
 """History is verified without being asked: in parts, each part once a day, and what was changed is told."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from interlock.db.audit import verify as audit
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers import sweeps
 from interlock.workers.audit import anchors, evidence, verification
 from interlock.workers.client.client import Client
@@ -17,6 +18,7 @@ from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.journal import ACTIVE
 from interlock.workers.runtime import Runtime
+from tests import databases
 from tests.driving import applied
 from tests.tampering import unprotected
 
@@ -24,13 +26,29 @@ pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 
 
+@pytest.fixture(scope="module")
+def written(servers: Servers, template: str) -> Iterator[tuple[str, list[UUID]]]:
+    """Written once: the name of the database, and the stories."""
+
+    def write(client: Client) -> list[UUID]:
+        made = [client.create("story", f"S-{number}")["id"] for number in range(5)]
+        for each in made:
+            applied(client, each, "design_complete", "start_coding")
+        return sorted(made)
+
+    with databases.written(servers, template, write) as both:
+        yield both
+
+
 @pytest.fixture
-def stories(client: Client, project: str) -> list[UUID]:
+def database_to_copy(request: pytest.FixtureRequest, database_to_copy: str, written: tuple[str, list[UUID]]) -> str:
+    return written[0] if "stories" in request.fixturenames else database_to_copy
+
+
+@pytest.fixture
+def stories(written: tuple[str, list[UUID]]) -> list[UUID]:
     """Five stories with two events each."""
-    made = [client.create("story", f"S-{number}", project=project)["id"] for number in range(5)]
-    for each in made:
-        applied(client, each, "design_complete", "start_coding")
-    return sorted(made)
+    return written[1]
 
 
 def swept(runtime: Runtime) -> int:
@@ -48,7 +66,7 @@ def a_day_passes(dba: Dba) -> None:
 
 
 def forge(dba: Dba, story: UUID, seq: int = 2) -> None:
-    with unprotected(dba):
+    with unprotected(dba, "workflow_transitions"):
         dba.execute(
             "UPDATE workflow_transitions SET severity = 'error' WHERE (workflow_id, seq) = (%s, %s)", (story, seq)
         )
@@ -86,7 +104,7 @@ def test_a_forged_event_is_found_and_told_until_a_whole_pass_finds_it_mended(
     told = finding(runtime)
     assert (told.level, told.cure) == ("fail", "interlock playbook show audit-finding")
     assert f"first {stories[3]}, event 2: changed" in told.message
-    with unprotected(dba):
+    with unprotected(dba, "workflow_transitions"):
         dba.execute("UPDATE workflow_transitions SET severity = 'info'")
     assert gauge(runtime, "interlock_audit_problems") == 1
     a_day_passes(dba)
@@ -100,7 +118,7 @@ def test_in_parts_of_any_size_it_finds_what_a_verification_as_a_whole_finds(
 ) -> None:
     forge(dba, stories[0])
     forge(dba, stories[2], seq=1)
-    with unprotected(dba):
+    with unprotected(dba, "workflow_instances", "definition_transitions"):
         dba.execute("ALTER TABLE workflow_transitions DROP CONSTRAINT workflow_transitions_workflow_id_fkey")
         for gone in (stories[1], stories[4]):  # in the middle, and after the last
             dba.execute("DELETE FROM workflow_instances WHERE id = %s", (gone,))
@@ -259,10 +277,10 @@ def test_the_age_of_the_newest_anchor_counts_from_it_once_there_are_events_since
     runtime: Runtime, stories: list[UUID], client: Client, dba: Dba
 ) -> None:
     sweeps.SWEEPS["anchor"](runtime)
-    with unprotected(dba):
+    with unprotected(dba, "anchors"):
         dba.execute("UPDATE anchors SET made_at = made_at + interval '1 second'")
     assert gauge(runtime, "interlock_anchor_age_seconds") == 0
-    with unprotected(dba):
+    with unprotected(dba, "anchors"):
         dba.execute("UPDATE anchors SET made_at = made_at - interval '1 hour'")
     applied(client, stories[0], "block")
     assert gauge(runtime, "interlock_anchor_age_seconds") > 3_500

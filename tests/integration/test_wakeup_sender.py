@@ -88,13 +88,13 @@ def test_a_worker_that_comes_before_the_commit_looks_until_it_is_there(
         worker = other.submit(Drain(client.runtime).partition, partition_of(story), early="r-1")
         assert not worker.done()
         client.fire(story, "design_complete", by="a", request_id="r-1")
-        assert worker.result() == 1
+        assert worker.result().taken == 1
     assert state(client, story) == "design"
 
 
 def test_it_looks_for_a_moment_only(client: Client, story: UUID) -> None:
     began = time.monotonic()
-    assert Drain(client.runtime).partition(partition_of(story), early="never") == 0
+    assert Drain(client.runtime).partition(partition_of(story), early="never").taken == 0
     assert time.monotonic() - began >= wakeups.LOOK_SECONDS > wakeups.COMMIT_SECONDS
 
 
@@ -103,15 +103,15 @@ def test_it_does_not_look_for_what_another_has_applied(
 ) -> None:
     client.fire(story, "design_complete", by="a", request_id="r-1")
     drain = Drain(client.runtime)
-    assert drain.partition(partition_of(story)) == 1
+    assert drain.partition(partition_of(story)).taken == 1
     monkeypatch.setattr(partition_drainer, "LOOK_SECONDS", 60.0)
-    assert drain.partition(partition_of(story), early="r-1") == 0
+    assert drain.partition(partition_of(story), early="r-1").taken == 0
 
 
 def test_it_finds_its_own_among_those_that_came_before(client: Client, story: UUID) -> None:
     client.fire(story, "design_complete", by="a", request_id="r-1")
     client.fire(story, "start_coding", by="a", request_id="r-2")
-    assert Drain(client.runtime).partition(partition_of(story), early="r-2") == 2
+    assert Drain(client.runtime).partition(partition_of(story), early="r-2").taken == 2
 
 
 def test_a_commit_that_took_long_is_hinted_at_anew(clock: Clock) -> None:
@@ -139,7 +139,7 @@ def test_a_lone_trigger_has_one_wakeup_and_it_comes_early(
     (message,) = valkey.lrange("interlock:triggers", 0, -1)  # type: ignore[misc]
     assert json.loads(b64decode(json.loads(message)["body"]))[0] == [partition_of(story), "r-1", True]
     assert valkey.keys("interlock:woken:*") == []
-    assert Drain(client.runtime).partition(partition_of(story), early="r-1") == 1
+    assert Drain(client.runtime).partition(partition_of(story), early="r-1").taken == 1
 
 
 def test_a_head_start_that_could_not_be_sent_leaves_the_broker_alone_for_a_moment(

@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 
 from interlock.db.core.requests import partition_of
+from interlock.workers import tasks
 from interlock.workers.broker import wakeups as module
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
@@ -143,3 +144,15 @@ def test_a_drained_partition_has_no_flag(client: Client, story: UUID, valkey: "R
     Drain(client.runtime).partition(partition_of(story))
     assert valkey.keys("interlock:woken:*") == []
     applied(client, story, "start_coding")
+
+
+def test_a_wake_up_whose_trigger_another_task_took_says_what_became_of_it(
+    client: Client, story: UUID, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "runtime", lambda: runtime)
+    monkeypatch.setattr(tasks, "_drain", lambda: Drain(runtime))
+    tasks.register(runtime.app)
+    receipt = client.fire(story, "design_complete", by="a")
+    Drain(runtime).partition(partition_of(story))
+    woken = runtime.app.tasks["interlock.apply"].apply(args=[partition_of(story), receipt.request_id], throw=True)
+    assert repr(woken.result) == "applied: analysis → design"

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, RowMapping
 
-from interlock.cli.lib.output import Screen
-from interlock.cli.runs.tree import draw
+from interlock.cli.lib.output import Screen, console
+from interlock.cli.runs.tree import draw, print_whole
 from interlock.db.connection import transaction
-from interlock.db.core.requests import partition_of
+from interlock.db.core import rounds
 from interlock.db.orchestration import run_tree
 from interlock.workers.client.client import Client
 from interlock.workers.orchestration.run_view import Watch
@@ -82,7 +82,7 @@ def test_a_move_that_commits_late_is_not_missed(client: Client, run: Run, dba: D
         workstream = next(iter(watch.view.workstreams))
         client.fire(workstream, "skip", by="quick")
         with transaction(client.runtime.database) as connection:  # of this one alone: the run may share its partition
-            assert client.runtime.applier.round(connection, partition_of(workstream), only=workstream).taken
+            assert client.runtime.applier.round(connection, rounds.gather_for(connection, [workstream])).taken
         assert [each[2] for each in said(watch)] == ["skipped"]
     assert said(watch) == [(run.name, "pending", "running")]
 
@@ -144,6 +144,36 @@ def test_the_tree_has_every_workstream_task_and_gate_with_what_went_wrong(client
     assert "pending" in lines["b"]
     assert "[UNIT]" in lines["g"]
     assert any(r"it broke\x1b[31m badly" in each for each in text)  # the terminal gets no escape
+
+
+def test_the_tree_says_what_to_type_about_what_did_not_complete(client: Client, run: Run) -> None:
+    """While the run goes on, of each workstream that failed; once it has ended, of all of it."""
+    watch = Watch(client.runtime, run.id)
+    settle(client, run.id)
+    worker = hire(client, run.project)
+    begin(client, watch, worker, "one/a")
+    fail(client, watch, worker, "two/c")
+    settle(client, run.id)
+    watch.look()
+    assert f"do two again: interlock run retry {run.name}/two --reason WHY" in shown(watch)[-1]
+    client.fire(run.id, "cancel", by="ann")
+    settle(client, run.id)
+    watch.look()
+    assert shown(watch)[-1].endswith(f"do what did not complete: interlock run resume {run.name}")
+
+
+def test_a_command_that_the_terminal_is_too_narrow_for_is_printed_whole_below_the_tree(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(client, run.id)
+    client.fire(run.id, "cancel", by="ann")
+    settle(client, run.id)
+    view, command = Watch(client.runtime, run.id).view, f"interlock run resume {run.name}"
+    for width in (200, 40):
+        monkeypatch.setattr(console, "_width", width)
+        with console.capture() as captured:
+            print_whole(view, lines=100)
+        assert [command in each for each in captured.get().splitlines()].count(True) == 1, width
 
 
 @pytest.mark.parametrize("lines", [2, 3, 4, 5, 6, 7, 8, 40])

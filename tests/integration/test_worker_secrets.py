@@ -93,7 +93,7 @@ def test_nobody_speaks_for_a_worker_by_its_name(runtime: Runtime, client: Client
     assert again.finish(claim.token) == "execution_completed"
     assert again.leave() == 0
     drain_all(runtime)
-    assert (state(client, task), state(client, worker)) == ("validating", "shutdown")
+    assert (state(client, task), state(client, worker)) == ("completed", "shutdown")
     assert [(each["authority"], each["proof"]) for each in client.history(worker) if each["proof"] == "itself"] == [
         ("holder", "itself")
     ] * 2  # as it registered and as it left

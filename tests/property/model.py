@@ -1,14 +1,15 @@
 """What the engine should do, said again in plain dicts from docs/spec/delivery.md. Knows nothing of its code.
 
 A *round* takes a partition's due requests, oldest first, and decides each where the one before it left its instance.
-What other instances say (a story's pull requests) is as it was when the round began; what a round releases, closes or
-fires is there when it has ended.
+What other instances say (a story's pull requests, a sprint's stories) is as it was when the round began; what a round
+releases, closes or fires is there when it has ended. A link that a round changed is read by the next.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+RELINKS = ("move_to_sprint", "leave_sprint")
 MOVES: dict[str, dict[tuple[str, str], str]] = {
     "story": {
         ("analysis", "design_complete"): "design",
@@ -24,6 +25,11 @@ MOVES: dict[str, dict[tuple[str, str], str]] = {
         ("review", "block"): "blocked",
         ("testing", "block"): "blocked",
         ("blocked", "unblock"): "implementation",
+        **{
+            (state, trigger): state
+            for state in ("analysis", "design", "implementation", "review", "testing", "blocked")
+            for trigger in RELINKS
+        },
     },
     "sprint": {
         ("planning", "start"): "active",
@@ -58,6 +64,7 @@ BEGINS = {
     "turnstile": "shut",
 }
 ASK_FIRST = {("sprint", "start"), ("sprint", "complete"), ("pr_review", "merge")}
+READS_LINKS = {("story", "approve"), ("sprint", "complete"), *(("story", trigger) for trigger in RELINKS)}
 DEADLINES = {("approval", "pending"): "expire", ("turnstile", "open"): "push"}
 FINISHED = {"applied", "rejected", "superseded", "dead"}
 ATTEMPTS = 3
@@ -85,6 +92,7 @@ class Thing:
     state: str = ""
     version: int = 0
     history: list[tuple[int, str, str, str, str]] = field(default_factory=list)  # seq, from, to, trigger, by
+    sprint: "Thing | None" = None
 
     def __post_init__(self) -> None:
         self.state = BEGINS[self.type]
@@ -108,6 +116,8 @@ class Asked:
     granted: bool = False
     approval: Thing | None = None
     to: str | None = None  # where an override is to lead
+    sprint: Thing | None = None  # that its data names
+    data: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -117,6 +127,10 @@ class Round:
     new: list[Asked] = field(default_factory=list)
     approvals: list[tuple[Asked, Thing]] = field(default_factory=list)
     afterwards: list[Callable[[], None]] = field(default_factory=list)
+    moved: set[int] = field(default_factory=set)
+    relinked: set[int] = field(default_factory=set)
+    merged: dict[int, bool] = field(default_factory=dict)  # by story, as it was when the round began
+    finished: dict[int, bool] = field(default_factory=dict)  # by sprint: are all its stories done?
 
 
 class Model:
@@ -130,9 +144,10 @@ class Model:
     def round(self, partition: int, limit: int) -> Round:
         """One round of a partition."""
         ended, failed = Round(), set()
-        merged = {id(thing): self._pull_requests_merged(thing) for thing in self.things}
+        ended.merged = {id(thing): self._pull_requests_merged(thing) for thing in self.things}
+        ended.finished = {id(thing): self._stories_done(thing) for thing in self.things}
         for asked in self._due(partition)[:limit]:
-            if asked.thing not in failed and not self._judge(asked, ended, merged):
+            if asked.thing not in failed and (self._is_unsettled(asked, ended) or not self._judge(asked, ended)):
                 failed.add(asked.thing)
         for happen in ended.afterwards:
             happen()
@@ -172,7 +187,13 @@ class Model:
         pending = [asked for asked in self.asked if asked.status == "pending" and asked.thing.partition == partition]
         return sorted((asked for asked in pending if not in_the_way(asked)), key=lambda asked: asked.place)
 
-    def _judge(self, asked: Asked, ended: Round, merged: dict[int, bool]) -> bool:
+    @staticmethod
+    def _is_unsettled(asked: Asked, ended: Round) -> bool:
+        """Whether what it reads of others was changed by this round: it is left for the next."""
+        reads = (asked.thing.type, asked.trigger) in READS_LINKS and id(asked.thing) in ended.relinked
+        return reads or (asked.sprint is not None and id(asked.sprint) in ended.moved)
+
+    def _judge(self, asked: Asked, ended: Round) -> bool:
         """Decide one request; False when it failed, and those behind it must wait."""
         thing = asked.thing
         if asked.if_version not in (None, thing.version) and not asked.granted:
@@ -187,8 +208,9 @@ class Model:
         if dest is None:
             asked.status = "rejected"
             return True
-        if asked.to is not None:  # guards and approvals are passed over, the machine is not
-            asked.status = "applied" if asked.by in OPERATORS and asked.to == dest else "rejected"
+        if asked.to is not None:  # guards and approvals are passed over, the machine and what a link becomes are not
+            may = asked.by in OPERATORS and asked.to == dest
+            asked.status = "applied" if may and self._is_relinkable(asked) else "rejected"
             if asked.status == "applied":
                 self._move(asked, dest, ended)
             return True
@@ -196,7 +218,7 @@ class Model:
             asked.attempts += 1
             asked.status = "dead" if asked.attempts >= ATTEMPTS else "scheduled"
             return False
-        asked.status = self._answer(asked, merged)
+        asked.status = self._answer(asked, ended)
         if asked.status == "asking":
             asked.status = "waiting"
             ended.approvals.append((asked, self._ask(asked)))
@@ -204,14 +226,27 @@ class Model:
             self._move(asked, dest, ended)
         return True
 
-    def _answer(self, asked: Asked, merged: dict[int, bool]) -> str:
+    @staticmethod
+    def _is_relinkable(asked: Asked) -> bool:
+        if asked.trigger == "leave_sprint":
+            return asked.thing.sprint is not None
+        named = asked.sprint
+        return asked.trigger != "move_to_sprint" or (
+            named is not None and named.state != "done" and named is not asked.thing.sprint
+        )
+
+    def _answer(self, asked: Asked, ended: Round) -> str:
         thing = asked.thing
+        if asked.trigger in RELINKS:
+            return "applied" if self._is_relinkable(asked) else "rejected"
+        if asked.trigger == "complete" and not ended.finished[id(thing)]:
+            return "rejected"
         if (thing.type, asked.trigger) in ASK_FIRST and not asked.granted:
             return "rejected" if self._is_held(asked) else "asking"
         if asked.trigger != "approve":
             return "applied"
         if thing.type == "story":
-            return "applied" if merged[id(thing)] else "rejected"
+            return "applied" if ended.merged[id(thing)] else "rejected"
         again = thing.type == "approval" and asked.by in self._votes(thing)
         return "rejected" if again or asked.by == thing.context.get("author") else "applied"
 
@@ -221,6 +256,10 @@ class Model:
         thing.version += 1
         thing.history.append((thing.version, thing.state, dest, asked.trigger, asked.by))
         thing.state = dest
+        ended.moved.add(id(thing))
+        if asked.trigger in RELINKS:
+            ended.relinked |= {id(each) for each in (thing, thing.sprint, asked.sprint) if each}
+            thing.sprint = asked.sprint
         ended.new += self._timer(thing, since)
         if thing.type == "approval" and dest != "pending":
             ended.afterwards.append(lambda: self._close(thing))
@@ -280,3 +319,6 @@ class Model:
     def _pull_requests_merged(self, story: Thing) -> bool:
         linked: Iterable[Thing] = [thing for thing in self.things if thing.context.get("story") is story]
         return bool(linked) and all(thing.state == "merged" for thing in linked)
+
+    def _stories_done(self, sprint: Thing) -> bool:
+        return all(thing.state == "done" for thing in self.things if thing.sprint is sprint)

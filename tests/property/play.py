@@ -1,6 +1,7 @@
 """A run and its model side by side: what happens to one happens to the other, and both must agree each time."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.orchestration.scheduler import schedule
 from tests.driving import partitions_due
 from tests.property.run_model import World
-from tests.property.run_things import Gate, Task, Thing, Workstream
+from tests.property.run_things import Gate, LandingApproval, Task, Thing, Workstream
 from tests.rights import fire_all
 from tests.running import Stage
 
@@ -30,6 +31,7 @@ REPORTS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # what may be said of 
     ],
     "PENDING": [("gate_started", {}), ("gate_failed", {"exit_code": 126, "stderr": "no such program"})],
     "RUNNING": [("gate_passed", {"exit_code": 0}), ("gate_failed", {"exit_code": 1, "stderr": "no"})],
+    "pending": [("approve", {}), ("reject", {"reason": "too late"}), ("expire", {})],
     "validating": [("validation_passed", {}), ("validation_failed", {"reason": "conflict"})],
 }
 DEADLINES = {"running": "timeout_exceeded", "retrying": "retry_delay_elapsed", "RUNNING": "timeout_exceeded"}
@@ -38,7 +40,11 @@ REFUSABLE: list[tuple[type[Thing], str, dict[str, Any]]] = [
     (Task, "retry_delay_elapsed", {}),
     *((Gate, trigger, data) for state in ("PENDING", "RUNNING") for trigger, data in REPORTS[state]),
     *((Workstream, trigger, data) for trigger, data in REPORTS["validating"]),
+    *((LandingApproval, trigger, data) for trigger, data in REPORTS["pending"]),
 ]
+
+
+APPROVER = "carol"
 
 
 class Theatre(Stage):
@@ -73,6 +79,7 @@ class Play:
     said: dict[str, bool] = field(default_factory=dict)
     firings: list[Firing] = field(default_factory=list)
     spoken: list[Thing] = field(default_factory=list)
+    did: Counter[str] = field(default_factory=Counter)  # what came to pass, by name
 
     def say(self, thing: Thing, trigger: str, **data: Any) -> None:
         """Fire a trigger, once the step is over."""
@@ -85,7 +92,11 @@ class Play:
             data = {"worker_id": worker, "capabilities": []} if trigger == "worker_started" else data
         self.said[request_id] = self.world.told(thing, trigger)
         note(f"{thing.name}: {trigger} {'' if self.said[request_id] else '(to be refused)'}")
-        self.firings.append(Firing(self.stage.ids[thing.name], trigger, "test", request_id, data))
+        by = "test"
+        if isinstance(thing, LandingApproval):
+            by = APPROVER
+            self.did[trigger] += self.said[request_id]
+        self.firings.append(Firing(self.stage.ids[thing.name], trigger, by, request_id, data))
 
     def let_time_pass(self, thing: Thing) -> None:
         """The deadline of whatever state the thing is in runs out."""
@@ -109,9 +120,9 @@ class Play:
         self.firings, self.spoken = [], []
         self.stage.settle()
         self.world.settle()
-        self.meet_reruns()
-        states = self.stage.states(*(thing.name for thing in self.world.things()))
-        assert states == {thing.name: thing.state for thing in self.world.things()}
+        self.meet_new()
+        everything = [*self.world.things(), *self.world.phases, *self.world.approvals]
+        assert self.stage.states(*(each.name for each in everything)) == {each.name: each.state for each in everything}
         assert self._asked() == {self.stage.ids[gate.name] for gate in self.world.gates if gate.asked}
         with transaction(self.stage.runtime.database) as connection:
             statuses = {name: row["status"] for name, row in requests.by_ids(connection, fired).items()}
@@ -127,22 +138,30 @@ class Play:
 
     def late(self) -> Iterator[tuple[Thing, str, dict[str, Any]]]:
         """Reports that are a second one of the same, or too late."""
-        for thing in self.world.things():
+        for thing in [*self.world.things(), *self.world.approvals]:
             for kind, trigger, data in REFUSABLE:
                 if isinstance(thing, kind) and self.world.answer(thing, trigger) is None:
                     yield thing, trigger, data
 
-    def meet_reruns(self) -> None:
-        """Find the gates that were run again: they go by the name of the first and a number."""
+    def meet_new(self) -> None:
+        """Find what was made in the place of others."""
         ids = self.stage.ids
-        for name in (gate.name for gate in self.world.gates if gate.name not in ids):
-            base, _, number = name.partition("#")
-            before = ids[base if number == "1" else f"{base}#{int(number) - 1}"]
+        for approval in (each for each in self.world.approvals if each.name not in ids):
+            assert approval.of
             found = self.stage.dba.execute(
-                "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'retry_of'", (before,)
+                "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'lands'",
+                (ids[approval.of.name],),
             ).fetchall()
-            assert len(found) == 1, f"{name} should have been run again"
-            ids[name] = found[0][0]
+            assert len(found) == 1, f"the landing of {approval.of.name} should have been asked for, once"
+            ids[approval.name] = found[0][0]
+        for thing in (each for each in self.world.things() if each.name not in ids):
+            assert thing.retry_of
+            found = self.stage.dba.execute(
+                "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'retry_of'",
+                (ids[thing.retry_of.name],),
+            ).fetchall()
+            assert len(found) == 1, f"{thing.name} should have been made"
+            ids[thing.name] = found[0][0]
 
 
 def take(play: Play, verb: str, chances: Random) -> None:
@@ -193,15 +212,26 @@ def answer(play: Play, thing: Thing, chances: Random) -> None:
     play.say(thing, trigger, **data)
 
 
-def finish(play: Play, chances: Random) -> None:
-    """Answer whatever is open until the run has ended; then what still runs, which nobody waits for."""
-    world = play.world
+def finish(play: Play, chances: Random, do_again: Callable[[Play, Random], bool]) -> bool:
+    """Answer whatever is open until the run has ended; then what still runs, which nobody waits for.
+
+    Args:
+        play, chances: as everywhere.
+        do_again: what an operator may do twice meanwhile; whether that was done.
+
+    Returns:
+        False if it waits for phases that are frozen.
+    """
+    world, times = play.world, 2
     for _ in range(12 * len(world.things())):
         if world.run.ended and not world.open():
-            return
+            return True
+        times -= times > 0 and do_again(play, chances)
         paused = [each for each in world.workstreams if each.state == "paused"]
         opened = world.open()
-        assert world.run.state == "pending" or paused or opened, "it waits for ever"
+        if not (world.run.state == "pending" or paused or opened):
+            assert any(each.held and not each.ended for each in world.workstreams), "it waits for ever"
+            return False
         if world.run.state == "pending":
             play.say(world.run, "start")
         for each in paused:

@@ -7,7 +7,7 @@ once, and again, until nothing is due. What a person, a worker or a gate's comma
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.property.run_things import Gate, Task, Thing, Workstream
+from tests.property.run_things import Gate, LandingApproval, Phase, Task, Thing, Workstream
 
 OPEN = {"ready", "executing"}
 TO_WORK = {"pending", "blocked", "queued", "running", "retrying"}  # a task that has not worked yet
@@ -25,24 +25,29 @@ class World:
     workstreams: list[Workstream] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
+    approvals: list[LandingApproval] = field(default_factory=list)
 
     def things(self) -> list[Thing]:
+        """What has to end."""
         return [self.run, *self.workstreams, *self.tasks, *self.gates]
 
     def open(self) -> list[Thing]:
         """What waits for somebody to say how it went."""
-        return [thing for thing in self.things() if self._is_open(thing)]
+        return [thing for thing in [*self.things(), *self.approvals] if self._is_open(thing)]
 
     def _is_open(self, thing: Thing) -> bool:
         match thing:
             case Task(state="queued"):
-                return thing.home.state in OPEN
+                return thing.home.state in OPEN and not thing.home.held
             case Task(state="running" | "retrying") | Gate(state="RUNNING"):
                 return True
             case Gate(state="PENDING"):
                 return thing.asked
             case Workstream(state="validating"):
-                return thing.landing
+                return thing.landing and not thing.held
+            case LandingApproval(state="pending", of=Workstream(state="validating")):
+                return True
         return False
 
     def settle(self) -> None:
@@ -85,9 +90,12 @@ class World:
             case Gate(), "gate_passed" | "gate_failed" | "timeout_exceeded", "RUNNING":  # GATE-4: a deadline, too
                 return "PASSED" if trigger == "gate_passed" else "FAILED"
             case Workstream(), "validation_passed", "validating":
-                return "completed" if all(gate.state == "PASSED" for gate in thing.final) else None
+                may = all(gate.state == "PASSED" for gate in thing.final) and not thing.held and thing.may_land
+                return "completed" if may else None
             case Workstream(), "validation_failed", "validating":
                 return "failed"
+            case LandingApproval(), "approve" | "reject" | "expire", "pending":
+                return {"approve": "approved", "reject": "rejected", "expire": "expired"}[trigger]
             case Workstream(), "skip", "planned" | "ready" | "blocked":
                 return "skipped"
             case Workstream(), "pause", "executing":
@@ -125,12 +133,18 @@ class World:
         elif what == "land":
             assert isinstance(thing, Workstream)
             thing.landing = True
+        elif what == "ask for approval":
+            assert isinstance(thing, Workstream)
+            thing.approval = LandingApproval(f"{thing.name}:land", of=thing)
+            self.approvals.append(thing.approval)
         else:
             thing.state = what
             if isinstance(thing, Task) and what == "cancelled":
                 thing.given_up = True
             if isinstance(thing, Task) and what == "failed":
                 thing.misjudged = True
+            if isinstance(thing, Workstream) and what in ("cancelled", "skipped"):
+                thing.given_up = True
 
     def over(self, home: Workstream) -> bool:
         return home.ended or self.run.ended
@@ -145,7 +159,7 @@ class World:
         match task.state:
             case "pending" if never or any(gate.state in ("FAILED", "BLOCKED") for gate in task.before):  # GATE-6
                 return "blocked"
-            case "pending" if now and task.home.state in OPEN and self.run.state == "running":
+            case "pending" if now and task.home.state in OPEN and not task.home.held and self.run.state == "running":
                 return "queued"
             case "blocked" if never:  # TASK-13
                 return "cancelled"
@@ -222,8 +236,16 @@ class World:
             case "validating" if any(map(self.never, workstream.final)):
                 return "failed"
             case "validating" if all(gate.state == "PASSED" for gate in workstream.final):
-                return None if workstream.landing else "land"
+                return None if workstream.landing else self._may_land(workstream)
         return None
+
+    def _may_land(self, workstream: Workstream) -> str | None:
+        if workstream.phase and workstream.phase.approvers:
+            if workstream.approval is None:
+                return "ask for approval"
+            if workstream.approval.state in ("rejected", "expired"):
+                return "failed"
+        return "land" if workstream.may_land and not workstream.held else None
 
     def _may_open(self, workstream: Workstream) -> str | None:
         states = {each.state for each in workstream.after}
@@ -238,21 +260,26 @@ class World:
     def _run_due(self) -> str | None:
         if self.run.state != "running":
             return None
-        if any(each.critical and each.state == "failed" for each in self.workstreams):
+        counted = [each for each in self.workstreams if not each.left_out]  # RUN-2
+        if any(each.critical and each.state == "failed" for each in counted):
             return "failed"
-        if not all(each.ended for each in self.workstreams):
+        if not all(each.ended for each in counted):
             return None
-        well = all(each.state in ("completed", "skipped") for each in self.workstreams)
+        well = all(each.state in ("completed", "skipped") for each in counted)
         return "succeeded" if well else "failed"
 
     def run_again(self, old: Gate, *, reruns: int) -> None:
         """GATE-7: a new one takes the place of the failed one wherever that was named."""
-        base, _, number = old.name.partition("#")
-        again = Gate(f"{base}#{int(number or 0) + 1}", home=old.home, moment=old.moment, reruns=reruns)
-        again.after, old.replaced = list(old.after), True
+        again = old.again(self.name_again(old), old.home, reruns)
+        old.replaced = True
         self.gates.append(again)
         named_in = [each.after for each in self.gates if each is not again]
         named_in += [each.final for each in self.workstreams]
         named_in += [names for task in self.tasks for names in (task.before, task.gates)]
         for names in named_in:
             names[:] = [again if gate is old else gate for gate in names]
+
+    def name_again(self, old: Thing) -> str:
+        """The name of what takes this one's place: that of the first, and a number."""
+        base = old.name.partition("#")[0]
+        return f"{base}#{sum(each.name.partition('#')[0] == base for each in self.things())}"

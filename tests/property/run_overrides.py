@@ -1,55 +1,111 @@
 """What operators do to a run: said of the model in plain words, and done to the real one, or refused by both."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import note
 
+from interlock.workers.overrides.at_once import CannotMove
+from interlock.workers.overrides.phases import freeze, thaw
 from interlock.workers.overrides.rerun_gate import rerun_gate
 from interlock.workers.overrides.reset_task import reset_task, skip_step
+from interlock.workers.overrides.retry_workstream import retry_workstream
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
 from interlock.workers.overrides.transaction import CannotOverride, Done, OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
 from tests.property.play import Play
+from tests.property.run_anew import SPENT, anew, rerun, retry
 from tests.property.run_model import World
 from tests.property.run_things import Gate, Task, Thing, Workstream
 from tests.running import Stage
 
 BY_HAND = OverrideOrder("ann", "as drawn")
-SPENT = ("failed", "cancelled")
 Names = dict[str, str]
 COMMANDS: list[Callable[..., Done]] = [
-    *[complete_task, fail_task, skip_step, reset_task, unblock_task, rerun_gate] * 3,
+    *[complete_task, fail_task, skip_step, reset_task, unblock_task, rerun_gate, retry_workstream] * 3,
     *[fail_workstream, validate_workstream],
 ]
+TO = {freeze: "frozen", thaw: "open"}
+AGAIN = (rerun_gate, retry_workstream)
+OF_WORKSTREAMS = (fail_workstream, validate_workstream, retry_workstream)
 
 
 def override(play: Play, chances: Random) -> None:
     """One override, by chance; only between steps, so that nothing else is on its way."""
-    if play.firings:
+    if not play.firings and not (chances.random() < 0.5 and do_again(play, chances)):
+        _override(play, chances.choice(COMMANDS), chances)
+
+
+def do_again(play: Play, chances: Random) -> bool:
+    """What is done again by hand is, if there is something; most of the time there is not."""
+    possible = [each for each in AGAIN if _likely(play.world, each)]
+    if possible:
+        _override(play, chances.choice(possible), chances)
+    return bool(possible)
+
+
+def _override(play: Play, command: Callable[..., Done], chances: Random) -> None:
+    if not (things := _things(play.world, command)):
         return
-    command: Callable[..., Done] = chances.choice(COMMANDS)
-    of_workstreams = command in (fail_workstream, validate_workstream)
-    things: list[Any] = play.world.workstreams if of_workstreams else play.world.tasks
-    if command is rerun_gate and not (things := play.world.gates):
-        return
-    likely = [thing for thing in things if thing.state in LIKELY.get(command, ())]
-    if command is rerun_gate:
-        likely = [gate for gate in likely if not gate.replaced and not play.world.over(gate.home)] or likely
+    likely = _likely(play.world, command)
     thing = chances.choice(likely if likely and chances.random() < 0.8 else things)
     if chances.random() < 0.3:
         _rehearse(play, command, thing)
+    if command is retry_workstream:
+        play.world.settle()  # what follows from its end comes first
     allowed = SAID[command](play.world, thing)
     note(f"{thing.name}: override {command.__name__} {'' if allowed else '(to be refused)'}")
     refused: CannotOverride | None = None
     try:
-        play.stage.ids |= command(play.stage.runtime, str(play.stage.ids[thing.name]), BY_HAND).made
+        command(play.stage.runtime, str(play.stage.ids[thing.name]), BY_HAND)
     except CannotOverride as error:
         refused = error
     assert allowed == (refused is None), refused
-    play.meet_reruns()
+    play.did[command.__name__] += allowed
+    play.meet_new()
+
+
+def move_phase(play: Play, chances: Random) -> None:
+    """A phase is frozen or thawed; what is so already is refused. As `override`, only between steps."""
+    if play.firings or not play.world.phases:
+        return
+    phase = chances.choice(play.world.phases)
+    act = freeze if (phase.state == "open") == (chances.random() < 0.8) else thaw
+    allowed = phase.state != TO[act]
+    note(f"{phase.name}: {act.__name__} {'' if allowed else '(to be refused)'}")
+    with nullcontext() if allowed else pytest.raises(CannotMove):
+        act(play.stage.runtime, phase.name, BY_HAND, project=play.stage.project)
+    phase.state = TO[act]
+    play.did[act.__name__] += allowed
+
+
+def move_all(play: Play, act: Callable[..., Any]) -> None:
+    """Every phase is frozen, or thawed."""
+    for phase in play.world.phases:
+        if phase.state != TO[act]:
+            act(play.stage.runtime, phase.name, BY_HAND, project=play.stage.project)
+            phase.state = TO[act]
+            play.did[act.__name__] += 1
+
+
+def _things(world: World, command: Callable[..., Done]) -> list[Any]:
+    if command is rerun_gate:
+        return world.gates
+    return world.workstreams if command in OF_WORKSTREAMS else world.tasks
+
+
+def _likely(world: World, command: Callable[..., Done]) -> list[Any]:
+    """Those that the command is for; left to chance, most would be refused."""
+    found = [thing for thing in _things(world, command) if thing.state in LIKELY.get(command, ())]
+    if command is rerun_gate:
+        found = [gate for gate in found if not gate.replaced and not world.over(gate.home)]
+    if command is retry_workstream:
+        found = [each for each in found if not each.left_out and not world.run.ended]
+    return found
 
 
 def _rehearse(play: Play, command: Callable[..., Done], thing: Thing) -> None:
@@ -94,7 +150,7 @@ def _unblock(world: World, task: Task) -> bool:
 
 def _skip(world: World, task: Task) -> bool:
     if task.state in SPENT:
-        again = _anew(world, task, retries=0)
+        again = anew(world, task, retries=0)
         return again is not None and _skip(world, again)
     if task.ended:
         return False
@@ -107,15 +163,13 @@ def _skip(world: World, task: Task) -> bool:
 
 
 def _reset(world: World, task: Task) -> bool:
-    return _anew(world, task, retries=task.retries) is not None
+    return anew(world, task, retries=task.retries) is not None
 
 
 def _rerun(world: World, gate: Gate) -> bool:
     if gate.state != "FAILED" or gate.replaced or world.over(gate.home):
         return False
-    olds, gates = _lost(world, [], [gate], misjudged=True)
-    _replace(world, _completable(olds), gates, {})
-    return True
+    return rerun(world, gate)
 
 
 def _fail_workstream(world: World, workstream: Workstream) -> bool:
@@ -143,16 +197,18 @@ SAID: dict[Callable[..., Done], Callable[[World, Any], bool]] = {
     fail_workstream: _fail_workstream,
     validate_workstream: _validate_workstream,
     rerun_gate: _rerun,
+    retry_workstream: retry,
 }
 
 
-LIKELY: dict[Callable[..., Done], tuple[str, ...]] = {  # left to chance, most would be refused
+LIKELY: dict[Callable[..., Done], tuple[str, ...]] = {
     complete_task: ("running", "validating", "retrying"),
     fail_task: ("running", "validating", "retrying"),
     reset_task: ("failed", "cancelled", "running"),
     unblock_task: ("blocked", "pending"),
     validate_workstream: ("paused",),
     rerun_gate: ("FAILED",),
+    retry_workstream: SPENT,
 }
 
 
@@ -167,74 +223,6 @@ def _unjudge(world: World, task: Task) -> None:
                 other.before = [each for each in other.before if each is not gate]
             for behind in world.gates:
                 behind.after = [each for each in behind.after if each is not gate]
-
-
-def _anew(world: World, first: Task, *, retries: int) -> Task | None:
-    """A task and all that was given up because of it, made anew; None: it cannot be."""
-    if first.left_out or first.state == "completed" or world.over(first.home):
-        return None
-    olds, gates = _lost(world, [first], [])
-    if first not in (olds := _completable(olds)):
-        return None
-    new = _replace(world, olds, gates, {first: retries})
-    if not first.ended:
-        first.state = "cancelled"
-    return new[first]
-
-
-def _completable(olds: list[Task]) -> list[Task]:
-    """Without those that also wait for a task that will never complete."""
-    while hopeless := [
-        each for each in olds if any(other.state in SPENT and other not in olds for other in each.after)
-    ]:
-        olds = [each for each in olds if each not in hopeless]
-    return olds
-
-
-def _replace(world: World, olds: list[Task], gates: list[Gate], retries: dict[Task, int]) -> dict[Task, Task]:
-    """New tasks in the place of these, once the gates that failed are run again."""
-    for gate in gates:
-        if gate.state == "FAILED":
-            world.run_again(gate, reruns=0)
-    new = {old: _again(world, old, retries.get(old, 0)) for old in olds}
-    for old in olds:
-        new[old].after = list(old.after)
-        new[old].before, new[old].gates = list(old.before), list(old.gates)
-        old.gates, old.left_out = [], True
-        old.home.tasks.remove(old)
-        old.home.tasks.append(new[old])
-    for task in world.tasks:
-        task.after = [new.get(each, each) for each in task.after]
-    return new
-
-
-def _lost(
-    world: World, olds: list[Task], gates: list[Gate], *, misjudged: bool = False
-) -> tuple[list[Task], list[Gate]]:
-    """These, and what was given up because of them; `misjudged`: also what failed because of these gates."""
-    before = -1
-    while before != (before := len(olds) + len(gates)):
-        for gate in world.gates:
-            named = any(gate in (*task.gates, *task.before) for task in olds) or any(g in gate.after for g in gates)
-            if named and gate not in gates and world.never(gate) and not world.over(gate.home):
-                gates.append(gate)
-        for task in world.tasks:
-            waits = any(old in task.after for old in olds) or any(gate in task.before for gate in gates)
-            gone = task.state == "cancelled" and task.given_up and not task.left_out
-            failed = task.state == "failed" and task.misjudged and not task.left_out
-            failed = misjudged and failed and any(gate in task.gates for gate in gates)
-            if ((waits and gone) or failed) and task not in olds and not task.home.ended:
-                olds.append(task)
-    return olds, gates
-
-
-def _again(world: World, old: Task, retries: int) -> Task:
-    base = old.name.partition("~")[0]
-    taken = [int(each.name.partition("~")[2] or 1) for each in world.tasks if each.name.partition("~")[0] == base]
-    new = Task(f"{base}~{max(taken) + 1}", home=old.home, critical=old.critical, max_retries=old.max_retries)
-    new.retries = retries
-    world.tasks.append(new)
-    return new
 
 
 def override_blindly(stage: Stage, tasks: list[str], chances: Random) -> bool:

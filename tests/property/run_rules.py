@@ -32,6 +32,12 @@ RULES: dict[str, LiteralString] = {
            AND w.state NOT IN ('failed', 'cancelled')
            AND NOT EXISTS (SELECT FROM workflow_transitions m
                             WHERE m.workflow_id = w.ws_id AND m.metadata ? 'override')""",
+    "PHASE-7 a workstream lands only if one of its phase's approvers has approved that": """
+        SELECT w.ws_id FROM workstreams w JOIN plans p ON p.run_id = w.run_id
+         WHERE w.run_id = %(run)s AND w.state = 'completed'
+           AND jsonb_array_length(p.body->'phases'->w.phase_id->'approvers') > 0
+           AND NOT EXISTS (SELECT FROM workflow_links l JOIN workflow_instances a ON a.id = l.source_id
+                            WHERE l.target_id = w.ws_id AND l.role = 'lands' AND a.current_state = 'approved')""",
     "WORKSTREAM-5 only what completed is merged": """
         SELECT w.ws_id FROM workstreams w JOIN effects e ON e.workflow_id = w.ws_id
           JOIN tasks t ON t.workstream_id = w.ws_id
@@ -100,12 +106,13 @@ RULES: dict[str, LiteralString] = {
                unnest(ARRAY['planned', 'ready', 'blocked', 'executing', 'validating', 'paused', 'completed', 'failed',
                             'cancelled', 'skipped']) AS each (state)
          WHERE c.run_id = %(run)s AND (to_jsonb(c) ->> each.state)::int IS DISTINCT FROM
-               (SELECT count(*) FROM workstreams w WHERE w.run_id = c.run_id AND w.state = each.state)
+               (SELECT count(*) FROM workstreams w
+                 WHERE w.run_id = c.run_id AND w.state = each.state AND NOT w.left_out)
         UNION ALL
         SELECT c.run_id FROM run_counts c
          WHERE c.run_id = %(run)s AND c.critical_failures <>
                (SELECT count(*) FROM workstreams w
-                 WHERE w.run_id = c.run_id AND w.state = 'failed' AND w.is_critical)""",
+                 WHERE w.run_id = c.run_id AND w.state = 'failed' AND w.is_critical AND NOT w.left_out)""",
     "what still stands in a task's way is counted": """
         SELECT t.task_id FROM tasks t,
                LATERAL (SELECT (SELECT count(*) FROM tasks o WHERE o.task_id = ANY (t.depends_on)

@@ -1,7 +1,7 @@
 """Random runs: what plans can say, as sketches for the stage and as worlds for the model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -13,9 +13,10 @@ from interlock.workflows.plan.ordering import Waits
 from interlock.workflows.plan.plan import Plan
 from tests.property.players import Fates
 from tests.property.run_model import World
-from tests.property.run_things import Gate, Task, Workstream
+from tests.property.run_things import Gate, Phase, Task, Workstream
 
 MOST = st.sampled_from([1, 2, 3, 4] + [5] * 28)  # shrinks to the left
+PHASES = ("design", "release")
 Sketches = dict[str, dict[str, Any]]
 
 
@@ -27,10 +28,16 @@ class Run:
     tasks: Sketches
     gates: Sketches
     skipped: tuple[str, ...]
+    phases: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()  # those of the phases that have approvers
 
     def world(self) -> World:
         """The model of it."""
-        homes = {name: Workstream(name, critical=each["critical"]) for name, each in self.workstreams.items()}
+        phases = {name: Phase(name, approvers=name in self.approved) for name in self.phases}
+        homes = {
+            name: Workstream(name, critical=each["critical"], phase=phases.get(each.get("phase_id", "")))
+            for name, each in self.workstreams.items()
+        }
         gates = {
             name: Gate(name, home=homes[each["workstream"]], moment=each["moment"], reruns=each["reruns_left"])
             for name, each in self.gates.items()
@@ -38,7 +45,8 @@ class Run:
         tasks: dict[str, Task] = {}
         for name, each in self.tasks.items():
             home = homes[each["workstream"]]
-            tasks[name] = Task(name, home=home, critical=each["critical"], max_retries=each["max_retries"])
+            tool = each.get("tool", "")
+            tasks[name] = Task(name, home=home, critical=each["critical"], max_retries=each["max_retries"], tool=tool)
             home.tasks.append(tasks[name])
         for name, each in self.workstreams.items():
             homes[name].after = [homes[other] for other in each["depends_on"]]
@@ -48,8 +56,29 @@ class Run:
         for name, each in self.tasks.items():
             tasks[name].after = [tasks[other] for other in each["depends_on"]]
             tasks[name].gates = [gates[other] for other in each["gates"]]
+            tasks[name].born_with = list(tasks[name].gates)
             tasks[name].before = [gates[other] for other in each["blocked_by_gates"]]
-        return World(workstreams=[*homes.values()], tasks=[*tasks.values()], gates=[*gates.values()])
+        return World(
+            workstreams=[*homes.values()], tasks=[*tasks.values()], gates=[*gates.values()], phases=[*phases.values()]
+        )
+
+
+def with_tools(run: Run, tool: str, chances: Random) -> Run:
+    """The same run; some of its tasks call a tool."""
+    tasks = {
+        name: each | ({"tool": tool, "kind": "command"} if chances.random() < 0.4 else {})
+        for name, each in run.tasks.items()
+    }
+    return replace(run, tasks=tasks)
+
+
+def with_phases(run: Run, chances: Random) -> Run:
+    """The same run; each workstream is in one of two phases, which may have approvers, or in none."""
+    homes = {
+        name: each | {"phase_id": phase} if (phase := chances.choice([*PHASES, ""])) else each
+        for name, each in run.workstreams.items()
+    }
+    return replace(run, workstreams=homes, phases=PHASES, approved=PHASES[: chances.choice([0, 2])])
 
 
 @st.composite

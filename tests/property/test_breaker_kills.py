@@ -3,8 +3,7 @@
 What a kill is to PostgreSQL: a caller that says nothing any more, and whose heartbeats stop.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,6 +29,7 @@ from tests import rights
 from tests.callers import TOOL, let_the_cooldown_pass
 from tests.crewing import Site, hand, silence
 from tests.driving import drain_all, swept
+from tests.property.breaker_model import Caller, Model
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
@@ -38,56 +38,6 @@ ENDS = {
     True: Report("execution_failed", {"exit_code": 1, "error": "as drawn"}),
     False: Report("execution_completed", {"exit_code": 0}),
 }
-
-
-@dataclass(eq=False)
-class Caller:
-    """Somebody whose call was let through: with a task's claim, or for himself with a lease."""
-
-    how: Claim | Call
-    period: int
-    dead: bool = False
-
-
-@dataclass
-class Model:
-    """What the specification says, in memory. `last`: who had the trial last; `held`: he has it."""
-
-    threshold: int
-    state: Literal["CLOSED", "OPEN", "HALF_OPEN"] = "CLOSED"
-    failures: int = 0
-    period: int = 0
-    last: Caller | None = None
-    held: bool = False
-
-    @property
-    def lets_through(self) -> bool:
-        return self.state == "CLOSED" or (self.state == "HALF_OPEN" and not self.held)
-
-    def admit(self, caller: Caller) -> None:
-        if self.state == "HALF_OPEN":
-            self.last, self.held = caller, True
-
-    def give_back(self, caller: Caller) -> None:
-        if self.last is caller:
-            self.held = False
-
-    def report(self, caller: Caller, *, fails: bool, period: int) -> None:
-        if self.state == "HALF_OPEN" and self.last is caller:
-            self._become("OPEN" if fails else "CLOSED")
-        elif self.state == "CLOSED" and not (fails and period != self.period):
-            self.failures = self.failures + 1 if fails else 0
-            if self.failures == self.threshold:
-                self._become("OPEN")
-
-    def cool_down(self) -> None:
-        if self.state == "OPEN":
-            self._become("HALF_OPEN")
-
-    def _become(self, state: Literal["CLOSED", "OPEN", "HALF_OPEN"]) -> None:
-        self.state, self.last, self.held = state, None, False
-        self.period += 1
-        self.failures = 0 if state == "CLOSED" else self.failures
 
 
 class Kills(RuleBasedStateMachine):

@@ -25,12 +25,13 @@ from interlock.db.audit import verify
 from interlock.db.connection import transaction
 from interlock.db.core import definitions, requests
 from interlock.db.core.requests import PARTITIONS, partition_of
+from interlock.db.core.rounds import gather_for
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import NotYours, RequestConflict
 from tests import machines
-from tests.property.model import ATTEMPTS, FINISHED, MOVES, Asked, Model, Thing, states, triggers
+from tests.property.model import ATTEMPTS, FINISHED, MOVES, RELINKS, Asked, Model, Thing, states, triggers
 from tests.rights import fire, operate
 
 pytestmark = pytest.mark.integration
@@ -84,6 +85,8 @@ class EngineAndModel(RuleBasedStateMachine):
         self._create("approval", "A-1", {"author": "ann", "quorum": 2})
         self._create("turnstile", "T-1", {})
         self._create("turnstile", "T-2", {})
+        self._create("sprint", "P-2", {})
+        self._create("story", "S-2", {"author": "bob", "sprint_id": "P-1"})
         self._agree_on_new([])
 
     @rule(which=picks, trigger=picks, by=agents)
@@ -161,6 +164,7 @@ class EngineAndModel(RuleBasedStateMachine):
             by=asked.by,
             request_id=asked.name,
             if_version=asked.if_version,
+            data=asked.data,
         )
         assert receipt.replayed
         assert receipt.status == asked.status
@@ -248,11 +252,20 @@ class EngineAndModel(RuleBasedStateMachine):
         for row in self.dba.execute(ALL_EVENTS, (list(told),)):
             told[row["workflow_id"]].append(tuple(row.values())[1:])
         assert told == {self.ids[thing]: thing.history for thing in self.model.things}
+        for story in (thing for thing in self.model.things if thing.type == "story"):
+            links = self.client.show(self.ids[story])["links"]
+            expected = [story.sprint.key] if story.sprint else []
+            assert [each["entity_id"] for each in links if each["role"] == "sprint"] == expected
+        sprints = [thing for thing in self.model.things if thing.type == "sprint" and thing.state == "done"]
+        overridden = {asked.thing for asked in self.model.asked if asked.to == "done" and asked.status == "applied"}
+        for sprint in (each for each in sprints if each not in overridden):
+            assert all(thing.state == "done" for thing in self.model.things if thing.sprint is sprint)
 
     def _create(self, type_: str, name: str, context: dict[str, Any], story: Thing | None = None) -> Thing:
         about = context | ({"story_id": story.key} if story else {})
         row = self.client.create(type_, name, project=self.project, context=about)
         thing = Thing(name, type_, partition_of(row["id"]), context | ({"story": story} if story else {}))
+        thing.sprint = next((each for each in self.model.things if each.key == context.get("sprint_id")), None)
         self.ids[thing] = row["id"]
         self.model.born(thing)
         return thing
@@ -265,12 +278,24 @@ class EngineAndModel(RuleBasedStateMachine):
             with pytest.raises(NotYours):
                 fire(self.client, self.ids[thing], named, by=by, after=after, if_version=if_version)
             return
-        receipt = fire(self.client, self.ids[thing], named, by=by, after=after, if_version=if_version)
+        sprint, data = self._other_sprint(named)
+        receipt = fire(self.client, self.ids[thing], named, by=by, after=after, if_version=if_version, data=data)
         status = "scheduled" if after else "pending"
         asked = Asked(thing, named, by, status, name=receipt.request_id, if_version=if_version)
+        asked.sprint, asked.data = sprint, data
         if after:
             asked.origin = "later"
         self.model.asked.append(asked)
+
+    def _other_sprint(self, trigger: str) -> tuple[Thing | None, dict[str, str]]:
+        """What the data of a trigger names: each sprint in turn, and one that is not there."""
+        if trigger not in RELINKS:
+            return None, {}
+        if trigger == "leave_sprint":
+            return None, {"reason": "as drawn"}
+        sprints = [thing for thing in self.model.things if thing.type == "sprint"]
+        sprint = [*sprints, None][len(self.model.asked) % 3]
+        return sprint, {"reason": "as drawn", "sprint_id": sprint.key if sprint else "P-9"}
 
     def _override(self, thing: Thing, trigger: str, by: str, to: str) -> None:
         name = uuid7().hex
@@ -306,7 +331,7 @@ class EngineAndModel(RuleBasedStateMachine):
         )
         for log in {row["workflow_id"] for row in logs.fetchall()}:
             with transaction(self.client.runtime.database) as connection:
-                self.client.runtime.applier.round(connection, partition_of(log), only=log)
+                self.client.runtime.applier.round(connection, gather_for(connection, [log]))
 
     def _agree_on_new(self, approvals: list[tuple[Asked, Thing]]) -> None:
         """Learn the names the engine gave to what the model expects; more or fewer would be found out here."""

@@ -1,6 +1,7 @@
 """Cases to decide: one in which every guard of a shipped machine holds, and ones that differ from it in a fact."""
 
 from typing import Any
+from uuid import UUID
 
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.decide import decide
@@ -11,26 +12,33 @@ from interlock.workflows.outcomes import Applied, Rejected
 GOOD_METADATA = {
     "exit_code": 0,
     "worker_id": "01890000-0000-7000-8000-000000000001",
+    "task_id": "01890000-0000-7000-8000-000000000002",
     "capabilities": ["git", "python"],
     "reason": "because",
     "authorized_by": "ann",
     "compensation": {"compensation_type": "git_revert"},
 }
+NAMED = Linked("sprint", "3", "planning", UUID(int=3))
 GOOD_ROW = {
     "retry_count": 0,
     "max_retries": 3,
     "apply_retries": 0,
     "current_load": 0,
+    "tasks": [],
+    "retries": 0,
     "total_tasks": 2,
     "started_tasks": 2,
     "completed_tasks": 2,
     "failed_tasks": 0,
     "ended_tasks": 2,
     "critical_failures": 1,
+    "frozen": False,
+    "landing_approval": None,
     "total_workstreams": 2,
     "completed_workstreams": 1,
     "skipped_workstreams": 1,
     "ended_workstreams": 2,
+    "owner": "somebody",
 }
 SATISFIED = {"test_gate": "PASSED", "step": "S_SUCCESS"}  # what a dependency of that type must be; else completed
 # The triggers that what is favourable to the others stands in the way of.
@@ -40,6 +48,7 @@ CONTRARY: dict[tuple[str, str], dict[str, Any]] = {
     ("workstream", "step_fails"): {"steps": "S_FAILED"},
     ("workstream", "patch_set_aside"): {"patches": "quarantined"},
     ("workstream", "tasks_lost"): {"row": {"completed_tasks": 1}},
+    ("uet_worker", "task_assigned"): {"row": {"current_load": 1}},
     ("test_gate", "dependency_failed"): {"depends_on": "FAILED"},
     ("step", "failure"): {"metadata": {"exit_code": 1}},
     ("workstream", "max_retries_exceeded"): {"row": {"retry_count": 3}},
@@ -64,8 +73,15 @@ def favourable(definition: Definition, state: str, trigger: str, *, granted: boo
         "patches": "verified",
         "steps": "S_SUCCESS",
         "workers": "IDLE",
+        "sprint": "active",
+        "stories": "done",
     }
-    facts: dict[str, Any] = {"context": {"author": "author"}, "by": "somebody", "version": 3} | changed
+    facts: dict[str, Any] = {
+        "context": {"author": "author", "task_description": "build"},
+        "by": "somebody",
+        "version": 3,
+        "named": NAMED,
+    } | changed
     facts["linked"] = linked(**(around | contrary | facts.pop("linked", {})))
     return Case(state=state, trigger=trigger, granted=granted, metadata=metadata, row=row, **facts)
 

@@ -5,6 +5,8 @@ from tests.unit.move_tables_orchestration import (
     CIRCUIT_BREAKER,
     PATCH_LEDGER,
     PATCH_LEDGER_1_1,
+    PHASE,
+    REGRESSION,
     RUN,
     TASK,
     TASK_1_1,
@@ -19,17 +21,20 @@ from tests.unit.move_tables_orchestration import (
 from tests.unit.move_tables_others import (
     DEPRECATION,
     JOB,
+    LIMIT,
     NARROWING,
     OLDER_TASK,
     OLDER_WORKSTREAM,
     OLDEST_WORKSTREAM,
     OPERATOR_GRANT,
     REFUSAL_LOG,
+    SCHEDULE,
     STEP,
     SUPERVISED_WORKER,
 )
 
 TABLES: dict[tuple[str, str], Table] = {
+    ("phase", "1.0.0"): PHASE,
     ("run", "1.0.0"): RUN,
     ("run", "1.1.0"): RUN,
     ("workstream", "0.1.0"): OLDEST_WORKSTREAM,
@@ -48,12 +53,15 @@ TABLES: dict[tuple[str, str], Table] = {
     ("test_gate", "1.0.0"): TEST_GATE,
     ("test_gate", "1.1.0"): TEST_GATE_1_1,
     ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
+    ("regression", "1.0.0"): REGRESSION,
     ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
     ("job", "1.0.0"): JOB,
     ("operator_grant", "1.0.0"): OPERATOR_GRANT,
     ("deprecation", "1.0.0"): DEPRECATION,
     ("refusal_log", "1.0.0"): REFUSAL_LOG,
     ("narrowing", "1.0.0"): NARROWING,
+    ("limit", "1.0.0"): LIMIT,
+    ("schedule", "1.0.0"): SCHEDULE,
 }
 
 # Moves along a pair of the table by another trigger than the one that gives the pair its severity.
@@ -66,6 +74,9 @@ OTHERWISE_SEVERE = {
     ("uet_worker", "worker_crashed", "IDLE"): "error",
     ("uet_worker", "worker_crashed", "DRAINING"): "error",
     ("patch_ledger", "roll_back", "committed"): "critical",
+    ("job", "timeout_exceeded", "RUNNING"): "error",
+    ("schedule", "end", "active"): "info",  # by whoever made it; not by others
+    ("schedule", "end", "paused"): "info",
 }
 
 # EVENT-4.
@@ -76,5 +87,7 @@ REQUIRED_METADATA = {
     "operator_grant": {"terms"},
     "deprecation": {"terms"},
     "narrowing": {"terms"},
+    "limit": {"terms"},
     "worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
+    "uet_worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
 }

@@ -44,6 +44,17 @@ WORKSTREAM_1_1 = table(
     """,
     and_all_of=WORKSTREAM,
 )
+PHASE = table(
+    "docs/spec/phase.md",
+    "declared open frozen",
+    "",
+    """
+    declared -> open : open thaw
+    declared -> frozen : begin_frozen freeze ! warning
+    open -> frozen : freeze ! warning
+    frozen -> open : thaw
+    """,
+)
 TASK = table(
     "docs/spec/task.md",
     "pending queued running validating completed failed retrying cancelled blocked",
@@ -111,6 +122,20 @@ UET_WORKER = table(
     IDLE -> TERMINATED : shutdown_requested worker_crashed
     BUSY -> DRAINING
     DRAINING -> TERMINATED : task_completed worker_crashed
+    """,
+)
+REGRESSION = table(
+    "docs/spec/regression.md",
+    "searching proposed rolling_back rolled_back unexplained rejected failed",
+    "rolled_back unexplained rejected failed",
+    """
+    searching -> proposed : culprit_found ! error
+    searching -> rolling_back : roll_back_allowed ! error
+    searching -> unexplained : nothing_found ! warning
+    proposed -> rolling_back : approve ! warning
+    proposed -> rejected : reject expire ! warning
+    rolling_back -> rolled_back : roll_back_succeeded ! critical
+    rolling_back -> failed : roll_back_failed ! error
     """,
 )
 PATCH_LEDGER = table(

@@ -43,7 +43,8 @@ JOB = table(
     "COMPLETED FAILED CANCELED",
     """
     SUBMITTED -> PENDING : validate
-    SUBMITTED PENDING RUNNING -> CANCELED : cancel ! warning
+    SUBMITTED PENDING -> CANCELED : cancel ! warning
+    RUNNING -> CANCELED : cancel timeout_exceeded ! warning
     PENDING -> RUNNING : allocate_resources
     RUNNING -> COMPLETED : success
     RUNNING -> FAILED : error ! error
@@ -64,6 +65,26 @@ NARROWING = table(
     """
     proposed -> in_force : enforce ! warning
     proposed in_force -> lifted : lift ! warning
+    """,
+)
+LIMIT = table(
+    "docs/spec/limit.md",
+    "proposed in_force removed",
+    "removed",
+    """
+    proposed -> in_force : enforce ! warning
+    proposed in_force -> removed : remove ! warning
+    """,
+)
+SCHEDULE = table(
+    "docs/spec/schedule.md",
+    "active paused ended",
+    "ended",
+    """
+    active -> paused : pause
+    paused -> active : resume
+    active paused -> ended : end stop lapse ! warning
+    active -> active : firing_failed ! warning
     """,
 )
 OLDEST_WORKSTREAM = table(

@@ -1,6 +1,7 @@
 """A definition that contradicts itself is refused before anything is built on it, with its reason."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -8,7 +9,18 @@ import pytest
 
 from interlock.workflows.backoff import Growth
 from interlock.workflows.catalogue import Catalogue, catalogue
-from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, Effect, Field, FollowUp, Guard, Link, T
+from interlock.workflows.definition import (
+    ApprovalPoint,
+    Deadline,
+    Definition,
+    Effect,
+    Field,
+    FollowUp,
+    Guard,
+    Link,
+    Relink,
+    T,
+)
 from interlock.workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
 from interlock.workflows.versioning.validate import check
 
@@ -35,6 +47,24 @@ def with_deadline(deadline: Deadline) -> dict[str, Any]:
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a name with a space": ({"type": "a lamp"}, r"'a lamp' is not a name"),
     "a name too long": ({"states": ("off", "on", "broken", "x" * 101)}, "is not a name"),
+    "an event's name in capitals": (
+        with_move(T("dim", "on", "off", event="Dimmed")),
+        "'Dimmed' is no name of an event",
+    ),
+    "an event's name that is a type": ({"events": {"on": "lamp_state_transition"}}, "is no name of an event"),
+    "a name for events that enter no state": ({"events": {"half": "halved"}}, "the events of 'half' have a name, but"),
+    "a change of no link": (
+        with_move(T("plug", "on", "on", relink=Relink("socket"))),
+        "'plug' changes 'socket', which",
+    ),
+    "a guard's name with an operator": (
+        with_move(T("dim", "on", "off", when=(replace(ALLOWED, name="g || call() //"),))),
+        r"the guard 'g \|\| call\(\) //' has no valid name",
+    ),
+    "a guard's name of two lines": (
+        with_move(T("dim", "on", "off", when=(replace(ALLOWED, name="g\nend"),))),
+        r"test_check.py:\d+: the guard 'g\\nend' has no valid name",
+    ),
     "a version of two numbers": ({"version": "1.0"}, "not MAJOR.MINOR.PATCH"),
     "a state twice": ({"states": ("off", "on", "broken", "on")}, "a state is listed twice"),
     "an unknown initial state": ({"initial": "dim"}, "initial state 'dim' is not among the states"),
@@ -76,6 +106,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no source": (with_move(T("dim", (), "on")), "lists no source, or one twice"),
     "a source twice": (with_move(T("dim", ("off", "off"), "on")), "lists no source, or one twice"),
+    "a severity that there is not": (
+        with_move(T("dim", "on", "off", severity="warn")),  # type: ignore[arg-type] # as a user may
+        "the severity of 'dim' is 'warn', which is none of info, warning, error, critical",
+    ),
+    "a move that can never be made": (with_move(T("fall", "off", "broken")), "hides those after it"),
     "a destination that is hidden": (with_move(T("press", "off", "broken")), "hides those after it"),
     "a state nobody reaches": ({"states": ("off", "on", "broken", "dim")}, "state 'dim' cannot be reached"),
     "a dead end": (
@@ -247,3 +282,33 @@ def test_a_users_module_adds_its_definitions_to_the_shipped_ones() -> None:
 def test_a_module_without_definitions_is_refused_by_name(module: str) -> None:
     with pytest.raises(InvalidDefinition, match=rf"INTERLOCK_DEFINITIONS names '{module}'"):
         catalogue((module,))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x = 1\nraise KeyError('boom')\n", r"broken\.py:2: KeyError: 'boom'"),
+        ("\nx = (\n", r"broken\.py:2: SyntaxError: '\(' was never closed"),
+        ("import no_such_thing\n", r"broken\.py:1: ModuleNotFoundError: No module named 'no_such_thing'"),
+    ],
+)
+def test_a_module_that_fails_is_refused_with_its_file_and_line(
+    text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InvalidDefinition, match=f"'broken', which cannot be imported: .*{why}"):
+        catalogue(("broken",))
+
+
+def test_events_that_enter_a_state_have_its_name_unless_their_transition_has_one_or_they_stay_there() -> None:
+    """EVENT-17."""
+    stays, own = T("flicker", "broken", "broken"), T("drop", "on", "broken", event="lamp_dropped")
+    lamp = replace(SOUND, events={"broken": "lamp_broken"}, transitions=(*SOUND.transitions, stays, own))
+    assert {move.trigger: move.event for move in lamp.transitions} == {
+        "press": "",
+        "release": "",
+        "fall": "lamp_broken",
+        "flicker": "",
+        "drop": "lamp_dropped",
+    }

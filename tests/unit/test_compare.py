@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.workflows.catalogue import catalogue
-from interlock.workflows.definition import Deadline, Definition, Field, FollowUp, Link, T
+from interlock.workflows.definition import Deadline, Definition, Field, FollowUp, Link, Relink, T
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.diff import compare, numbers, raised
 from interlock.workflows.versioning.export import checksum, public, recorded
@@ -54,6 +54,21 @@ CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
         "MINOR",
         "design_complete (analysis → design) by operator → anyone",
     ),
+    "a move's events get a name": (
+        first(event="designed"),
+        "MINOR",
+        "event of design_complete (analysis → design): none",
+    ),
+    "a name is taken away": (
+        first(event="designed")[::-1],
+        "MAJOR",
+        "event of design_complete (analysis → design): des",
+    ),
+    "another name is given": (
+        (first(event="designed")[1], first(event="drawn")[1]),
+        "MAJOR",
+        "event of design_complete (analysis → design): designed → drawn",
+    ),
     "a right is exchanged": (
         (first(by=("operator",))[1], first(by=("machinery",))[1]),
         "MAJOR",
@@ -82,7 +97,7 @@ CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
     ),
     "a field is gone": (changed(LINKED, fields=()), "MINOR", "field points removed"),
     "a link is gone": (changed(LINKED, links=()), "MAJOR", "link epic removed"),
-    "a link is new": ((STORY, replace(STORY, links=(LINK,))), "MINOR", "link epic added"),
+    "a link is new": ((STORY, replace(STORY, links=(*STORY.links, LINK))), "MINOR", "link epic added"),
     "metadata are told no more": (changed(LINKED, required_metadata=()), "MAJOR", "required metadata points removed"),
     "a state ends": (changed(STORY, terminal=STORY.terminal | {"blocked"}), "MAJOR", "state blocked is now terminal"),
     "a state ends no more": (changed(STORY, terminal=frozenset()), "MAJOR", "state done is no longer terminal"),
@@ -105,6 +120,11 @@ CASES: dict[str, tuple[tuple[Definition, Definition], str, str]] = {
         "follow-ups of cancel (PENDING → CANCELED)",
     ),
     "links in another order": (changed(TASK, links=TASK.links[::-1]), "PATCH", "the order of its links changed"),
+    "another link is changed": (
+        first(relink=Relink("sprint")),
+        "MINOR",
+        'the link that it changes of design_complete: none → {"role": "sprint", "data_key": null}',
+    ),
     "only the order": (
         changed(STORY, transitions=STORY.transitions[::-1]),
         "PATCH",

@@ -40,11 +40,20 @@ def test_a_false_guard_is_a_refusal_with_its_name_its_words_and_what_is_legal() 
     assert isinstance(outcome, Rejected)
     assert outcome.reason == {
         "code": "guard",
-        "message": "every pull request linked to the story must be merged, and there must be one",
+        "message": "every pull request linked to the story must be merged, and there must be one: PR-2 (reviewing)",
         "state": "review",
         "missing": ["pull_request_merged"],
-        "legal": ["request_changes", "approve", "block"],
+        "legal": ["request_changes", "approve", "block", "move_to_sprint", "leave_sprint"],
     }
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, "S-0 (review)"), (10, "S-9 (review)"), (12, "S-9 (review) and 2 more")])
+def test_a_refusal_names_what_is_missing_and_not_too_much_of_it(count: int, end: str) -> None:
+    stories = tuple(Linked("story", f"S-{number}", "review") for number in range(count))
+    outcome = decide(SPRINT, case("review", "complete", linked={"stories": (*stories, Linked("story", "S", "done"))}))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason["message"].startswith("every story of the sprint must be done, or be moved")
+    assert outcome.reason["message"].endswith(end)
 
 
 @pytest.mark.parametrize(

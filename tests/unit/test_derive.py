@@ -13,6 +13,7 @@ from interlock.workflows.guard_context import Case, Linked
 from interlock.workflows.outcomes import Applied
 from interlock.workflows.scheduling import next_trigger
 from interlock.workflows.scheduling.counts import (
+    TASK_COUNTS,
     RunCounts,
     WorkstreamCounts,
     run_trigger,
@@ -231,6 +232,40 @@ def test_the_counts_have_every_state_of_what_they_count() -> None:
     ended = dict.fromkeys(TASK.terminal, 1)
     assert WorkstreamCounts("ready", **ended).ended == len(TASK.terminal)
     assert RunCounts("running", **dict.fromkeys(WORKSTREAM.terminal, 1)).ended == len(WORKSTREAM.terminal)
+
+
+def test_no_task_of_a_frozen_phase_is_queued_and_no_workstream_of_it_lands() -> None:
+    """PHASE-6."""
+    task = {"state": "pending", "unmet": 0, "dead": 0, "failed_before": 0}
+    task |= {"workstream_state": "executing", "run_state": "running"}
+    counts = dict.fromkeys(TASK_COUNTS, 0) | {"completed": 1, "state": "validating", "task_count": 1}
+    workstream = counts | {"run_state": "running", "gates_lost": 0, "gates_open": 0, "landing": False, "approval": None}
+    for due, facts, trigger in (
+        (next_trigger.task, task, "scheduler_assigned"),
+        (next_trigger.workstream, workstream, "land"),
+    ):
+        assert due({**facts, "frozen": True}) is None
+        assert due({**facts, "frozen": False}) == next_trigger.NextStep(trigger)
+
+
+@pytest.mark.parametrize(
+    ("state", "trigger", "reason"),
+    [
+        ("missing", "ask", None),
+        ("pending", None, None),
+        ("approved", "land", None),
+        ("rejected", "validation_failed", "carol rejected its landing: too late"),
+        ("expired", "validation_failed", "nobody decided about its landing in time"),
+    ],
+)
+def test_a_landing_follows_its_approval(state: str, trigger: str | None, reason: str | None) -> None:
+    """PHASE-7."""
+    approval = {"state": state, "by": "carol", "reason": "too late"}
+    facts = dict.fromkeys(TASK_COUNTS, 0) | {"completed": 1, "state": "validating", "task_count": 1}
+    facts |= {"run_state": "running", "gates_lost": 0, "gates_open": 0, "landing": False, "frozen": False}
+    due = next_trigger.workstream({**facts, "approval": approval})
+    assert due == (next_trigger.NextStep(trigger, reason) if trigger else None)
+    assert next_trigger.workstream({**facts, "approval": approval, "gates_open": 1}) is None, "gates come first"
 
 
 def test_a_task_that_waits_for_what_never_completes_is_cancelled() -> None:

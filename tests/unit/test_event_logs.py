@@ -188,6 +188,26 @@ def test_versions_are_narrowed_down_by_what_an_entity_did() -> None:
     assert illegal.startswith("3: illegal: pending → completed by validation_passed; task 1.0.0, 1.1.0 expects ")
 
 
+def test_a_named_event_has_the_name_of_its_move_and_older_logs_without_names_are_right() -> None:
+    """EVENT-17."""
+    into = ("created", "quarantined", "validation_failed", "warning")
+    assert findings(log(into, kind="patch")) == []
+    assert findings(log(into, kind="patch", named_event="patch_quarantined")) == []
+    for wrong in ("patch_rolled_back", "", None):
+        assert findings(log(into, kind="patch", named_event=wrong)) == [
+            f"1: changed: named_event is {wrong!r}; expected patch_quarantined (EVENT-17)"
+        ]
+    (said,) = findings(log(TASK[0], named_event="task_blocked"))
+    assert said == "1: changed: named_event is 'task_blocked'; expected null (EVENT-17)"
+
+
+def test_an_older_log_may_have_a_line_of_its_own_for_a_name_which_is_no_move() -> None:
+    (move,) = log(("created", "quarantined", "validation_failed", "warning"), kind="patch")
+    named = {name: move[name] for name in ("timestamp", "severity", "entity_id")} | {"event_type": "patch_quarantined"}
+    assert findings([move, named]) == []
+    assert "must be TYPE_state_transition" in findings([move, named | {"event_type": "patch_eaten"}])[0]
+
+
 def test_a_retry_count_never_falls() -> None:
     lines = log(*TASK)
     lines[3]["metadata"] = {"retry_count": 2}

@@ -24,7 +24,7 @@ def row(**changed: Any) -> dict[str, Any]:
         "authority": "machinery", "proof": None, "login": "engine",
         "severity": "info", "metadata": {"b": 1, "aa": "ü"}, "created_at": AT, "xid": 7, "position": 9,
         "workflow_type": "task", "entity_id": "t-1", "project": uuid7(), "created_by": "ann", "born_at": AT,
-        "born_version": "1.0.0", "context_sha256": bytes(32), "bodies": None,
+        "born_version": "1.0.0", "context_sha256": bytes(32), "bodies": None, "named_event": None,
         "run_id": None, "workstream_id": None, "phase_id": None,
     } | changed  # fmt: skip
     made.setdefault("metadata_text", printed(made["metadata"]))

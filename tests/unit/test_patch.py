@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from interlock.workers.git.diff_summary import FileChange
 from interlock.workers.git.forbidden_paths import leaves
-from interlock.workers.git.policy import Checked, PatchPolicy, check
+from interlock.workers.git.policy import Checked, PatchPolicy, PhasePaths, check
 from interlock.workers.git.ref_names import branch_name
 
 
@@ -100,6 +100,25 @@ def test_a_rename_is_in_scope_only_with_both_its_sides() -> None:
         (reason,) = check(RENAME, PatchPolicy(allowed_paths=(allowed,))).reasons
         assert (reason.file, reason.rule) == (blamed, "allowed_paths")
     assert not check(RENAME, PatchPolicy(forbidden_paths=("src",))).scope
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("src/a.py", None),
+        ("docs/a.md", "may not be changed in phase release, which allows src/**, lib/** (phase)"),
+        ("src/old/a.py", "is forbidden in phase release (phase)"),
+        ("src/secret", "is under secret (forbidden_paths)"),
+        ("lib/a.py", "is outside of src/**, docs/** (allowed_paths)"),
+    ],
+)
+def test_a_phase_narrows_what_its_plan_allows_and_never_widens_it(path: str, reason: str | None) -> None:
+    """PHASE-3: allowed by both, forbidden by neither."""
+    phase = PhasePaths(name="release", allowed_paths=("src/**", "lib/**"), forbidden_paths=("src/old/",))
+    policy = PatchPolicy(allowed_paths=("src/**", "docs/**"), forbidden_paths=("secret",), phase=phase)
+    checked = check(edit(path), policy)
+    assert [str(each) for each in checked.reasons] == ([f"{path}: {reason}"] if reason else [])
+    assert checked.scope is (reason is None)
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,32 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "[push]\n        tool: idnex",
         '21:15: workstreams[1].tasks[0].tool: no tool "idnex"; did you mean "index"?',
     ),
+    "a phase misspelt": (
+        "name: p",
+        "name: p\nphases: {design: {}, release: {}}\nphase_id: relaese",
+        '3:11: phase_id: no phase "relaese"; did you mean "release"? known phases: "default", "design", "release"',
+    ),
+    "a workstream's phase that no plan declares": (
+        "- id: ship",
+        "- id: ship\n    phase_id: x",
+        '17:15: workstreams[1].phase_id: no phase "x"; known phases: "default"',
+    ),
+    "a phase without a gate that it requires": (
+        "workstreams:\n  - id: build\n",
+        "phases: {x: {required_gates: [UNIT]}}\nworkstreams:\n  - id: build\n    phase_id: x\n",
+        '8:7: workstreams[0].gates: phase "x" requires a gate of type UNIT that judges the whole workstream; '
+        "add one that no task or gate names",
+    ),
+    "a phase that requires no type of gate": (
+        "name: p",
+        "name: p\nphases: {x: {required_gates: [unit]}}",
+        "2:31: phases.x.required_gates[0]: should be 'LINT', 'UNIT', 'INTEGRATION' or 'SECURITY'",
+    ),
+    "an unknown field of a phase": (
+        "name: p",
+        "name: p\nphases: {x: {alowed_paths: []}}",
+        '2:14: phases.x.alowed_paths: unknown field; did you mean "allowed_paths"?',
+    ),
     "a default's tool misspelt": ("name: p", "name: p\ndefaults: {tool: x}", '2:18: defaults.tool: no tool "x"'),
     "a task's id twice": (
         "[push]",
@@ -230,11 +256,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a NUL": ("[push]", r'["\0"]', "20:19: workstreams[1].tasks[0].command[0]: holds a NUL character"),
     "a second document": ("[push]\n", "[push]\n---\na: b\n", "21:1: a second document begins"),
     "an alias of nothing": ("[push]", "*push", "20:18: workstreams[1].tasks[0].command: *push has no anchor"),
-    "an alias of itself": (
-        "[push]",
-        "&all [*all]",
-        "20:24: workstreams[1].tasks[0].command[0]: *all has no anchor",
-    ),
+    "an alias of itself": ("[push]", "&all [*all]", "20:24: workstreams[1].tasks[0].command[0]: *all has no anchor"),
     "no YAML": ("[push]", "[push", "21:1: while parsing a flow sequence: did not find expected ',' or ']'"),
     "a control character": (
         "[push]",

@@ -1,15 +1,23 @@
 """Settings: their names in the environment, their defaults, and what happens when nothing is known."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from interlock.supervisor.environment import environment
+from interlock.supervisor.home import home_of
+from interlock.supervisor.processes import specs
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.broker.config import REDIS_TRANSPORT, celery_settings
-from interlock.workers.settings import Settings, settings
+from interlock.workers.settings import Settings, misspelt, settings
+from interlock.workflows.effects import QUEUES
 from interlock.workflows.errors import BadInput, NotRunning
+
+ROOT = Path(__file__).parents[2]
+VARIABLE = re.compile(r"\bINTERLOCK_[A-Z][A-Z_]*[A-Z]\b")
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "INTERLOCK_DATABASE_URL"])
@@ -80,6 +88,33 @@ def test_a_setting_that_makes_no_sense_is_refused(name: str, monkeypatch: pytest
         Settings()
 
 
+def test_queues_of_effects_are_consumed_by_nodes_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INTERLOCK_EFFECT_QUEUES", "deploys, mail")
+    chosen = Settings(home=tmp_path)
+    assert environment(chosen)["INTERLOCK_EFFECT_QUEUES"] == "deploys,mail"
+    queues = celery_settings("redis://h/0", chosen.effect_queues)["task_queues"]
+    assert {each.name for each in queues} == {*QUEUES, "deploys", "mail"}
+    home, servers = home_of(chosen), Servers(postgres_port=1, redis_port=1)
+    nodes = {each.name: each.command for each in specs.celery_parts(home, chosen, servers)}
+    consumed = {name: command[command.index("-Q") + 1] for name, command in nodes.items() if "-Q" in command}
+    assert (consumed["effects-deploys"], consumed["effects-mail"]) == ("deploys", "mail")
+    left = {each.name for each in specs.parts(home, chosen, servers, None, frozenset({"effects", "triggers"}))}
+    assert not {name for name in left if name.startswith(("effects", "triggers"))}
+
+
+@pytest.mark.parametrize("queues", ["work", "My Queue", "deploys,effects"])
+def test_a_queue_of_effects_with_a_wrong_name_or_of_interlock_itself_is_refused(
+    queues: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_EFFECT_QUEUES", queues)
+    with pytest.raises(ValidationError, match="expected names of at most 50 lower-case letters"):
+        Settings()
+
+
+def test_the_names_of_interlocks_queues_are_said_alike() -> None:
+    assert {each.name for each in celery_settings("redis://h/0")["task_queues"]} == QUEUES
+
+
 def test_no_task_outlives_the_time_after_which_its_message_is_delivered_again() -> None:
     chosen = celery_settings("redis://host/0")
     patience = chosen["broker_transport_options"]["visibility_timeout"]
@@ -100,3 +135,29 @@ def test_only_json_travels_and_results_stay_in_postgresql() -> None:
     assert chosen["result_backend"] is None
     assert chosen["task_ignore_result"]
     assert chosen["task_acks_late"]
+
+
+def test_a_misspelt_setting_is_noticed_and_no_variable_of_ours_is() -> None:
+    assert dict(misspelt(["INTERLOCK_FLOWR_PORT", "interlock_definition", "INTERLOCK_HOME", "FLOWR_PORT"])) == {
+        "INTERLOCK_FLOWR_PORT": "INTERLOCK_FLOWER_PORT",
+        "interlock_definition": "INTERLOCK_DEFINITIONS",
+    }
+    sources = [*ROOT.glob("*/**/*.py"), ROOT / "docker-compose.yml"]
+    ours = {name for each in sources if "tests" not in each.parts for name in VARIABLE.findall(each.read_text())}
+    assert "INTERLOCK_READY_FILE" in ours
+    assert dict(misspelt(ours)) == {}
+
+
+@pytest.mark.parametrize("name", ["postgres_port", "redis_port", "flower_port", "metrics_port"])
+@pytest.mark.parametrize("port", ["0", "99999"])
+def test_a_port_that_cannot_be_is_refused(name: str, port: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"INTERLOCK_{name.upper()}", port)
+    settings.cache_clear()
+    with pytest.raises(BadInput, match=f"INTERLOCK_{name.upper()}.*got '{port}'"):
+        settings()
+    settings.cache_clear()
+
+
+def test_another_driver_of_postgresql_is_named_with_what_to_write() -> None:
+    with pytest.raises(BadInput, match=r"postgresql\+psycopg2://: .* write postgresql://"):
+        Settings(database_url="postgresql+psycopg2://x@y/z").resolved_database_url()

@@ -250,6 +250,15 @@ def _vote(move: Move) -> form.Vote:
 def _refusal(row: RowMapping) -> form.ReportedRefusal:
     result: Mapping[str, object] = row["result"] or {}
     settled: datetime = row["finished_at"] or row["accepted_at"]
+    code = str(result["code"]) if "code" in result else None
+    return _refused(row, row["status"], code, str(result.get("message") or row["error"] or ""), settled)
+
+
+def _attempt(row: RowMapping) -> form.ReportedRefusal:
+    return _refused(row, "refused", None, row["message"], row["created_at"])
+
+
+def _refused(row: RowMapping, status: str, code: str | None, message: str, at: datetime) -> form.ReportedRefusal:
     return form.ReportedRefusal(
         request_id=row["request_id"],
         workflow_id=str(row["workflow_id"]),
@@ -257,23 +266,8 @@ def _refusal(row: RowMapping) -> form.ReportedRefusal:
         by=row["triggered_by"],
         authority=row["authority"],
         login=row["login"],
-        status=row["status"],
-        code=str(result["code"]) if "code" in result else None,
-        message=str(result.get("message") or row["error"] or ""),
-        at=timestamp(settled),
-    )
-
-
-def _attempt(row: RowMapping) -> form.ReportedRefusal:
-    return form.ReportedRefusal(
-        request_id=row["request_id"],
-        workflow_id=row["workflow_id"],
-        trigger=row["trigger"],
-        by=row["triggered_by"],
-        authority=row["authority"],
-        login=row["login"],
-        status="refused",
-        code=None,
-        message=row["message"],
-        at=timestamp(row["created_at"]),
+        status=status,
+        code=code,
+        message=message,
+        at=timestamp(at),
     )

@@ -69,7 +69,7 @@ def _with_anchors(place: Path) -> Path:
 def _definitions(runtime: Runtime, verdict: Verdict) -> None:
     """Check that recorded definitions match the code's, because their checksums can be computed anew, too."""
     with transaction(runtime.database) as connection:
-        recorded = {(row["type"], row["version"]): row["checksum"] for row in definitions.listed(connection)}
+        recorded = definitions.checksums(connection)
     for each in runtime.catalogue:
         if recorded.get((each.type, each.version), checksum(each)) != checksum(each):
             message = "differs from the one in the code: rewritten here, or changed there without a new version"

@@ -13,5 +13,5 @@ def make_app(settings: Settings) -> Celery:
         NotRunning: the settings name no broker, and `interlock up` has recorded none.
     """
     app = Celery("interlock", set_as_current=False)
-    app.conf.update(celery_settings(settings.resolved_broker_url()))
+    app.conf.update(celery_settings(settings.resolved_broker_url(), settings.effect_queues))
     return app

@@ -3,6 +3,7 @@
 Sources: celery 5.7 docs (configuration, redis), kombu 5.7 docs, and failures measured on this stack (docs/celery.md).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from kombu import Queue
@@ -91,11 +92,16 @@ REDIS_TRANSPORT: dict[str, Any] = {
 }
 
 
-def celery_settings(broker_url: str) -> dict[str, Any]:
+def celery_settings(broker_url: str, effect_queues: Sequence[str] = ()) -> dict[str, Any]:
     """The settings for one broker.
 
     Args:
         broker_url: in kombu's form. Redis gets `REDIS_TRANSPORT`; RabbitMQ needs none of it.
+        effect_queues: more queues, for effects of users.
     """
     redis = broker_url.startswith(("redis://", "rediss://", "unix://"))
-    return COMMON | {"broker_url": broker_url, "broker_transport_options": REDIS_TRANSPORT if redis else {}}
+    return COMMON | {
+        "broker_url": broker_url,
+        "broker_transport_options": REDIS_TRANSPORT if redis else {},
+        "task_queues": [*COMMON["task_queues"], *map(Queue, effect_queues)],
+    }

@@ -11,7 +11,6 @@ from threading import Event, Thread
 from time import monotonic, sleep
 
 import structlog
-from sqlalchemy import RowMapping
 
 from interlock.workers.broker.wakeups import COMMIT_SECONDS, Wakeup, Wakeups
 
@@ -54,7 +53,7 @@ class WakeupSender:
                 self._enqueue(wakeups)
         self._last = monotonic()  # set after sending, or a slow broker looks like low traffic
 
-    def effects(self, rows: Sequence[RowMapping]) -> None:
+    def effects(self, rows: Sequence[Wakeup]) -> None:
         """Send wake-ups for committed effects; never raises."""
         send = partial(self._wakeups.effects, rows)
         (self._enqueue if self._always_from_thread else self._safely)(send)

@@ -18,6 +18,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 from sqlalchemy import RowMapping
 
+from interlock.workflows.effects import LONG, declared
 from interlock.workflows.output.escaping import shown
 
 log = structlog.get_logger()
@@ -25,7 +26,7 @@ log = structlog.get_logger()
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LONG_EFFECTS = frozenset({"run_gate"})  # names of the effects that may take hours
+KILLED_SECONDS = 30.0  # after its time-out, an effect that does not end is killed with its process
 FLAG_MILLISECONDS = 5_000  # if the wake-up was lost, its flag expires after this time
 WORK_WAKEUPS = 32  # each wakes a worker process that takes tasks until none fits; more would find nothing
 COMMIT_SECONDS = 0.01  # if a commit takes longer, a second wake-up is sent: no worker would still look for its trigger
@@ -92,12 +93,34 @@ class Wakeups:
         )
 
     @_quietly
-    def effects(self, rows: Iterable[RowMapping]) -> None:
-        """Send a wake-up for each effect that has none waiting; never raises."""
-        flags = {(str(row["id"]), str(row["name"])): _flag(f"effect:{row['id']}") for row in rows}
-        for effect_id, name in self._raise_flags(flags):
-            task = "interlock.gate" if name in LONG_EFFECTS else "interlock.effect"
-            self._app.send_task(task, args=[effect_id], shadow=f"effect.{name}", retry=False)
+    def effects(self, rows: Iterable[Wakeup]) -> None:
+        """Send a wake-up for each of these effects, which have just become due; never raises.
+
+        Args:
+            rows: (id, name, queue, entity) of each, as `effects.intend` returns them.
+        """
+        for row in rows:
+            self._effect(row)
+
+    @_quietly
+    def overdue_effects(self, rows: Iterable[Wakeup]) -> None:
+        """Send a wake-up for each of these effects if the last one sent here is 5 s old; never raises.
+
+        The flag names the attempt, so that no worker has to clear it.
+        """
+        found = {(str(row["id"]), row["token"]): row for row in rows}
+        flags = {each: _flag(f"effect:{each[0]}:{each[1]}") for each in found}
+        for each in self._raise_flags(flags):
+            self._effect(found[each])
+
+    def _effect(self, row: Wakeup) -> None:
+        name = str(row["name"])
+        limits, task = {}, "interlock.gate" if name in LONG else "interlock.effect"
+        if own := declared().get(name):
+            seconds = own.timeout_seconds
+            limits = {"soft_time_limit": seconds, "time_limit": seconds + KILLED_SECONDS}
+        said = {"shadow": f"effect.{name}", "argsrepr": f"({shown(row['entity'])})"}
+        self._app.send_task(task, args=[str(row["id"])], queue=str(row["queue"]), retry=False, **said, **limits)
 
     @_quietly
     def runs(self, run_ids: Iterable[str]) -> None:
@@ -114,7 +137,7 @@ class Wakeups:
             self._app.send_task("interlock.work", shadow="work", retry=False)
 
     def lower(self, what: int | str) -> None:
-        """Clear a wake-up's flag: of a partition, `effect:ID` or `run:ID`. Never raises: it would expire by itself."""
+        """Clear a wake-up's flag: of a partition, or `run:ID`. Never raises: it would expire by itself."""
         if self._redis is None:
             return
         try:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
-    Caller = Session | Connection
+    from interlock.workers.client.borrowed import DjangoConnection
+
+    Caller = Session | Connection | DjangoConnection
 
 
 class Client(Operations["Caller"]):

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from interlock.db.audit.verify import Problem, verify_instance
 from interlock.db.connection import one_snapshot, transaction
 from interlock.db.core import archive, effects, history, instances, requests
@@ -19,6 +21,7 @@ from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, rece
 from interlock.workers.client.transaction import Unit, Units
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth, with_terms
+from interlock.workers.engine.locked_instance import add_linked
 from interlock.workers.engine.trigger_request import Firing, checked, row
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry.tracing import tracing
@@ -30,11 +33,14 @@ from interlock.workflows.errors import (
     RequestConflict,
     UnknownInstance,
     UnknownTrigger,
+    WrongData,
 )
+from interlock.workflows.guard_context import Linked
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeObject, door
 from interlock.workflows.machines.orchestration.reserved_fields import reserved_fields_error
 from interlock.workflows.machines.orchestration.worker import OWN
+from interlock.workflows.missing import missing
 
 Caller = TypeVar("Caller")  # the type of `session`
 
@@ -72,10 +78,12 @@ class Operations(Generic[Caller]):
         by: str = "system",
         session: Caller | None = None,
     ) -> InstanceRow:
-        """Create one instance under the newest definition of its type.
+        """Create one instance under the newest definition of its type, or under the version that is named.
 
         Args:
-            type_: `story`, `run`, `task` or another of `interlock definitions list`, or a type of your own.
+            type_: `story`, `run`, `task` or another of `interlock definitions list`, or a type of your own; with
+                `@VERSION` behind it, under that version (`workstream@0.1.0`). A deprecated one causes a warning in the
+                log.
             entity_id: its name within the project, at most 100 characters.
             project: the project it belongs to, also the event bus channel; default: the client's.
             context: data that guards may read; a `story_id` links a pull request to its story.
@@ -92,11 +100,13 @@ class Operations(Generic[Caller]):
         birth = self.birth(type_, entity_id, project=project, context=context, by=by)
 
         def deliver(unit: Unit) -> InstanceRow:
+            self._warn(unit.connection, [birth])
             unit.effects += creation.deliver(unit.connection, [birth]).effects_due
             try:
                 return instances.by_id(unit.connection, birth.id)
             except UnknownInstance as other:
-                raise AlreadyExists(f"{type_}/{entity_id} exists in project {birth.project} already") from other
+                name = f"{birth.definition.type}/{entity_id}"
+                raise AlreadyExists(f"{name} exists in project {birth.project} already") from other
 
         with self._recorded(session):
             return self._units.do(deliver, session)
@@ -117,6 +127,7 @@ class Operations(Generic[Caller]):
         """
 
         def deliver(unit: Unit) -> int:
+            self._warn(unit.connection, part)
             delivered = creation.deliver(unit.connection, part)
             unit.effects += delivered.effects_due
             return len(delivered.new)
@@ -152,13 +163,20 @@ class Operations(Generic[Caller]):
         Raises:
             BadInput, UnknownWorkflow: the instance is not valid.
         """
-        definition = self.runtime.catalogue.get(type_)
+        definition = self.runtime.catalogue.called(type_)
         chosen = self.runtime.settings
         full_context = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
         of_project = names.project_or(project, self.project)
         made = Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), full_context)
         self._require_sound(made)
         return made
+
+    def _warn(self, connection: Connection, births: Sequence[Birth]) -> None:
+        """Warn in the log of older versions that instances are created under and that are deprecated (VERSION-7)."""
+        newest = self.runtime.catalogue.newest
+        older = {birth.definition for birth in births if birth.definition is not newest[birth.definition.type]}
+        if older:
+            self.runtime.applier.deprecations.warn(connection, older)
 
     def _require_sound(self, birth: Birth) -> None:
         """Raise `BadInput` if an instance must not be created as a caller describes it."""
@@ -264,8 +282,9 @@ class Operations(Generic[Caller]):
             ref: its UUID; or, in the client's project, `TYPE/ENTITY_ID` or an entity id that only one instance has.
 
         Returns:
-            Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `command` (which is run
-            for it), `links`, `requests` and `effects`. `archived_at` is None unless it is archived.
+            Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `missing` (which of them
+            would be refused now for what is linked, and why), `command` (which is run for it), `links`, `requests` and
+            `effects`. `archived_at` is None unless it is archived.
 
         Raises:
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
@@ -277,9 +296,13 @@ class Operations(Generic[Caller]):
             linked = (
                 archive.linked(connection, found["id"]) if archived else instances.linked(connection, [found["id"]])
             )
+            roles: dict[str, tuple[Linked, ...]] = {}
+            for each in linked if not archived else ():
+                add_linked(roles, each)
             return dict(found) | {
                 "command": commands.shown(connection, found["id"]),
                 "legal": [] if archived else list(definition.legal(found["current_state"])),
+                "missing": {} if archived else missing(definition, found, roles),
                 "links": [dict(each) for each in linked],
                 "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
                 "effects": [dict(each) for each in effects.of_instance(connection, found["id"])],
@@ -383,7 +406,7 @@ class Operations(Generic[Caller]):
         known = self._identify(refs, session)
         try:
             return [self._row(firing, known[firing.ref], right) for firing in firings]
-        except UnknownTrigger:
+        except (UnknownTrigger, WrongData):
             if not remembered:
                 raise
         for ref in remembered:  # it may have moved to another version, which is the one thing that can change
@@ -397,6 +420,7 @@ class Operations(Generic[Caller]):
         wakeup = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
         own = {"wakeup": wakeup, **right.columns} if right else {"wakeup": wakeup}
         made = row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | own
+        definition.require_data(firing.trigger, made["metadata"])
         if not firing.proof and right is None:
             try:
                 definition.require_open(firing.trigger, identity.entity_id, firing.by)

@@ -13,9 +13,10 @@ from sqlalchemy import RowMapping
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
+from interlock.db.core.rounds import BATCH
 from interlock.workers.broker.wakeups import LOOK_AGAIN_SECONDS, LOOK_SECONDS
 from interlock.workers.client.receipts import SETTLED, NotSettled
-from interlock.workers.engine.applier import BATCH, Round
+from interlock.workers.engine.applier import Round
 from interlock.workers.runtime import Runtime
 
 # If the last round found this many requests a moment ago, triggers arrive faster than wake-ups are worth sending:
@@ -34,7 +35,7 @@ class Drain:
         self._runtime = runtime
         self._ended, self._taken = 0.0, 0
 
-    def partition(self, partition: int, *, early: str | None = None) -> int:
+    def partition(self, partition: int, *, early: str | None = None) -> Round:
         """Apply the due requests of a partition.
 
         Args:
@@ -42,7 +43,7 @@ class Drain:
             early: for a head-start wake-up, the request it was sent for, which may not be committed yet.
 
         Returns:
-            How many requests were applied.
+            What was done; `taken` is the number of requests.
         """
         if self._taken >= CROWD and monotonic() - self._ended < CROWDED_SECONDS:
             sleep(min(GATHER_SECONDS_CAP, self._taken * GATHER_SECONDS_EACH))
@@ -51,14 +52,14 @@ class Drain:
         done = self._apply(partition)
         if early and early not in done.requests and self._arrives(early):
             done += self._apply(partition)
-        total, until = done.taken, monotonic() + TURN_SECONDS
+        whole, until = done, monotonic() + TURN_SECONDS
         while (more := done.left or done.taken == BATCH) and monotonic() < until:
             done = self._apply(partition)
-            total += done.taken
+            whole += done
         if more:
             self._runtime.wakeups.again(partition)
-        self._ended, self._taken = monotonic(), total
-        return total
+        self._ended, self._taken = monotonic(), whole.taken
+        return whole
 
     def _arrives(self, request_id: str) -> bool:
         """Wait up to `LOOK_SECONDS` for a request that was not committed yet; whether it is there and pending."""

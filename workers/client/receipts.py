@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
+from interlock.db.core.instances import InstanceRow
 from interlock.workflows.errors import InterlockError, Refused
 from interlock.workflows.outcomes import FINISHED, VERSION_CONFLICT
 
@@ -54,19 +55,17 @@ def receipt(found: Mapping[str, Any] | RowMapping, *, replayed: bool = False) ->
 
 
 class VersionConflict(Refused):
-    """A trigger's instance was not at its `if_version`, so it was rejected. Read the instance again and decide anew.
+    """The instance was not at the `if_version` that was given, so nothing was done to it. Read it again, decide anew.
 
     Attributes:
-        version, state: those of the instance when the trigger was rejected.
-        receipts: of all triggers that were waited for, in the order given; others of them may be applied.
+        version, state: those of the instance when this was refused.
+        receipts: of all triggers that were waited for, in the order given; others of them may be applied. Empty if no
+            trigger was fired.
     """
 
-    def __init__(self, refused: Receipt, receipts: Sequence[Receipt]) -> None:
-        reason = refused.result or {}
-        super().__init__(f"{refused.trigger} ({refused.request_id}) was rejected: {reason['message']}")
-        self.version: int = reason["version"]
-        self.state: str = reason["state"]
-        self.receipts = receipts
+    def __init__(self, message: str, *, version: int, state: str, receipts: Sequence[Receipt] = ()) -> None:
+        super().__init__(message)
+        self.version, self.state, self.receipts = version, state, receipts
 
 
 def without_conflict(receipts: list[Receipt]) -> list[Receipt]:
@@ -77,5 +76,19 @@ def without_conflict(receipts: list[Receipt]) -> list[Receipt]:
     """
     for each in receipts:
         if each.result and each.result.get("code") == VERSION_CONFLICT:
-            raise VersionConflict(each, receipts)
+            raise VersionConflict(
+                f"{each.trigger} ({each.request_id}) was rejected: {each.result['message']}",
+                version=each.result["version"],
+                state=each.result["state"],
+                receipts=receipts,
+            )
     return receipts
+
+
+def require_version(instance: InstanceRow, wanted: int | None) -> None:
+    """Raise `VersionConflict` if an instance is not at the version that its caller saw (EVENT-16); None: at any."""
+    version, state = instance["version"], instance["current_state"]
+    if wanted not in (None, version):
+        name = f"{instance['workflow_type']} {instance['entity_id']}"
+        message = f"{name} is at version {version}, in {state!r}, and not at version {wanted}. Look at it again"
+        raise VersionConflict(f"{message}; nothing was changed", version=version, state=state)

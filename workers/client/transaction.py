@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, RowMapping, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from interlock.db import refusals
 from interlock.db.connection import collided, take_turn
+from interlock.db.fast_path import Row
 from interlock.db.retry import retried
+from interlock.workers.client.borrowed import borrowed, is_djangos
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, NotYours
 
@@ -26,7 +28,7 @@ class Unit:
 
     connection: Connection
     wakeups: list[dict[str, Any]] = field(default_factory=list)
-    effects: list[RowMapping] = field(default_factory=list)
+    effects: list[Row] = field(default_factory=list)
 
 
 class Units:
@@ -40,16 +42,22 @@ class Units:
 
         Args:
             work: called with the transaction.
-            caller: a `Session` or `Connection` with the transaction to use. SQLAlchemy does not report the end of a
-                connection's commit: its wake-ups are sent when the commit begins, and a sweep finds triggers for which
-                that was too early.
+            caller: a `Session` or `Connection` with the transaction to use, or Django's connection. SQLAlchemy does not
+                report the end of a connection's commit: its wake-ups are sent when the commit begins, and a sweep finds
+                triggers for which that was too early.
 
         Raises:
-            BadInput: `caller` is neither.
+            BadInput: `caller` is none of these, or is Django's and in no transaction.
         """
         _ = self._runtime.wakeups  # an invalid broker address must raise before anything is accepted
         if caller is None:
             return self._retried(lambda before: self._once(work, in_turn=collided(before)))
+        if is_djangos(caller):
+            with borrowed(caller) as connection:
+                lent = Unit(connection)
+                given = work(lent)
+            caller.on_commit(lambda: self._publish(lent))
+            return given
         unit = Unit(_connection(caller))
         done = work(unit)
         if isinstance(caller, Connection):
@@ -66,7 +74,7 @@ class Units:
             caller: as for `do`. What it has not committed is unknown to the other connection, so nothing is recorded of
                 an instance that it created; nor if it is logged in as somebody else.
         """
-        if caller is None or _connection(caller).engine.url.username == self._runtime.statements.url.username:
+        if caller is None or _login(caller) == self._runtime.statements.url.username:
             refusals.record(self._runtime.statements, refused)
 
     def do_alone(self, statement: Callable[[Engine], bool], wakeup: Mapping[str, Any]) -> bool:
@@ -105,6 +113,12 @@ class Units:
         return retried(work, pause=self._runtime.pause)  # harmless, because the work carries idempotency keys
 
 
+def _login(caller: object) -> str | None:
+    if is_djangos(caller):
+        return str(caller.connection.info.user)
+    return _connection(caller).engine.url.username
+
+
 def _connection(caller: object) -> Connection:
     from sqlalchemy.orm import Session  # noqa: PLC0415 - who has no session need not wait for it
 
@@ -113,7 +127,7 @@ def _connection(caller: object) -> Connection:
             return caller
         case Session():
             return caller.connection()
-    raise BadInput(f"session must be a Session or Connection, not {type(caller).__name__}")
+    raise BadInput(f"session must be a Session, a Connection or Django's connection, not {type(caller).__name__}")
 
 
 _PENDING: "WeakKeyDictionary[Session | Connection, list[Callable[[], None]]]" = WeakKeyDictionary()

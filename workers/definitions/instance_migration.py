@@ -253,5 +253,5 @@ def _unmigrated(row: RowMapping, *why: str) -> Unmigrated:
 
 def _open(row: RowMapping) -> Open:
     columns = ("request_id", "trigger", "status", "origin", "bound_version")
-    values = [*(row[each] for each in columns), row["held_by"] is not None]
+    values = [*(row[each] for each in columns), row["held_by"] is not None, row["metadata"]]
     return Open(*values)

@@ -39,7 +39,9 @@ def locks(modules: Sequence[str]) -> list[Lock]:
     found = [Lock(SHIPPED, tuple(WORKFLOWS.values()))]
     for name in modules:
         module = import_module(name)
-        found.append(Lock(Path(str(module.__file__)).with_suffix(".lock"), tuple(module.WORKFLOWS.values())))
+        found.append(
+            Lock(Path(str(module.__file__)).with_suffix(".lock"), tuple(getattr(module, "WORKFLOWS", {}).values()))
+        )
     return found
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
-from sqlalchemy import RowMapping
 from sqlalchemy.exc import DBAPIError
 
 from interlock.db.connection import retryable, transaction
 from interlock.db.core import instances, requests
+from interlock.db.core.effects import ClaimedEffect
 from interlock.db.core.request_rows import internal, of_lease, own_id
 from interlock.db.orchestration import commands, workspaces
 from interlock.db.orchestration.commands import CommandRow
@@ -18,14 +18,12 @@ from interlock.workers.effects.lease import Lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.stored_command import NO_COMMAND, command_of, outcome_metadata
 from interlock.workers.effects.workspace import Workplace
-from interlock.workers.engine import creation
 from interlock.workers.execution.command import Command
 from interlock.workers.execution.process import run
 from interlock.workers.execution.result import Finished
 from interlock.workers.execution.secrets import SecretNotHad
 from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime
-from interlock.workflows.definition import Effect
 from interlock.workflows.errors import BadInput
 from interlock.workflows.scheduling.next_trigger import ENDED
 
@@ -34,14 +32,7 @@ CANNOT_RUN = 126
 NO_PLACE = "it belongs to no workstream, so there is no directory to run it in: name one in its context (workstream_id)"
 
 
-def intent(gate_id: UUID, version: int) -> dict[str, Any]:
-    """The row, for `effects.intend`, that runs a gate. The id is the same for the same entry of `PENDING`."""
-    run_it = Effect("run_gate", failed="gate_failed")
-    row = creation.intent(run_it, workflow_id=gate_id, version=version, metadata={})
-    return row | {"id": uuid5(gate_id, f"run_gate:{version}")}
-
-
-def run_gate(runtime: Runtime, claimed: RowMapping) -> EffectOutcome | Mapping[str, Any]:
+def run_gate(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome | Mapping[str, Any]:
     """Run a gate's command to its end, under its time limit and its limits on memory and CPU.
 
     Returns:
@@ -76,7 +67,7 @@ def _prepared(runtime: Runtime, gate_id: UUID) -> tuple[CommandRow, Command, Wor
 
 
 def _ran(
-    runtime: Runtime, claimed: RowMapping, row: CommandRow, command: Command, place: Workplace
+    runtime: Runtime, claimed: ClaimedEffect, row: CommandRow, command: Command, place: Workplace
 ) -> EffectOutcome | Mapping[str, Any]:
     content = place.content
     with place.judged_by_base(), place.watched(f"gate {claimed['workflow_id']}"):
@@ -94,7 +85,7 @@ def _looked_up(runtime: Runtime, gate_id: UUID) -> tuple[CommandRow | None, Work
         return row, workspace.of_workstream(connection, workstream, runtime.settings)
 
 
-def _started(runtime: Runtime, claimed: RowMapping) -> bool:
+def _started(runtime: Runtime, claimed: ClaimedEffect) -> bool:
     """Move the gate to `RUNNING` in this process; whether it is there, perhaps by a node that died since."""
     if _state(runtime, claimed) == "RUNNING":
         return True
@@ -112,7 +103,7 @@ def _started(runtime: Runtime, claimed: RowMapping) -> bool:
     return bool(settle(runtime, start["request_id"], claimed["workflow_id"])["status"] == "applied")
 
 
-def _has_ended(runtime: Runtime, claimed: RowMapping) -> bool:
+def _has_ended(runtime: Runtime, claimed: ClaimedEffect) -> bool:
     """Whether the gate has ended without its command: cancelled with its workstream, or out of time."""
     try:
         return _state(runtime, claimed) != "RUNNING"
@@ -122,11 +113,11 @@ def _has_ended(runtime: Runtime, claimed: RowMapping) -> bool:
         return False  # the lease limits how long the effect goes on without a database
 
 
-def _left_alone(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
+def _left_alone(runtime: Runtime, claimed: ClaimedEffect) -> Mapping[str, Any]:
     return {"left_alone": _state(runtime, claimed)}
 
 
-def _state(runtime: Runtime, claimed: RowMapping) -> str:
+def _state(runtime: Runtime, claimed: ClaimedEffect) -> str:
     with transaction(runtime.database) as connection:
         return str(instances.by_id(connection, claimed["workflow_id"])["current_state"])
 

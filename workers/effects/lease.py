@@ -1,17 +1,17 @@
 """Keeps an effect's lease for as long as the effect works: renews it when a third of its time has passed."""
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import copy_context
 from time import monotonic
+from typing import Any
 
 import structlog
-from sqlalchemy import RowMapping
 from sqlalchemy.exc import DBAPIError
 
 from interlock.db.connection import retryable, transaction
 from interlock.db.core import effects
+from interlock.db.core.effects import ClaimedEffect
+from interlock.workers.effects.watcher import WATCHER
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import StaleLease
 
@@ -21,18 +21,20 @@ RENEWALS = 3  # renewals during one lease: two of them may fail
 
 
 class Lease:
-    """The lease of one claimed effect, as its worker renews it."""
+    """The lease of one claimed effect, as its worker renews it.
 
-    def __init__(self, runtime: Runtime, claimed: RowMapping) -> None:
+    Attributes:
+        superseded: whether its instance has moved on, as of the last renewal.
+    """
+
+    def __init__(self, runtime: Runtime, claimed: ClaimedEffect, *, most_seconds: float = float("inf")) -> None:
+        """Hold the lease of `claimed`; at most `most_seconds` pass between two renewals."""
         self._runtime = runtime
         self._claimed = claimed
         self._seconds = runtime.settings.effect_lease_seconds
         self._renewed = monotonic()
-
-    @property
-    def pause_seconds(self) -> float:
-        """The time between two renewals."""
-        return self._seconds / RENEWALS
+        self.pause_seconds = min(self._seconds / RENEWALS, most_seconds)
+        self.superseded = False
 
     def tick(self) -> None:
         """Renew the lease if it is due; cheap enough to be called every second. Waits for an unreachable database.
@@ -40,12 +42,15 @@ class Lease:
         Raises:
             StaleLease: the lease is lost, or could not be renewed for longer than it lasts: stop, and report nothing.
         """
-        if monotonic() - self._renewed < self.pause_seconds:
-            return
+        if monotonic() - self._renewed >= self.pause_seconds:
+            self.renew()
+
+    def renew(self, progress: Mapping[str, Any] | None = None) -> None:
+        """Renew the lease now, and record progress. Waits and raises as `tick` does."""
         requested_at = monotonic()
         try:
             with transaction(self._runtime.database) as connection:
-                effects.renew(connection, self._claimed, self._seconds)
+                self.superseded = effects.renew(connection, self._claimed, self._seconds, progress)
             self._renewed = requested_at
         except DBAPIError as error:
             if not retryable(error):
@@ -55,27 +60,20 @@ class Lease:
 
 
 @contextmanager
-def renewed_lease(runtime: Runtime, claimed: RowMapping) -> Iterator[None]:
+def renewed_lease(runtime: Runtime, claimed: ClaimedEffect) -> Iterator[None]:
     """Renew a lease from a thread, for work without ticks of its own, such as git's.
 
     A lost lease is not renewed again. The work goes on, which is harmless: its report is refused.
     """
-    lease, done = Lease(runtime, claimed), threading.Event()
-    keeper = threading.Thread(
-        target=copy_context().run, args=(_keep, lease, done), name=f"lease-{claimed['id']}", daemon=True
-    )
-    keeper.start()
-    try:
-        yield
-    finally:
-        done.set()
-        keeper.join()
+    lease = Lease(runtime, claimed)
 
-
-def _keep(lease: Lease, done: threading.Event) -> None:
-    while not done.wait(lease.pause_seconds):
+    def keep() -> bool:
         try:
             lease.tick()
         except StaleLease as stale:
             log.warning("stale_lease", error=str(stale))
-            return
+            return False
+        return True
+
+    with WATCHER.looking(keep, lease.pause_seconds):
+        yield

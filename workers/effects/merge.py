@@ -2,28 +2,23 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid5
-
-from sqlalchemy import Connection, RowMapping
 
 from interlock.db.connection import transaction
-from interlock.db.core import effects, requests
-from interlock.db.orchestration import patches, workspaces
+from interlock.db.core import effects, requests, rounds
+from interlock.db.core.effects import ClaimedEffect
+from interlock.db.orchestration import patches, phases, workspaces
 from interlock.workers.effects import landing_notes, workspace
 from interlock.workers.effects.lease import renewed_lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.workspace import Workplace
-from interlock.workers.engine import creation
 from interlock.workers.git import branches, state_files, tampering, worktree
 from interlock.workers.git.archive import REASON, ArchivedWorkstream, archive
-from interlock.workers.git.merge import Merged, merge
+from interlock.workers.git.merge import merge
 from interlock.workers.git.policy import Checked
-from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.results import Committed, Conflict, Refusal
 from interlock.workers.git.worktree import Worktree
 from interlock.workers.runtime import Runtime
-from interlock.workflows.definition import Effect
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.suggestions import offered
 
@@ -35,26 +30,17 @@ class NotReadyToLand(InterlockError):
     once its attempts are used up."""
 
 
+class PhaseFrozen(InterlockError):
+    """The workstream's phase was frozen after its merge was requested. It is merged once an operator thaws the phase
+    (`interlock phase thaw`)."""
+
+
 class StillAtWork(InterlockError):
     """Workers still use a worktree that is to be archived. Archiving is tried again; on the last attempt it is done
     in any case."""
 
 
-def intent(connection: Connection, workstream_id: UUID, version: int) -> dict[str, Any]:
-    """The row, for `effects.intend`, that lands a workstream. The id is the same for the same entry of `validating`.
-
-    Only one merge per repository runs at a time.
-    """
-    row = workspaces.of_workstream(connection, workstream_id)
-    repository = row["repository"]
-    land = Effect("land_workstream", failed="validation_failed")
-    return creation.intent(land, workflow_id=workstream_id, version=version, metadata={}) | {
-        "id": uuid5(workstream_id, f"land_workstream:{version}"),
-        "exclusive": repository and f"repository {Path(row['directory'], repository['path'])}",
-    }
-
-
-def land_workstream(runtime: Runtime, claimed: RowMapping) -> EffectOutcome | Mapping[str, Any]:
+def land_workstream(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome | Mapping[str, Any]:
     """Effect: merge a validated workstream into its base branch, and close its worktree.
 
     Returns:
@@ -63,24 +49,27 @@ def land_workstream(runtime: Runtime, claimed: RowMapping) -> EffectOutcome | Ma
 
     Raises:
         NotReadyToLand, BranchMoves, GitFault, RepositoryBusy: it is tried again.
+        PhaseFrozen: it is tried again until the phase is thawed.
     """
     place = _place(runtime, claimed)
     if place.state != "validating":
         if place.state == "completed" and place.repository:  # its merge was killed before the notes
             landing_notes.write(runtime, place)
         return {"left_alone": place.state}  # cancelled meanwhile: only a workstream that completes is merged
-    if place.repository is None:
-        return EffectOutcome("validation_passed", {"merged": False})
+    if place.frozen:
+        raise PhaseFrozen(f"the phase of {place.name} is frozen")
     try:
         with renewed_lease(runtime, claimed):
-            return _landed(runtime, claimed, place)
+            return _landed(runtime, claimed, place) if place.repository else _unmerged(runtime, claimed, place)
     except NotReadyToLand as waits:
+        if _place(runtime, claimed).frozen:
+            raise PhaseFrozen(f"the phase of {place.name} is frozen") from waits
         if claimed["attempts"] < runtime.settings.max_attempts:
             raise
         return EffectOutcome("validation_failed", {"reason": str(waits)})
 
 
-def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> EffectOutcome:
+def _landed(runtime: Runtime, claimed: ClaimedEffect, place: Workplace) -> EffectOutcome:
     with transaction(runtime.database) as connection:
         if pending := patches.uncommitted(connection, place.id):
             raise NotReadyToLand(f"patches of {place.name} are not committed yet: {', '.join(pending[:5])}")
@@ -104,17 +93,26 @@ def _landed(runtime: Runtime, claimed: RowMapping, place: Workplace) -> EffectOu
     if isinstance(outcome, Checked):
         files = sorted({each.file for each in outcome.reasons if each.file})
         return EffectOutcome("validation_failed", {"reason": f"its branch may not land: {outcome}", "files": files})
-    if isinstance(outcome, Merged):
+    if isinstance(outcome, Committed):
         worktree.close(tree, lock_seconds=place.patience_seconds)
         landing_notes.write(runtime, place)
         return EffectOutcome("validation_passed", _merge_metadata(tree, outcome.sha))
     if _has_nothing(tree):
-        return EffectOutcome("validation_passed", {"merged": False})
+        return _unmerged(runtime, claimed, place)
     raise NotReadyToLand(str(outcome))
 
 
+def _unmerged(runtime: Runtime, claimed: ClaimedEffect, place: Workplace) -> EffectOutcome:
+    """Complete a workstream that has nothing to merge."""
+    metadata = {"merged": False}
+    with _completing(runtime, claimed, place, metadata):
+        return EffectOutcome("validation_passed", metadata)
+
+
 @contextmanager
-def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, metadata: Mapping[str, Any]) -> Iterator[None]:
+def _completing(
+    runtime: Runtime, claimed: ClaimedEffect, place: Workplace, metadata: Mapping[str, Any]
+) -> Iterator[None]:
     """A transaction in which the workstream completes, committed once its base branch has moved.
 
     Only a workstream that completes is merged (WORKSTREAM-5), so a cancel takes effect before both or after both. The
@@ -122,8 +120,10 @@ def _completing(runtime: Runtime, claimed: RowMapping, place: Workplace, metadat
     """
     report = effects.outcome_request(claimed, "validation_passed", metadata=metadata)
     with transaction(runtime.database) as connection:
+        rounds.lock(connection, requests.partition_of(place.id))  # before anything is written
+        phases.hold(connection, place.id)  # a freeze comes before this landing, or after it
         requests.accept(connection, [report])
-        done = runtime.applier.round(connection, requests.partition_of(place.id), only=place.id)
+        done = runtime.applier.apply_for(connection, [place.id])
         request = requests.by_ids(connection, [report["request_id"]])[report["request_id"]]
         if request["status"] != "applied":
             reason = (request["result"] or {}).get("message", request["status"])
@@ -142,7 +142,7 @@ def _has_nothing(tree: Worktree) -> bool:
     return branches.tip(git, tree.branch) is None and branches.tip(git, tree.base_branch) is not None
 
 
-def archive_workstream(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
+def archive_workstream(runtime: Runtime, claimed: ClaimedEffect) -> Mapping[str, Any]:
     """Effect: archive a failed, cancelled or skipped workstream's work and reason; remove its worktree and branch.
 
     Returns:
@@ -177,6 +177,6 @@ def _archived(place: Workplace, reason: Mapping[str, Any]) -> ArchivedWorkstream
     return found if isinstance(found, ArchivedWorkstream) else None
 
 
-def _place(runtime: Runtime, claimed: RowMapping) -> Workplace:
+def _place(runtime: Runtime, claimed: ClaimedEffect) -> Workplace:
     with transaction(runtime.database) as connection:
         return workspace.of_workstream(connection, claimed["workflow_id"], runtime.settings)

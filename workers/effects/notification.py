@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import RowMapping
-
+from interlock.db.core.effects import ClaimedEffect
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.escaping import shown, shown_lines
 from interlock.workflows.output.suggestions import offered
@@ -20,7 +19,7 @@ class NoticeNotSent(InterlockError):
     """A target did not take the notice. Look at INTERLOCK_NOTIFY_URLS and at the target's own log; it is sent again."""
 
 
-def send(runtime: "Runtime", effect: RowMapping) -> dict[str, Any]:
+def send(runtime: "Runtime", effect: ClaimedEffect) -> dict[str, Any]:
     """Send one notice to every URL of INTERLOCK_NOTIFY_URLS.
 
     Webhooks get the headers `Interlock-Effect` and `Interlock-Token`. The same effect id twice is the same notice; a
@@ -56,14 +55,14 @@ def deliver(urls: Iterable[str], *, title: str, body: str) -> None:
             raise NoticeNotSent(f"{shown_url(url)} did not accept the notice")
 
 
-def _with_token(url: str, effect: RowMapping) -> str:
+def _with_token(url: str, effect: ClaimedEffect) -> str:
     if not url.startswith(WEBHOOKS):
         return url
     joint = "&" if "?" in url else "?"
     return f"{url}{joint}+Interlock-Effect={effect['id']}&+Interlock-Token={effect['token']}"
 
 
-def _body(effect: RowMapping, payload: dict[str, Any]) -> str:
+def _body(effect: ClaimedEffect, payload: dict[str, Any]) -> str:
     if "message" in payload:
         return str(payload["message"])
     context = payload["context"]
@@ -71,4 +70,7 @@ def _body(effect: RowMapping, payload: dict[str, Any]) -> str:
         decide = offered("fire", effect["workflow_id"], "approve", by="YOU")
         asks = f"{context['requested_by']} asks to {context['trigger']} {context['subject']}"
         return f"{asks}. Decide with: {decide} (or reject)"
+    if payload["type"] == "regression" and payload["state"] == "proposed":
+        decide = offered("regression", "approve", effect["workflow_id"], reason="WHY")
+        return f"gate {context['gate']} fails since a patch landed. Roll that back with: {decide} (or reject)"
     return f"{payload['trigger']} by {payload['by']}"

@@ -8,44 +8,29 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
-
 from interlock.db.connection import transaction
-from interlock.db.core import instances
-from interlock.db.core.instances import InstanceRow
-from interlock.db.operations import operators, overrides
-from interlock.db.orchestration import commands, patches, plans, workspaces
-from interlock.db.orchestration.commands import CommandRow, Origin
+from interlock.db.core.effects import ClaimedEffect
+from interlock.db.orchestration import commands, patches
+from interlock.db.orchestration.commands import CommandRow
+from interlock.db.orchestration.patches import PatchEntry, PatchTask
 from interlock.workers.effects import workspace
 from interlock.workers.effects.lease import renewed_lease
 from interlock.workers.effects.outcome import EffectOutcome
-from interlock.workers.effects.plan_files import named
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.effects.worktree_owner import clear, restore_after
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.git import branches
-from interlock.workers.git.apply import AppliedPatch, Committed, apply, commit
+from interlock.workers.git.apply import AppliedPatch, apply, commit
 from interlock.workers.git.policy import Checked, check
-from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.results import Committed, Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES
 from interlock.workers.git.worktree import Worktree
 from interlock.workers.runtime import Runtime
-from interlock.workflows.authority import WHO
-from interlock.workflows.errors import Attempt, BadInput, InterlockError, NotYours, Refused
-from interlock.workflows.input import names
-from interlock.workflows.input.arguments import FreeText, door
+from interlock.workflows.errors import BadInput, InterlockError
 from interlock.workflows.input.names import likeness
-from interlock.workflows.output.suggestions import offered
-from interlock.workflows.scheduling.next_trigger import ENDED
 
-NOT_REQUESTED = (
-    "neither a plan nor an operator asked for this patch to land, nor does it mend one that a plan asked for"
-)
-
-
-class NotOver(Refused):
-    """Only a patch that was set aside can be replaced, in a workstream that has not ended; nothing was written."""
+NOT_REQUESTED = "neither a plan nor an operator asked for this patch to land"
 
 
 class PatchLost(InterlockError):
@@ -78,97 +63,7 @@ def submit(runtime: Runtime, task: Mapping[str, Any]) -> UUID:
     return birth.id
 
 
-@door
-def judging(runtime: Runtime, ledger_id: UUID) -> list[str]:
-    """The names of the gates that judge a corrected patch: those at the end of its workstream (PATCH-13)."""
-    with transaction(runtime.database) as connection:
-        return patches.gates_at_end(connection, ledger_id)
-
-
-@door
-def create(
-    runtime: Runtime, based_on: str, text: FreeText | None, *, by: str, reason: str, workstream: str | None = None
-) -> InstanceRow:
-    """Put a corrected patch into the ledger, linked by `retry_of` to the entry it replaces (PATCH-13).
-
-    If the old patch's task has gates, or for another workstream, only an operator may: no gate judges a correction.
-
-    Args:
-        runtime: whose database.
-        based_on: the ledger entry that was set aside, by name or id.
-        text: the corrected diff; None: the old diff, to be tried once more.
-        by, reason: who made it, and why; kept with the entry's command, which never changes.
-        workstream: where it is to land; None: the workstream of the old entry.
-
-    Returns:
-        The new entry's instance. The scheduler has it checked, applied, tested and committed.
-
-    Raises:
-        NotOver: the old patch may still be committed, or the workstream has ended.
-        NotYours: only an operator may, and `by` is not one.
-        BadInput: the text is empty or too large, or the name or the reason is not valid.
-        UnknownInstance, AmbiguousInstance: no such entry or workstream, or several.
-    """
-    names.name("by", by)
-    names.reason("reason", reason)
-    with transaction(runtime.database) as connection:
-        old = patches.find(connection, based_on, runtime.settings.project)
-        if old["state"] not in patches.OVER:
-            raise NotOver(
-                f"{old['entity_id']} is {old['state']}; only one that is {' or '.join(patches.OVER)} can be replaced"
-            )
-        home = instances.find(connection, workstream or old["workstream_id"], old["project"], "workstream")
-        if home["current_state"] in ENDED["workstream"]:
-            raise NotOver(
-                f"{home['entity_id']} is {home['current_state']}: name a workstream that has not ended (--workstream), "
-                f"or run the plan again ({offered('run', 'resume', old['run_id'])})"
-            )
-        task = _ungated_task(connection, old, home["id"])
-        if task is None and not operators.current(connection, [by]):
-            tried = {"triggered_by": by, "attempted": "patch create", "workflow_id": old["ledger_id"]}
-            raise NotYours(
-                f"{by} may not correct {old['entity_id']} in {home['entity_id']}: a task's gates do not judge a "
-                f"correction, nor those of another workstream. Who may: {WHO['operator']}",
-                Attempt("operate", [tried]),
-            )
-        patch = named([("", text if text is not None else old["body"])])
-        plans.store_patches(connection, patch.texts, created_by=by)
-        base = likeness(old["entity_id"].partition("~")[0][:90])
-        birth = Birth(
-            definition=runtime.catalogue.get("patch_ledger"),
-            entity_id=overrides.free_name(connection, old["project"], "patch_ledger", base),
-            project=old["project"],
-            created_by=by,
-            context={
-                "patch_id": patch.of_task[""],
-                "workstream_id": str(home["id"]),
-                "run_id": home["context"].get("run_id"),
-                "message": old["context"].get("message") or old["entity_id"],
-                "retry_of": str(old["ledger_id"]),
-            }
-            | ({"task_id": task} if task else {}),
-        )
-        birth, delivered = creation.deliver_anyhow(connection, birth)
-        row = CommandRow("patch", patch_id=patch.of_task[""], message=birth.context["message"])
-        commands.store(
-            connection,
-            workspaces.of_workstream(connection, home["id"])["run_id"],
-            {birth.id: row},
-            Origin("mended", by, reason),
-        )
-        made = instances.by_id(connection, birth.id)
-    runtime.wakeups.effects(delivered.effects_due)
-    return made
-
-
-def _ungated_task(connection: Connection, entry: RowMapping, workstream_id: UUID) -> str | None:
-    """The task of an entry, if it is of this workstream and no gate judges it; otherwise None."""
-    if entry["task_id"] is None or entry["workstream_id"] != workstream_id:
-        return None
-    return None if patches.of_task(connection, entry["task_id"])["gates"] else str(entry["task_id"])
-
-
-def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
+def _birth(runtime: Runtime, task: PatchTask, row: CommandRow | None) -> Birth:
     context, before = task["context"], task["ledgers"]
     if row is None or row.kind != "patch":
         raise BadInput(f"task {task['entity_id']} has no patch: neither a plan nor an operator gave it one")
@@ -181,7 +76,8 @@ def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
         "gates": task["gates"],
     }
     metadata |= {"phase_id": context["phase_id"]} if "phase_id" in context else {}
-    metadata |= {"retry_of": before[-1]["id"]} if before else {}
+    if earlier := before[-1]["id"] if before else context.get("corrects"):  # PATCH-13
+        metadata |= {"retry_of": earlier}
     return Birth(
         definition=runtime.catalogue.get("patch_ledger"),
         entity_id=f"{likeness(task['entity_id'][:90])}^{len(before) + 1}",
@@ -191,7 +87,7 @@ def _birth(runtime: Runtime, task: RowMapping, row: CommandRow | None) -> Birth:
     )
 
 
-def validate_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
+def validate_patch(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome:
     """Effect: check that the patch is a valid diff, stays in scope and is allowed by the policy (PATCH-1)."""
     entry, place = _looked_up(runtime, claimed)
     if entry["requested_by"] is None:
@@ -206,7 +102,7 @@ def validate_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     return EffectOutcome("validation_failed", {"validation_results": verdicts, "reason": str(found), "files": files})
 
 
-def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
+def apply_patch(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome:
     """Effect: `git apply` in the workstream's worktree. Each further attempt may use one more way of applying.
 
     Raises:
@@ -228,7 +124,7 @@ def apply_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
 
 
 def _applied(
-    runtime: Runtime, place: Workplace, entry: RowMapping, tried: int
+    runtime: Runtime, place: Workplace, entry: PatchEntry, tried: int
 ) -> AppliedPatch | Conflict | Checked | Refusal:
     opened = place.opened()
     if isinstance(opened, Refusal):
@@ -244,7 +140,7 @@ def _applied(
     )
 
 
-def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
+def commit_patch(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome:
     """Effect: commit the verified patch to its workstream's branch, then restore the worktree (PATCH-17).
 
     Returns:
@@ -276,13 +172,13 @@ def commit_patch(runtime: Runtime, claimed: RowMapping) -> EffectOutcome:
     return EffectOutcome("commit_succeeded", {"commit_sha": done.sha, "tree": tree, "branch": place.branch})
 
 
-def _committed(opened: Worktree, entry: RowMapping) -> Committed | Refusal:
+def _committed(opened: Worktree, entry: PatchEntry) -> Committed | Refusal:
     trailers = {"Interlock-Run": entry["run"]} | ({"Interlock-Task": entry["task"]} if entry["task"] else {})
     message = entry["context"].get("message") or entry["patch_id"]
     return commit(opened, str(entry["ledger_id"]), message, also=trailers)
 
 
-def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]:
+def restore_worktree(runtime: Runtime, claimed: ClaimedEffect) -> Mapping[str, Any]:
     """Effect: remove an abandoned patch from the worktree, unless it is gone or another patch is there by now."""
     _, place = _looked_up(runtime, claimed)
     if place.repository is None or not place.path.is_dir():
@@ -292,7 +188,7 @@ def restore_worktree(runtime: Runtime, claimed: RowMapping) -> Mapping[str, Any]
         return {"restored": not isinstance(found, Refusal) and restore_after(found, claimed["workflow_id"], mine=True)}
 
 
-def _looked_up(runtime: Runtime, claimed: RowMapping) -> tuple[RowMapping, Workplace]:
+def _looked_up(runtime: Runtime, claimed: ClaimedEffect) -> tuple[PatchEntry, Workplace]:
     with transaction(runtime.database) as connection:
         entry = patches.entry(connection, claimed["workflow_id"])
         return entry, workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)

@@ -8,11 +8,13 @@ from pathlib import Path
 from interlock.workers.git import branches, repository
 from interlock.workers.git.policy import PatchPolicy
 from interlock.workers.git.results import Refusal
-from interlock.workers.isolation.boundary import check_reads, secrets
+from interlock.workers.isolation.boundary import check_folder, check_reads, secrets
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput
+from interlock.workflows.plan.phases import Phase
 from interlock.workflows.plan.plan import Plan
-from interlock.workflows.plan.tasks import Patch
+from interlock.workflows.plan.read import read_phases
+from interlock.workflows.plan.tasks import Gate, Patch, Task
 
 PATCH_BYTES = PatchPolicy().max_bytes
 
@@ -23,6 +25,34 @@ class Patches:
 
     of_task: dict[str, str]
     texts: dict[str, str]
+
+
+def installation_phases(settings: Settings) -> dict[str, Phase] | None:
+    """The phases for all plans, if the installation has a file of them (`INTERLOCK_PHASES`).
+
+    Raises:
+        BadInput: the file cannot be read.
+        PlanInvalid: it has errors.
+    """
+    if settings.phases is None:
+        return None
+    try:
+        return read_phases(settings.phases.read_bytes(), name=str(settings.phases))
+    except OSError as error:
+        raise BadInput(f"INTERLOCK_PHASES: {settings.phases} cannot be read: {error}") from error
+
+
+def require_phases(plan: Plan, settings: Settings) -> None:
+    """Check that the plan has the phases of the installation, if that has any (PHASE-8).
+
+    Raises:
+        BadInput: it has others; or see `installation_phases`.
+    """
+    if (wanted := installation_phases(settings)) is not None and plan.phases != wanted:
+        raise BadInput(
+            "the plan has other phases than INTERLOCK_PHASES: let it declare none, and read it with those "
+            "(`read_plan(…, phases=…)`)"
+        )
 
 
 def require_repository(plan: Plan, directory: Path) -> None:
@@ -47,9 +77,15 @@ def require_sandbox(plan: Plan, directory: Path, settings: Settings) -> None:
     """Check that the plan's commands may have the sandbox options that they ask for.
 
     Raises:
-        BadInput: a command turns the sandbox off, or asks to read a path that is missing or Interlock's own.
+        BadInput: a command turns the sandbox off, or asks to read a path that is missing or Interlock's own; or without
+            a repository, the folder is one that commands may not have.
     """
-    for name, each in {**plan.tasks(), **plan.gates()}.items():
+    commands: dict[str, Task | Gate] = {**plan.tasks(), **plan.gates()}
+    folders = {each.cwd or "" for each in commands.values() if each.command or each.shell}
+    where = [directory / each for each in sorted(folders)]
+    if where and plan.repository is None:
+        check_folder(directory, where, settings)
+    for name, each in commands.items():
         if each.sandbox == "off" and settings.sandbox != "off":
             raise BadInput(f"{name}: sandbox: a plan cannot switch it off; INTERLOCK_SANDBOX is {settings.sandbox}")
         if each.reads:

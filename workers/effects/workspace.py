@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from interlock.db.orchestration import workspaces
+from interlock.db.orchestration.workspaces import WorkplaceRow
 from interlock.workers.git import branches, protected_paths, repository, tampering, worktree
 from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import store_of, stores
-from interlock.workers.git.policy import PatchPolicy
+from interlock.workers.git.policy import PatchPolicy, PhasePaths
 from interlock.workers.git.ref_names import branch_name, safe
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import Worktree, open_worktree
@@ -25,6 +26,7 @@ from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account, obstacle
 from interlock.workflows.plan.gate_programs import named
+from interlock.workflows.plan.phases import Phase
 from interlock.workflows.plan.plan import PlannedRepository
 from interlock.workflows.scheduling.next_trigger import ENDED
 
@@ -48,6 +50,8 @@ class Workplace:
         account: the user that its commands run as; None: the worker's own.
         settings: the installation's.
         gates: the plan's gates, of all its workstreams, as the plan defines them.
+        phase: the paths of its phase, if its plan has that phase.
+        frozen: whether its phase is frozen, when it was read.
     """
 
     id: UUID
@@ -62,6 +66,8 @@ class Workplace:
     account: Account | None
     settings: Settings
     gates: tuple[Mapping[str, Any], ...] = ()
+    phase: PhasePaths | None = None
+    frozen: bool = False
 
     @property
     def patience_seconds(self) -> float:
@@ -89,9 +95,9 @@ class Workplace:
     def policy(self) -> PatchPolicy:
         """The rules for its patches and its branch. Raises `GitFault`: try again."""
         assert self.repository
-        options = self.repository.model_dump(exclude={"path", "base_branch", "protected"})
+        options = self.repository.model_dump(exclude={"path", "base_branch", "protected", "regressions"})
         run = () if isinstance(found := repository.find(self.checkout), Refusal) else self._run_by_gates(found.git())
-        return PatchPolicy(**options, protected_paths=self.repository.protected, run_by_gates=run)
+        return PatchPolicy(**options, protected_paths=self.repository.protected, run_by_gates=run, phase=self.phase)
 
     def _run_by_gates(self, git: Git) -> tuple[str, ...]:
         words = [(each.get("command"), each.get("shell"), each.get("cwd")) for each in self.gates]
@@ -195,7 +201,8 @@ def of_workstream(connection: Connection, workstream_id: UUID, settings: Setting
     """
     row = workspaces.of_workstream(connection, workstream_id)
     run, account = _run_name(row), commands_account(settings)
-    below = Path(safe(run)) / safe(row["workstream"])
+    workstream = _workstream_name(row)
+    below = Path(safe(run)) / safe(workstream)
     return Workplace(
         id=row["workstream_id"],
         run_id=row["run_id"],
@@ -204,11 +211,13 @@ def of_workstream(connection: Connection, workstream_id: UUID, settings: Setting
         directory=Path(row["directory"] or ".").absolute(),
         repository=PlannedRepository.model_validate(row["repository"]) if row["repository"] else None,
         path=worktrees(settings, account) / below,
-        branch=branch_name(run, row["workstream"]),
+        branch=branch_name(run, workstream),
         archive=settings.archive_directory / below,
         account=account,
         settings=settings,
         gates=tuple(row["gates"] or ()),
+        phase=_phase_paths(row),
+        frozen=row["frozen"],
     )
 
 
@@ -237,7 +246,20 @@ def worktrees_path(settings: Settings, account: Account | None) -> Path:
     return settings.worktrees_directory
 
 
-def _run_name(row: RowMapping) -> str:
+def _phase_paths(row: WorkplaceRow) -> PhasePaths | None:
+    if row["phase"] is None:
+        return None
+    terms = Phase.model_validate(row["phase"])
+    return PhasePaths(name=row["phase_id"], allowed_paths=terms.allowed_paths, forbidden_paths=terms.forbidden_paths)
+
+
+def _run_name(row: WorkplaceRow) -> str:
     """The run's name with the end of its id: runs of several projects may share a name and a repository."""
     suffix = row["run_id"].hex[-SUFFIX:]
     return str(row["run"]) if row["run"].endswith(f"-{suffix}") else f"{row['run']}-{suffix}"
+
+
+def _workstream_name(row: WorkplaceRow) -> str:
+    """The workstream's name; with the end of its id if it takes the place of another one of its run."""
+    name = str(row["workstream"])
+    return f"{name}-{row['workstream_id'].hex[-SUFFIX:]}" if row["done_again"] else name

@@ -4,17 +4,20 @@ Tasks, sweeps, the CLI and effects all change state through `apply_partition`. P
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Connection, Engine, RowMapping
+from sqlalchemy import Connection, Engine
 
 from interlock.db.connection import judgement, retryable, transaction
 from interlock.db.core import rounds
-from interlock.db.core.rounds import Due
+from interlock.db.core.requests import partition_of
+from interlock.db.core.rounds import BATCH, Due
+from interlock.db.fast_path import Row
+from interlock.workers.engine.answers import TriggerAnswer, answer
 from interlock.workers.engine.deprecations import Deprecations
 from interlock.workers.engine.locked_instance import LockedInstance, take
 from interlock.workers.engine.round_writes import Ledger
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 NAMED = 20  # requests that the log line of a round lists
-BATCH = 500  # requests in one commit: a bigger batch gains nothing and holds its locks longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +56,24 @@ class RetryPolicy:
 
 @dataclass(slots=True)
 class Round:
-    """What committed rounds did: the requests they took, the moves to announce, and the requests and effects now due.
+    """What committed rounds did: the moves to announce, and the requests and effects now due.
 
-    `left`: some requests were left for the next round, because their guards read data that this round changed.
+    Attributes:
+        taken: how many requests they took.
+        requests: these requests, each with its status; `pending`: it was left.
+        answers: the outcomes of those that were settled, in words.
+        left: some requests were left for the next round, because their guards read data that this round changed.
     """
 
     taken: int = 0
-    requests: set[str] = field(default_factory=set)
+    requests: dict[str, str] = field(default_factory=dict)
     left: bool = False
     moves: list[tuple[LockedInstance, str]] = field(default_factory=list)
-    woken: list[RowMapping] = field(default_factory=list)
-    effects_due: list[RowMapping] = field(default_factory=list)
+    woken: list[Row] = field(default_factory=list)
+    effects_due: list[Row] = field(default_factory=list)
+    answers: dict[str, TriggerAnswer] = field(default_factory=dict)
     settled: list[dict[str, Any]] = field(default_factory=list)
-    spans: "Applying | None" = None
+    spans: list["Applying"] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -74,8 +81,10 @@ class Round:
         """The runs whose scheduler should run, because one of their instances moved."""
         return {run for locked, _ in self.moves if (run := locked.run_id)}
 
-    def log(self) -> None:
-        """Log what was applied, one line for each round. Call it after the commit."""
+    def report(self) -> None:
+        """End the spans of what was applied, and log it, one line for each round. Call it after the commit."""
+        for each in self.spans:
+            each.end(self.settled)
         for line in self.lines:
             log.info("applied", **line)
 
@@ -86,6 +95,9 @@ class Round:
         self.moves += other.moves
         self.woken += other.woken
         self.effects_due += other.effects_due
+        self.answers |= other.answers
+        self.settled += other.settled
+        self.spans += other.spans
         self.lines += other.lines
         return self
 
@@ -140,18 +152,16 @@ class Applier:
                 log.exception("round_failed", partition=partition)
             return self._one_by_one(partition, limit)
 
-    def round(self, connection: Connection, partition: int, *, limit: int = BATCH, only: UUID | None = None) -> Round:
-        """Apply the due requests of a partition within the caller's transaction.
+    def round(self, connection: Connection, due: Sequence[Due]) -> Round:
+        """Apply due requests within the caller's transaction.
 
         Args:
-            connection: the transaction; it holds the partition's lock until it ends.
-            partition, limit: see `apply_partition`.
-            only: apply only the requests of this instance.
+            connection: the transaction; it holds the locks of the requests' partitions until it ends.
+            due: the requests, oldest first, as `rounds.gather` or `rounds.gather_for` locked them in it.
 
         Raises:
             DBAPIError: PostgreSQL refused a write, or the infrastructure failed. The transaction must be rolled back.
         """
-        due = rounds.gather(connection, partition, limit=limit, only=only)
         if not due:
             return Round()
         locked_instances = take(connection, self.catalogue, due)
@@ -161,37 +171,49 @@ class Applier:
             with log_context(request):
                 self._judge(ledger, locked_instances[request["workflow_id"]], request)
         self.deprecations.refresh(connection)
+        partition = partition_of(due[0]["workflow_id"])
         self.deprecations.report(connection, partition, ledger.events, ledger.settled)
         ledger.write(connection)
+        settled = {each["seq"]: each for each in ledger.settled}
         left = any(locked.halted and locked.id not in ledger.failures for locked in locked_instances.values())
         return Round(
             taken=len(due),
-            requests={request["request_id"] for request in due},
+            requests={
+                each["request_id"]: settled[each["seq"]]["status"] if each["seq"] in settled else "pending"
+                for each in due
+            },
             left=left,
             moves=ledger.announced,
             woken=ledger.woken,
             effects_due=ledger.effects_due,
+            answers={each["request_id"]: answer(each, row) for each in due if (row := settled.get(each["seq"]))},
             settled=ledger.settled,
-            spans=spans,
+            spans=[spans] if spans else [],
             lines=[_line(partition, due, ledger)],
         )
 
-    def _alone(self, partition: int, limit: int, only: UUID | None = None) -> Round:
-        with transaction(self.database) as connection:
-            done = self.round(connection, partition, limit=limit, only=only)
-        return self._committed(done)
+    def apply_for(self, connection: Connection, instance_ids: Collection[UUID]) -> Round:
+        """Apply what is due for some instances within the caller's transaction, until nothing of it is left.
 
-    @staticmethod
-    def _committed(done: Round) -> Round:
-        if done.spans:
-            done.spans.end(done.settled)
-        return done
+        Raises:
+            DBAPIError: as `round`.
+        """
+        whole = Round()
+        while (done := self.round(connection, rounds.gather_for(connection, instance_ids))).taken:
+            whole += done
+        return whole
+
+    def _alone(self, partition: int, limit: int) -> Round:
+        with transaction(self.database) as connection:
+            return self.round(connection, rounds.gather(connection, partition, limit=limit))
 
     def _judge(self, ledger: Ledger, locked: LockedInstance, request: Due) -> None:
         if message := _unreadable(request):  # a retry would fail too, so the request is dead and those behind it go on
             ledger.enter_unreadable(request, message)
             return
-        locked.halted |= locked.is_stale(request["trigger"])
+        locked.halted |= locked.is_stale(request["trigger"]) or locked.is_unsettled(
+            request, ledger.relinked, ledger.moved
+        )
         if locked.halted:
             return  # a request in retry, or left for the next round, holds up those behind it: they stay pending
         try:
@@ -213,10 +235,10 @@ class Applier:
             due = rounds.gather(connection, partition, limit=limit)
         done = Round()
         for instance_id in (row["workflow_id"] for row in due):  # one by one, so only the faulty request fails
-            done += self.apply_first(partition, instance_id)
+            done += self.apply_first(instance_id)
         return done
 
-    def apply_first(self, partition: int, instance_id: UUID) -> Round:
+    def apply_first(self, instance_id: UUID) -> Round:
         """Apply the oldest due request of an instance. If it cannot be written, the request fails by itself.
 
         What PostgreSQL's own rules refuse is rejected, as by a guard; anything else is a fault, and tried again.
@@ -227,9 +249,8 @@ class Applier:
         tried: Sequence[Due] = ()
         try:
             with transaction(self.database) as connection:
-                tried = rounds.gather(connection, partition, limit=1, only=instance_id)
-                done = self.round(connection, partition, limit=1, only=instance_id)
-            return self._committed(done)
+                tried = rounds.gather_for(connection, [instance_id], limit=1)
+                return self.round(connection, tried)
         except UnknownWorkflow as error:  # leave it to a process of a newer release, which knows it
             log.warning("definition_unknown", instance=str(instance_id), error=str(error))
             return Round()
@@ -238,7 +259,7 @@ class Applier:
                 raise
             failed = error
         try:
-            self._fail_first(partition, tried, failed)
+            self._fail_first(tried, failed)
         except Exception as error:  # the failure cannot be written either: the partition's other requests go on
             if retryable(error):
                 raise
@@ -246,12 +267,12 @@ class Applier:
             return Round()
         return Round(taken=1)
 
-    def _fail_first(self, partition: int, tried: Sequence[Due], error: Exception) -> None:
+    def _fail_first(self, tried: Sequence[Due], error: Exception) -> None:
         """Settle the one request that was tried; another process may have done so since, and taken the next one."""
         with transaction(self.database) as connection:
             ledger = Ledger()
             for each in tried:
-                for request in rounds.gather(connection, partition, limit=1, only=each["workflow_id"]):
+                for request in rounds.gather_for(connection, [each["workflow_id"]], limit=1):
                     if request["seq"] == each["seq"]:
                         self._settle(ledger, request, error)
             ledger.write(connection)

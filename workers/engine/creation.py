@@ -7,13 +7,15 @@ from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import effects, instances, requests
 from interlock.db.core.request_rows import by_state, internal, own_id
+from interlock.db.fast_path import Row
 from interlock.workers.settings import Settings
 from interlock.workflows.definition import Deadline, Definition, Effect
+from interlock.workflows.effects import limit_key_of, queue_of
 from interlock.workflows.input.arguments import FreeObject, record
 
 PART = 1_000  # instances per statement
@@ -39,7 +41,7 @@ class Delivered:
     """What `deliver` wrote: the ids of the new instances, and the effects that can run after the commit."""
 
     new: set[UUID]
-    effects_due: Sequence[RowMapping]
+    effects_due: Sequence[Row]
 
 
 def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
@@ -51,6 +53,7 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
 
     Raises:
         UnknownInstance: a context names a link target that does not exist.
+        BadInput: an effect of a birth has no valid limit key.
     """
     new = {each for part in _parts(births) for each in instances.create(connection, [_row(birth) for birth in part])}
     born = [birth for birth in births if birth.id in new]
@@ -58,7 +61,13 @@ def deliver(connection: Connection, births: Sequence[Birth]) -> Delivered:
         instances.link(connection, [link for birth in part for link in links(birth)])
     requests.accept(connection, [timer(birth.id, 0, deadline) for birth in born if (deadline := _deadline(birth))])
     wanted = [
-        intent(effect, workflow_id=birth.id, version=0, metadata=_creation_metadata(birth))
+        intent(
+            effect,
+            workflow_id=birth.id,
+            version=0,
+            metadata=_creation_metadata(birth),
+            limit_key=limit_key_of(effect.name, birth.context),
+        )
         for birth in born
         for effect in birth.definition.birth_effects
     ]
@@ -113,7 +122,13 @@ def timer(
 
 
 def intent(
-    effect: Effect, *, workflow_id: UUID, version: int, metadata: Mapping[str, Any], trace: str | None = None
+    effect: Effect,
+    *,
+    workflow_id: UUID,
+    version: int,
+    metadata: Mapping[str, Any],
+    limit_key: str | None = None,
+    trace: str | None = None,
 ) -> dict[str, Any]:
     """The row of an effect to run after the commit. `metadata`, its payload, describes the move that caused it."""
     return {
@@ -121,10 +136,12 @@ def intent(
         "workflow_id": workflow_id,
         "version": version,
         "name": effect.name,
+        "queue": queue_of(effect.name),
         "payload": metadata,
         "done_trigger": effect.done,
         "failed_trigger": effect.failed,
         "exclusive": _key(effect, workflow_id, metadata),
+        "limit_key": limit_key,
         "trace": trace,
     }
 
@@ -156,6 +173,7 @@ def links(birth: Birth) -> list[dict[str, Any]]:
             "source_id": birth.id,
             "role": link.role,
             "inverse": link.inverse,
+            "open": link.open,
             "project": birth.project,
             "type": link.type,
             "target": target,
@@ -190,14 +208,21 @@ def _creation_metadata(birth: Birth) -> dict[str, Any]:
 
 
 def with_terms(settings: Settings, definition: Definition, context: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A task's context with its retry limit and its timeout in seconds; the context of other types unchanged (TASK-8).
+    """A task's context with its retry limit and its timeout in seconds, a job's with its timeout (TASK-8, JOB-12).
 
     Args:
         settings: the creating process's. Changing them later does not change existing tasks.
         definition: of the instance to be created. Tasks of the legacy lineage (0.x) have their own defaults.
         context: from the plan or the creator.
+
+    Returns:
+        The context; that of other types unchanged.
     """
-    if definition.type != "task" or definition.version.startswith("0."):
+    if definition.version.startswith("0."):
         return context
-    terms = {"max_retries": settings.task_retries, "timeout_sec": settings.task_timeout_seconds}
+    of_type: Mapping[str, Mapping[str, float]] = {
+        "task": {"max_retries": settings.task_retries, "timeout_sec": settings.task_timeout_seconds},
+        "job": {"timeout_sec": settings.job_timeout_seconds},
+    }
+    terms = of_type.get(definition.type, {})
     return {**context, **{name: value for name, value in terms.items() if context.get(name) is None}}

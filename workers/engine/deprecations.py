@@ -1,7 +1,7 @@
 """Reports each use of a deprecated path: in the log, in the request's result, and in a counter (VERSION-3)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import Connection
 
 from interlock.db.core import deprecations
+from interlock.workflows.definition import Definition
 
 REFRESH_SECONDS = 10.0
 
@@ -32,8 +33,15 @@ class Deprecations:
             return
         known: dict[tuple[str, str], dict[Path, Mapping[str, Any]]] = {}
         for row in deprecations.announced(connection):
-            known.setdefault((row["type"], row["version"]), {})[row["kind"], row["name"]] = dict(row)
+            known.setdefault((row["type"], row["version"]), {})[row["kind"], row["name"]] = row
         self.known, self.until = known, monotonic() + REFRESH_SECONDS
+
+    def warn(self, connection: Connection, definitions: Collection[Definition]) -> None:
+        """Warn in the log of those among `definitions` that are deprecated, under which instances are being created."""
+        self.refresh(connection)
+        for each in definitions:
+            if row := self.known.get((each.type, each.version), {}).get(("version", "")):
+                log.warning("deprecated", message=deprecation_warning(row))
 
     def matching(self, type_: str, version: str, trigger: str, dest: str) -> Iterator[Mapping[str, Any]]:
         """The deprecations that apply to a move."""

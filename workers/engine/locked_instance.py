@@ -1,15 +1,16 @@
 """The instances of a round: their state when they were locked, updated by each move of the round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from interlock.db.core import approvals, guard_rows, instances, requests
 from interlock.db.core.rounds import Due
+from interlock.db.fast_path import Row
 from interlock.db.operations import operators
 from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import Definition, Fact
@@ -21,6 +22,7 @@ class LockedInstance:
     """An instance locked for a round, at `locked_version`.
 
     Attributes:
+        named: the seq of a request that changes a link -> the instance that its data names.
         votes: trigger -> who has moved it with that trigger since it entered its state.
         held: the triggers that an approval holds.
         timer_due: when the deadline of its state fires, if that is needed.
@@ -43,6 +45,7 @@ class LockedInstance:
     timer_due: datetime | None = None
     approved_by: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     linked: dict[str, tuple[Linked, ...]] = field(default_factory=dict)
+    named: dict[int, Linked] = field(default_factory=dict)
     row: Mapping[str, Any] = field(default_factory=dict)
     operators: frozenset[str] = frozenset()
     halted: bool = False
@@ -55,6 +58,11 @@ class LockedInstance:
     def is_stale(self, trigger: str) -> bool:
         """Whether a move of this round made the typed row out of date that this trigger's guards read."""
         return self.version != self.locked_version and "row" in self.definition.needs.get(trigger, ())
+
+    def is_unsettled(self, request: Due, relinked: Container[UUID], moved: Container[UUID]) -> bool:
+        """Whether this round changed links that the guards of a request read, or moved the instance that it names."""
+        needs, named = self.definition.needs.get(request["trigger"], ()), self.named.get(request["seq"])
+        return ("linked" in needs and self.id in relinked) or (named is not None and named.id in moved)
 
     @property
     def typed(self) -> str:
@@ -83,6 +91,7 @@ class LockedInstance:
             if_version=if_version,
             granted=request["granted"],
             linked=self.linked,
+            named=self.named.get(request["seq"]),
             votes=frozenset(self.votes.get(request["trigger"], ())),
             held=request["trigger"] in self.held,
             row=self.row,
@@ -128,15 +137,15 @@ def take(connection: Connection, catalogue: Catalogue, due: Sequence[Due]) -> di
 
 def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInstance], due: Sequence[Due]) -> None:
     # Most triggers need no facts but the instance itself; only the others cost a query.
-    wanted: dict[Fact, set[UUID]] = {"linked": set(), "votes": set(), "held": set(), "row": set(), "timer": set()}
+    wanted: dict[Fact, set[UUID]] = {fact: set() for fact in get_args(Fact)}
     for request in due:
         instance_id = request["workflow_id"]
         for fact in locked_instances[instance_id].definition.needs.get(request["trigger"], ()):
             wanted[fact].add(instance_id)
-    for row in instances.linked(connection, list(wanted["linked"])):
-        roles = locked_instances[row["workflow_id"]].linked
-        other = Linked(row["workflow_type"], row["entity_id"], row["current_state"])
-        roles[row["role"]] = (*roles.get(row["role"], ()), other)
+    for other in instances.linked(connection, list(wanted["linked"])):
+        add_linked(locked_instances[other["workflow_id"]].linked, other)
+    if wanted["named"]:
+        _look_up_named(connection, locked_instances, due)
     for row in approvals.votes(connection, wanted["votes"]) if wanted["votes"] else ():
         locked_instances[row["workflow_id"]].votes.setdefault(row["trigger"], set()).add(row["triggered_by"])
     for row in approvals.held(connection, wanted["held"]) if wanted["held"] else ():
@@ -157,6 +166,25 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
     allowed = operators.current(connection, {each["triggered_by"] for each in overrides})
     for request in overrides:
         locked_instances[request["workflow_id"]].operators = allowed
+
+
+def add_linked(roles: dict[str, tuple[Linked, ...]], row: RowMapping | Row) -> None:
+    """Add a row of `instances.linked`, as guards see it, to those linked in the same role."""
+    other = Linked(row["workflow_type"], row["entity_id"], row["current_state"], row["id"])
+    roles[row["role"]] = (*roles.get(row["role"], ()), other)
+
+
+def _look_up_named(connection: Connection, locked_instances: Mapping[UUID, LockedInstance], due: Sequence[Due]) -> None:
+    """Find the instances that the data of triggers names which change a link; they do not move before this commits."""
+    for request in due:
+        locked = locked_instances[request["workflow_id"]]
+        if (relinked := locked.definition.relinked(request["trigger"])) is None:
+            continue
+        link, data_key = relinked
+        ref = request["metadata"].get(data_key)
+        row = instances.hold(connection, link.type, locked.project, ref) if isinstance(ref, str) else None
+        if row is not None:
+            locked.named[request["seq"]] = Linked(link.type, row["entity_id"], row["current_state"], row["id"])
 
 
 def _by_type(locked_instances: Mapping[UUID, LockedInstance], ids: set[UUID]) -> dict[str, list[UUID]]:

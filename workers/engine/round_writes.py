@@ -1,23 +1,25 @@
 """The rows that a round's outcomes lead to, collected and then written in one transaction."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import approvals, counters, effects, instances, requests, rounds
 from interlock.db.core.rounds import Due
+from interlock.db.fast_path import Row
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import intent, timer
 from interlock.workers.engine.locked_instance import LockedInstance
-from interlock.workflows.approvals import author_of, may_approve
-from interlock.workflows.definition import ApprovalPoint
+from interlock.workflows.approvals import may_approve, terms
+from interlock.workflows.definition import ApprovalPoint, Relink
 from interlock.workflows.errors import InterlockError
+from interlock.workflows.guard_context import Linked
 from interlock.workflows.input.names import likeness
 from interlock.workflows.outcomes import Applied, Failed, Rejected, Superseded, Waiting
 
@@ -43,15 +45,20 @@ class Ledger:
     wanted_effects: list[dict[str, Any]] = field(default_factory=list)
     approvals: list[creation.Birth] = field(default_factory=list)
     released: list[dict[str, Any]] = field(default_factory=list)
+    relinks: list[dict[str, Any]] = field(default_factory=list)
+    relinked: set[UUID] = field(default_factory=set)
     failures: dict[UUID, str] = field(default_factory=dict)
     happened: Counter[counters.Series] = field(default_factory=Counter)
     traces: Mapping[int, str] = field(default_factory=dict)
-    woken: list[RowMapping] = field(default_factory=list)
-    effects_due: list[RowMapping] = field(default_factory=list)
+    woken: list[Row] = field(default_factory=list)
+    effects_due: list[Row] = field(default_factory=list)
 
     def enter_applied(self, locked: LockedInstance, request: Due, outcome: Applied) -> None:
         """Add a move: its event, the request's result, and the follow-ups, effects, deadline and releases it causes."""
         move, source = outcome.transition, locked.state
+        metadata = _event_metadata(locked, request, outcome)
+        if move.relink:
+            metadata["relinked"] = self._relink(locked, move.relink, locked.named.get(request["seq"]))
         locked.state, locked.version = outcome.dest, locked.version + 1
         self.moved[locked.id] = locked
         self.announced.append((locked, outcome.dest))
@@ -73,7 +80,7 @@ class Ledger:
                 "triggered_by": request["triggered_by"],
                 "request_id": request["request_id"],
                 "severity": outcome.severity,
-                "metadata": _event_metadata(locked, request, outcome),
+                "metadata": metadata,
             }
         )
         self.follow_ups += (
@@ -100,9 +107,10 @@ class Ledger:
                     "by": request["triggered_by"],
                     "context": locked.context,
                 },
+                limit_key=limit_key,
                 trace=trace,
             )
-            for effect in move.effects
+            for effect, limit_key in zip(move.effects, outcome.limit_keys, strict=True)
         )
         if outcome.deadline:
             stays_due = locked.timer_due if outcome.dest == source else None
@@ -114,6 +122,18 @@ class Ledger:
                 "message": f"the approval {locked.entity_id!r} was {outcome.dest}",
             }
             self.released.append({"approval_id": locked.id, "granted": move.settles == "granted", "reason": reason})
+
+    def _relink(self, locked: LockedInstance, relink: Relink, to: Linked | None) -> dict[str, Any]:
+        """Add the change of a link; returns what its event says of it."""
+        link, left = locked.definition.link(relink.role), locked.linked.get(relink.role, ())
+        target = None if to is None else to.id
+        self.relinks.append({"source_id": locked.id, "role": link.role, "inverse": link.inverse, "target_id": target})
+        self.relinked |= {locked.id, *(each.id for each in (*left, to) if each is not None and each.id is not None)}
+        return {
+            "role": link.role,
+            "from": [_reference(each) for each in left],
+            "to": None if to is None else _reference(to),
+        }
 
     def enter_refused(self, request: Due, outcome: Rejected | Superseded) -> None:
         """Add a rejected or superseded request: no move; the request records the reason."""
@@ -161,6 +181,8 @@ class Ledger:
         written = rounds.write(connection, moves=moves, events=self.events, settled=self.settled)
         if written != rounds.Written(len(moves), len(self.events), len(self.settled)):
             raise LostRace(f"rows changed while the engine had their partition locked; written: {written}")
+        for each in self.relinks:
+            instances.relink(connection, each)
         requests.accept(connection, self.timers)
         self.woken += requests.follow_up(connection, self.follow_ups)
         if self.released:
@@ -169,7 +191,7 @@ class Ledger:
         instances.note_failure(connection, self.failures)
         counters.note(connection, self.happened)
 
-    def _let_go(self, released: Sequence[RowMapping]) -> Sequence[RowMapping]:
+    def _let_go(self, released: list[Row]) -> list[Row]:
         refused = (each["workflow_type"] for each in released if each["status"] == "rejected")
         self.happened.update((counters.FAILED_TRANSITIONS, (type_, "approval")) for type_ in refused)
         return released
@@ -212,6 +234,10 @@ def _event_metadata(locked: LockedInstance, request: Due, outcome: Applied) -> d
     return found
 
 
+def _reference(linked: Linked) -> dict[str, str]:
+    return {"id": str(linked.id), "entity_id": linked.entity_id}
+
+
 def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> creation.Birth:
     return creation.Birth(
         definition=locked.approvals,
@@ -219,15 +245,13 @@ def _approval(locked: LockedInstance, request: Due, point: ApprovalPoint) -> cre
         entity_id=f"{likeness(locked.entity_id[:60])}:{request['trigger'][:24]}:{token_hex(6)}",
         project=locked.project,
         created_by=request["triggered_by"],
-        context={
-            "subject": f"{locked.type}/{locked.entity_id}",
-            "subject_id": str(locked.id),
-            "subject_version": locked.version,
-            "trigger": request["trigger"],
-            "request_id": request["request_id"],
-            "requested_by": request["triggered_by"],
-            "author": author_of(locked.context, request["triggered_by"]),
-            "quorum": point.quorum,
-            "deciders": list(point.deciders),
-        },
+        context=terms(
+            f"{locked.type}/{locked.entity_id}",
+            locked.version,
+            trigger=request["trigger"],
+            by=request["triggered_by"],
+            context=locked.context,
+            point=point,
+        )
+        | {"subject_id": str(locked.id), "request_id": request["request_id"]},
     )

@@ -15,10 +15,9 @@ from interlock.workers.engine import worker_secrets
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import limits, names
 from interlock.workflows.input.arguments import FreeObject, FreeText, record
+from interlock.workflows.typed import OVERRIDES, WRITTEN
 
 PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
-RESERVED = ("operator", "override")  # metadata keys that only overrides may set
-WRITTEN = ("approval", "terms", "votes")  # by Interlock, into the events of approvals, grants and what they release
 LONGEST = timedelta(days=36_525)
 HIGHEST_VERSION = 2**31 - 1  # PostgreSQL's integer
 
@@ -62,7 +61,7 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
     """
     request_id = firing.request_id or str(uuid7())
     metadata = checked("data", firing.data, limit_bytes)
-    if reserved := [key for key in RESERVED if key in metadata]:
+    if reserved := [key for key in OVERRIDES if key in metadata]:
         raise BadInput(f"data.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name")
     if written := [key for key in WRITTEN if key in metadata]:
         raise BadInput(f"data.{written[0]} is what Interlock itself writes into history; use another name")

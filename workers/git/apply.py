@@ -11,7 +11,7 @@ from interlock.workers.git.git_directories import MARK, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.patch import encode
 from interlock.workers.git.policy import Checked, PatchPolicy, check
-from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.results import Committed, Conflict, Refusal
 from interlock.workers.git.trial_index import TRIES, Staged, Try, links, stage
 from interlock.workers.git.worktree import Worktree
 
@@ -24,14 +24,6 @@ class AppliedPatch:
     paths: tuple[str, ...]
     sha: str | None = None
     """The patch's commit, if an earlier call has committed it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The patch is a commit of the workstream's branch."""
-
-    sha: str
-    already: bool = False
 
 
 def apply(

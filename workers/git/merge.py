@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 from interlock.workers.git import branches, repository, trailers
 from interlock.workers.git.branches import BranchMoved
@@ -11,7 +10,7 @@ from interlock.workers.git.command import Git
 from interlock.workers.git.diff_summary import PatchReason
 from interlock.workers.git.lock import LOCK_SECONDS
 from interlock.workers.git.policy import Checked, PatchPolicy, judge
-from interlock.workers.git.results import Conflict, Refusal
+from interlock.workers.git.results import Committed, Conflict, Refusal
 from interlock.workers.git.trial_index import between, links
 from interlock.workers.git.worktree import Worktree, import_commits
 from interlock.workflows.errors import InterlockError
@@ -31,14 +30,6 @@ class BranchNotMoved(Exception):
         self.by = by
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The base branch contains the workstream's branch, since the commit `sha`."""
-
-    sha: str
-    already: bool = False
-
-
 def merge(
     done: Worktree,
     message: str,
@@ -46,7 +37,7 @@ def merge(
     policy: PatchPolicy | None = None,
     lock_seconds: float = LOCK_SECONDS,
     moving: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
-) -> Merged | Conflict | Checked | Refusal:
+) -> Committed | Conflict | Checked | Refusal:
     """Merge a workstream's branch into its base branch, with a merge commit of its own.
 
     All that the merge changes in the base branch is first judged by the policy, whoever committed it.
@@ -64,9 +55,9 @@ def merge(
             exception.
 
     Returns:
-        `Merged`, also if an earlier call merged it; `Conflict` with the files, nothing changed; `Checked` if the policy
-        forbids a change, or the worktree's commits cannot be imported; `Refusal` if a branch is missing or the
-        base branch is checked out with uncommitted changes.
+        `Committed`, also if an earlier call merged it, or with the base branch's tip if there is nothing to merge;
+        `Conflict` with the files, nothing changed; `Checked` if the policy forbids a change, or the worktree's commits
+        cannot be imported; `Refusal` if a branch is missing or the base branch is checked out with uncommitted changes.
 
     Raises:
         BranchMoves: others moved the base branch before each attempt. Try again.
@@ -89,7 +80,7 @@ def _merge_once(
     message: str,
     policy: PatchPolicy,
     moving: Callable[[str], AbstractContextManager[None]],
-) -> Merged | Conflict | Checked | Refusal | BranchMoved:
+) -> Committed | Conflict | Checked | Refusal | BranchMoved:
     base, tip = branches.tip(git, done.base_branch), branches.tip(git, done.branch)
     if base is None:
         return Refusal(f"there is no branch {done.base_branch}", "Create it, or name another branch to merge into")
@@ -108,17 +99,17 @@ def _merge_once(
                 raise BranchNotMoved(hindered)
     except BranchNotMoved as stayed:
         return stayed.by
-    return Merged(made)
+    return Committed(made)
 
 
-def _merged_before(git: Git, done: Worktree, base: str, tip: str | None) -> Merged | Refusal:
+def _merged_before(git: Git, done: Worktree, base: str, tip: str | None) -> Committed | Refusal:
     if sha := trailers.find(git, trailers.WORKSTREAM, done.branch, "--first-parent", base):
-        return Merged(sha, already=True)
+        return Committed(sha, already=True)
     if tip is None:
         return Refusal(
             f"there is no branch {done.branch}, and {done.base_branch} has no merge of it", "Nothing can be merged"
         )
-    return Merged(base, already=True)  # the workstream has no commits of its own
+    return Committed(base, already=True)  # the workstream has no commits of its own
 
 
 def merge_tree(git: Git, base: str, tip: str) -> str | Conflict:

@@ -21,6 +21,16 @@ BACKSLASH = r"\\\1"
 Globs = tuple[Annotated[str, Field(min_length=1)], ...]
 
 
+class PhasePaths(BaseModel):
+    """What a phase allows of what its policy allows (PHASE-3). Globs as in `PatchPolicy`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    allowed_paths: Globs = ("**",)
+    forbidden_paths: Globs = ()
+
+
 class PatchPolicy(BaseModel):
     """What a patch may do.
 
@@ -43,6 +53,8 @@ class PatchPolicy(BaseModel):
     """Paths of the files that gates run; they are protected too."""
     protected_changes: Literal["refuse", "allow"] = "refuse"
     """Whether a patch may change protected paths."""
+    phase: PhasePaths | None = None
+    """The phase's paths, which narrow the others."""
 
     @property
     def protected(self) -> GitIgnoreSpec:
@@ -122,6 +134,8 @@ def _form(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[PatchR
 def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[PatchReason]:
     allowed, forbidden = map(GitIgnoreSpec.from_lines, (policy.allowed_paths, policy.forbidden_paths))
     protected = policy.protected if policy.protected_changes == "refuse" else GitIgnoreSpec(())
+    phase = policy.phase or PhasePaths(name="")
+    its_allowed, its_forbidden = map(GitIgnoreSpec.from_lines, (phase.allowed_paths, phase.forbidden_paths))
     for path in _touched(changes):
         if forbidden_paths.own(path):
             yield PatchReason(path, "forbidden_paths", f"Attempted to modify {path}")
@@ -131,6 +145,11 @@ def _scope(changes: Sequence[FileChange], policy: PatchPolicy) -> Iterator[Patch
             yield PatchReason(path, "forbidden_paths", f"is under {', '.join(policy.forbidden_paths)}")
         elif protected.match_file(path):
             yield PatchReason(path, "protected", PROTECTED)
+        elif not its_allowed.match_file(path):
+            allows = ", ".join(phase.allowed_paths)
+            yield PatchReason(path, "phase", f"may not be changed in phase {phase.name}, which allows {allows}")
+        elif its_forbidden.match_file(path):
+            yield PatchReason(path, "phase", f"is forbidden in phase {phase.name}")
 
 
 def _touched(changes: Sequence[FileChange]) -> list[str]:

@@ -1,6 +1,14 @@
-"""The outcomes of work on a repository, short of success, as values for the caller."""
+"""The outcomes of work on a repository, as values for the caller."""
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The branch contains the patch or the merge, as commit `sha`; `already`: an earlier call made it."""
+
+    sha: str
+    already: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def isolated(command: Command, view: View, settings: Settings) -> Command:
     if found.bubblewrap is None:
         return bounded
     hidden = secrets(settings)
-    _check_folder(view.folder)
+    _check_folder(view.folder, [command.cwd], hidden)
     check_reads(view.plan_reads, hidden)
     if folder := view.folder and view.folder.resolve():
         view = replace(view, plan_reads=tuple(path for path in view.plan_reads if not path.is_relative_to(folder)))
@@ -148,15 +148,37 @@ def _is_machines(real: Path) -> bool:
     return not in_memory and any(real.is_relative_to(each) for each in MACHINE)
 
 
-def _check_folder(folder: Path | None) -> None:
+def check_folder(folder: Path, cwds: Collection[Path], settings: Settings) -> None:
+    """Refuse a plan's folder in which its commands could not run here. Raises `BadInput`, which says what to do."""
+    hidden = secrets(settings)
+    if settings.sandbox != "off" and (_is_shared(folder) or _hidden(cwds, hidden)) and boundary(settings).bubblewrap:
+        _check_folder(folder, cwds, hidden)
+
+
+def _check_folder(folder: Path | None, cwds: Collection[Path], hidden: Collection[Path]) -> None:
     if folder is None:
         return
-    shared = [Path.home(), *map(Path, ("/home", "/root", "/usr", "/etc", "/tmp", "/var/tmp", "/run"))]  # noqa: S108
-    if any(each.resolve().is_relative_to(folder.resolve()) for each in shared):
+    if _is_shared(folder):
         raise BadInput(
             f"the plan's folder is {folder}: its commands could read and change everything there. "
             "Move the plan into a folder of its own"
         )
+    if inside := _hidden(cwds, hidden):
+        raise BadInput(
+            f"a command of the plan would run in {inside[0]}, which is a directory of Interlock itself: no command may "
+            "see it. Move the plan into a folder of its own"
+        )
+
+
+def _is_shared(folder: Path) -> bool:
+    shared = [Path.home(), *map(Path, ("/home", "/root", "/usr", "/etc", "/tmp", "/var/tmp", "/run"))]  # noqa: S108
+    return any(each.resolve().is_relative_to(folder.resolve()) for each in shared)
+
+
+def _hidden(paths: Collection[Path], hidden: Collection[Path]) -> list[Path]:
+    """Those of the paths that lie in directories that no command may see."""
+    kept = [each.resolve() for each in hidden]
+    return [path for path in paths if any(path.resolve().is_relative_to(each) for each in kept)]
 
 
 def _bounded(command: Command, settings: Settings) -> Command:

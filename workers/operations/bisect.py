@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.orchestration import patches
 from interlock.db.orchestration.commands import CommandRow
+from interlock.db.orchestration.patches import CommittedPatch
 from interlock.workers.effects import workspace
 from interlock.workers.effects.stored_command import command_of
 from interlock.workers.effects.workspace import Workplace
@@ -71,9 +70,31 @@ def find_regression(
         RepositoryBusy, GitFault: try again.
     """
     entries, where = _looked_up(runtime, run_ref, workstream_ref)
+    wanted = CommandRow("shell", (gate,), timeout_sec=timeout_seconds)
+    return bisected(entries, where, wanted, name=workstream_ref or str(run_ref), progress=progress)
+
+
+def bisected(
+    entries: Sequence[CommittedPatch],
+    where: Workplace,
+    wanted: CommandRow,
+    *,
+    name: str,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Regression:
+    """Bisect the commits of some patches. Raises as `find_regression`.
+
+    Args:
+        entries: at least one.
+        where: the place of one of their workstreams.
+        wanted: the gate's command; its expected exit codes mean good.
+        name: of the worktree: two searches with one name wait for each other.
+        progress: see `find_regression`.
+    """
+    if where.repository is None:
+        raise NothingToFind(f"the plan of {where.name} has no repository")
     by_commit = {str(each["commit_sha"]): each for each in entries}
     ends: list[Finished] = []
-    wanted = CommandRow("shell", (gate,), timeout_sec=timeout_seconds)
 
     def passes(tree: Path) -> bool | None:
         command = command_of(wanted, tree, where)
@@ -81,16 +102,17 @@ def find_regression(
             ends[:] = [ended := run(command)]
         if changed:
             raise NothingToFind(f"while the gate ran, {where.checkout} changed: {', '.join(changed[:20])}")
-        return None if ended.exit_code in CANNOT_TELL and not ended.timed_out else ended.succeeded([0])
+        good = ended.succeeded(wanted.expected_exit_codes)
+        return None if not good and ended.exit_code in CANNOT_TELL and not ended.timed_out else good
 
     bad_commit = bisect.find(
         where.checkout,
         _branch(where, list(by_commit)),
         by_commit,
         passes,
-        scratch=workspace.worktrees(runtime.settings, where.account),
+        scratch=workspace.worktrees(where.settings, where.account),
         isolation=where.isolation,
-        name=f"regression-{safe(workstream_ref or str(run_ref))}",
+        name=f"regression-{safe(name)}",
         progress=progress,
     )
     if isinstance(bad_commit, Refusal):
@@ -100,16 +122,16 @@ def find_regression(
     return Regression(bad_commit.sha, bad_commit.subject, *of_entry, bad_commit.tried, bad_commit.among)
 
 
-def _looked_up(runtime: Runtime, run_ref: str | None, workstream_ref: str | None) -> tuple[list[RowMapping], Workplace]:
+def _looked_up(
+    runtime: Runtime, run_ref: str | None, workstream_ref: str | None
+) -> tuple[list[CommittedPatch], Workplace]:
     with transaction(runtime.database) as connection:
         kind, ref = ("run", str(run_ref)) if workstream_ref is None else ("workstream", workstream_ref)
         wanted = {kind: instances.find(connection, ref, runtime.settings.project, kind)["id"]}
-        entries = list(patches.committed(connection, **wanted))
+        entries = patches.committed(connection, **wanted)
         if not entries:
             raise NothingToFind(f"{workstream_ref or run_ref} has no committed patch, so there is nothing to bisect")
         where = workspace.of_workstream(connection, entries[0]["workstream_id"], runtime.settings)
-    if where.repository is None:
-        raise NothingToFind(f"the plan of {where.name} has no repository")
     return entries, where
 
 

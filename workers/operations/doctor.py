@@ -41,6 +41,7 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("verification", evidence.check_verification),
     ("backups", evidence.check_backups),
     ("operators", instances.check_operators),
+    ("schedules", instances.check_schedules),
     ("stuck", instances.check_stuck),
     ("invariants", instances.check_invariants),
 )

@@ -1,16 +1,17 @@
-"""Runs Flower with two checks before every page: the Host header, and a limit on failed logins.
+"""Flower with two checks before every page: the Host header, and a limit on failed logins.
 
-`python -m interlock.workers.operations.flower … flower …` is `celery … flower …` with these checks.
+`python -m interlock.workers.node flower …` is `celery -A interlock.workers.main:app flower …` with these checks.
 """
 
-import sys
 import time
 from collections import OrderedDict
 from typing import Any
 
+import click
 import flower.command
 import tornado.web
-from celery.bin.celery import main as celery
+from celery import Celery
+from celery.bin.base import CLIContext
 from flower.app import Flower
 from tornado.httputil import HTTPServerRequest
 
@@ -90,11 +91,8 @@ def _own_address(request: HTTPServerRequest) -> str:
     return str(stream.socket.getsockname()[0]) if stream else ""
 
 
-def main() -> None:
-    """Run `celery` with our Flower in its command `flower`."""
+def run(app: Celery, words: list[str]) -> None:
+    """Run Celery's command `flower`, with our Flower, for an app and with these options; never returns."""
     flower.command.Flower = GuardedFlower
-    sys.exit(celery())
-
-
-if __name__ == "__main__":
-    main()
+    context = CLIContext(app, no_color=True, workdir=None, quiet=True)
+    flower.command.flower.main(words, "flower", parent=click.Context(click.Command("celery"), obj=context))

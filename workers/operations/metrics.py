@@ -132,6 +132,11 @@ METRICS = (
     MetricSpec("interlock_beat_alive", (), "1 while every sweep runs, 0 when one is overdue"),
     MetricSpec("interlock_breakers_open", ("tool",), "open circuit breakers of a tool, over all projects"),
     MetricSpec(
+        "interlock_schedules",
+        ("status",),
+        "schedules: late (due for more than a minute), failing (could not be fired the last time)",
+    ),
+    MetricSpec(
         "interlock_stuck_entities",
         ("entity_type", "state"),
         "instances that `interlock stuck` shows, as of the last sweep",
@@ -147,7 +152,11 @@ METRICS = (
         "moves that used a deprecated version, state or trigger",
         "counter",
     ),
-    MetricSpec("interlock_workers", ("state",), "workers by state, without those shut down"),
+    MetricSpec(
+        "interlock_workers",
+        ("state",),
+        "workers by state, those of a `uet_worker` in capitals; without ended ones",
+    ),
     MetricSpec(
         "interlock_build_info", ("version", "schema", "postgresql"), "always 1; the running versions, as labels"
     ),
@@ -212,7 +221,7 @@ def _zeros(catalogue: Catalogue) -> Iterator[counters.Series]:
     yield counters.IDEMPOTENCY_HITS, ()
     for each in catalogue:
         yield counters.RETRIES, ("request", each.type)
-        for effect in (*each.birth_effects, *(effect for move in each.transitions for effect in move.effects)):
+        for effect in each.effects:
             yield counters.RETRIES, ("effect", effect.name)
             yield counters.LEASE_EXPIRIES, (effect.name,)
 

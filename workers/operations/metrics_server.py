@@ -1,10 +1,14 @@
 """The exporter: `/metrics` for Prometheus, read from PostgreSQL at each scrape, and `/healthcheck`."""
 
 import logging
+import os
+import signal
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from io import BytesIO
+from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from threading import BoundedSemaphore, Lock
 from time import monotonic
@@ -18,6 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from interlock.workers.operations.allowed_hosts import answers_to
 from interlock.workers.operations.metrics import Reader
 from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
+from interlock.workers.system import process_privacy
 from interlock.workflows.errors import InterlockError
 
 log = structlog.get_logger()
@@ -217,3 +223,26 @@ def listening(runtime: Runtime, host: str, port: int) -> Iterator[WSGIServer]:
     server.allowed_hosts = runtime.settings.allowed_hosts
     with server:
         yield server
+
+
+def serve(settings: Settings, host: str, port: int, told: Callable[[str], None] = lambda _: None) -> None:
+    """Be the exporter until SIGTERM, which ends this process.
+
+    Args:
+        settings: this process's.
+        host: the address to listen on.
+        port: 0 for any free one.
+        told: called with the URL to scrape, once the exporter listens. Then it also creates the file
+            `INTERLOCK_READY_FILE`.
+
+    Raises:
+        CannotListen: the address is taken.
+    """
+    process_privacy.hide(settings)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    runtime = Runtime(settings)
+    with closing(runtime), listening(runtime, host, port) as server:
+        told(url(server))
+        if path := os.environ.get("INTERLOCK_READY_FILE"):
+            Path(path).touch()
+        server.serve_forever()

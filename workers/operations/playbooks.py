@@ -6,7 +6,7 @@ steps rely on the change.
 
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -80,8 +80,8 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
     for task in late:
         yield ChangeStep(
             f"give up {task['entity_id']}, which has run for {task['seconds']:.0f} s",
-            offered("override", "fail-task", task["task_id"], reason="WHY"),
-            partial(_give_up, runtime, str(task["task_id"]), order),
+            offered("override", "fail-task", task["task_id"], if_version=task["version"], reason="WHY"),
+            partial(_give_up, runtime, task, order),
         )
     workstream, tasks = _find(runtime, ref, "workstream"), _tasks(runtime, workstream)
     given_up = {each["task_id"] for each in late} if order.dry_run else set()
@@ -89,8 +89,12 @@ def recover_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Iter
     if tasks and not open_ and workstream["current_state"] in ("executing", "paused"):
         yield ChangeStep(
             "all its tasks have ended: let it be validated",
-            offered("override", "validate-workstream", workstream["id"], reason="WHY"),
-            lambda: _finish_override(runtime, validate_workstream(runtime, str(workstream["id"]), order)),
+            offered(
+                "override", "validate-workstream", workstream["id"], if_version=workstream["version"], reason="WHY"
+            ),
+            lambda: _finish_override(
+                runtime, validate_workstream(runtime, str(workstream["id"]), _at(order, workstream))
+            ),
         )
     elif workstream["current_state"] in ENDED["workstream"]:
         yield Look(f"{workstream['entity_id']} is {workstream['current_state']}: a critical task of it has failed", [])
@@ -134,8 +138,8 @@ def reset_circuit_breaker(runtime: Runtime, ref: str, order: OverrideOrder) -> I
     yield _checked(runtime, tool, order)
     yield ChangeStep(
         "close it",
-        offered("override", "reset-breaker", found["id"], reason="WHY"),
-        lambda: _finish_override(runtime, reset_breaker(runtime, found["id"], order)),
+        offered("override", "reset-breaker", found["id"], if_version=found["version"], reason="WHY"),
+        lambda: _finish_override(runtime, reset_breaker(runtime, found["id"], _at(order, found))),
     )
 
 
@@ -172,18 +176,25 @@ def _fire(
     def perform() -> Sequence[str]:
         if order.dry_run:
             return [f"{trigger} would be fired"]
-        receipt = Client(runtime).fire(instance["id"], trigger, by=order.by, data={"reason": order.reason})
+        why, seen = {"reason": order.reason}, instance["version"]
+        receipt = Client(runtime).fire(instance["id"], trigger, by=order.by, data=why, if_version=seen)
         Drain(runtime).partition(requests.partition_of(instance["id"]))
         (settled,) = Client(runtime).wait([receipt.request_id])
         if settled.status != "applied":
             raise NothingToRecover(f"{trigger} was {settled.status}: {(settled.result or {}).get('message')}")
         return [f"{trigger}: {(settled.result or {})['from']} → {(settled.result or {})['to']}"]
 
-    return ChangeStep(message, offered("fire", instance["id"], trigger, by=order.by), perform)
+    command = offered("fire", instance["id"], trigger, by=order.by, if_version=instance["version"])
+    return ChangeStep(message, command, perform)
 
 
-def _give_up(runtime: Runtime, task: str, order: OverrideOrder) -> Sequence[str]:
-    return _finish_override(runtime, fail_task(runtime, task, order))
+def _give_up(runtime: Runtime, task: Mapping[Any, Any], order: OverrideOrder) -> Sequence[str]:
+    return _finish_override(runtime, fail_task(runtime, str(task["task_id"]), _at(order, task)))
+
+
+def _at(order: OverrideOrder, seen: Mapping[Any, Any]) -> OverrideOrder:
+    """The order, for the version that was shown: whoever is asked may take their time."""
+    return replace(order, if_version=seen["version"])
 
 
 def _finish_override(runtime: Runtime, done: Done) -> Sequence[str]:

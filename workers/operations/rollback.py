@@ -10,10 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import RowMapping
 
 from interlock.db.connection import transaction
+from interlock.db.core import instances
 from interlock.db.orchestration import patches
+from interlock.db.orchestration.patches import PatchEntry
+from interlock.workers.client.receipts import require_version
 from interlock.workers.effects import workspace
 from interlock.workers.effects.workspace import Workplace
 from interlock.workers.git import branches, repository, revert
@@ -81,7 +83,7 @@ def roll_back(
     order = OverrideOrder(by, reason)
     entry, where = _found(runtime, ledger_ref)
     if entry["state"] == "rolled_back":
-        return RolledBack(entry["ledger_id"], entry["entity_id"], entry["rollback_compensation"])
+        return RolledBack(entry["ledger_id"], entry["entity_id"], entry["rollback_compensation"] or {})
     _require_committed(entry, where)
     with transaction(runtime.database) as connection:
         require_operator(connection, by, "rollback-patch", entry["ledger_id"])
@@ -113,10 +115,12 @@ def roll_back(
 def override_roll_back(
     runtime: Runtime, ref: str, order: OverrideOrder, plan: CompensationPlan | None = None, mended: str | None = None
 ) -> Done:
-    """`roll_back` with an override's result. Raises as `roll_back`.
+    """`roll_back` with an override's result. Raises as `roll_back`, and `VersionConflict` before anything is done.
 
     A dry run lists what would be done, and that it was not tried.
     """
+    with transaction(runtime.database) as connection:
+        require_version(instances.find(connection, ref, runtime.settings.project, "patch_ledger"), order.if_version)
     if not order.dry_run:
         rolled = roll_back(runtime, ref, plan, by=order.by, reason=order.reason, mended=mended)
         notes = [f"{each['action']}: {each['message']}" for each in rolled.compensation["actions"]]
@@ -145,7 +149,7 @@ def compensation_plan(runtime: Runtime, ledger_ref: str | UUID) -> CompensationP
 
 
 def _planned(
-    runtime: Runtime, entry: RowMapping, where: Workplace, plan: CompensationPlan | None, mended: str | None
+    runtime: Runtime, entry: PatchEntry, where: Workplace, plan: CompensationPlan | None, mended: str | None
 ) -> CompensationPlan:
     if mended is None:
         return plan or _generated(runtime, entry, where)
@@ -163,7 +167,7 @@ def _planned(
         raise BadInput(f"--commit-sha {mended!r} is not a commit id: 7 to 64 hexadecimal digits") from error
 
 
-def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> CompensationPlan:
+def _generated(runtime: Runtime, entry: PatchEntry, where: Workplace) -> CompensationPlan:
     with transaction(runtime.database) as connection:
         gates = patches.gates_of_run(connection, entry["run_id"])
     passed = {
@@ -182,22 +186,27 @@ def _generated(runtime: Runtime, entry: RowMapping, where: Workplace) -> Compens
     )
 
 
-def _found(runtime: Runtime, ledger_ref: str | UUID) -> tuple[RowMapping, Workplace]:
+def _found(runtime: Runtime, ledger_ref: str | UUID) -> tuple[PatchEntry, Workplace]:
     with transaction(runtime.database) as connection:
         entry = patches.find(connection, ledger_ref, runtime.settings.project)
         return entry, workspace.of_workstream(connection, entry["workstream_id"], runtime.settings)
 
 
-def _require_committed(entry: RowMapping, where: Workplace) -> None:
+def _require_committed(entry: PatchEntry, where: Workplace) -> None:
     if entry["state"] != "committed":
         raise CannotRollBack(f"only a committed patch can be rolled back; {entry['entity_id']} is {entry['state']}")
     if where.repository is None:
         raise CannotRollBack(f"the plan of {entry['entity_id']} has no repository")
 
 
-def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> None:
+def _commit_of(entry: PatchEntry) -> str:
+    assert entry["commit_sha"], f"{entry['entity_id']} is committed, so it has a commit"
+    return entry["commit_sha"]
+
+
+def _require_its_own(plan: CompensationPlan, entry: PatchEntry, where: Workplace) -> None:
     """Require that the plan undoes this patch; otherwise the ledger would be wrong about it."""
-    commit, git = entry["commit_sha"], _repository(where).git()
+    commit, git = _commit_of(entry), _repository(where).git()
     branch = _branch(plan, entry, where)
     tip = branches.tip(git, branch)
     if plan.commit_sha and not (tip and revert.mends(git, plan.commit_sha, commit, tip)):
@@ -212,17 +221,17 @@ def _require_its_own(plan: CompensationPlan, entry: RowMapping, where: Workplace
         )
 
 
-def _branch(plan: CompensationPlan, entry: RowMapping, where: Workplace) -> str:
+def _branch(plan: CompensationPlan, entry: PatchEntry, where: Workplace) -> str:
     if plan.reverts:
         return plan.reverts[0].branch
     return _carrying(entry, where) if plan.commit_sha else where.base_branch
 
 
-def _carrying(entry: RowMapping, where: Workplace) -> str:
+def _carrying(entry: PatchEntry, where: Workplace) -> str:
     """The branch with the patch's commit: the base branch if its workstream has landed, otherwise the workstream's."""
     git = _repository(where).git()
     base = branches.tip(git, where.base_branch)
-    return where.base_branch if base and branches.contains(git, base, entry["commit_sha"]) else where.branch
+    return where.base_branch if base and branches.contains(git, base, _commit_of(entry)) else where.branch
 
 
 def _repository(where: Workplace) -> Repository:
@@ -232,7 +241,7 @@ def _repository(where: Workplace) -> Repository:
     return found
 
 
-def _fire(runtime: Runtime, entry: RowMapping, compensation: Mapping[str, Any], order: OverrideOrder) -> Done:
+def _fire(runtime: Runtime, entry: PatchEntry, compensation: Mapping[str, Any], order: OverrideOrder) -> Done:
     """Fire `roll_back` on the ledger entry. Its guards are checked, because it leaves a terminal state (POLICY-6)."""
     with operating(runtime, order, "rollback-patch", entry["ledger_id"]) as operation:
         instance = operation.find(entry["ledger_id"])

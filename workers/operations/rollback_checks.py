@@ -5,11 +5,10 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from interlock.db.connection import transaction
 from interlock.db.orchestration import commands, patches
 from interlock.db.orchestration.commands import CommandRow
+from interlock.db.orchestration.patches import GateOfRun, PatchEntry
 from interlock.workers.effects import notification
 from interlock.workers.effects.stored_command import NO_COMMAND, command_of
 from interlock.workers.effects.workspace import Workplace
@@ -26,7 +25,7 @@ EVERYBODY = "all"
 SCHEMES = {"email": ("mailto", "mailtos"), "webhook": ("json", "jsons", "form", "forms", "xml", "xmls")}
 
 
-def callbacks_of(runtime: Runtime, entry: RowMapping, place: Workplace) -> Callbacks:
+def callbacks_of(runtime: Runtime, entry: PatchEntry, place: Workplace) -> Callbacks:
     """The means to roll back one ledger entry: the gates of its workstream or, for types it lacks, of its run."""
     with transaction(runtime.database) as connection:
         gates = patches.gates_of_run(connection, entry["run_id"])
@@ -46,11 +45,11 @@ def callbacks_of(runtime: Runtime, entry: RowMapping, place: Workplace) -> Callb
     return Callbacks(run_tests=run_tests, run_gate=run_gate, notify=partial(_notify, runtime, entry))
 
 
-def _of_type(gates: Sequence[RowMapping], gate_type: str) -> list[RowMapping]:
+def _of_type(gates: Sequence[GateOfRun], gate_type: str) -> list[GateOfRun]:
     return [each for each in gates if each["gate_type"] == gate_type]
 
 
-def _all(gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path) -> RevertOutcome:
+def _all(gates: Sequence[GateOfRun], known: Mapping[UUID, CommandRow], place: Workplace, tree: Path) -> RevertOutcome:
     """Run gates' commands in a tree, up to the first that fails."""
     for each in gates:
         if not (verdict := _one(each, known.get(each["id"]), place, tree)).success:
@@ -58,7 +57,7 @@ def _all(gates: Sequence[RowMapping], known: Mapping[UUID, CommandRow], place: W
     return RevertOutcome(True, f"passed: {', '.join(each['name'] for each in gates)}")
 
 
-def _one(gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path) -> RevertOutcome:
+def _one(gate: GateOfRun, row: CommandRow | None, place: Workplace, tree: Path) -> RevertOutcome:
     if row is None:
         return RevertOutcome(False, f"{gate['name']}: {NO_COMMAND}")
     try:
@@ -76,7 +75,7 @@ def _one(gate: RowMapping, row: CommandRow | None, place: Workplace, tree: Path)
     return RevertOutcome(False, f"{gate['name']}: {ended.reason}: {(ended.stdout + ended.stderr)[-WORDS:]}")
 
 
-def _notify(runtime: Runtime, entry: RowMapping, wanted: Notify) -> RevertOutcome:
+def _notify(runtime: Runtime, entry: PatchEntry, wanted: Notify) -> RevertOutcome:
     urls = [url for url in runtime.settings.notify_urls if any(_serves(url, each) for each in wanted.channels)]
     if not urls:
         return RevertOutcome(False, f"no target of INTERLOCK_NOTIFY_URLS is one of {', '.join(wanted.channels)}")

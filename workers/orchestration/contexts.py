@@ -89,6 +89,11 @@ class Contexts:
         return moments(self.plan)
 
     @cached_property
+    def phases(self) -> dict[str, str]:
+        """Workstream -> the name of its phase."""
+        return {each.id: self.plan.phase_of(each) for each in self.plan.workstreams}
+
+    @cached_property
     def blocking(self) -> dict[str, list[str]]:
         """Task -> the gates that must have passed before it starts."""
         found: dict[str, list[str]] = {}
@@ -139,6 +144,7 @@ class Contexts:
             agent=agent,
             max_retries=task.retries,
             tool=task.tool,
+            limit_key=task.limit_key,
             affinity=list(task.affinity) or None,
             inputs=self._inputs(task) or None,
         )
@@ -174,7 +180,8 @@ class Contexts:
         }
 
     def _of(self, name: str, title: str | None = None) -> Context:
-        context = {"run_id": str(self.ids.run), "phase_id": self.plan.phase_id, "name": name}
+        phase = self.phases.get(name.partition("/")[0], self.plan.phase_id)
+        context = {"run_id": str(self.ids.run), "phase_id": phase, "name": name}
         before = self.before.get(name)
         return context | _without_none(title=title, retry_of=str(before) if before else None)
 

@@ -1,7 +1,7 @@
 """The instances of a run, checked and ready to be created: each with its definition, name, id and context."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from uuid import UUID
 
 from interlock.db.orchestration.commands import CommandRow
@@ -39,12 +39,18 @@ def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> 
             yield born("task", ids.tasks[name], ids.entity_id(name), contexts.task(each.id, task))
 
 
+def phases(runtime: Runtime, contexts: Contexts, *, by: str) -> list[Birth]:
+    """The phases that the plan declares, sorted by name: two submissions then cannot deadlock."""
+    definition, project = runtime.catalogue.get("phase"), contexts.project
+    return [_checked(runtime, Birth(definition, name, project, by, {})) for name in sorted(contexts.plan.phases)]
+
+
 def commands(runtime: Runtime, contexts: Contexts, born: Sequence[Birth]) -> dict[UUID, CommandRow]:
     """The commands of the instances, with the timeouts of their contexts. Raises as `members`."""
     members, wanted = {birth.id: birth for birth in born}, contexts.commands()
     limit = runtime.settings.context_limit_bytes
     for each, row in wanted.items():
-        trigger_request.checked(f"what {members[each].entity_id} runs", asdict(row), limit)
+        trigger_request.checked(f"what {members[each].entity_id} runs", row.columns, limit)
     return {each: replace(row, timeout_sec=members[each].context.get("timeout_sec")) for each, row in wanted.items()}
 
 

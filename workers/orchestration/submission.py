@@ -1,7 +1,7 @@
 """Turns a plan into a run: creates all its instances and starts it, in one transaction."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,26 +11,26 @@ from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
-from interlock.db.core.request_rows import by_state
+from interlock.db.core.request_rows import by_state, internal, own_id
 from interlock.db.orchestration import commands, plans
 from interlock.db.orchestration.breakers import configure
 from interlock.db.orchestration.commands import Origin
 from interlock.workers.effects import plan_files
 from interlock.workers.effects.plan_files import Patches
 from interlock.workers.engine import creation, trigger_request
+from interlock.workers.engine.creation import Birth
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.orchestration import run_instances
 from interlock.workers.orchestration.contexts import Contexts, assign_ids
 from interlock.workers.runtime import Runtime
+from interlock.workflows.approvals import can_be_given
 from interlock.workflows.errors import AlreadyExists, BadInput
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door
-from interlock.workflows.input.limits import PLAN_BYTES
+from interlock.workflows.input.limits import PLAN_BYTES, PRIORITIES
 from interlock.workflows.plan.field_types import IDENTIFIER
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.plan.remaining import rest
-
-PRIORITIES = range(-1_000, 1_001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,40 +88,99 @@ def submit(
         AlreadyExists: the project has a run of that name.
         BadInput: the repository, a patch, a name or a context is not valid. Nothing was written.
     """
+    return deliver(
+        runtime,
+        checked(runtime, plan, project=runtime.settings.project, by=by, directory=directory, priority=priority),
+        run_name,
+    )
+
+
+def checked(runtime: Runtime, plan: Plan, *, project: str, by: str, directory: Path, priority: int) -> Submission:
+    """The material of a run of a plan, whose files are checked and read.
+
+    Args:
+        runtime: whose settings.
+        plan, by, directory, priority: see `submit`.
+        project: of a plan that names none.
+
+    Raises:
+        BadInput: as `submit`.
+    """
     folder = directory.resolve()
     if priority not in PRIORITIES:
         raise BadInput(f"a run's priority is from {PRIORITIES[0]:,} to {PRIORITIES[-1]:,}; got {priority:,}")
+    plan_files.require_phases(plan, runtime.settings)
     plan_files.require_repository(plan, folder)
     plan_files.require_sandbox(plan, folder, runtime.settings)
-    project = plan.project or runtime.settings.project
-    patches = plan_files.patches(plan, folder)
-    return deliver(runtime, Submission(plan, project, folder, by, priority, patches), run_name)
+    return Submission(plan, plan.project or project, folder, by, priority, plan_files.patches(plan, folder))
 
 
 def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -> Run:
     """Write a submission whose files were checked, and start its run. Raises as `submit`."""
+    with transaction(runtime.database) as connection:
+        run, wakeups = write(runtime, connection, wanted, run_name)
+    runtime.wakeups.partitions(wakeups)
+    return run
+
+
+def write(
+    runtime: Runtime, connection: Connection, wanted: Submission, run_name: str | None = None
+) -> tuple[Run, list[dict[str, Any]]]:
+    """Write a submission in the caller's transaction; returns its run, and the wake-ups to send after the commit.
+
+    Raises as `submit`.
+    """
     due = rest(wanted.plan, wanted.carried.keys())
-    ids = assign_ids(due, _run_name(run_name))
+    ids = assign_ids(due, require_run_name(run_name))
     earlier = (wanted.before, wanted.carried, wanted.carried_tasks)
     contexts = Contexts(due, wanted.project, ids, wanted.patches.of_task, *earlier)
     by, project = names.name("by", wanted.by), wanted.project
+    _require_approvers(due, by)
     body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
     run = list(run_instances.members(runtime, contexts, by=by, priority=wanted.priority))
     command_rows = run_instances.commands(runtime, contexts, run)
-    tools = list(run_instances.breakers(runtime, contexts, by=by))
-    with transaction(runtime.database) as connection:
-        creation.deliver(connection, tools)
-        if len(creation.deliver(connection, run).new) < len(run):
-            raise AlreadyExists(f"project {project} has a run named {ids.name} already; choose another name")
-        plans.store(connection, ids.run, body=body, directory=str(wanted.directory))
-        plans.store_patches(connection, wanted.patches.texts, created_by=by)
-        commands.store(connection, ids.run, command_rows, Origin("plan", by))
-        accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
-        for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
-            reason = f"configured by the plan of run {ids.name}"
-            configure(connection, project, each.entity_id, each.context, by=by, reason=reason)
-    runtime.wakeups.partitions(accepted)
-    return Run(ids.run, ids.name, project)
+    tools, phases = (
+        list(run_instances.breakers(runtime, contexts, by=by)),
+        run_instances.phases(runtime, contexts, by=by),
+    )
+    creation.deliver(connection, tools)
+    begun = _begin_phases(connection, wanted.plan, phases)
+    if len(creation.deliver(connection, run).new) < len(run):
+        raise AlreadyExists(f"project {project} has a run named {ids.name} already; choose another name")
+    plans.store(connection, ids.run, body=body, directory=str(wanted.directory))
+    plans.store_patches(connection, wanted.patches.texts, created_by=by)
+    commands.store(connection, ids.run, command_rows, Origin("plan", by))
+    accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
+    for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
+        reason = f"configured by the plan of run {ids.name}"
+        configure(connection, project, each.entity_id, each.context, by=by, reason=reason)
+    return Run(ids.run, ids.name, project), [*begun, *accepted]
+
+
+def _require_approvers(plan: Plan, by: str) -> None:
+    """Refuse a plan of which a workstream could never land, because only its submitter may approve it (PHASE-7)."""
+    for each in plan.workstreams:
+        terms = plan.phases.get(phase := plan.phase_of(each))
+        if terms and not each.skip and not can_be_given(terms.approvers, 1, by):
+            raise BadInput(
+                f"workstream {each.id}: in phase {phase} only {by} may approve, who submits the plan: name another of "
+                "its `approvers`, or let somebody else submit it"
+            )
+
+
+def _begin_phases(connection: Connection, plan: Plan, wanted: Sequence[Birth]) -> list[dict[str, Any]]:
+    """Create the phases that the project does not have yet, and open them or begin them frozen (PHASE-5)."""
+    new = creation.deliver(connection, wanted).new
+    rows = []
+    for birth in (each for each in wanted if each.id in new):
+        frozen = plan.phases[birth.entity_id].frozen
+        trigger, metadata = ("begin_frozen", {"reason": frozen}) if frozen else ("open", {})
+        row = internal(
+            own_id(birth.id, trigger), birth.id, trigger, by=birth.created_by, right=by_state(0), metadata=metadata
+        )
+        rows.append(row | {"workflow_type": "phase", "entity_id": birth.entity_id})
+    accepted = requests.accept(connection, rows)
+    return [row | dict(accepted[row["request_id"]]) for row in rows]
 
 
 def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: int) -> list[dict[str, Any]]:
@@ -140,7 +199,8 @@ def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: 
     return [row | dict(accepted[row["request_id"]]) for row in rows]
 
 
-def _run_name(name: str | None) -> str | None:
+def require_run_name(name: str | None) -> str | None:
+    """The name of a run, if it is valid; None: it gets one. Raises `BadInput`."""
     if name is not None and not re.fullmatch(IDENTIFIER, name):
         raise BadInput(
             f"a run's name is 1 to 60 letters, digits, '.', '_' and '-', beginning with a letter or digit; got {name!r}"

@@ -18,7 +18,7 @@ from interlock.db.core.request_rows import Right, by_state, internal, own_id
 from interlock.workers.engine import creation
 from interlock.workers.engine.applier import Round
 from interlock.workers.engine.creation import Birth
-from interlock.workers.overrides.transaction import GOVERNANCE, apply_due, hold_every_partition
+from interlock.workers.overrides.transaction import GOVERNANCE, hold_every_partition
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import Refused
 from interlock.workflows.output.suggestions import offered
@@ -69,7 +69,7 @@ class AtOnce:
         )
         requests.accept(self.connection, [row])
         try:
-            self.rounds += apply_due(self.runtime.applier, self.connection, instance_id)
+            self.rounds += self.runtime.applier.apply_for(self.connection, [instance_id])
         except IntegrityError as error:
             raise CannotMove(str(error.orig).strip().splitlines()[0]) from error
         settled = requests.by_ids(self.connection, [request_id])[request_id]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from interlock.db.connection import transaction
 from interlock.db.core import deprecations
-from interlock.db.core.deprecations import DefinitionPart
+from interlock.db.core.deprecations import DefinitionPart, ListedDeprecation
 from interlock.db.core.request_rows import OPERATOR, Right, by_state
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.overrides.at_once import AtOnce, at_once
@@ -67,7 +67,7 @@ def announce(
     *,
     guide: str = "",
     remove_after: datetime | None = None,
-) -> RowMapping:
+) -> ListedDeprecation:
     """Deprecate a version, state or trigger.
 
     Args:
@@ -150,7 +150,7 @@ def _move(
     part: DefinitionPart,
     order: OverrideOrder,
     trigger: str,
-    judge: Callable[[Runtime, RowMapping], None] = lambda *_: None,
+    judge: Callable[[Runtime, ListedDeprecation], None] = lambda *_: None,
 ) -> None:
     with at_once(runtime) as acting:
         require_operator(acting.connection, order.by, trigger, f"deprecation of {part}")
@@ -161,7 +161,7 @@ def _move(
         acting.move(found["deprecation_id"], trigger, by=order.by, reason=order.reason, right=OPERATOR, more=more)
 
 
-def _required(connection: Connection, part: DefinitionPart) -> RowMapping:
+def _required(connection: Connection, part: DefinitionPart) -> ListedDeprecation:
     if found := deprecations.of_part(connection, part):
         return found
     options = {part.kind: part.name} if part.name else {}
@@ -169,7 +169,7 @@ def _required(connection: Connection, part: DefinitionPart) -> RowMapping:
     raise CannotDeprecate(f"{part} is not deprecated: {command}")
 
 
-def _require_removable(runtime: Runtime, row: RowMapping) -> None:
+def _require_removable(runtime: Runtime, row: ListedDeprecation) -> None:
     named = f"{row['type']} {row['version']}"
     if row["removed_at"]:
         raise CannotDeprecate(f"{named} was removed on {row['removed_at']:%Y-%m-%d} by {row['removed_by']}")

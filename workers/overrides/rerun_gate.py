@@ -3,12 +3,11 @@
 What was given up because of the gate is made anew with it, because a terminal state never changes.
 """
 
-from sqlalchemy import RowMapping
-
 from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
-from interlock.workers.overrides.reset_task import TaskReplacement, require_unended
-from interlock.workers.overrides.tasks import TaskDetails, require_no_patch
+from interlock.db.operations.overrides import OverriddenGate
+from interlock.workers.overrides.task_replacement import TaskReplacement, require_unended
+from interlock.workers.overrides.tasks import require_no_open_patch
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
@@ -34,14 +33,14 @@ def rerun_gate(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
         replacement = TaskReplacement(operation, gate["run_id"], gates={gate["gate_id"]})
         replacement.gather(gate["gate_id"], misjudged=True)
         for old in replacement.olds.values():
-            _require_no_patch(operation, old)
+            require_no_open_patch(operation, old)
         replacement.run_gates_again()
-        replacement.make(gate["gate_id"], keep_count=False)
+        replacement.make({})
         overrides.recount(operation.connection, gate["run_id"])
     return operation.done
 
 
-def _require_failed(operation: Operation, instance: InstanceRow) -> RowMapping:
+def _require_failed(operation: Operation, instance: InstanceRow) -> OverriddenGate:
     """The gate, with its run's scheduler up to date, if it can be run again."""
     name = name_of(instance)
     if (found := overrides.gate(operation.connection, instance["id"])) is None:
@@ -57,9 +56,3 @@ def _require_failed(operation: Operation, instance: InstanceRow) -> RowMapping:
     if gate["state"] != "FAILED":
         raise CannotOverride(f"{name} is {gate['state']}; only a gate that has failed can be run again")
     return gate
-
-
-def _require_no_patch(operation: Operation, task: InstanceRow) -> None:
-    details = overrides.task(operation.connection, task["id"])
-    assert details
-    require_no_patch(TaskDetails(task, details))

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
-from interlock.db.core.requests import partition_of
+from interlock.db.fast_path import Row
 from interlock.db.operations import overrides
 from interlock.workers.engine.applier import Applier
 from interlock.workers.orchestration.scheduler import BATCH, Pass
 from interlock.workers.runtime import Runtime
-from interlock.workflows.definition import Definition
 
 ROUNDS = 100  # a preview ends after this many rounds, even if more would follow
 LINES = 200
@@ -25,15 +24,14 @@ class Follow:
     connection: Connection
     applier: Applier
     run_id: UUID
-    gate: Definition
     fired: list[Mapping[str, Any]] = field(default_factory=list)
-    effects_due: list[RowMapping] = field(default_factory=list)
+    effects_due: list[Row] = field(default_factory=list)
 
     def catch_up(self) -> set[UUID]:
         """Let the scheduler process all signals. Returns the instances on which it fired triggers."""
         moved: set[UUID] = set()
         while True:
-            done = Pass(self.connection, self.run_id, self.gate)
+            done = Pass(self.connection, self.run_id, self.applier.catalogue)
             done.run()
             self.fired += done.fired
             self.effects_due += done.effects_due
@@ -46,8 +44,7 @@ class Follow:
         for _ in range(ROUNDS):
             if not (moved := self.catch_up()):
                 break
-            for instance_id in moved:
-                self.applier.round(self.connection, partition_of(instance_id), only=instance_id)
+            self.applier.apply_for(self.connection, moved)
         lines = overrides.consequences(self.connection, self.run_id)
         return lines[:LINES] + ([f"… and {len(lines) - LINES} more"] if len(lines) > LINES else [])
 

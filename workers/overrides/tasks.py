@@ -10,10 +10,9 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
+from interlock.db.operations.overrides import OverriddenTask
 from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
 from interlock.workers.runtime import Runtime
@@ -30,7 +29,7 @@ class TaskDetails:
     """A task's instance and its surroundings (`db.operations.overrides.task`), as read."""
 
     instance: InstanceRow
-    row: RowMapping
+    row: OverriddenTask
 
 
 @door
@@ -181,6 +180,13 @@ def require_no_patch(details: TaskDetails) -> None:
             f"the patch {patch} of {name_of(details.instance)} is being processed: wait until that ends "
             f"({offered('patch', 'show', patch, project=details.instance['project'])})"
         )
+
+
+def require_no_open_patch(operation: Operation, task: InstanceRow) -> None:
+    """As `require_no_patch`, of a task that was only found by its links."""
+    details = overrides.task(operation.connection, task["id"])
+    assert details
+    require_no_patch(TaskDetails(task, details))
 
 
 def _verified(output: Path) -> dict[str, Any]:

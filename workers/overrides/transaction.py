@@ -20,10 +20,10 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances, requests, rounds
 from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import OPERATOR, internal
-from interlock.db.core.requests import partition_of
 from interlock.db.operations import operators, overrides
-from interlock.workers.engine.applier import Applier, Round
-from interlock.workers.overrides.scheduler_preview import Follow
+from interlock.workers.client.receipts import require_version
+from interlock.workers.engine.applier import Round
+from interlock.workers.overrides.scheduler_preview import ROUNDS, Follow
 from interlock.workers.runtime import Runtime
 from interlock.workflows.definition import Transition
 from interlock.workflows.errors import Attempt, InterlockError, NotYours, Refused
@@ -51,11 +51,18 @@ class StillDeciding(InterlockError):
 @record
 @dataclass(frozen=True, slots=True)
 class OverrideOrder:
-    """Who wants the override, why, and whether it is a dry run."""
+    """Who wants the override, why, and whether it is a dry run.
+
+    Attributes:
+        by, reason: who and why.
+        dry_run: keep nothing.
+        if_version: only if the instance that it names is still at this version (EVENT-16); None: at any.
+    """
 
     by: str
     reason: str
     dry_run: bool = False
+    if_version: int | None = None
 
     def __post_init__(self) -> None:
         names.name("by", self.by)
@@ -100,21 +107,29 @@ class Operation:
     runtime: Runtime
     connection: Connection
     order: OverrideOrder
+    ref: str | UUID
     done: Done
     rounds: Round = field(default_factory=Round)
     runs: dict[UUID, Follow] = field(default_factory=dict)
 
     def find(self, ref: str | UUID, *types: str) -> InstanceRow:
-        """The instance that a REF names, of one of the types. Raises as `db.core.instances.find`."""
+        """The instance that a REF names, of one of the types.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance: as `db.core.instances.find`.
+            VersionConflict: the override is of this instance, and it is not at the version of the order.
+        """
         found = instances.find(self.connection, ref, self.runtime.settings.project, *types)
-        self._apply(found["id"])  # requests accepted earlier are applied earlier
-        return self.again(found)
+        self.apply(found["id"])  # requests accepted earlier are applied earlier
+        found = self.again(found)
+        if ref == self.ref:
+            require_version(found, self.order.if_version)
+        return found
 
     def enter(self, run_id: UUID, instance: InstanceRow) -> InstanceRow:
         """Bring the scheduler of an instance's run up to date, and drop what it fired on this instance; returns it."""
         if run_id not in self.runs:
-            gate = self.runtime.catalogue.get("test_gate")
-            self.runs[run_id] = Follow(self.connection, self.runtime.applier, run_id, gate)
+            self.runs[run_id] = Follow(self.connection, self.runtime.applier, run_id)
             self.runs[run_id].catch_up()
         overrides.forget_owed(self.connection, run_id, only=instance["id"])
         return self.again(instance)
@@ -164,7 +179,7 @@ class Operation:
             for place, (move, request_id) in enumerate(zip(way, request_ids, strict=True))
         ]
         requests.accept(self.connection, rows)
-        self._apply(instance["id"])
+        self.apply(instance["id"])
         self._note(instance, request_ids)
 
     def _request(
@@ -182,9 +197,18 @@ class Operation:
             metadata={**metadata, **who},
         )
 
-    def _apply(self, instance_id: UUID) -> None:
+    def settle(self, run_id: UUID) -> None:
+        """Apply whatever follows by itself in a run that was entered. Raises as `apply`."""
+        for _ in range(ROUNDS):
+            if not (owed := overrides.owed(self.connection, run_id)):
+                return
+            self.apply(*owed)
+            self.runs[run_id].catch_up()
+
+    def apply(self, *instance_ids: UUID) -> None:
+        """Apply what is due on instances. Raises `CannotOverride` if PostgreSQL refuses it."""
         try:
-            self.rounds += apply_due(self.runtime.applier, self.connection, instance_id)
+            self.rounds += self.runtime.applier.apply_for(self.connection, instance_ids)
         except IntegrityError as error:
             raise CannotOverride(f"the database refuses it: {str(error.orig).strip().splitlines()[0]}") from error
 
@@ -214,12 +238,13 @@ def operating(runtime: Runtime, order: OverrideOrder, name: str, ref: str | UUID
     Raises:
         NotAnOperator: `order.by` is not an operator.
         CannotOverride: there is no such transition, or an override cannot bypass what prevents it. Nothing changed.
+        VersionConflict: its instance is not at the version of the order. Nothing changed.
         StillDeciding: others hold a partition for too long. Nothing changed; try again.
     """
     with transaction(runtime.database) as connection:
         require_operator(connection, order.by, name, ref, project=runtime.settings.project)
         hold_every_partition(connection)
-        operation = Operation(runtime, connection, order, Done(order.dry_run))
+        operation = Operation(runtime, connection, order, ref, Done(order.dry_run))
         yield operation
         if order.dry_run:
             operation.done.follows = [line for follow in operation.runs.values() for line in follow.consequences()]
@@ -228,14 +253,6 @@ def operating(runtime: Runtime, order: OverrideOrder, name: str, ref: str | UUID
         runtime.publish(operation.rounds)
         for follow in operation.runs.values():
             follow.publish(runtime)
-
-
-def apply_due(applier: Applier, connection: Connection, instance_id: UUID) -> Round:
-    """Apply the due requests of one instance within the caller's transaction, until there are none."""
-    rounds = Round()
-    while (done := applier.round(connection, partition_of(instance_id), only=instance_id)).taken:
-        rounds += done
-    return rounds
 
 
 def hold_every_partition(connection: Connection) -> None:

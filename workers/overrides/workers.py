@@ -25,7 +25,15 @@ class NotShutDown(Refused):
 
 @door
 def shut_down(
-    runtime: Runtime, name: str, *, by: str, reason: str | None = None, now: bool = False, secret: FreeText = ""
+    runtime: Runtime,
+    name: str,
+    *,
+    by: str,
+    reason: str | None = None,
+    now: bool = False,
+    if_silent: bool = False,
+    if_version: int | None = None,
+    secret: FreeText = "",
 ) -> int:
     """Shut a worker down permanently; returns how many tasks it finishes first.
 
@@ -35,28 +43,30 @@ def shut_down(
         by: the worker itself, by its name, or an operator.
         reason: why; needed unless the worker leaves by itself. It is in the events of worker and tasks.
         now: its tasks are given back, for others to retry; it finishes none.
+        if_silent: the same, but only if its heartbeats are missing.
+        if_version: for an operator: only if the worker is still at this version; None: at any.
         secret: of its registration, if it leaves by itself.
 
     Raises:
         UnknownInstance: no worker has that name.
         NotAnOperator: `by` is neither the worker nor an operator.
         NotYours: `by` is the worker's name, and the secret is not its.
-        NotShutDown: its state does not allow it, or a BUSY `uet_worker` is to end at once.
+        NotShutDown: its state does not allow it.
+        VersionConflict: it has moved on; nothing was changed.
+        StillAnswers: it was to be shut down only if it is silent, and it is not.
         BadInput: an operator gave no reason, or the secret cannot be one.
     """
     proof = secret and worker_secrets.checked(secret)
     with transaction(runtime.database) as connection:
-        worker = instances.by_id(connection, registration.find_any(runtime, name))
+        worker = instances.by_id(connection, registration.find(runtime, name)["worker_id"])
     wish: Registration | Dismissal
     if by in (worker["entity_id"], _own_name(worker)):
         wish = Registration(worker["id"], proof)
     else:
-        wish = _dismissal(runtime, worker, LEAVE, by, reason)
-    if worker["workflow_type"] == "uet_worker":
-        return _end_uet(runtime, worker, wish, by, now=now)
+        wish = _dismissal(runtime, worker, LEAVE, OverrideOrder(by, _given(worker, reason), if_version=if_version))
     left = 0
-    if now:
-        registration.leave(runtime, wish)
+    if now or if_silent:
+        registration.leave(runtime, wish, if_silent=if_silent)
     else:
         left = registration.drain(runtime, wish)
     if not left:
@@ -65,42 +75,32 @@ def shut_down(
 
 
 @door
-def move(runtime: Runtime, name: str, trigger: Literal["suspend", "resume"], *, by: str, reason: str) -> RowMapping:
+def move(runtime: Runtime, name: str, trigger: Literal["suspend", "resume"], order: OverrideOrder) -> RowMapping:
     """Suspend or resume a worker; returns the settled request: its `status` and `result`.
+
+    Args:
+        runtime: the database.
+        name: see `shut_down`.
+        trigger: what to do.
+        order: the operator, why, and at which version of the worker.
 
     Raises:
         UnknownInstance: no worker has that name.
-        NotAnOperator: `by` is not an operator.
-        BadInput: the reason is not valid.
+        NotAnOperator: `order.by` is not an operator.
     """
     with transaction(runtime.database) as connection:
         worker = instances.by_id(connection, registration.find(runtime, name)["worker_id"])
-    wish = _dismissal(runtime, worker, trigger, by, reason)
-    receipt = Client(runtime).fire(wish.worker_id, trigger, by=wish.by, data={"reason": wish.reason})
+    wish = _dismissal(runtime, worker, trigger, order)
+    why = {"reason": wish.reason}
+    receipt = Client(runtime).fire(wish.worker_id, trigger, by=wish.by, data=why, if_version=wish.if_version)
     return settle(runtime, receipt.request_id, wish.worker_id)
-
-
-def _end_uet(runtime: Runtime, worker: InstanceRow, wish: Registration | Dismissal, by: str, *, now: bool) -> int:
-    """Ask a worker of the execution engine to end: a BUSY one drains first (UET-5), any other has no task."""
-    if now and worker["current_state"] == "BUSY":
-        raise NotShutDown(
-            f"worker {worker['entity_id']!r} is BUSY: Interlock gave it no task that it could take back (UET-7). "
-            "Without --now, it finishes first."
-        )
-    proof = f"secret:{wish.secret}" if isinstance(wish, Registration) else ""
-    data = {"reason": wish.reason} if isinstance(wish, Dismissal) else None
-    receipt = Client(runtime).fire(wish.worker_id, LEAVE, by=by, data=data, proof=proof)
-    done = settle(runtime, receipt.request_id, wish.worker_id)
-    if done["status"] != "applied":
-        raise NotShutDown(f"worker {worker['entity_id']!r}: {(done['result'] or {}).get('message', done['status'])}")
-    return int(done["result"]["to"] == "DRAINING")
 
 
 def _require_ended(runtime: Runtime, worker: InstanceRow) -> None:
     Drain(runtime).partition(requests.partition_of(worker["id"]))
     with transaction(runtime.database) as connection:
         state = instances.by_id(connection, worker["id"])["current_state"]
-    if state != "shutdown":
+    if state not in runtime.catalogue.get(worker["workflow_type"], worker["definition_version"]).terminal:
         asked = offered("show", worker["id"])
         raise NotShutDown(f"worker {worker['entity_id']!r} is still {state}. `{asked}` says what came of its shutdown.")
 
@@ -110,13 +110,16 @@ def _own_name(worker: InstanceRow) -> str:
     return worker["entity_id"].partition("#")[0]
 
 
-def _dismissal(runtime: Runtime, worker: InstanceRow, trigger: str, by: str, reason: str | None) -> Dismissal:
+def _given(worker: InstanceRow, reason: str | None) -> str:
     if reason is None:
         name = _own_name(worker)
         raise BadInput(
             f"say why (--reason): only {name} itself (--by {name}, and its secret) may leave without a reason"
         )
-    order = OverrideOrder(by, reason)
+    return reason
+
+
+def _dismissal(runtime: Runtime, worker: InstanceRow, trigger: str, order: OverrideOrder) -> Dismissal:
     with transaction(runtime.database) as connection:
         require_operator(connection, order.by, trigger, worker["id"])
-    return Dismissal(worker["id"], order.by, order.reason)
+    return Dismissal(worker["id"], order.by, order.reason, order.if_version)

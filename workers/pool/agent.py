@@ -50,7 +50,7 @@ def heartbeat(name: str, *, secret: FreeText, runtime: Runtime | None = None) ->
         ShutDown: it is shut down or TERMINATED.
     """
     proof, chosen = worker_secrets.checked(secret), runtime or process_runtime()
-    return _beat(chosen, Registration(registration.find_any(chosen, name), proof), name)
+    return _beat(chosen, Registration(registration.find(chosen, name)["worker_id"], proof), name)
 
 
 def _beat(runtime: Runtime, registered: Registration, name: str) -> str:
@@ -78,7 +78,7 @@ class Agent:
         Args:
             name: unique among the living workers.
             capabilities: what it can do; every agent also has `interlock:agent`.
-            affinity: `{"workstreams": [names or ids]}` to take tasks of these only (WORKER-3).
+            affinity: `{"workstreams": [names or ids], "phases": [names]}` to take tasks of these only (WORKER-3).
             max_concurrent_tasks: how many tasks it takes at once.
             runtime: default: this process's.
         """
@@ -96,10 +96,12 @@ class Agent:
     @classmethod
     @door
     def called(cls, name: str, *, secret: FreeText, runtime: Runtime | None = None) -> "Agent":
-        """Speak for an agent that registered before. With another secret, whatever it does raises `NotYours`.
+        """Speak for an agent that registered before, or for a `uet_worker` (UET-7), by its secret.
+
+        With another secret, whatever it does raises `NotYours`.
 
         Args:
-            name: the name it registered under, or its UUID.
+            name: the name it registered under (a `uet_worker`'s entity id, or `uet_worker/ID`), or its UUID.
             secret: its `secret` after it registered. If that is lost, an operator can shut the worker down, as its
                 silence does; then register it again.
             runtime: default: this process's.

@@ -1,42 +1,39 @@
 """Celery's pool processes as workers: each pool process of a node that consumes the queue `work` is a worker.
 
-A process that replaces a killed one gives back what that one held: its task, and the leases of its effects.
-
-A node's processes share what is made before the fork: an id that no other node has, and one byte that says whether the
-node is closing. Everything else is made in the process itself.
+A node's processes share what is made before the fork: an id that no other node has, one byte that says whether the
+node is closing, and when one of them last looked for dead processes. Everything else is made in the process itself.
 """
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Thread
 from typing import Any
 from uuid import UUID
 
-import psutil
 import structlog
 from celery import signals
-from sqlalchemy import RowMapping
 from uuid_utils.compat import uuid7
 
-from interlock.beat import heartbeats, sweeps
 from interlock.db.connection import transaction
-from interlock.db.core import effects
 from interlock.db.orchestration import workers
 from interlock.db.retry import retried
 from interlock.workers.broker.queues import WORK
 from interlock.workers.effects import exchange, holder
 from interlock.workers.pool import output_files, registration, work_loop
+from interlock.workers.pool.dead_processes import Lookout
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime, runtime
 from interlock.workers.settings import settings
+from interlock.workers.system.pid_namespace import pid_namespace
 from interlock.workflows.errors import BadInput
 
 log = structlog.get_logger()
 
 BEATS = 2  # per heartbeat interval, so that one late heartbeat is not yet a missed one
+SOON_SECONDS = 5.0  # to the first heartbeat: the processes of a node that was killed may have outlived it for a moment
 AGAIN_SECONDS = 1.0  # wait after a fault: PostgreSQL may be starting
 REGISTER_SECONDS = 10.0  # if registering takes longer, the process leaves the task to others
 
@@ -48,12 +45,15 @@ class HeartbeatSender:
     """
 
     def __init__(
-        self, runtime: Runtime, description: WorkerDescription, before: Callable[[], None] = lambda: None
+        self,
+        runtime: Runtime,
+        description: WorkerDescription,
+        meanwhile: Callable[[UUID | None], object] = lambda _: None,
     ) -> None:
-        """Opens nothing. `before` is called ahead of each registration."""
+        """Opens nothing. `meanwhile` is called after each heartbeat with the worker's id, or None before it has one."""
         self._runtime = runtime
         self._description = description
-        self._before = before
+        self._meanwhile = meanwhile
         self._registered: Registration | None = None
         self._enlisted, self._ended = Event(), Event()
         self._dismissed = False
@@ -81,7 +81,8 @@ class HeartbeatSender:
             try:
                 self.beat()
                 self._sweep_output()
-                pause = self._runtime.settings.heartbeat_seconds / BEATS
+                usual = self._runtime.settings.heartbeat_seconds / BEATS
+                pause = usual if pause else min(SOON_SECONDS, usual)
             except Exception as fault:  # whatever it is, the next heartbeat may succeed; others notice a silent worker
                 log.warning("heartbeat_failed", worker=self._description.name, error=str(fault))
                 pause = min(AGAIN_SECONDS, self._runtime.settings.heartbeat_seconds / BEATS)
@@ -90,8 +91,8 @@ class HeartbeatSender:
         """Send one heartbeat, or register the worker if it is not registered."""
         if self._registered is not None and not registration.heartbeat(self._runtime, [self._registered]):
             self._shut_down(self._registered.worker_id)
+        self._meanwhile(self._registered.worker_id if self._registered else None)
         if self._registered is None and not self._dismissed:
-            self._before()
             self._registered = registration.register(self._runtime, self._description, replaces=True)
             self._enlisted.set()
 
@@ -122,12 +123,9 @@ class NodeState:
 
 @dataclass(slots=True)
 class Place:
-    """This process's node, and the heartbeat of its worker.
+    """This process's node, the heartbeat of its worker, and who of the node looks for dead processes."""
 
-    `complete`: one byte, shared by the processes of the node; not 0 once its pool has been whole.
-    """
-
-    complete: mmap.mmap | None = None
+    lookout: Lookout | None = None
     node: NodeState | None = None
     heartbeat: HeartbeatSender | None = None
 
@@ -158,7 +156,7 @@ def _is_closing() -> bool:
 
 def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:
     holder.node.sign = uuid7().hex
-    here.complete = mmap.mmap(-1, 1)
+    here.lookout = Lookout()
     if WORK in instance.app.amqp.queues.consume_from:
         here.node = NodeState(sender, holder.node.sign, mmap.mmap(-1, 1))
         # A soft shutdown waits this long, then kills: short for nodes of wake-ups, longer where commands run.
@@ -168,8 +166,8 @@ def _open_node(sender: str, instance: Any, conf: Any, **_: object) -> None:
 
 
 def _note_complete(**_: object) -> None:
-    if here.complete is not None:
-        here.complete[0] = 1
+    if here.lookout is not None:
+        here.lookout.note_complete()
 
 
 def _closing_first(wait: Callable[[], None]) -> None:
@@ -183,46 +181,36 @@ def _close_node(**_: object) -> None:
 
 
 def _join(**_: object) -> None:
-    if here.complete is not None and here.complete[0]:  # a connection of its own for each of the first would cost 10 MB
-        Thread(target=_take_back, args=(runtime(),), name="interlock-take-back", daemon=True).start()
+    chosen, lookout = runtime(), here.lookout
+    assert lookout is not None  # made as its node was set up
+    if lookout.complete:
+        lookout.forget()
     if here.node is None:
+        wait = 0.0 if lookout.complete else SOON_SECONDS
+        Thread(target=_look_once, args=(chosen, lookout, wait), name="interlock-look", daemon=True).start()
         return
-    chosen = runtime()
     description = WorkerDescription(
         name=f"{here.node.name[-70:]}/{os.getpid()}",
         capabilities=(*chosen.settings.capabilities, registration.EXECUTE),
-        more={"node": here.node.sign, "pid": os.getpid(), "host": here.node.name.partition("@")[2]},
+        more={
+            "node": here.node.sign,
+            "pid": os.getpid(),
+            "pid_namespace": pid_namespace(),
+            "host": here.node.name.partition("@")[2],
+        },
     )
-    here.heartbeat = HeartbeatSender(chosen, description, before=lambda: _bury(chosen))
+    often = min(SOON_SECONDS, chosen.settings.heartbeat_seconds / BEATS)
+    look = partial(lookout.look, chosen, every_seconds=often)
+    here.heartbeat = HeartbeatSender(chosen, description, meanwhile=look)
     here.heartbeat.start()
 
 
-def _bury(chosen: Runtime) -> None:
-    """Retire the workers of our node's dead processes: this process replaces one that was killed."""
-    alive = _alive() - {os.getpid()}
-    assert here.node is not None
-    with transaction(chosen.database) as connection:
-        dead = [row for row in workers.of_node(connection, here.node.sign) if row["pid"] not in alive]
-        fired = heartbeats.release_tasks(connection, dead, "was killed", certain=True) if dead else []
-    chosen.wakeups.partitions(fired)
-
-
-def _take_back(chosen: Runtime) -> None:
-    """Take back the effects that dead processes of our node hold, without waiting for their leases to expire."""
-
-    def taken_back(_: object) -> Sequence[RowMapping]:
-        with transaction(chosen.database) as connection:
-            held = effects.holders(connection, holder.node.sign)  # first: a process born since is not among them
-            alive = _alive()
-            gone = [each for each in held if holder.pid(each) not in alive]
-            return sweeps.leases(connection, max_attempts=chosen.settings.max_attempts, gone=gone) if gone else ()
-
-    chosen.wakeups.effects(retried(taken_back, patience_seconds=chosen.settings.effect_lease_seconds))
-
-
-def _alive() -> set[int]:
-    """The processes of our node, this one among them."""
-    return {child.pid for child in psutil.Process(os.getppid()).children()}
+def _look_once(chosen: Runtime, lookout: Lookout, wait_seconds: float) -> None:
+    """Look for what dead processes left. Afterwards the workers' heartbeats do."""
+    chosen.pause(wait_seconds)
+    patience = chosen.settings.effect_lease_seconds  # after that, the leases have expired
+    if retried(lambda _: lookout.look(chosen, every_seconds=SOON_SECONDS), patience_seconds=patience):
+        chosen.database.dispose()  # an idle connection would cost 10 MB until the first effect
 
 
 def _leave(**_: object) -> None:

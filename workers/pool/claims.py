@@ -7,20 +7,22 @@ task was cancelled, timed out, or given to another worker), the report is refuse
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import RowMapping
+from sqlalchemy import Connection
 
-from interlock.beat.heartbeats import wakeups_of
 from interlock.db.connection import transaction
-from interlock.db.core import requests
+from interlock.db.fast_path import Row
 from interlock.db.orchestration import claim_triggers, claims
 from interlock.db.orchestration.commands import CommandRow, row_of
 from interlock.db.statements import Rows
 from interlock.workers.client.partition_drainer import settle
 from interlock.workers.client.receipts import NotSettled
+from interlock.workers.engine.applier import Applier
+from interlock.workers.orchestration.scheduler import Pass, at_once
 from interlock.workers.pool import inputs
 from interlock.workers.pool.inputs import InputMissing
 from interlock.workers.pool.registration import Registration
@@ -30,6 +32,7 @@ from interlock.workflows.errors import Refused
 
 log = structlog.get_logger()
 
+COMPLETED = "execution_completed"
 TURNS = 3  # tasks in a row that could not be begun: then something else is wrong, and a later wake-up tries again
 
 
@@ -83,17 +86,32 @@ def take(runtime: Runtime, registered: Registration) -> Claim | None:
         NotSettled: its start was accepted but could not be applied in 30 s; the claim is given back.
     """
     for _ in range(TURNS):
-        with transaction(runtime.database) as connection:
-            task = claims.claim(connection, registered.worker_id, registered.secret)
-            fired = wakeups_of(requests.accept(connection, claim_triggers.claimed(task) if task else []))
-        if task is None:
+        task, begun = at_once(runtime, partial(_claimed, runtime, registered))
+        if task is None or begun is None:
             return None
-        runtime.wakeups.partitions(fired)
-        if not _started(runtime, registered, task):
+        begun.publish(runtime)
+        status = begun.applied.requests.get(claim_triggers.start_id(task["claim_id"]))
+        if not (status == "applied" or _started(runtime, registered, task)):
             release(runtime, registered, task["token"])
         elif (given := _inputs(runtime, registered, task)) is not None:
             return _claim(task, given)
     return None
+
+
+def _claimed(
+    runtime: Runtime, registered: Registration, connection: Connection, applier: Applier | None
+) -> tuple[Row | None, Pass | None]:
+    """Claim a task and let it start, in one commit; None if none fits.
+
+    Only a workstream's first start leads to anything by itself; the scheduler counts the others with what moves next.
+    """
+    task = claims.claim(connection, registered.worker_id, registered.secret)
+    if task is None:
+        return None, None
+    begun = Pass(connection, task["run_id"], runtime.catalogue, applier)
+    begun.up_to_date = task["workstream_state"] == "executing"
+    begun.apply(_named(claim_triggers.claimed(task)))
+    return task, begun
 
 
 def held(runtime: Runtime, registered: Registration) -> list[Claim]:
@@ -110,7 +128,7 @@ def held(runtime: Runtime, registered: Registration) -> list[Claim]:
     return [_claim(task, values) for task, values in given if values is not None]
 
 
-def _inputs(runtime: Runtime, registered: Registration, task: RowMapping) -> dict[str, Any] | None:
+def _inputs(runtime: Runtime, registered: Registration, task: Row) -> dict[str, Any] | None:
     """The values of a started task's inputs. If one is missing, the task has failed: None."""
     try:
         with transaction(runtime.database) as connection:
@@ -122,7 +140,7 @@ def _inputs(runtime: Runtime, registered: Registration, task: RowMapping) -> dic
         return None
 
 
-def _started(runtime: Runtime, registered: Registration, task: RowMapping) -> bool:
+def _started(runtime: Runtime, registered: Registration, task: Row) -> bool:
     try:
         start = settle(runtime, claim_triggers.start_id(task["claim_id"]), task["task_id"])
     except NotSettled:
@@ -141,7 +159,7 @@ def finish(runtime: Runtime, registered: Registration, token: int, report: Repor
         StaleClaim: the claim no longer counts; it is ended all the same.
     """
 
-    def outcome(ended: RowMapping) -> Rows:
+    def outcome(ended: Row) -> Rows:
         counts = not ended["revoked"] and ended["current_state"] == "running"
         return [claim_triggers.report(ended, report.trigger, report.metadata)] if counts else []
 
@@ -168,23 +186,42 @@ def is_current(runtime: Runtime, token: int) -> bool:
         return claims.is_held(connection, token)
 
 
-def _end(runtime: Runtime, registered: Registration, token: int, outcome: Callable[[RowMapping], Rows]) -> bool:
-    """End a claim, and fire the triggers of `outcome`; whether a report was taken, now or before."""
-    worker_id = registered.worker_id
-    with transaction(runtime.database) as connection:
-        ended = claims.end(connection, worker_id, registered.secret, token)
+def _end(runtime: Runtime, registered: Registration, token: int, outcome: Callable[[Row], Rows]) -> bool:
+    """End a claim, and fire the triggers of `outcome`; whether a report was taken, now or before.
+
+    What follows from them is done in the same commit, unless others are at it.
+    """
+
+    def end(connection: Connection, applier: Applier | None) -> tuple[bool, Rows, Pass | None]:
+        ended = claims.end(connection, registered.worker_id, registered.secret, token)
         if ended is None:
-            return claims.is_reported(connection, worker_id, token)
+            return claims.is_reported(connection, registered.worker_id, token), [], None
         rows, freed = outcome(ended), claim_triggers.freed(ended)
-        fired = wakeups_of(requests.accept(connection, [*rows, *freed]))
-    runtime.wakeups.partitions(fired)
-    for each in freed:  # only an idle worker may claim, so apply this now instead of waiting for a node
-        with suppress(NotSettled):
-            settle(runtime, each["request_id"], worker_id)
-    return bool(rows)
+        done = Pass(connection, ended["run_id"], runtime.catalogue, applier)
+        completes = done.foresee(ended["task_id"]) if any(row["trigger"] == COMPLETED for row in rows) else []
+        if done.apply([*_named(rows), *completes, *_named(freed)]):
+            done.run(patient=False)
+        return bool(rows), freed, done
+
+    reported, freed, done = at_once(runtime, end)
+    if done is not None:
+        done.publish(runtime)
+        for each in freed:  # only an idle worker may claim, so apply this now instead of waiting for a node
+            if done.applied.requests.get(each["request_id"], "pending") == "pending":
+                with suppress(NotSettled):
+                    settle(runtime, each["request_id"], registered.worker_id)
+    return reported
 
 
-def _claim(task: RowMapping, given: Mapping[str, Any]) -> Claim:
+def _named(rows: Rows) -> list[dict[str, Any]]:
+    """The rows, each with what its wake-up says of it."""
+    return [
+        {**row, "wakeup": {"workflow_type": "crew", "entity_id": str(row["workflow_id"]), "triggered_by": "crew"}}
+        for row in rows
+    ]
+
+
+def _claim(task: Row, given: Mapping[str, Any]) -> Claim:
     return Claim(
         id=task["claim_id"],
         token=task["token"],

@@ -18,10 +18,11 @@ from interlock.db.core import instances, request_rows, requests
 from interlock.db.orchestration import claim_triggers, claims, itself, workers
 from interlock.db.statements import Rows
 from interlock.workers.client.partition_drainer import settle
+from interlock.workers.client.receipts import require_version
 from interlock.workers.engine import creation, worker_secrets
 from interlock.workers.engine.trigger_request import checked
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import AlreadyExists, BadInput, UnknownInstance
+from interlock.workflows.errors import AlreadyExists, BadInput, Refused, UnknownInstance
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door
 
@@ -38,7 +39,8 @@ class WorkerDescription:
     Attributes:
         name: unique among the living workers.
         capabilities: what it can do, e.g. `python`, `git`.
-        affinity: `{"workstreams": [names or ids]}`: it takes tasks of these only; empty: of any (WORKER-3).
+        affinity: `{"workstreams": [names or ids], "phases": [names]}`: it takes tasks of these only; without one of
+            the keys: of any (WORKER-3).
         max_concurrent_tasks: how many it takes at once.
         worker_type: lets workstreams ask for a type instead of a name.
         more: further fields of its context.
@@ -62,11 +64,16 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Dismissal:
-    """An operator's wish that a worker leaves, and why."""
+    """An operator's wish that a worker leaves, why, and at which version of it (None: at any)."""
 
     worker_id: UUID
     by: str
     reason: str
+    if_version: int | None = None
+
+
+class StillAnswers(Refused):
+    """A worker that was to be shut down if it is silent sends heartbeats. Nothing was changed."""
 
 
 def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool = False) -> Registration:
@@ -115,7 +122,7 @@ def register(runtime: Runtime, description: WorkerDescription, *, replaces: bool
 
 
 def heartbeat(runtime: Runtime, registered: Iterable[Registration]) -> dict[UUID, RowMapping]:
-    """Record that workers are alive, including those of the execution engine; (name, state, draining) of each.
+    """Record that workers are alive, whatever their machine; (name, state, draining) of each.
 
     A worker declared unresponsive recovers. A worker that is shut down or TERMINATED is left out of the answer: it has
     lost its tasks and may only register again.
@@ -126,8 +133,6 @@ def heartbeat(runtime: Runtime, registered: Iterable[Registration]) -> dict[UUID
     secrets = {each.worker_id: each.secret for each in registered}
     with transaction(runtime.database) as connection:
         alive = {row["worker_id"]: row for row in workers.heartbeat(connection, secrets)}
-        if others := {each: secret for each, secret in secrets.items() if each not in alive}:
-            alive |= {row["worker_id"]: row for row in workers.heartbeat_uet(connection, others)}
         back = [each for each, row in alive.items() if row["state"] == "unresponsive"]
         fired = wakeups_of(requests.accept(connection, _recovered(connection, back) if back else []))
     runtime.wakeups.partitions(fired)
@@ -135,38 +140,50 @@ def heartbeat(runtime: Runtime, registered: Iterable[Registration]) -> dict[UUID
 
 
 def drain(runtime: Runtime, wish: Registration | Dismissal) -> int:
-    """Let a worker take no more tasks, and shut it down once it has none (WORKER-10); how many it still has.
+    """Let a worker take no more tasks, and shut it down once it has none (WORKER-10, UET-5); how many it still has.
 
     Args:
         wish: its own, or an operator's, who and why are in the event of its end.
 
     Raises:
         NotYours: the secret is not the worker's.
+        VersionConflict: it is not at the version of the wish.
     """
     with transaction(runtime.database) as connection:
         left = _drained(connection, wish)
+        found = workers.get(connection, [wish.worker_id])[wish.worker_id]
+        asked = [_parting(found, LEAVE, wish)] if left and _drains_in_its_machine(found) else []
+        fired = wakeups_of(requests.accept(connection, asked))
+    runtime.wakeups.partitions(fired)
     if left == 0:
         leave(runtime, wish, "is shut down")
     return left
 
 
-def leave(runtime: Runtime, wish: Registration | Dismissal, message: str = "left") -> None:
+def leave(runtime: Runtime, wish: Registration | Dismissal, message: str = "left", *, if_silent: bool = False) -> None:
     """Shut a worker down at once. Its tasks are given back, to be tried again by others.
 
     Args:
         wish: see `drain`.
         message: the reason, as it follows `worker NAME …`, if it leaves by itself.
+        if_silent: only if its heartbeats are missing (WORKER-7).
 
     Raises:
         NotYours: the secret is not the worker's.
+        VersionConflict: it is not at the version of the wish.
+        StillAnswers: it was to leave only if it is silent, and it is not.
     """
     with transaction(runtime.database) as connection:
-        _drained(connection, wish)
+        _drained(connection, wish)  # and locked: a heartbeat comes before this, or after it
+        silent_seconds = runtime.settings.silent_seconds
+        if if_silent and not workers.is_silent(connection, wish.worker_id, silent_seconds=silent_seconds):
+            raise StillAnswers("it sends heartbeats again, so it was not shut down; without --if-silent it is")
         found = workers.get(connection, [wish.worker_id])[wish.worker_id]
         parting = [_parting(found, each, wish) for each in PARTING.get(found["state"], (LEAVE,))]
         reason = f"was shut down by {wish.by}: {wish.reason}" if isinstance(wish, Dismissal) else message
-        given_back, _ = _tasks_returned(connection, found, reason)
-        fired = wakeups_of(requests.accept(connection, [*given_back, *parting]))
+        given_back, freed = _tasks_returned(connection, found, reason)
+        ends = freed if found["project"] else []  # DRAINING by its request, a `uet_worker` ends once it holds no task
+        fired = wakeups_of(requests.accept(connection, [*given_back, *parting, *ends]))
     runtime.wakeups.partitions(fired)
 
 
@@ -189,31 +206,19 @@ def drop(runtime: Runtime, registered: Registration, message: str) -> None:
 
 @door
 def find(runtime: Runtime, name: str) -> RowMapping:
-    """The latest worker of a name, or the worker of a UUID.
-
-    Raises:
-        UnknownInstance: there is none.
-    """
-    with transaction(runtime.database) as connection:
-        found = workers.find_by_name(connection, name)
-    if found is None:
-        raise UnknownInstance(f"no worker is called {name!r}. `interlock worker list` shows those there are.")
-    return found
-
-
-def find_any(runtime: Runtime, name: str) -> UUID:
-    """The latest worker with a name or UUID; if there is none, the project's worker of the execution engine.
+    """The latest worker of a name, or the worker of a UUID; if there is none, the project's `uet_worker` of that name.
 
     Raises:
         UnknownInstance: there is none.
     """
     with transaction(runtime.database) as connection:
         if found := workers.find_by_name(connection, name):
-            return UUID(str(found["worker_id"]))
+            return found
         try:
-            return UUID(str(instances.find(connection, name, runtime.settings.project, "uet_worker")["id"]))
+            of_project = instances.find(connection, name, runtime.settings.project, "uet_worker")["id"]
         except UnknownInstance as unknown:
             raise UnknownInstance(f"no worker is called {name!r} (`interlock worker list`), and {unknown}") from unknown
+        return workers.get(connection, [of_project])[of_project]
 
 
 def _tasks_returned(connection: Connection, worker: RowMapping, message: str) -> tuple[Rows, Rows]:
@@ -225,7 +230,9 @@ def _tasks_returned(connection: Connection, worker: RowMapping, message: str) ->
 
 def _drained(connection: Connection, wish: Registration | Dismissal) -> int:
     if isinstance(wish, Dismissal):
-        return workers.drain(connection, wish.worker_id, by=wish.by, reason=wish.reason)
+        left = workers.drain(connection, wish.worker_id, by=wish.by, reason=wish.reason)  # locked: no claim begins now
+        require_version(instances.by_id(connection, wish.worker_id), wish.if_version)
+        return left
     itself.require(connection, wish.worker_id, wish.secret, "shut down")
     return workers.drain(connection, wish.worker_id, by=None, reason=None)
 
@@ -237,6 +244,11 @@ def _parting(worker: RowMapping, trigger: str, wish: Registration | Dismissal) -
         by, metadata, asked = worker["name"], {}, request_rows.itself(wish.secret)
     right = asked if trigger == LEAVE else request_rows.by_worker(worker["worker_id"])
     return _own(worker, trigger, by=by, right=right, metadata=metadata)
+
+
+def _drains_in_its_machine(worker: RowMapping) -> bool:
+    """Whether its request to leave is a move of a worker that holds a task: BUSY → DRAINING (UET-5)."""
+    return worker["project"] is not None and worker["state"] != "DRAINING"
 
 
 def _own(worker: RowMapping, trigger: str, **more: Any) -> dict[str, Any]:
@@ -279,4 +291,9 @@ def _check(description: WorkerDescription) -> None:
 
 
 # State -> the triggers that shut a worker down from there, where these are not just `LEAVE`.
-PARTING: Mapping[str, tuple[str, ...]] = {"unresponsive": ("health_check_recovered", LEAVE), "shutdown": ()}
+PARTING: Mapping[str, tuple[str, ...]] = {
+    "unresponsive": ("health_check_recovered", LEAVE),
+    "DRAINING": (),
+    "shutdown": (),
+    "TERMINATED": (),
+}

@@ -99,7 +99,8 @@ def _command(runtime: Runtime, claim: Claim) -> Report:
             return _ran(runtime, claim, row, command, lambda: exchanged.result(command.secrets))
 
         with place.watched(f"task {claim.task}"):
-            return _guarded(runtime, claim, row.tool, carry) if row.tool else carry()
+            # Without its directory, the plan is at fault and not the tool (BREAKER-8).
+            return _guarded(runtime, claim, row.tool, carry) if row.tool and command.cwd.is_dir() else carry()
 
 
 def _guarded(runtime: Runtime, claim: Claim, tool: str, carry: Callable[[], Report]) -> Report:

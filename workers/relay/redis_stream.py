@@ -73,6 +73,7 @@ def _fields(event: RowMapping) -> dict[Any, Any]:
         "triggered_by": event["triggered_by"] or "",
         "request_id": event["request_id"] or "",
         "severity": event["severity"],
+        "named_event": event["named_event"] or "",
         "metadata": json.dumps(event["metadata"]),
         "created_at": event["created_at"].isoformat(),
     }

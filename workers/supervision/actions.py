@@ -1,12 +1,14 @@
 """One action: fires its trigger, applies it, and returns the recorded response. The same request_id acts once."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from secrets import token_hex
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
+from sqlalchemy import RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
@@ -23,7 +25,7 @@ from interlock.workers.engine.trigger_request import Firing
 from interlock.workflows.errors import Attempt, BadInput, IllegalTransition, InterlockError, NotYours, RequestConflict
 from interlock.workflows.fields import SECRET
 from interlock.workflows.input import names
-from interlock.workflows.input.arguments import FreeText, record
+from interlock.workflows.input.arguments import FreeText, door, record
 
 WAIT_SECONDS = 30.0
 
@@ -91,6 +93,42 @@ class ActionOrder:
         return replace(self, request_id=self.request_id and f"{self.request_id}:{what}")
 
 
+class Actions(ABC):
+    """Actions on what is supervised: workers or jobs. `type_` is its machine, and `_page` finds the newest."""
+
+    type_: ClassVar[str]
+    _page: ClassVar[Callable[..., Sequence[RowMapping]]]
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    @door
+    def show(self, ref: str | UUID) -> dict[str, Any]:
+        """A worker as it is now; a job with its workers. Raises `UnknownInstance`."""
+        return self._row(self._identified(ref))
+
+    @door
+    def newest(self, *, project: str | None = None, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """The newest, of one project and of one status if given."""
+        with transaction(self.client.runtime.database) as connection:
+            return [dict(row) for row in type(self)._page(connection, project=project, status=status, limit=limit)]
+
+    def _identified(self, ref: str | UUID) -> UUID:
+        """The id of the one that a REF names. Raises as `db.core.instances.find`."""
+        with transaction(self.client.runtime.database) as connection:
+            return UUID(str(instances.find(connection, ref, self.client.project, self.type_)["id"]))
+
+    def _act(self, ref: str | UUID, trigger: str, order: ActionOrder, **data: Any) -> Answer:
+        receipt = self._perform(ref, trigger, order, **data)
+        return Answer(self._row(receipt.workflow_id), receipt.request_id, receipt.result or {}, receipt.replayed)
+
+    def _perform(self, ref: str | UUID, trigger: str, order: ActionOrder, **data: Any) -> Receipt:
+        return perform(self.client, self._identified(ref), trigger, order, **data)
+
+    @abstractmethod
+    def _row(self, instance_id: UUID) -> dict[str, Any]: ...
+
+
 def perform(client: Client, instance_id: UUID, trigger: str, order: ActionOrder, **data: Any) -> Receipt:
     """Fire a trigger and see it applied.
 
@@ -150,7 +188,9 @@ def born(
     if not client.create_many([birth]):
         with transaction(client.runtime.database) as connection:
             made = instances.find(connection, birth.entity_id, birth.project, birth.definition.type)
-        if (_without_secret(made["context"]), made["created_by"]) != (_without_secret(birth.context), birth.created_by):
+        by_default = birth.context.keys() - context.keys()  # what the settings say of it may have changed since
+        stored = {name: value for name, value in made["context"].items() if name not in by_default}
+        if (_without_secret(stored), made["created_by"]) != (_without_secret(context), birth.created_by):
             raise RequestConflict(
                 f"request_id {order.request_id!r} created {birth.entity_id} before, with other data or by another "
                 "actor. Use a new request_id, or repeat the first call unchanged."
@@ -167,12 +207,6 @@ def entity_id(prefix: str, project: str, request_id: str) -> str:
     """`w_…`, `j_…` (SUPERVISED-4): always the same for a project's request_id; new each time without one."""
     own = sha256(f"{project}:{request_id}".encode()).hexdigest()[:24] if request_id else token_hex(6)
     return f"{prefix}_{own}"
-
-
-def identified(client: Client, type_: str, ref: str | UUID) -> UUID:
-    """The id of the instance of a type that a REF names. Raises as `db.core.instances.find`."""
-    with transaction(client.runtime.database) as connection:
-        return UUID(str(instances.find(connection, ref, client.project, type_)["id"]))
 
 
 def right_to(client: Client, instance_id: UUID, trigger: str, order: ActionOrder) -> Right:

@@ -8,19 +8,19 @@ from uuid import UUID
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import jobs
-from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
-from interlock.workers.supervision.actions import ActionOrder, Answer, born, identified, perform, right_to
+from interlock.workers.client.receipts import Receipt
+from interlock.workers.supervision.actions import ActionOrder, Actions, Answer, born, perform, right_to
 from interlock.workers.supervision.supervised_workers import SUPERVISOR
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeText, door
-from interlock.workflows.machines.supervision.job import DEEPEST, MOST_WORKERS
+from interlock.workflows.machines.supervision.job import DEEPEST, JOB, MOST_WORKERS
 
 TYPE = "job"
 
 
-class Jobs:
+class Jobs(Actions):
     """Actions on jobs. Each raises what `actions.perform` raises; a repetition acts once.
 
     To cancel a job, an order must say who and why: `BadInput` otherwise. Anyone may cancel; all else only who submitted
@@ -29,8 +29,8 @@ class Jobs:
     The commit of a job's move also fires the triggers on its workers that its definition names.
     """
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    type_ = TYPE
+    _page = staticmethod(jobs.jobs_page)
 
     @door
     def submit(
@@ -41,6 +41,8 @@ class Jobs:
         parent: str | UUID | None = None,
         depth: int | None = None,
         worker_count: int = 1,
+        timeout_seconds: float | None = None,
+        retry_of: str | UUID | None = None,
         order: ActionOrder = SUPERVISOR,
     ) -> Answer:
         """Submit a job.
@@ -51,11 +53,14 @@ class Jobs:
             parent: the job it is a part of.
             depth: 0 to 5; with a parent, the parent's plus one. Default: just that, or 0.
             worker_count: how many workers it needs, 1 to 10.
-            order: who wants it; its request_id names the job, so that repeating it submits no second one.
+            timeout_seconds: how long it may run; then it is canceled. Default: the setting `job_timeout_seconds`.
+            retry_of: the job that it does again, which has ended (JOB-9).
+            order: who wants it; its request_id names the job, so that repeating it submits no second one, also if the
+                settings have changed meanwhile.
 
         Raises:
-            BadInput: a number is out of its bounds, or does not fit the parent's depth.
-            UnknownInstance: no such parent.
+            BadInput: a number is out of its bounds or does not fit the parent's depth, or `retry_of` has not ended.
+            UnknownInstance: no such parent, or no such job to do again.
             RequestConflict: the request_id submitted another job.
         """
         above = self.show(parent) if parent else None
@@ -68,8 +73,12 @@ class Jobs:
             "depth": _depth(depth, above),
             "worker_count": worker_count,
         }
+        if timeout_seconds is not None:
+            context["timeout_sec"] = timeout_seconds
         if above:
             context["parent_job_id"] = str(above["id"])
+        if retry_of:
+            context["retry_of"] = str(_ended(self.show(retry_of))["id"])
         job_id, replayed = born(self.client, TYPE, "j", order, project=project, context=context)
         return Answer(self._row(job_id), order.request_id or None, {"to": "SUBMITTED", "id": str(job_id)}, replayed)
 
@@ -85,7 +94,7 @@ class Jobs:
         If there are too few it stays PENDING without any, and nothing is recorded. The sweep `jobs` tries again every
         few seconds; its supervisor may call this again.
         """
-        job_id = identified(self.client, TYPE, ref)
+        job_id = self._identified(ref)
         right_to(self.client, job_id, "allocate_resources", order)
         with transaction(self.client.runtime.database) as connection:
             already_requested = order.request_id and requests.by_ids(connection, [order.request_id])
@@ -119,27 +128,16 @@ class Jobs:
         return self._act(ref, "cancel", order.explained(), error=error)
 
     @door
-    def show(self, ref: str | UUID) -> dict[str, Any]:
-        """A job as it is now, with its workers. Raises `UnknownInstance`."""
-        return self._row(identified(self.client, TYPE, ref))
-
-    @door
-    def newest(self, *, project: str | None = None, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest jobs, of one project and of one status if given."""
-        with transaction(self.client.runtime.database) as connection:
-            return [dict(row) for row in jobs.jobs_page(connection, project=project, status=status, limit=limit)]
-
-    @door
     def tree(self, ref: str | UUID) -> list[dict[str, Any]]:
         """A job and all its descendants, parents before their children."""
-        job_id = identified(self.client, TYPE, ref)
+        job_id = self._identified(ref)
         with transaction(self.client.runtime.database) as connection:
             return [dict(row) for row in jobs.tree(connection, job_id)]
 
-    def _act(self, ref: str | UUID, trigger: str, order: ActionOrder, **data: Any) -> Answer:
-        receipt = perform(self.client, identified(self.client, TYPE, ref), trigger, order, **data)
+    def _perform(self, ref: str | UUID, trigger: str, order: ActionOrder, **data: Any) -> Receipt:
+        receipt = super()._perform(ref, trigger, order, **data)
         self._move_followers(receipt.workflow_id)
-        return Answer(self._row(receipt.workflow_id), receipt.request_id, receipt.result or {}, receipt.replayed)
+        return receipt
 
     def _move_followers(self, job_id: UUID) -> None:
         """Apply follow-ups on its workers and descendants, one generation a turn. Celery workers apply the rest."""
@@ -156,6 +154,12 @@ class Jobs:
         with transaction(self.client.runtime.database) as connection:
             held = jobs.workers(connection, job_id=job_id)
             return dict(jobs.job(connection, job_id)) | {"workers": [dict(each) for each in held]}
+
+
+def _ended(job: dict[str, Any]) -> dict[str, Any]:
+    if job["status"] not in JOB.terminal:
+        raise BadInput(f"job {job['entity_id']} is {job['status']}: only one that has ended is done again")
+    return job
 
 
 def _depth(requested: int | None, above: Mapping[str, Any] | None) -> int:

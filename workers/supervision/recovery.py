@@ -1,7 +1,7 @@
 """Recovery from the errors of workers and jobs, row by row as in SUPERVISED-5 and JOB-7."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
 from interlock.db.orchestration import jobs as supervision
 from interlock.workers.client.client import Client
+from interlock.workers.engine import worker_secrets
 from interlock.workers.engine.creation import deliver
 from interlock.workers.supervision.actions import ActionOrder, entity_id, right_to
 from interlock.workers.supervision.jobs import TYPE as JOB
@@ -20,8 +21,7 @@ from interlock.workers.supervision.supervised_workers import TYPE as WORKER
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition
 from interlock.workflows.input.arguments import FreeText, door
-
-RETRIES = 3  # SUPERVISED-5
+from interlock.workflows.machines.supervision.supervised_worker import RETRIES
 
 
 class WorkerError(StrEnum):
@@ -51,12 +51,14 @@ class Recovery:
         subject: the worker or job, as it is now.
         attempt: which retry this is, from 1; 0 if nothing is retried.
         replacement: the worker that replaced a crashed one.
+        secret: of a replacement that was just created, which cannot be had again; by that it speaks for itself.
     """
 
     action: str
     subject: dict[str, Any]
     attempt: int = 0
     replacement: dict[str, Any] | None = None
+    secret: str | None = field(default=None, repr=False)
 
 
 @door
@@ -117,7 +119,7 @@ def recover_job(
 
     | error | what is done | the job's state afterwards |
     |---|---|---|
-    | worker crash | the crashed `worker` is marked failed, and a new one takes its place | RUNNING |
+    | worker crash | the crashed `worker` is marked failed; a new one, with its own secret, takes its place | RUNNING |
     | validation error | the job fails; if it is not running yet, it is canceled | FAILED or CANCELED |
     | timeout | the job is canceled | CANCELED |
     | resource unavailable | nothing: the sweep `jobs` tries the job again | PENDING |
@@ -153,7 +155,7 @@ def _retry(supervisor: Supervisor, ref: str | UUID, order: ActionOrder, error: F
     if attempt <= RETRIES:
         return Recovery("retry", supervisor.show(worker["id"]), attempt)
     message = f"network error after {RETRIES} retries: {error or 'no more is known'}"
-    return Recovery("fail", dict(supervisor.fail(worker["id"], order, error=message).subject))
+    return Recovery("fail", dict(supervisor.fail(worker["id"], order, error=message, retryable=True).subject))
 
 
 def _counted_before(worker: Mapping[str, Any] | RowMapping, request_id: str) -> int | None:
@@ -205,26 +207,36 @@ def _respawn(
         supervisor.fail(lost["id"], order.derived("crash"), error=error)
     elif lost["status"] in ("IDLE", "PAUSED"):
         supervisor.terminate(lost["id"], order.derived("crash"))
-    replacement_id = _replacement(client, job, lost, order)
+    replacement_id, secret = _replacement(client, job, lost, order)
     again = ActionOrder(order.by, f"in place of {lost['entity_id']}", f"{replacement_id}:start")
     started = supervisor.start(replacement_id, again)
-    return Recovery("respawn", jobs.show(job["id"]), replacement=dict(started.subject))
+    return Recovery("respawn", jobs.show(job["id"]), replacement=dict(started.subject), secret=secret)
 
 
 def _name_in_place_of(job: dict[str, Any], lost: dict[str, Any]) -> str:
     return entity_id("w", job["project"], f"in place of {lost['id']}")
 
 
-def _replacement(client: Client, job: dict[str, Any], lost: dict[str, Any], order: ActionOrder) -> UUID:
-    """A new worker that belongs to the job from its creation, so that no other job can take it."""
+def _replacement(
+    client: Client, job: dict[str, Any], lost: dict[str, Any], order: ActionOrder
+) -> tuple[UUID, str | None]:
+    """A new worker that belongs to the job from its creation, so that no other job can take it, and its secret.
+
+    None instead of the secret: it was created before, and its secret was given then.
+    """
     name = _name_in_place_of(job, lost)
-    context = {"workspace_id": lost["workspace_id"], "in_place_of": lost["entity_id"], "reason": order.reason}
+    context = {
+        "workspace_id": lost["workspace_id"],
+        "in_place_of": lost["entity_id"],
+        "reason": order.reason,
+        **worker_secrets.digest_of(secret := worker_secrets.make()),
+    }
     birth = client.birth(WORKER, name, project=job["project"], context=context, by=order.by)
     with transaction(client.runtime.database) as connection:
-        deliver(connection, [birth])
+        new = deliver(connection, [birth]).new
         made = instances.find(connection, name, job["project"], WORKER)
         supervision.hold(connection, job["id"], made["id"])
-    return UUID(str(made["id"]))
+    return UUID(str(made["id"])), secret if new else None
 
 
 def _require_state(client: Client, found: dict[str, Any], type_: str, wanted: str) -> dict[str, Any]:

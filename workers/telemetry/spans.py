@@ -16,6 +16,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from sqlalchemy import RowMapping
 
+from interlock.db.core.effects import ClaimedEffect
 from interlock.db.core.rounds import Due
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.urls import without_users
@@ -87,12 +88,12 @@ class Tracing:
         )
 
     @contextmanager
-    def performing(self, effect: RowMapping) -> Iterator[None]:
+    def performing(self, effect: ClaimedEffect) -> Iterator[None]:
         """A span around the run of an effect, below the move that requested it."""
         if not effect["trace"]:
             yield
             return
-        attributes = {
+        attributes: dict[str, str | int] = {
             "interlock.effect": effect["name"],
             "interlock.effect_id": str(effect["id"]),
             "interlock.instance": str(effect["workflow_id"]),

@@ -42,6 +42,7 @@ def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
         "event_id": event_name(row["id"]),
         "timestamp": timestamp(row["created_at"]),
         "event_type": event_type(row["workflow_type"], metadata),
+        "named_event": row["named_event"],
         "severity": row["severity"],
         "entity_type": row["workflow_type"],
         "entity_id": row["entity_id"],

@@ -11,11 +11,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from interlock.workflows.audit.events import KINDS, OVERRIDE
+from interlock.workflows.catalogue import WORKFLOWS
 from interlock.workflows.input.json_text import read
 from interlock.workflows.output.schema_messages import schema_message
 
 TRANSITION = re.compile(r"([a-z][a-z0-9_]*)_state_transition")
-NOTICES = ("error", "warning")  # event types that are not moves
+# Event types that are not moves. Older logs have a line of its own for what is a move's `named_event` today (EVENT-17).
+NAMED = {move.event for each in WORKFLOWS.values() for move in each.transitions if move.event}
+NOTICES = frozenset({"error", "warning"} | NAMED)
 EVENT_ID = r"^evt_[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 TYPES = {short: type_ for type_, short in KINDS.items()}
 SHA256 = r"^[0-9a-f]{64}$"
@@ -43,6 +46,7 @@ class LogEvent(BaseModel):
 
     timestamp: datetime
     event_type: str
+    named_event: str | None = None
     severity: Literal["debug", "info", "warning", "error", "critical"]
     entity_id: str = Field(min_length=1)
     from_state: str | None = None
@@ -81,8 +85,10 @@ class LogEvent(BaseModel):
     @field_validator("event_type")
     @classmethod
     def _known_type(cls, value: str) -> str:
-        if value not in (OVERRIDE, *NOTICES) and not TRANSITION.fullmatch(value):
-            raise ValueError("must be TYPE_state_transition, manual_override, error or warning")
+        if value != OVERRIDE and value not in NOTICES and not TRANSITION.fullmatch(value):
+            raise ValueError(
+                "must be TYPE_state_transition, manual_override, error, warning or the name of an event (EVENT-17)"
+            )
         return value
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from interlock.workflows.audit.events import OVERRIDE
-from interlock.workflows.audit.log_schema import LogEvent
+from interlock.workflows.audit.log_schema import LogEvent, shown
 from interlock.workflows.definition import Definition, Transition
 from interlock.workflows.versioning.migration import MIGRATE
 
@@ -40,7 +40,8 @@ def judge(event: LogEvent, versions: Versions) -> Judged:
     source, dest = str(event.from_state), str(event.to_state)
     if event.trigger == MIGRATE:  # the entity has another version from here on; only the destination can be checked
         fitting = tuple(each for each in versions if dest in each.states)
-        return Judged(fitting or versions, None if fitting else f"{_names(versions)} has no state {dest!r}")
+        message = _named(event, {None}) if fitting else f"{_names(versions)} has no state {dest!r}"
+        return Judged(fitting or versions, message)
     inside = tuple(each for each in versions if source in each.states and dest in each.states)
     if not inside:
         odd = source if not any(source in each.states for each in versions) else dest
@@ -48,7 +49,8 @@ def judge(event: LogEvent, versions: Versions) -> Judged:
         return Judged(versions, f"{_names(versions)} has no state {odd!r}; {versions[0].version} has {states}")
     legal = tuple(each for each in inside if _moves(event, each))
     if legal:
-        return Judged(legal, _severity(event, legal))
+        names = {move.event or None for each in legal for move in _moves(event, each)}
+        return Judged(legal, _severity(event, legal) or _named(event, names))
     if all(source in each.terminal for each in inside):
         return Judged(inside, f"illegal: {source!r} is terminal, and what has ended stays so")
     by = f" by {event.trigger}" if event.trigger else ""
@@ -73,6 +75,14 @@ def _severity(event: LogEvent, versions: Versions) -> str | None:
     if event.severity in expected:
         return None
     return f"severity is {event.severity}; expected {' or '.join(sorted(expected))} (EVENT-3)"
+
+
+def _named(event: LogEvent, names: set[str | None]) -> str | None:
+    """Why an event's name is not that of its move; None if it is, or if its log is older than names (EVENT-17)."""
+    if "named_event" not in event.model_fields_set or event.named_event in names:
+        return None
+    expected = " or ".join(sorted(each or "null" for each in names))
+    return f"changed: named_event is {shown(event.named_event)}; expected {expected} (EVENT-17)"
 
 
 def _out_of(source: str, definition: Definition) -> Iterable[str]:

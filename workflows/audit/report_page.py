@@ -240,6 +240,8 @@ def _move(move: Move) -> Element:
     entry = Element("div")
     seq = move["context"]["seq"]
     entry.text = shown(f"{seq}. {move['from_state']} → {move['to_state']} by {move['trigger']} ({move['severity']})")
+    if name := move.get("named_event"):
+        SubElement(entry, "div").text = shown(name)
     if move["operator"]:
         override = SubElement(entry, "div", {"class": "override"})
         override.text = shown(f"override by {move['operator']}")

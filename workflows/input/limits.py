@@ -8,9 +8,10 @@ deeper than Python's stack is refused like any other. If such a value is in the 
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from math import isfinite
+from types import NoneType
 from typing import Any
 
 from interlock.workflows.errors import BadInput
@@ -20,9 +21,11 @@ KEPT_DEPTH = 60  # nesting of stored values: a caller's value may be nested in a
 KEPT_BYTES = 2 * 2**20  # size of a stored value, as PostgreSQL prints it
 LIMIT_BYTES = KEPT_BYTES // 2  # size of a caller's value; settings cannot raise it
 PLAN_BYTES = 64 * 2**20  # size of a plan as JSON, with all defaults
+PRIORITIES = range(-1_000, 1_001)  # of runs
 RESULT_BYTES = 65_536  # size of a task's result as JSON
 INTEGER_BITS = 1_024  # keeps integers within double precision; Python refuses to read or print integers of 4,300 digits
 WHOLE = (1e-5, 1e16)  # outside this range Python writes a float with an exponent
+SCALARS = (str, int, float, NoneType)
 _TOO_LONG = re.compile(r"value has (\d+) digits")  # from Python's message about too long an integer
 
 
@@ -79,7 +82,14 @@ def deeper(value: object, depth: int) -> bool:
     """Whether a parsed JSON value nests objects and arrays more than `depth` deep."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(depth):
-        level = [each for one in level for each in _within(one) if isinstance(each, dict | list)]
+        if not level:
+            return False
+        level = [
+            each
+            for one in level
+            for each in (one.values() if isinstance(one, dict) else one)
+            if not isinstance(each, SCALARS)  # so it is an object or an array
+        ]
     return bool(level)
 
 
@@ -109,16 +119,19 @@ def _measured(what: str, value: object, limit_bytes: int) -> int:
     size, inside = 0, [iter((value,))]
     while inside:
         for each in inside[-1]:
-            size += _size(what, each)
+            if plain := isinstance(each, str) and each.isascii() and "\0" not in each:  # as nearly all parts are
+                size += 2 + len(each)
+            else:
+                size += _size(what, each)
             if size > limit_bytes:
                 raise _too_large(what, limit_bytes)
-            if isinstance(each, Mapping | list | tuple):
+            if not plain and not isinstance(each, SCALARS):  # so it is a container: nothing else has a size
                 if len(inside) > DEPTH:
                     raise BadInput(
                         f"{what} is nested more than {DEPTH} deep, in objects and arrays inside each other."
                         " Store deeper data in a file, and give its name"
                     )
-                inside.append(_parts(each))
+                inside.append(_parts(each))  # type: ignore[arg-type]
                 break
         else:
             inside.pop()
@@ -128,10 +141,6 @@ def _measured(what: str, value: object, limit_bytes: int) -> int:
 def _too_large(what: str, limit_bytes: int) -> BadInput:
     setting = "" if limit_bytes in (PLAN_BYTES, RESULT_BYTES) else " (INTERLOCK_CONTEXT_LIMIT_BYTES)"
     return BadInput(f"{what} is larger than {limit_bytes:,} bytes as JSON, the limit{setting}")
-
-
-def _within(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _parts(value: "Mapping[Any, Any] | list[Any] | tuple[Any, ...]") -> Iterator[Any]:

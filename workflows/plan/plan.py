@@ -10,6 +10,7 @@ from pydantic import Field
 from interlock.workflows.plan.field_types import Count, Delay, Flag, Glob, Identifier, Name, Project, Text, Title
 from interlock.workflows.plan.names import outline
 from interlock.workflows.plan.ordering import Waits
+from interlock.workflows.plan.phases import DEFAULT, Phase
 from interlock.workflows.plan.tasks import KINDS, Gate, PlanPart, Task, Terms
 
 PROTECTED = (
@@ -59,6 +60,12 @@ class PlannedRepository(PlanPart):
         "refuse",
         description="`refuse`: a patch or branch that changes a protected path does not land; `allow`: it may",
     )
+    regressions: Literal["ignore", "propose", "roll_back"] = Field(
+        "propose",
+        description="what is done when a gate fails for good after patches of the run have landed: `propose`: find the "
+        "patch that broke it, and propose its rollback to operators; `roll_back`: roll it back without asking, if an "
+        "operator submitted the plan; `ignore`: nothing",
+    )
     max_files: Count = Field(200, ge=1, description="files that one patch may touch")
     max_changed_lines: Count = Field(10_000, ge=1, description="lines that one patch may add and remove together")
 
@@ -68,6 +75,7 @@ class Workstream(PlanPart):
 
     id: Identifier = Field(description="its name, unique in the plan")
     title: Title | None = Field(None, description="text shown to people")
+    phase_id: Identifier | None = Field(None, description="its phase, one of `phases`; default: the plan's")
     critical: Flag = Field(False, description="whether its failure fails the run at once (RUN-3)")
     skip: Flag = Field(False, description="whether to leave it out of this run; it ends `skipped`")
     depends_on: tuple[Identifier, ...] = Field((), description="workstreams that must be completed before it starts")
@@ -107,7 +115,10 @@ class Plan(PlanPart):
     project: Project | None = Field(
         None, description="the project its instances belong to; default: the project of whoever submits it"
     )
-    phase_id: Identifier = Field("default", description="the phase its records carry (RUN-8)")
+    phase_id: Identifier = Field(DEFAULT, description="its phase, one of `phases` (PHASE-2)")
+    phases: dict[Identifier, Phase] = Field(
+        {}, description="phases by name; where the installation has a file of phases (`INTERLOCK_PHASES`), from there"
+    )
     defaults: Terms = Field(
         Terms(),
         description="values for fields that a task leaves out; for gates only `env`, `env_from`, `cwd`, `limits`, "
@@ -124,6 +135,10 @@ class Plan(PlanPart):
     def gates(self) -> dict[str, Gate]:
         """Every gate under its full name, `workstream/gate`, as written."""
         return {f"{each.id}/{gate.id}": gate for each in self.workstreams for gate in each.gates}
+
+    def phase_of(self, workstream: Workstream) -> str:
+        """The name of a workstream's phase."""
+        return workstream.phase_id or self.phase_id
 
     def order(self) -> tuple[str, ...]:
         """Full names of all tasks in dependency order; otherwise in the order written."""

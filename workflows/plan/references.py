@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from itertools import islice
 
 from interlock.workflows.plan.names import Outline, Reference, Sort
 from interlock.workflows.plan.ordering import Node, Wait, Waits
 from interlock.workflows.plan.problems import FieldPath, UnlocatedProblem, quoted
+from interlock.workflows.spelling import meant
 
 MAX_TASKS = 100_000
 HINTS = 50  # comparing a name with thousands is slow, and readers look at the first errors
@@ -127,9 +127,9 @@ class _Names:
             return ""
         if other := self._elsewhere.get((reference.sort, reference.written)):
             return f"the one of another workstream is written {quoted(other)}"
-        if near := get_close_matches(reference.target, self._candidates(reference), n=1):
+        if near := meant(reference.target, self._candidates(reference)):
             qualified = "/" in reference.written or reference.sort in ("workstream", "tool")
-            return f"did you mean {quoted(near[0] if qualified else near[0].partition('/')[2])}?"
+            return f"did you mean {quoted(near if qualified else near.partition('/')[2])}?"
         return ""
 
     def _candidates(self, reference: Reference) -> list[str]:

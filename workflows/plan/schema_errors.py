@@ -1,15 +1,17 @@
 """Translates pydantic's errors about a plan's shape into this project's messages."""
 
-from difflib import get_close_matches
 from types import MappingProxyType
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from interlock.workflows.plan.field_types import GLOB, IDENTIFIER, RESULT, VARIABLE
+from interlock.workflows.plan.phases import Phase
 from interlock.workflows.plan.plan import Plan, PlannedRepository, Tool, Workstream
 from interlock.workflows.plan.problems import FieldPath, UnlocatedProblem, quoted
 from interlock.workflows.plan.tasks import AgentWork, Backoff, Gate, Limits, Patch, PlanPart, Task, Terms
+from interlock.workflows.spelling import meant
 
 SAYS = MappingProxyType(
     {
@@ -34,6 +36,7 @@ PATTERNS = MappingProxyType(
 PARTS: MappingProxyType[str, type[PlanPart]] = MappingProxyType(
     {
         "defaults": Terms,
+        "phases": Phase,
         "tools": Tool,
         "repository": PlannedRepository,
         "workstreams": Workstream,
@@ -45,6 +48,7 @@ PARTS: MappingProxyType[str, type[PlanPart]] = MappingProxyType(
         "backoff": Backoff,
     }
 )
+Part = TypeVar("Part", bound=PlanPart)
 KNOWN_MISTAKES = MappingProxyType(
     {
         "<<": "merge keys are YAML 1.1; use `defaults`",
@@ -56,10 +60,10 @@ KNOWN_MISTAKES = MappingProxyType(
 )
 
 
-def check_shape(value: object) -> Plan | tuple[UnlocatedProblem, ...]:
-    """The plan built from plain values, with names unchecked; or all errors in their shape."""
+def check_shape(part: type[Part], value: object) -> Part | tuple[UnlocatedProblem, ...]:
+    """A plan, or another part, built from plain values, with names unchecked; or all errors in their shape."""
     try:
-        return Plan.model_validate(value)
+        return part.model_validate(value)
     except ValidationError as error:
         return tuple(_finding(each) for each in error.errors(include_url=False) if not _is_echo(each))
 
@@ -104,6 +108,6 @@ def _nearest(path: FieldPath) -> str:
     """A hint with the field that was probably meant."""
     unknown, *around = reversed(path)
     part = next((PARTS[each] for each in around if isinstance(each, str) and each in PARTS), Plan)
-    if near := get_close_matches(str(unknown), part.model_fields, n=1):
-        return f"did you mean {quoted(near[0])}?"
+    if near := meant(unknown, part.model_fields):
+        return f"did you mean {quoted(near)}?"
     return KNOWN_MISTAKES.get(str(unknown), "")

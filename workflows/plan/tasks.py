@@ -27,6 +27,7 @@ from interlock.workflows.plan.field_types import (
 
 Kind = Literal["command", "shell", "agent", "patch"]
 OURS = "INTERLOCK_"  # begins the variables that Interlock itself sets
+GateType = Literal["LINT", "UNIT", "INTEGRATION", "SECURITY"]
 KINDS: tuple[Kind, ...] = ("command", "shell", "agent", "patch")
 
 
@@ -121,6 +122,9 @@ class Terms(Process):
         description="the circuit breaker, one of `tools`, that guards its command; it waits while that is open. "
         "Agents guard their own calls",
     )
+    limit_key: Name | None = Field(
+        None, description="as what limits on keys count it (LIMIT-3): it waits while they have no room"
+    )
 
 
 class AgentWork(PlanPart):
@@ -207,7 +211,7 @@ class Gate(Process):
     """A check that must pass (GATE-2)."""
 
     id: Identifier = Field(description="its name, unique in its workstream")
-    type: Literal["LINT", "UNIT", "INTEGRATION", "SECURITY"] = Field(description="what it checks (GATE-9)")
+    type: GateType = Field(description="what it checks (GATE-9)")
     timeout: Seconds = Field(
         1800,
         description="time limit in seconds or as `30m`, after which it and its child processes are stopped",

@@ -108,6 +108,11 @@ def workstream_trigger(counts: WorkstreamCounts) -> str | None:
     return None
 
 
+def waits_for_tasks(counts: WorkstreamCounts) -> bool:
+    """Whether a workstream waits for nothing but its open tasks, so that their counts are all that decides about it."""
+    return counts.state == "executing" and workstream_trigger(counts) is None
+
+
 def run_trigger(counts: RunCounts) -> str | None:
     """The next trigger of a run, or None. A critical failure ends it at once; else it waits for all workstreams."""
     if counts.state != "running":

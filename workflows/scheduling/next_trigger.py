@@ -35,7 +35,7 @@ ENDED = {each.type: each.terminal for each in (TASK_1_1, TEST_GATE_1_1, WORKSTRE
 
 
 class NextStep(NamedTuple):
-    """A trigger or an action of the scheduler's own (`run`, `rerun`, `land`, `hold`), a reason if needed, metadata."""
+    """A trigger or an action of the scheduler's own (`run`, `rerun`, `ask`, `land`, `hold`); reason and metadata."""
 
     trigger: str
     reason: str | None = None
@@ -93,7 +93,11 @@ def patch(facts: Facts) -> NextStep | None:
 
 
 def workstream(facts: Facts) -> NextStep | None:
-    """The next trigger of a workstream. `land` is not a trigger: merge its changes, which then fires the outcome."""
+    """The next trigger of a workstream.
+
+    `ask` and `land` are not triggers. `ask`: ask for the approval that its phase requires. `land`: merge its changes,
+    which then fires the outcome.
+    """
     if facts["state"] in ENDED["workstream"]:
         return None
     if facts["run_state"] in ENDED["run"]:
@@ -123,7 +127,12 @@ def _over(facts: Facts) -> str | None:
 def _pending(facts: Facts) -> NextStep | None:
     if facts["dead"] or facts["failed_before"]:
         return NextStep("dependency_check_failed", "what it depends on has failed")
-    may_start = facts["unmet"] == 0 and facts["workstream_state"] in OPEN and facts["run_state"] == "running"
+    may_start = (
+        facts["unmet"] == 0
+        and facts["workstream_state"] in OPEN
+        and facts["run_state"] == "running"
+        and not facts["frozen"]  # PHASE-6
+    )
     return NextStep("scheduler_assigned") if may_start else None
 
 
@@ -195,4 +204,22 @@ def _derived(facts: Facts) -> NextStep | None:
 def _closing(facts: Facts) -> NextStep | None:
     if facts["gates_lost"]:
         return NextStep("validation_failed", "a gate that judges the whole workstream failed")
-    return None if facts["gates_open"] or facts["landing"] else NextStep("land")
+    if facts["gates_open"] or facts["landing"]:
+        return None
+    return _allowed(facts)
+
+
+def _allowed(facts: Facts) -> NextStep | None:
+    """What its phase says of a workstream that could land (PHASE-6, PHASE-7)."""
+    approval = facts["approval"] or {"state": "approved"}
+    match approval["state"]:
+        case "missing":
+            return NextStep("ask")
+        case "approved" if not facts["frozen"]:
+            return NextStep("land")
+        case "rejected":
+            why = f": {approval['reason']}" if approval["reason"] else ""
+            return NextStep("validation_failed", f"{approval['by']} rejected its landing{why}")
+        case "expired":
+            return NextStep("validation_failed", "nobody decided about its landing in time")
+    return None

@@ -1,7 +1,8 @@
 """Compare two forms of a definition, and find the version number that the differences require (VERSION-4).
 
 MAJOR breaks users: a state added or removed, a transition removed, a right to fire one taken away, a newly required
-field. MINOR adds, or changes a rule of a transition. PATCH changes only texts and order.
+field, a field of a model removed or changed (`workflows.versioning.schema_diff`). MINOR adds, or changes a rule of a
+transition. PATCH changes only texts and order.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from interlock.workflows.definition import AUTHORITIES
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.rules import Arrow, by_arrow
+from interlock.workflows.versioning.schema_diff import differences
 from interlock.workflows.versioning.validate import VERSION
 
 Part = Literal["MAJOR", "MINOR", "PATCH"]
@@ -19,7 +21,16 @@ How = Literal["added", "removed", "changed"]
 Form = Mapping[str, Any]
 
 PARTS: tuple[Part, ...] = ("MAJOR", "MINOR", "PATCH")  # most severe first
-RECORDED = ("rules", "deadlines", "links", "fields", "birth_effects", "required_metadata")  # not in exported forms
+RECORDED = (  # not in exported forms
+    "rules",
+    "deadlines",
+    "links",
+    "fields",
+    "context",
+    "data",
+    "birth_effects",
+    "required_metadata",
+)
 RULES = {  # parts of a transition's rule -> their names in messages
     "when": "guards",
     "then": "follow-ups",
@@ -28,6 +39,7 @@ RULES = {  # parts of a transition's rule -> their names in messages
     "settles": "what it settles",
     "severity": "severity",
     "exceptional": "exception",
+    "relink": "the link that it changes",
 }
 
 
@@ -83,10 +95,10 @@ def compare(old: Form, new: Form) -> Comparison:
     Args:
         old, new: `workflows.versioning.export.recorded` or `public` forms; only the parts in both are compared.
     """
-    changes = [*_states(old, new), *_transitions(old, new), *_rights(old, new)]
+    changes = [*_states(old, new), *_transitions(old, new), *_rights(old, new), *_events(old, new)]
     if unseen := () if RECORDED[0] in old and RECORDED[0] in new else RECORDED:
         return Comparison(new["type"], old["version"], new["version"], tuple(changes), unseen)
-    for part in (_rules, _deadlines, _links, _fields, _births, _metadata):
+    for part in (_rules, _deadlines, _links, _fields, _models, _births, _metadata):
         changes += part(old, new)
     changes += () if changes else _order(old, new)
     return Comparison(new["type"], old["version"], new["version"], tuple(changes))
@@ -138,6 +150,15 @@ def _rights(old: Form, new: Form) -> Iterator[Change]:
         part: Part = "MAJOR" if lost else "MINOR"
         message = f"{arrow} by {' or '.join(before[arrow])} → {' or '.join(after[arrow])}"
         yield Change(part, "right", "changed", arrow, message)
+
+
+def _events(old: Form, new: Form) -> Iterator[Change]:
+    """A name that its readers know an event by is not taken away without notice; a first one may be given."""
+    before, after = ({_arrow(move): move.get("event") for move in form["transitions"]} for form in (old, new))
+    for arrow in (each for each in before if each in after and before[each] != after[each]):
+        part: Part = "MAJOR" if before[arrow] else "MINOR"
+        message = f"event of {arrow}: {before[arrow] or 'none'} → {after[arrow] or 'none'}"
+        yield Change(part, "event", "changed", arrow, message)
 
 
 def _may(authority: str, by: list[str]) -> bool:
@@ -197,6 +218,15 @@ def _fields(old: Form, new: Form) -> Iterator[Change]:
         part: Part = "MAJOR" if needs and not needed else "PATCH" if was and now and needs == needed else "MINOR"
         message = f"field {name} {how}" + (", and it must be there" if part == "MAJOR" else "")
         yield Change(part, "field", how, name, message)
+
+
+def _models(old: Form, new: Form) -> Iterator[Change]:
+    before, after = ({f"data of {key}": each for key, each in form.get("data", {}).items()} for form in (old, new))
+    pairs = [("context", old.get("context"), new.get("context"))]
+    pairs += [(what, before.get(what), after.get(what)) for what in sorted(before.keys() | after.keys())]
+    for what, was, now in pairs:
+        for part, how, name, message in differences(what, was, now):
+            yield Change(part, what, how, name, message)
 
 
 def _births(old: Form, new: Form) -> Iterator[Change]:

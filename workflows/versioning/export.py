@@ -5,12 +5,13 @@ from hashlib import sha256
 from typing import Any
 
 from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Transition
+from interlock.workflows.typed import recorded_schema
 
 
 def public(definition: Definition) -> dict[str, Any]:
     """The published form: `{type, version, initial, states, transitions}`, with one transition per source.
 
-    `by` of a transition lists who may fire it (AUTHORITY-1).
+    `by` of a transition lists who may fire it (AUTHORITY-1); `event`, if it is there, names its events (EVENT-17).
     """
     return {
         "type": definition.type,
@@ -19,6 +20,7 @@ def public(definition: Definition) -> dict[str, Any]:
         "states": {state: {"terminal": state in definition.terminal} for state in definition.states},
         "transitions": [
             {"trigger": move.trigger, "source": source, "dest": move.dest, "by": list(move.authorities)}
+            | ({"event": move.event} if move.event else {})
             for move in definition.transitions
             for source in move.sources
         ],
@@ -32,6 +34,7 @@ def recorded(definition: Definition) -> dict[str, Any]:
         "deadlines": {state: _deadline(deadline) for state, deadline in sorted(definition.deadlines.items())},
         "links": [
             {"role": link.role, "type": link.type, "context_key": link.context_key, "inverse": link.inverse}
+            | ({"open": True} if link.open else {})
             for link in definition.links
         ],
         "fields": [[each.name, each.description, each.required] for each in definition.fields],
@@ -39,6 +42,10 @@ def recorded(definition: Definition) -> dict[str, Any]:
             effect.name if effect == Effect(effect.name) else _effect(effect) for effect in definition.birth_effects
         ],
     }
+    if definition.context is not None:
+        body["context"] = recorded_schema(definition.context)
+    if definition.data:
+        body["data"] = {trigger: recorded_schema(model) for trigger, model in sorted(definition.data.items())}
     # Unused features are left out, so that definitions recorded before a feature existed keep their checksum.
     return body | ({"required_metadata": list(definition.required_metadata)} if definition.required_metadata else {})
 
@@ -59,7 +66,7 @@ def _deadline(deadline: Deadline) -> dict[str, Any]:
 
 
 def _rule(move: Transition) -> dict[str, Any]:
-    body = {
+    body: dict[str, Any] = {
         "trigger": move.trigger,
         "when": [guard.name for guard in move.when],
         "then": [[follow_up.role, follow_up.trigger] for follow_up in move.then],
@@ -70,6 +77,8 @@ def _rule(move: Transition) -> dict[str, Any]:
         "settles": move.settles,
         "severity": move.severity,
     }
+    if move.relink:
+        body["relink"] = {"role": move.relink.role, "data_key": move.relink.data_key}
     return body | ({"exceptional": True} if move.exceptional else {})
 
 
@@ -96,12 +105,20 @@ def canonical_checksum(body: dict[str, Any]) -> str:
 
 
 def mermaid(definition: Definition) -> str:
-    """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard, `by` who may fire it, unless anyone may."""
+    """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard, `by` who may fire it, unless anyone may.
+
+    Moves that change a link and no state are notes, one for each trigger.
+    """
     lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
+    staying: dict[str, list[str]] = {}
     for move in definition.transitions:
         marks = (" ‖ approval" if move.approval else "") + "".join(f" ? {guard.name}" for guard in move.when)
         marks += "" if move.open_to("anyone") else f" by {' or '.join(move.authorities)}"
-        lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
+        if move.relink and move.sources == (move.dest,):
+            staying.setdefault(f"{move.trigger}{marks}", []).append(move.dest)
+        else:
+            lines += [f"    {source} --> {move.dest}: {move.trigger}{marks}" for source in move.sources]
+    lines += [f"    note left of {states[0]}: {move} stays in {', '.join(states)}" for move, states in staying.items()]
     for state, deadline in definition.deadlines.items():
         lines.append(f"    note right of {state}: {deadline.trigger} after {duration_text(deadline)}")
     lines += [f"    {state} --> [*]" for state in definition.states if state in definition.terminal]

@@ -58,6 +58,8 @@ class RecordedForm(Public):
     deadlines: dict[str, dict[str, Any]]
     links: list[LinkForm]
     fields: list[tuple[str, Any, Any]]
+    context: dict[str, Any] | None = None
+    data: dict[str, dict[str, Any]] = {}
     birth_effects: list[Any]
     required_metadata: list[str] = []
 

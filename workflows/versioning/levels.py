@@ -6,6 +6,7 @@
 from collections.abc import Collection, Iterator
 
 from interlock.workflows.definition import Definition, Transition
+from interlock.workflows.faults import Fault
 
 RETRIES = 3  # POLICY-3: the default for tasks, and fixed for applying a patch
 
@@ -26,7 +27,7 @@ def backward(definition: Definition) -> list[tuple[Transition, str]]:
     ]
 
 
-def faults(definition: Definition) -> Iterator[str]:
+def faults(definition: Definition) -> Iterator[str | Fault]:
     """Violations of the policy, one phrase each; none if no order is declared (see `doubts`)."""
     if not definition.order:
         return
@@ -34,16 +35,20 @@ def faults(definition: Definition) -> Iterator[str]:
     for state in sorted(set(definition.states) ^ set(listed)):
         yield f"its order and its states do not agree on {state!r}"
     if len(set(listed)) < len(listed):
-        yield "its order has a state twice"
+        yield "its order has a state twice: remove one"
     back = backward(definition)
     for move, source in back:
         if move.back is None:
-            yield f"{move.trigger!r} goes back from {source!r} to {move.dest!r} and does not say why (back=…, POLICY-2)"
+            why = "does not say why: add back='rework', 'blocked' or 'retry' (POLICY-2)"
+            yield Fault(f"{move.trigger!r} goes back from {source!r} to {move.dest!r} and {why}", move.place)
         elif move.back == "retry" and not _bounded(definition, move, source):
-            yield f"{move.trigger!r} tries again from {source!r}, and no guard bounds how often"
+            message = (
+                f"{move.trigger!r} tries again from {source!r}, and no guard bounds how often: add one with bounds=True"
+            )
+            yield Fault(message, move.place)
     for move in definition.transitions:
         if move.back and all(each is not move for each, _ in back):
-            yield f"{move.trigger!r} says that it goes back, and goes on"
+            yield Fault(f"{move.trigger!r} says that it goes back, and goes on: remove back=", move.place)
 
 
 def _bounded(definition: Definition, move: Transition, source: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.workflows.definition import ApprovalPoint, Deadline, Definition
+from interlock.workflows.typed import Misfit, read_data
 from interlock.workflows.versioning.export import recorded
 from interlock.workflows.versioning.rules import Form, by_arrow
 
@@ -26,6 +27,7 @@ class Open:
     origin: str
     bound_version: int | None = None
     held: bool = False  # for an approval
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,18 @@ def _request(old: Form, new: Definition, request: Open, subject: Subject, dest: 
         yield f"{name} is bound to the instance's version {bound}: let it be applied first"
     elif request.trigger not in new.triggers:
         yield f"{name}: {new.version} has no such trigger; let it be applied first, or refused"
+    elif why := _unfit(new, request):
+        yield f"{name}: its data does not fit {new.version}: {why}; let it be applied first, or refused"
     elif request.held and _point(old, request.trigger, subject.state) != _new_point(new, request.trigger, dest):
         yield f"{name} is held for an approval whose terms differ in {new.version}: decide it first"
+
+
+def _unfit(new: Definition, request: Open) -> str:
+    try:
+        read_data(new.data.get(request.trigger), request.data)
+    except Misfit as misfit:
+        return str(misfit)
+    return ""
 
 
 def _point(old: Form, trigger: str, state: str) -> Any:

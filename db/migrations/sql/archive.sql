@@ -181,8 +181,7 @@ BEGIN
         (3, 'workstream_counts', 'ws_id', 'ws_id'), (4, 'run_counts', 'run_id', 'run_id'),
         (5, 'patch_ledger_entries', 'ledger_id', 'ledger_id'), (6, 'test_gates', 'gate_id', 'gate_id'),
         (7, 'tasks', 'task_id', 'task_id'), (8, 'workstreams', 'ws_id', 'ws_id'), (9, 'runs', 'run_id', 'run_id'),
-        (10, 'workers', 'worker_id', 'worker_id'), (11, 'uet_workers', 'worker_id', 'worker_id'),
-        (12, 'supervised_workers', 'id', 'id'), (13, 'jobs', 'id', 'id')
+        (10, 'workers', 'worker_id', 'worker_id'), (11, 'supervised_workers', 'id', 'id'), (12, 'jobs', 'id', 'id')
     ) AS p (nth, named, key, belongs) ORDER BY nth LOOP
         IF place.named = 'patch_ledger_entries' THEN  -- a patch goes with the last entry that names it
             INSERT INTO interlock.archived_records (kind, key, workflow_id, body)

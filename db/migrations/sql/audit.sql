@@ -179,6 +179,7 @@ CREATE VIEW interlock.events AS
            CASE WHEN COALESCE(t.metadata->>'operator', '') <> '' THEN 'manual_override'
                 ELSE CASE t.workflow_type WHEN 'patch_ledger' THEN 'patch' WHEN 'test_gate' THEN 'gate'
                                           ELSE t.workflow_type END || '_state_transition' END AS event_type,
+           d.event AS named_event,
            t.severity, t.workflow_type AS entity_type, i.entity_id, t.from_state, t.to_state, t.trigger,
            t.metadata->>'reason' AS reason, t.metadata, t.metadata->>'operator' AS operator, t.triggered_by, t.request_id,
            t.authority, t.proof, t.login, t.definition_version,
@@ -193,6 +194,9 @@ CREATE VIEW interlock.events AS
            encode(t.prev_hash, 'hex') AS prev_hash, encode(t.hash, 'hex') AS hash
       FROM interlock.every_transition t
       JOIN interlock.every_instance i ON i.id = t.workflow_id
+      LEFT JOIN interlock.definition_transitions d
+             ON (d.type, d.version, d.source, d.trigger, d.dest)
+                = (t.workflow_type, t.definition_version, t.from_state, t.trigger, t.to_state)
       LEFT JOIN interlock.workstreams w
              ON w.ws_id = interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)
       LEFT JOIN interlock.archived_records r
@@ -227,4 +231,20 @@ CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what 
       FULL JOIN interlock.narrowings n ON n.narrowing_id = i.id
      WHERE (i.project, i.context->>'type', i.context->>'trigger', ARRAY(SELECT jsonb_array_elements_text(i.context->'to')))
            IS DISTINCT FROM (n.project, n.type, n.trigger, n.open_to)
+    UNION ALL
+    SELECT 'schedule ' || COALESCE(i.entity_id, '') || ' (' || COALESCE(i.id, s.schedule_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'schedules has it, but it has ended, or has no history'
+                WHEN s.schedule_id IS NULL THEN 'schedules has lost it'
+                ELSE 'schedules says other than its state' END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'schedule' AND current_state <> 'ended') i
+      FULL JOIN interlock.schedules s ON s.schedule_id = i.id
+     WHERE (i.current_state = 'active') IS DISTINCT FROM (s.next_at IS NOT NULL)
+    UNION ALL
+    SELECT 'limit ' || COALESCE(i.entity_id, l.kind || '.' || l.name) || ' (' || COALESCE(i.id, l.limit_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'limits has it, but it is not in force'
+                WHEN l.limit_id IS NULL THEN 'limits has lost it'
+                ELSE 'limits says other than its terms' END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'limit' AND current_state = 'in_force') i
+      FULL JOIN interlock.limits l ON l.limit_id = i.id
+     WHERE i.id IS NULL OR l.limit_id IS NULL OR interlock.limit_of(i) IS DISTINCT FROM l
 $$;

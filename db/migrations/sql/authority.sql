@@ -7,6 +7,7 @@
 --   machinery: event:ID, a move of a linked instance; state:VERSION, that the instance was found at; run:ID, of which it is a
 --              part; claim:ID, that the worker took or ended; worker:ID, that registered and has not ended
 --   operator:  grant:ID, which is looked up, and a reason
+-- A schedule's is `schedule:ID` (`not_scheduled`); of what is open to operators only, it becomes their grant.
 CREATE FUNCTION interlock.unproven(r interlock.trigger_requests, stands integer) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     said   text := split_part(r.proof, ':', 2);
@@ -39,9 +40,12 @@ BEGIN
             END IF;
             RETURN format('the instance is not yet at version %s', said);
         WHEN 'machinery run' THEN
+            -- Most are tasks, which are asked for by themselves: in one condition, PostgreSQL would prepare all five queries.
+            IF r.bound_version IS NOT NULL AND EXISTS (SELECT FROM interlock.tasks WHERE task_id = r.workflow_id AND run_id = named) THEN
+                RETURN NULL;
+            END IF;
             IF r.bound_version IS NOT NULL
-               AND (EXISTS (SELECT FROM interlock.tasks WHERE task_id = r.workflow_id AND run_id = named)
-                    OR EXISTS (SELECT FROM interlock.workstreams WHERE ws_id = r.workflow_id AND run_id = named)
+               AND (EXISTS (SELECT FROM interlock.workstreams WHERE ws_id = r.workflow_id AND run_id = named)
                     OR EXISTS (SELECT FROM interlock.test_gates WHERE gate_id = r.workflow_id AND run_id = named)
                     OR EXISTS (SELECT FROM interlock.patch_ledger_entries
                                 WHERE ledger_id = r.workflow_id AND run_id = named)
@@ -55,7 +59,7 @@ BEGIN
             END IF;
             RETURN 'that is no claim of this worker';
         WHEN 'machinery worker' THEN
-            IF named = r.workflow_id AND EXISTS (SELECT FROM interlock.workers w WHERE w.worker_id = named AND w.state <> 'shutdown') THEN
+            IF named = r.workflow_id AND EXISTS (SELECT FROM interlock.workers w WHERE w.worker_id = named AND w.shutdown_at IS NULL) THEN
                 RETURN NULL;
             END IF;
             RETURN format('%s is not this worker, or has ended', r.proof);
@@ -89,11 +93,25 @@ CREATE FUNCTION interlock.no_decider(who text, fired text, type text, under text
             THEN format('%s is its author', who)
     END;
 
+-- Why somebody with this worker's claim says that he is another worker; NULL: he does not (AUTHORITY-8).
+CREATE FUNCTION interlock.speaks_for_another(r interlock.trigger_requests, holder uuid) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    its_name CONSTANT text := (SELECT name FROM interlock.workers WHERE worker_id = holder);
+BEGIN
+    RETURN CASE
+        WHEN r.metadata->>'worker_id' <> holder::text THEN format('worker %s has the claim, not %s', its_name, r.metadata->>'worker_id')
+        WHEN r.metadata->>'worker' <> its_name THEN format('worker %s has the claim, not %s', its_name, r.metadata->>'worker')
+        WHEN r.triggered_by NOT IN (its_name, split_part(its_name, '#', 1), 'crew')
+             AND EXISTS (SELECT FROM interlock.workers w WHERE w.name = r.triggered_by)
+            THEN format('worker %s has the claim, not %s', its_name, r.triggered_by) END;
+END $$;
+
 -- What not everyone may fire. Only what is open to anyone, nearly all that agents fire, does without this.
 CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[]) LANGUAGE plpgsql AS $$
 DECLARE
     target  record;
     held    text;
+    holder  uuid;
     lacking text;
 BEGIN
     SELECT workflow_type, definition_version, entity_id, version, context, workflow_type IN ('worker', 'uet_worker', 'supervised_worker')
@@ -109,6 +127,13 @@ BEGIN
         lacking := format('the login %s is no member of interlock_engine', session_user);
     ELSIF r.authority = 'machinery' AND (target.workflow_type = 'refusal_log') <> (r.proof IS NOT DISTINCT FROM 'refusal') THEN
         lacking := 'a log of refusals says what was refused, and nothing else';
+    ELSIF r.proof LIKE 'schedule:%' THEN  -- by its creator, as if he fired it now
+        lacking := interlock.not_scheduled(r, open_to);
+        IF lacking IS NULL AND 'anyone' = ANY (open_to) THEN
+            r.authority := 'anyone';
+            RETURN;
+        END IF;
+        r.authority := 'operator';
     ELSIF r.authority = 'anyone' THEN  -- it says nothing of a right: has it one by who fires it?
         IF 'anyone' = ANY (open_to) THEN
             r.proof := NULL;
@@ -135,11 +160,11 @@ BEGIN
                             'its secret is needed: ' || interlock.not_its_secret(target.context, substring(r.proof FROM 8)) END;
         r.proof := 'itself';
     ELSIF r.authority = 'holder' THEN  -- claim:TOKEN; from here on, its id, which is no secret
-        SELECT 'claim:' || c.claim_id INTO held FROM interlock.task_claims c
+        SELECT 'claim:' || c.claim_id, c.worker_id INTO held, holder FROM interlock.task_claims c
          WHERE c.token = substring(r.proof FROM '^claim:([0-9]{1,18})$')::bigint AND c.task_id = r.workflow_id
            AND COALESCE(c.revoked_at, now()) = now() AND COALESCE(c.ended_at, now()) = now()
            FOR SHARE;  -- it neither ends nor is revoked before this is committed
-        lacking := CASE WHEN held IS NULL THEN 'that is no open claim of this task' END;
+        lacking := CASE WHEN held IS NULL THEN 'that is no open claim of this task' ELSE interlock.speaks_for_another(r, holder) END;
         r.proof := COALESCE(held, 'claim');
     ELSE
         IF r.authority = 'operator' AND r.triggered_by <> session_user

@@ -29,6 +29,7 @@ CREATE TABLE interlock.definition_transitions (
     dest    varchar(100) NOT NULL,
     "by"    text[]       NOT NULL CHECK ("by" <@ ARRAY['anyone', 'holder', 'effect', 'machinery', 'decider', 'operator']
                                          AND cardinality("by") > 0),  -- who may make it
+    event   varchar(100),  -- what its events are called (EVENT-17)
     PRIMARY KEY (type, version, source, trigger, dest),
     FOREIGN KEY (type, version, source) REFERENCES interlock.definition_states (type, version, state),
     FOREIGN KEY (type, version, dest) REFERENCES interlock.definition_states (type, version, state)
@@ -147,8 +148,8 @@ DECLARE
         -- An agent cannot speak as an operator: only overrides carry one, and each does.
         WHEN (NEW.origin = 'override') <> (NEW.metadata ?| ARRAY['operator', 'override']) THEN 'origin'
         WHEN OLD.held_by <> NEW.held_by OR OLD.held_by IS NOT NULL AND NEW.held_by IS NULL THEN 'held_by'  -- once and for all
-        -- Interlock writes these itself, into the events of approvals, grants and what they release.
-        WHEN NEW.metadata ?| ARRAY['approval', 'terms', 'votes'] THEN 'metadata'
+        -- Interlock writes these itself, into the events of approvals, grants, what they release, and moves that change a link.
+        WHEN NEW.metadata ?| ARRAY['approval', 'relinked', 'terms', 'votes'] THEN 'metadata'
         WHEN NEW.origin = 'override' AND jsonb_typeof(NEW.metadata->'override') IS DISTINCT FROM 'object' THEN 'metadata'
         -- Interlock's own ids are known beforehand: whoever could take one would keep Interlock from firing that trigger.
         WHEN NEW.proof IS NULL AND NEW.request_id LIKE 'interlock:%' THEN 'request_id' END;
@@ -183,24 +184,27 @@ CREATE TABLE interlock.effects (
     workflow_id    uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
     version        integer      NOT NULL,
     name           varchar(100) NOT NULL,
+    queue          varchar(50)  NOT NULL DEFAULT 'effects',  -- whose nodes run it
     payload        jsonb        NOT NULL DEFAULT '{}',
     done_trigger   varchar(100),
     failed_trigger varchar(100),
     status         varchar(10)  NOT NULL DEFAULT 'pending'
-                   CHECK (status IN ('pending', 'leased', 'done', 'dead')),
+                   CHECK (status IN ('pending', 'leased', 'done', 'dead', 'cancelled')),
     token          bigint       NOT NULL DEFAULT 0,
     leased_by      varchar(200),
     lease_until    timestamptz,
     attempts       integer      NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     not_before     timestamptz  NOT NULL DEFAULT now(),
     exclusive      text,
+    limit_key      varchar(100),  -- the limits of this key count it, too
     error          text,
+    progress       jsonb,  -- what its function last said of it
     result         jsonb,
     created_at     timestamptz  NOT NULL DEFAULT now(),
     finished_at    timestamptz,
     trace          varchar(55),
     CHECK ((status = 'leased') = (lease_until IS NOT NULL)),
-    CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'dead')))
+    CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'dead', 'cancelled')))
 );
 CREATE INDEX effects_pending ON interlock.effects (not_before) WHERE status = 'pending';
 CREATE INDEX effects_leased ON interlock.effects (lease_until) WHERE status = 'leased';
@@ -253,31 +257,35 @@ CREATE TABLE interlock.relay_cursors (
 );
 
 -- The hash chain --------------------------------------------------------------------------------------------------------
--- Each field is prefixed with its length in bytes, so that no two different rows read the same; NULL has length -1.
+-- Each field is prefixed with its length in bytes, so that no two different rows read the same; NULL has length -1. So PostgreSQL
+-- sends an array's elements, after 20 bytes about the array. These functions are PL/pgSQL because that is prepared once a session.
 
-CREATE FUNCTION interlock.field(value text) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN COALESCE(
-        int4send(octet_length(convert_to(value, 'UTF8'))) || convert_to(value, 'UTF8'),
-        int4send(-1)
-    );
+CREATE FUNCTION interlock.chained(before bytea, VARIADIC fields bytea[]) RETURNS bytea
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN sha256(before || substr(array_send(fields), 21));
+END $$;
 
-CREATE FUNCTION interlock.micros(instant timestamptz) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ((extract(epoch FROM instant) * 1000000)::bigint)::text;
+CREATE FUNCTION interlock.micros(instant timestamptz) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN (extract(epoch FROM instant) * 1000000)::bigint;
+END $$;
 
 -- Of JSON as PostgreSQL prints its jsonb, as events hash their metadata.
-CREATE FUNCTION interlock.digest(value jsonb) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION interlock.digest(value jsonb) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
     RETURN sha256(convert_to(value::text, 'UTF8'));
+END $$;
 
 CREATE FUNCTION interlock.birth_hash(
     id uuid, type text, version text, entity_id text, project text, by text, at timestamptz, context_sha256 bytea, bodies jsonb)
-    RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN sha256(
-        interlock.field(id::text) || interlock.field(type) || interlock.field(version) || interlock.field(entity_id)
-        || interlock.field(project) || interlock.field(by) || interlock.field(interlock.micros(at))
-        || interlock.field(encode(context_sha256, 'hex')) || interlock.field(bodies::text)
-    );
+    RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN interlock.chained(
+        '', convert_to(id::text, 'UTF8'), convert_to(type, 'UTF8'), convert_to(version, 'UTF8'), convert_to(entity_id, 'UTF8'),
+        convert_to(project, 'UTF8'), convert_to(by, 'UTF8'), convert_to(interlock.micros(at), 'UTF8'),
+        convert_to(encode(context_sha256, 'hex'), 'UTF8'), convert_to(bodies::text, 'UTF8'));
+END $$;
 
 CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -285,35 +293,40 @@ CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS byt
                                 i.context_sha256, i.bodies);
 
 CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN sha256(
-        t.prev_hash
-        || interlock.field(t.id::text) || interlock.field(t.workflow_id::text) || interlock.field(t.seq::text)
-        || interlock.field(t.definition_version)
-        || interlock.field(t.from_state) || interlock.field(t.to_state) || interlock.field(t.trigger)
-        || interlock.field(t.triggered_by) || interlock.field(t.request_id)
-        || interlock.field(t.authority) || interlock.field(t.proof) || interlock.field(t.login)
-        || interlock.field(t.severity)
-        || interlock.field(t.metadata::text) || interlock.field(interlock.micros(t.created_at))
-    );
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN interlock.chained(
+        t.prev_hash, convert_to(t.id::text, 'UTF8'), convert_to(t.workflow_id::text, 'UTF8'), convert_to(t.seq::text, 'UTF8'),
+        convert_to(t.definition_version, 'UTF8'), convert_to(t.from_state, 'UTF8'), convert_to(t.to_state, 'UTF8'),
+        convert_to(t.trigger, 'UTF8'), convert_to(t.triggered_by, 'UTF8'), convert_to(t.request_id, 'UTF8'),
+        convert_to(t.authority, 'UTF8'), convert_to(t.proof, 'UTF8'), convert_to(t.login, 'UTF8'), convert_to(t.severity, 'UTF8'),
+        convert_to(t.metadata::text, 'UTF8'), convert_to(interlock.micros(t.created_at), 'UTF8'));
+END $$;
 
 -- Taking work ---------------------------------------------------------------------------------------------------------
+-- A due request, with the instance it is meant for.
+CREATE TYPE interlock.due AS (
+    seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
+    authority varchar, bound_version integer, attempts integer, granted boolean,
+    workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
+    context jsonb, project varchar, entity_id varchar, trace varchar
+);
+
 -- What is due in a partition, oldest first, each with the instance it is meant for. One call, one round trip, two statements:
 -- the partition's lock is taken before the second one's snapshot, so that is newer than the partition's last commit, and nobody
 -- else decides for these instances before we commit.
 -- NO KEY: accepting a trigger, or following up, on an instance (a foreign key to it) does not wait for this round.
 -- A request in retry stands in the way of those behind it on the same instance, but not of an operator's.
 -- What stands is left to the sweep that applies it request by request.
-CREATE FUNCTION interlock.gather(namespace integer, wanted_partition integer, most integer, one_only uuid)
-    RETURNS TABLE (
-        seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
-        authority varchar, bound_version integer, attempts integer, granted boolean,
-        workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
-        context jsonb, project varchar, entity_id varchar, trace varchar
-    ) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+-- `only_for`: what is due for these instances. Not `patient`: nothing, if somebody else has the partition's lock.
+CREATE FUNCTION interlock.gather(namespace integer, wanted_partition integer, most integer, only_for uuid[], patient boolean)
+    RETURNS SETOF interlock.due LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(namespace, wanted_partition);
+    IF patient THEN
+        PERFORM pg_advisory_xact_lock(namespace, wanted_partition);
+    ELSIF NOT pg_try_advisory_xact_lock(namespace, wanted_partition) THEN
+        RETURN;
+    END IF;
     RETURN QUERY
     SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.authority, r.bound_version, r.attempts,
            r.granted, i.id, i.workflow_type, i.definition_version, i.current_state, i.version,
@@ -322,8 +335,8 @@ BEGIN
       FROM (SELECT *
               FROM interlock.trigger_requests p
              WHERE p.status = 'pending' AND p.partition = wanted_partition
-               AND (one_only IS NOT NULL OR NOT EXISTS (SELECT FROM interlock.partition_watch w WHERE w.partition = wanted_partition AND w.begun > 1))
-               AND (one_only IS NULL OR p.workflow_id = one_only)
+               AND (only_for IS NOT NULL OR NOT EXISTS (SELECT FROM interlock.partition_watch w WHERE w.partition = wanted_partition AND w.begun > 1))
+               AND (only_for IS NULL OR p.workflow_id = ANY (only_for))
                AND NOT EXISTS (SELECT FROM interlock.trigger_requests b
                                 WHERE b.workflow_id = p.workflow_id AND b.status = 'scheduled' AND b.attempts > 0
                                   AND b.seq < p.seq AND p.origin <> 'override')
@@ -332,4 +345,15 @@ BEGIN
       JOIN interlock.workflow_instances i ON i.id = r.workflow_id
      ORDER BY r.seq
        FOR NO KEY UPDATE OF i;
+END $$;
+
+-- What is due for some instances, in all their partitions: these are locked in ascending order, as everywhere.
+CREATE FUNCTION interlock.gather_for(namespace integer, instances uuid[], most integer, patient boolean)
+    RETURNS SETOF interlock.due LANGUAGE plpgsql AS $$
+DECLARE
+    each integer;
+BEGIN
+    FOR each IN SELECT DISTINCT get_byte(uuid_send(id), 15) % 16 FROM unnest(instances) AS id ORDER BY 1 LOOP
+        RETURN QUERY SELECT * FROM interlock.gather(namespace, each, most, instances, patient);
+    END LOOP;
 END $$;

@@ -64,6 +64,22 @@ BEGIN
     RETURNING id;
 END $$;
 
+-- Refuse what has ended, and keep the others from ending before this commits.
+CREATE FUNCTION interlock.must_be_open(ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ended record;
+BEGIN
+    PERFORM FROM interlock.workflow_instances WHERE id = ANY (ids) ORDER BY id FOR SHARE;
+    SELECT i.workflow_type, i.entity_id, i.current_state INTO ended
+      FROM interlock.workflow_instances i
+      JOIN interlock.definition_states s ON (s.type, s.version, s.state) = (i.workflow_type, i.definition_version, i.current_state)
+     WHERE i.id = ANY (ids) AND s.terminal LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% % has ended (%): nothing is added to it. Name another', ended.workflow_type, ended.entity_id, ended.current_state
+            USING ERRCODE = 'check_violation';
+    END IF;
+END $$;
+
 -- Link new instances to those their context names: by UUID, or by entity id within the project.
 CREATE FUNCTION interlock.link_all(rows json) RETURNS TABLE (source_id uuid, role varchar, target_id uuid)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -82,10 +98,20 @@ BEGIN
                AND project = n.project AND workflow_type = n.type AND entity_id = n.target) i
         ON CONFLICT DO NOTHING
     RETURNING t.source_id, t.role, t.target_id;
+    IF EXISTS (SELECT FROM json_to_recordset(rows) AS n (open boolean) WHERE n.open) THEN
+        PERFORM interlock.must_be_open(ARRAY(
+            SELECT l.target_id FROM json_to_recordset(rows) AS n (source_id uuid, role text, open boolean)
+              JOIN interlock.workflow_links l USING (source_id, role) WHERE n.open));
+    END IF;
 END $$;
 
--- What a client's login may not create: what Interlock's parts carry out, approvals, which hold others' triggers, narrowed
+-- What a client's login may not create: what Interlock's parts carry out, phases, approvals, which hold others' triggers, narrowed
 -- rights, and logs of others' refusals.
+CREATE FUNCTION interlock.of_engine_only() RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
+    SELECT type FROM interlock.kinds()
+    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('regression'), ('phase')
+$$;
+
 CREATE FUNCTION interlock.not_by_clients() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT interlock.is_engine() AND NOT (NEW.workflow_type = 'refusal_log' AND NEW.entity_id = session_user) THEN
@@ -100,7 +126,7 @@ BEGIN
     EXECUTE format('CREATE TRIGGER not_by_clients BEFORE INSERT ON interlock.workflow_instances FOR EACH ROW
         WHEN (NEW.workflow_type IN (%s) AND NEW.definition_version NOT LIKE ''0.%%'')
         EXECUTE FUNCTION interlock.not_by_clients()',
-        (SELECT string_agg(quote_literal(type), ', ') FROM (SELECT type FROM interlock.kinds() UNION VALUES ('approval'), ('refusal_log'), ('narrowing')) AS k));
+        (SELECT string_agg(quote_literal(type), ', ') FROM interlock.of_engine_only() AS k (type)));
 END $$;
 
 -- Whether a row that can be seen was written by this very transaction, or by a part of it that a savepoint began: its writer is

@@ -240,7 +240,7 @@ BEGIN
      WHERE EXISTS (SELECT FROM changed c WHERE c.workflow_type = r.type AND c.definition_version = r.version)
      LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'a % % cannot begin: this version was removed at %', gone.type, gone.version, gone.removed_at
+        RAISE EXCEPTION 'a % % cannot begin: this version was removed at %. Name another; without one, the newest is used', gone.type, gone.version, gone.removed_at
             USING ERRCODE = 'check_violation';
     END IF;
     RETURN NULL;

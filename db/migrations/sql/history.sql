@@ -11,7 +11,7 @@ BEGIN
         CASE TG_TABLE_NAME
             WHEN 'definition_states' THEN
                 recorded->'states'->(added->>'state') = jsonb_build_object('terminal', added->'terminal')
-            ELSE added - 'type' - 'version' IN (SELECT jsonb_array_elements(recorded->'transitions'))
+            ELSE jsonb_strip_nulls(added - 'type' - 'version') IN (SELECT jsonb_array_elements(recorded->'transitions'))
         END, false) THEN
         RAISE EXCEPTION 'definition % % is recorded without %', NEW.type, NEW.version, added - 'type' - 'version'
             USING ERRCODE = 'restrict_violation', HINT = 'Give the changed definition a new version.';
@@ -62,7 +62,7 @@ BEGIN
         OLD.context_sha256)
        = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at, NEW.born_version,
           NEW.context_sha256)
-       -- A plan or a command is stored right after the birth, in its transaction: then its digest is added (`record_body_digest`).
+       -- A plan or a command is stored right after the birth, in its transaction: then its digest is added (`record_body_digests`).
        AND (OLD.bodies IS NOT DISTINCT FROM NEW.bodies
             OR OLD.version = 0 AND OLD.created_at = now() AND pg_trigger_depth() > 1) THEN
         IF OLD.definition_version = NEW.definition_version AND NEW.version >= OLD.version THEN
@@ -82,7 +82,9 @@ END $$;
 
 -- Before a history row is kept: it continues its instance's history without a gap, the definition has the move, an accepted
 -- request asks for it at this version, and the chain goes on. Right, order, time and hashes are the database's own, whatever the statement says. Time never goes back
--- within an instance: a transaction that began earlier may come later, and a clock may be set back.
+-- within an instance: a transaction that began earlier may come later, and a clock may be set back. Its place in commit order (xid,
+-- position) never goes back either: whoever got a transaction id before it waited for the instance has to begin anew. (Above the
+-- snapshot's xmax, the id is one of another server's, which a dump brought along.)
 CREATE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     instance interlock.workflow_instances;
@@ -92,17 +94,22 @@ BEGIN
     SELECT * INTO instance FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
     IF NEW.seq = 1 THEN
         SELECT d.initial_state AS state, d.version AS version, interlock.birth_hash(instance) AS hash,
-               instance.created_at AS at INTO before
+               instance.created_at AS at, '0'::xid8 AS xid INTO before
           FROM interlock.workflow_definitions d
          WHERE d.type = instance.workflow_type AND d.version = instance.definition_version;
     ELSE
-        SELECT to_state AS state, definition_version AS version, hash, created_at AS at INTO before
+        SELECT to_state AS state, definition_version AS version, hash, created_at AS at, xid INTO before
           FROM interlock.workflow_transitions
          WHERE workflow_id = NEW.workflow_id AND seq = NEW.seq - 1;
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
             USING ERRCODE = 'check_violation';
+    END IF;
+    NEW.xid := pg_current_xact_id();
+    IF before.xid > NEW.xid AND before.xid < pg_snapshot_xmax(pg_current_snapshot()) THEN
+        RAISE EXCEPTION 'instance % was moved by a transaction with a later id', NEW.workflow_id
+            USING ERRCODE = 'serialization_failure', HINT = 'Run the transaction again.';
     END IF;
     IF NEW.trigger = 'definition.migrate' THEN
         PERFORM interlock.check_migration(NEW, instance, before.state, before.version);
@@ -145,7 +152,6 @@ BEGIN
     END IF;
     NEW.workflow_type := instance.workflow_type;
     NEW.created_at := GREATEST(now(), before.at);
-    NEW.xid := pg_current_xact_id();
     NEW.prev_hash := before.hash;
     NEW.hash := interlock.event_hash(NEW);
     RETURN NEW;

@@ -17,13 +17,14 @@ CREATE TABLE interlock.link_changes (
 CREATE INDEX link_changes_link ON interlock.link_changes (source_id, role, target_id);
 
 CREATE FUNCTION interlock.link_change_hash(before bytea, c interlock.link_changes) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN sha256(
-        before || interlock.field(c.source_id::text) || interlock.field(c.number::text) || interlock.field(c.change)
-        || interlock.field(c.role) || interlock.field(c.inverse) || interlock.field(c.target_id::text)
-        || interlock.field(interlock.micros(c.created_at)) || interlock.field(interlock.micros(c.changed_at))
-        || interlock.field(c.login)
-    );
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN interlock.chained(
+        before, convert_to(c.source_id::text, 'UTF8'), convert_to(c.number::text, 'UTF8'), convert_to(c.change, 'UTF8'),
+        convert_to(c.role, 'UTF8'), convert_to(c.inverse, 'UTF8'), convert_to(c.target_id::text, 'UTF8'),
+        convert_to(interlock.micros(c.created_at), 'UTF8'), convert_to(interlock.micros(c.changed_at), 'UTF8'),
+        convert_to(c.login, 'UTF8'));
+END $$;
 
 CREATE FUNCTION interlock.note_link(change text, l interlock.workflow_links) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -74,11 +75,25 @@ END $$;
 CREATE TRIGGER by_links_only BEFORE INSERT ON interlock.link_changes FOR EACH ROW WHEN (pg_trigger_depth() = 0)
     EXECUTE FUNCTION interlock.by_links_only();
 
--- At commit: what a link named is still named, itself or by what took its place; or it is waived, which an operator's override
--- decides. No link just goes.
+-- Whether a move of this transaction takes a link away: its definition declares that it changes links of this role, and its
+-- event says from what.
+CREATE FUNCTION interlock.moved_away(link interlock.link_changes) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM interlock.workflow_transitions t
+          JOIN interlock.workflow_definitions d ON (d.type, d.version) = (t.workflow_type, t.definition_version)
+         WHERE t.workflow_id = link.source_id AND t.xid = pg_current_xact_id()
+           AND t.metadata->'relinked' @> jsonb_build_object('role', link.role, 'from', jsonb_build_array(
+                   jsonb_build_object('id', link.target_id)))
+           AND d.body->'rules' @> jsonb_build_array(jsonb_build_object(
+                   'trigger', t.trigger, 'relink', jsonb_build_object('role', link.role))));
+END $$;
+
+-- At commit: what a link named is still named, itself or by what took its place; or a move took it away; or it is waived, which
+-- an operator's override decides. No link just goes.
 CREATE FUNCTION interlock.link_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (
+    IF NOT interlock.moved_away(NEW) AND NOT EXISTS (
         WITH RECURSIVE place AS (
             SELECT NEW.target_id AS id
             UNION
@@ -90,9 +105,11 @@ BEGIN
                 OR l.role = 'waived'
                    AND (EXISTS (SELECT FROM interlock.workflow_transitions t
                                  WHERE t.xid = pg_current_xact_id() AND t.metadata ? 'override')
-                        OR EXISTS (SELECT FROM interlock.tasks WHERE task_id IN (l.source_id, l.target_id) AND left_out)))) THEN
-        RAISE EXCEPTION 'link % of % cannot be deleted or changed: links are waived by overrides, or follow what takes their '
-                        'target''s place', NEW.role, NEW.source_id
+                        OR EXISTS (SELECT FROM interlock.tasks WHERE task_id IN (l.source_id, l.target_id) AND left_out)
+                        OR EXISTS (SELECT FROM interlock.patch_ledger_entries e JOIN interlock.tasks t ON t.task_id = e.task_id
+                                    WHERE e.ledger_id = l.source_id AND t.left_out)))) THEN
+        RAISE EXCEPTION 'link % of % cannot be deleted or changed: links are waived by overrides, changed by moves that '
+                        'say so, or follow what takes their target''s place', NEW.role, NEW.source_id
             USING ERRCODE = 'restrict_violation', HINT = 'interlock task unblock REF --by WHO --reason WHY';
     END IF;
     RETURN NULL;

@@ -7,20 +7,33 @@ SELECT interlock.protect('interlock.' || kept) FROM unnest(ARRAY[
     'archived_records']) AS kept;
 SELECT interlock.protect('interlock.' || kept, 'DELETE') FROM unnest(ARRAY['operators', 'deprecations', 'circuit_breakers']) AS kept;
 SELECT interlock.protect('interlock.workflow_instances', 'DELETE', 'id');
-SELECT interlock.protect('interlock.' || typed, 'DELETE', key) FROM interlock.kinds() WHERE type NOT IN ('circuit_breaker', 'operator_grant', 'deprecation');
+SELECT interlock.protect('interlock.' || typed, 'DELETE', key)
+  FROM (SELECT DISTINCT typed, key FROM interlock.kinds() WHERE type NOT IN ('circuit_breaker', 'operator_grant', 'deprecation')) AS k;
 SELECT interlock.protect('interlock.' || kept, key => key)
   FROM (VALUES ('workflow_transitions', 'id'), ('patches', 'patch_id'), ('commands', 'workflow_id'), ('plans', 'run_id'))
        AS k (kept, key);
 
--- A typed row's state is what its history says.
+-- A typed row's state is what its history says, once all moves of its transaction are made. A function for each kind: one for
+-- all would have to prepare its query anew for every row.
 DO $$
 DECLARE
     kind record;
 BEGIN
-    FOR kind IN SELECT * FROM interlock.kinds() LOOP
+    FOR kind IN SELECT DISTINCT typed, key, state FROM interlock.kinds() LOOP
+        EXECUTE format('CREATE FUNCTION interlock.state_in_history_%1$s() RETURNS trigger LANGUAGE plpgsql AS $body$
+            DECLARE
+                written text := (SELECT %2$I FROM interlock.%1$I WHERE %3$I = NEW.%3$I);
+                actual  text := (SELECT current_state FROM interlock.workflow_instances WHERE id = NEW.%3$I);
+            BEGIN
+                IF written IS DISTINCT FROM actual THEN
+                    RAISE EXCEPTION ''%% %% says %%, but its history says %%'', TG_TABLE_NAME, NEW.%3$I, written, actual
+                        USING ERRCODE = ''check_violation'', HINT = ''Fire a trigger instead: interlock fire REF TRIGGER --by WHO'';
+                END IF;
+                RETURN NULL;
+            END $body$', kind.typed, kind.state, kind.key);
         EXECUTE format('CREATE CONSTRAINT TRIGGER state_in_history AFTER INSERT OR UPDATE OF %2$I ON interlock.%1$I
-            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-            EXECUTE FUNCTION interlock.typed_state_in_history(%3$L)', kind.typed, kind.state, kind.key);
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock.state_in_history_%1$s()',
+            kind.typed, kind.state);
     END LOOP;
 END $$;
 
@@ -50,16 +63,15 @@ DECLARE
     kind  record;
     times text;
 BEGIN
-    FOR kind IN SELECT typed, key, of_kind.times FROM interlock.kinds() JOIN (VALUES
+    FOR kind IN SELECT DISTINCT typed, key, of_kind.times FROM interlock.kinds() JOIN (VALUES
         ('runs', ARRAY['created_at', 'started_at', 'completed_at']),
         ('workstreams', ARRAY['created_at', 'updated_at', 'completed_at']),
         ('tasks', ARRAY['created_at', 'started_at', 'completed_at']),
         ('workers', ARRAY['created_at', 'last_heartbeat', 'shutdown_at']),
-        ('uet_workers', ARRAY['created_at', 'last_heartbeat', 'terminated_at']),
         ('patch_ledger_entries', ARRAY['created_at', 'updated_at', 'quarantined_at', 'rolled_back_at']),
         ('test_gates', ARRAY['created_at', 'started_at', 'completed_at']),
         ('circuit_breakers', ARRAY['updated_at', 'opened_at', 'last_failure_at']),
-        ('supervised_workers', ARRAY['created_at', 'updated_at']),
+        ('supervised_workers', ARRAY['created_at', 'updated_at', 'last_heartbeat']),
         ('jobs', ARRAY['created_at', 'started_at', 'completed_at'])
     ) AS of_kind (typed, times) USING (typed) LOOP
         SELECT string_agg(format('NEW.%I', each), ', ') INTO times FROM unnest(kind.times) AS each;
@@ -69,13 +81,14 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whom something belongs to is what its work goes by ever after.
+-- Whom something belongs to is what its work goes by ever after; so is what limits count it as (LIMIT-3).
 DO $$
 DECLARE
     owned record;
 BEGIN
     FOR owned IN SELECT * FROM (VALUES
-        ('workstreams', ARRAY['run_id']), ('tasks', ARRAY['workstream_id', 'run_id', 'kind']),
+        ('workstreams', ARRAY['run_id', 'phase_id', 'phase']), ('tasks', ARRAY['workstream_id', 'run_id', 'kind', 'limit_key']),
+        ('effects', ARRAY['workflow_id', 'limit_key']),
         ('test_gates', ARRAY['workstream_id', 'run_id']),
         ('patch_ledger_entries', ARRAY['patch_id', 'workstream_id', 'run_id', 'task_id'])
     ) AS o (named, columns) LOOP
@@ -99,15 +112,15 @@ SELECT interlock.bound('interlock.' || c.relname, a.attname, CASE c.relname WHEN
 CREATE FUNCTION interlock.worded() RETURNS TABLE (worded text, named text, kind text) LANGUAGE sql IMMUTABLE AS $$
     VALUES ('workflow_definitions', 'type', 'name'), ('workflow_definitions', 'version', 'name'),
            ('workflow_definitions', 'initial_state', 'name'), ('definition_states', 'state', 'name'),
-           ('definition_transitions', 'trigger', 'name'),
+           ('definition_transitions', 'trigger', 'name'), ('definition_transitions', 'event', 'name'),
            ('workflow_instances', 'entity_id', 'name'), ('workflow_instances', 'project', 'name'),
            ('workflow_instances', 'created_by', 'name'),
            ('workflow_links', 'role', 'name'), ('workflow_links', 'inverse', 'name'),
            ('workflow_transitions', 'triggered_by', 'name'), ('workflow_transitions', 'request_id', 'name'),
            ('trigger_requests', 'request_id', 'name'), ('trigger_requests', 'trigger', 'name'),
            ('trigger_requests', 'triggered_by', 'name'),
-           ('effects', 'name', 'name'), ('effects', 'done_trigger', 'name'), ('effects', 'failed_trigger', 'name'),
-           ('effects', 'leased_by', 'name'),
+           ('effects', 'name', 'name'), ('effects', 'queue', 'name'), ('effects', 'done_trigger', 'name'), ('effects', 'failed_trigger', 'name'),
+           ('effects', 'leased_by', 'name'), ('effects', 'limit_key', 'name'), ('tasks', 'limit_key', 'name'),
            ('operators', 'name', 'name'), ('operators', 'granted_by', 'name'), ('operators', 'revoked_by', 'name'),
            ('operators', 'reason', 'reason'),
            ('deprecations', 'name', 'empty or name'), ('deprecations', 'deprecated_by', 'name'),
@@ -117,9 +130,10 @@ CREATE FUNCTION interlock.worded() RETURNS TABLE (worded text, named text, kind 
            ('tasks', 'kind', 'name'), ('tasks', 'required_capabilities', 'names'), ('tasks', 'affinity', 'names'),
            ('workers', 'drained_by', 'name'), ('workers', 'drain_reason', 'reason'),
            ('workers', 'name', 'name'), ('workers', 'worker_type', 'name'), ('workers', 'capabilities', 'names'),
-           ('uet_workers', 'worker_type', 'name'), ('circuit_breakers', 'tool_id', 'name'),
+           ('circuit_breakers', 'tool_id', 'name'),
            ('breaker_configurations', 'configured_by', 'name'), ('breaker_configurations', 'reason', 'reason'),
-           ('supervised_workers', 'workspace_id', 'name'), ('jobs', 'task_description', 'empty or words'),
+           ('supervised_workers', 'workspace_id', 'name'), ('supervised_workers', 'tasks', 'names'),
+           ('jobs', 'task_description', 'empty or words'),
            ('patches', 'patch_id', 'name'), ('patches', 'created_by', 'name'),
            ('patch_ledger_entries', 'commit_sha', 'name')
 $$;

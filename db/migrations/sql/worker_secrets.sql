@@ -29,7 +29,8 @@ CREATE FUNCTION interlock.not_its_secret(context jsonb, secret text) RETURNS tex
                 ELSE CASE WHEN COALESCE(secret, '') = '' THEN 'none is given' ELSE 'that is another' END
                      || '. If it is lost, an operator can shut the worker down, as its silence does; then register it again' END;
 
--- Take a claim in a worker's name: nobody can insert one without its secret. Nothing comes back if somebody else took the task, or
+-- Take a claim in a worker's name: nobody can insert one without its secret. A task that is not queued, that is another run's, or for
+-- which the worker lacks a capability is refused (WORKER-2, WORKER-3). Nothing comes back if somebody else has or took the task, or
 -- the trial of its tool's breaker. A command's claim is its call's admission (BREAKER-11): that of a half-open breaker is the trial.
 CREATE FUNCTION interlock.take_claim(task uuid, run uuid, worker uuid, secret text)
     RETURNS TABLE (claim_id bigint, token bigint)
@@ -37,13 +38,34 @@ CREATE FUNCTION interlock.take_claim(task uuid, run uuid, worker uuid, secret te
 #variable_conflict use_column
 DECLARE
     its record;
+    why text;
 BEGIN
     PERFORM interlock.as_itself(worker, secret, 'claim');
-    SELECT b.breaker_id, t.kind INTO its
+    PERFORM interlock.sees_what_is();
+    PERFORM FROM interlock.workers w WHERE w.worker_id = worker FOR NO KEY UPDATE;  -- workers come before what they hold
+    SELECT t.state, t.run_id, t.kind, t.tool, t.limit_key, i.entity_id, i.project, b.breaker_id, interlock.required_by(t) AS needed INTO its
       FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
-      JOIN interlock.circuit_breakers b ON b.project = i.project AND b.tool_id = t.tool
-     WHERE t.task_id = task AND b.state <> 'CLOSED';
-    IF FOUND AND NOT interlock.lets_through(its.breaker_id) THEN
+      LEFT JOIN interlock.circuit_breakers b ON b.project = i.project AND b.tool_id = t.tool AND b.state <> 'CLOSED'
+     WHERE t.task_id = task FOR NO KEY UPDATE OF t SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT CASE WHEN its.state <> 'queued' THEN format('it is %s, and not queued', its.state)
+                WHEN its.run_id IS DISTINCT FROM run THEN 'it is of another run'
+                WHEN w.project <> its.project THEN format('worker %s is of project %s', w.name, w.project)
+                WHEN w.state NOT IN ('idle', 'IDLE') OR w.draining THEN
+                    format('worker %s takes none: it is %s', w.name, CASE WHEN w.draining THEN 'draining' ELSE w.state END)
+                WHEN NOT its.needed <@ w.capabilities THEN format('worker %s has no %s', w.name, array_to_string(ARRAY(
+                    SELECT unnest(its.needed) EXCEPT SELECT unnest(w.capabilities)), ', ')) END
+      INTO why FROM interlock.workers w WHERE w.worker_id = worker;
+    IF why IS NOT NULL THEN
+        RAISE EXCEPTION 'task % cannot be claimed: %', its.entity_id, why
+            USING ERRCODE = 'check_violation', HINT = 'Claim what waits for such a worker: interlock worker claim';
+    ELSIF its.breaker_id IS NOT NULL AND NOT interlock.lets_through(its.breaker_id) THEN
+        RETURN;
+    ELSIF EXISTS (SELECT FROM interlock.limits)
+       AND (EXISTS (SELECT FROM interlock.task_claims c WHERE c.task_id = task AND c.revoked_at IS NULL AND c.ended_at IS NULL)
+            OR NOT interlock.take_place(its.project, 'task', its.tool, its.limit_key)) THEN
         RETURN;
     END IF;
     INSERT INTO interlock.task_claims AS c (task_id, run_id, worker_id) VALUES (task, run, worker)

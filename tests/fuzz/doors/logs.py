@@ -48,6 +48,7 @@ def events() -> list[dict[str, object]]:
             "run_id": None,
             "workstream_id": None,
             "phase_id": None,
+            "named_event": None,
             "prev_hash": b"",
             "hash": b"",
             "created_by": "ann",

@@ -22,6 +22,7 @@ EXAMPLES = tuple(
 EVERYTHING = {
     "name": "all",
     "phase_id": "p",
+    "phases": {"p": {"allowed_paths": ["src/**"], "required_gates": [], "frozen": "why"}},
     "project": "7a0e0f6e-0d2c-4a77-9a35-3f1b4d1f0c11",
     "defaults": {
         "retries": 2,

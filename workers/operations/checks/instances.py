@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from interlock.db.connection import transaction
+from interlock.db.core import schedules
 from interlock.db.operations import invariants, operators, stuck
-from interlock.workers.operations.checks.finding import Finding
+from interlock.workers.operations.checks.finding import LATE_SECONDS, Finding
 from interlock.workers.runtime import Runtime
 
 CONTRADICTIONS = 10  # at most this many entities are named
@@ -33,6 +34,20 @@ def check_invariants(runtime: Runtime) -> Iterator[Finding]:
         yield Finding("invariants", "fail", message, "interlock audit verify; interlock playbook show invalid-state")
     if not found:
         yield Finding("invariants", "ok", "no instance contradicts another")
+
+
+def check_schedules(runtime: Runtime) -> Iterator[Finding]:
+    """Schedules that are late, and those that cannot be fired."""
+    with transaction(runtime.database) as connection:
+        found = schedules.troubled(connection, late_seconds=LATE_SECONDS)
+    if found["late"]:
+        message = f"{found['late']} schedules are late, one of them {found['oldest_seconds']:.0f} s"
+        yield Finding("schedules", "fail", message, "interlock stuck --type schedule; is beat running?")
+    if found["failing"]:
+        message = f"{found['failing']} schedules could not be fired the last time"
+        yield Finding("schedules", "warn", message, "interlock stuck --type schedule; interlock schedule list")
+    if not (found["late"] or found["failing"]):
+        yield Finding("schedules", "ok", f"{found['active']} schedules, none late or failing")
 
 
 def check_stuck(runtime: Runtime) -> Iterator[Finding]:

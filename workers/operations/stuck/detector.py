@@ -4,23 +4,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from interlock.db.connection import transaction
-from interlock.db.core import approvals, instances
+from interlock.db.connection import one_snapshot, transaction
+from interlock.db.core import approvals, instances, limits
+from interlock.db.fast_path import Row
 from interlock.db.operations import stuck
 from interlock.db.operations.stuck import Thresholds
-from interlock.db.orchestration import workers
-from interlock.workers.operations.stuck import request_reasons
+from interlock.db.orchestration import phases, workers
+from interlock.workers.operations.stuck import reasons_by_type, request_reasons
 from interlock.workers.operations.stuck.facts import Facts, Reason
 from interlock.workers.operations.stuck.reasons_by_type import KINDS
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import UnknownWorkflow
+from interlock.workflows.machines.delivery.approval import APPROVAL
+
+M = TypeVar("M", RowMapping, Row)
 
 LIMIT = 1_000
 
@@ -74,6 +78,7 @@ def survey(
     chosen = thresholds(runtime.settings)
     wanted = Thresholds(0.0, 0.0, chosen.silent, 0.0, 0.0) if everything else chosen
     with transaction(runtime.database) as connection:
+        one_snapshot(connection)  # a task that is running in one query and given back in the next has no worker
         same = _unservable(connection, wanted.due, limit)
         late = stuck.late(
             connection,
@@ -124,6 +129,7 @@ RULES = (
     request_reasons.retrying,
     request_reasons.held,
     request_reasons.unapplied,
+    reasons_by_type.frozen,
     request_reasons.effect,
     _by_kind,
     request_reasons.refused,
@@ -145,7 +151,9 @@ def _facts(
     requests = _grouped(stuck.requests_of(connection, ids))
     effects = _grouped(stuck.effects_of(connection, ids))
     links = _grouped(instances.linked(connection, ids))
-    details = _details(connection, late, runtime.settings.silent_seconds, same)
+    details = _details(connection, runtime, late, same)
+    asked = _asked(connection, late, requests, links)
+    spent = limits.full(connection)
     return [
         Facts(
             row,
@@ -154,6 +162,8 @@ def _facts(
             effects.get(row["id"], ()),
             links.get(row["id"], ()),
             details.get(row["id"], {}),
+            asked,
+            [each for each in spent if each["project"] == row["project"]],
         )
         if (definition := _definition(runtime, row))
         else None
@@ -168,30 +178,53 @@ def _definition(runtime: Runtime, row: RowMapping) -> Definition | None:
 
 
 def _details(
-    connection: Connection, late: Sequence[RowMapping], silent: float, same: Mapping[UUID, int]
+    connection: Connection, runtime: Runtime, late: Sequence[RowMapping], same: Mapping[UUID, int]
 ) -> dict[UUID, Mapping[Any, Any]]:
     by_type: dict[str, list[UUID]] = {}
     for row in late:
         by_type.setdefault(row["workflow_type"], []).append(row["id"])
     found: dict[UUID, Mapping[Any, Any]] = {}
     if tasks := by_type.get("task"):
-        known = stuck.tasks(connection, tasks, silent=silent)
+        known = stuck.tasks(connection, tasks, silent=runtime.settings.silent_seconds)
         found |= {id_: {**row, "same": same.get(id_, 0)} for id_, row in known.items()}
     if groups := [*by_type.get("workstream", ()), *by_type.get("run", ())]:
         found |= stuck.groups(connection, groups)
-    if worker_ids := by_type.get("worker"):
+    held = phases.holding(connection, by_type.get("task", ()), by_type.get("workstream", ()))
+    found |= {id_: {**found.get(id_, {}), "frozen": row} for id_, row in held.items() if id_ in {r["id"] for r in late}}
+    if scheduled := by_type.get("schedule"):
+        found |= {
+            id_: {**row, "known": (row["target_type"], row["target_version"]) in runtime.catalogue}
+            for id_, row in stuck.schedules(connection, scheduled).items()
+        }
+    if worker_ids := [*by_type.get("worker", ()), *by_type.get("uet_worker", ())]:
         found |= stuck.last_heartbeats(connection, worker_ids)
     if pending := by_type.get("approval"):
-        voted = _grouped(approvals.votes(connection, pending))
         releasable = approvals.releasable(connection, pending)
-        for id_ in pending:
-            voters = {row["triggered_by"] for row in voted.get(id_, ())}
-            found[id_] = {"voters": voters, "releases": id_ in releasable}
+        found |= {id_: {"releases": id_ in releasable} for id_ in pending}
     return found
 
 
-def _grouped(rows: Iterable[RowMapping]) -> dict[UUID, list[RowMapping]]:
-    grouped: dict[UUID, list[RowMapping]] = {}
+def _asked(
+    connection: Connection,
+    late: Sequence[RowMapping],
+    requests: Mapping[UUID, Sequence[Mapping[Any, Any]]],
+    links: Mapping[UUID, Sequence[Mapping[Any, Any]]],
+) -> dict[UUID, Mapping[Any, Any]]:
+    """The terms and voters of the approvals that these instances are, or wait for."""
+    ids = {row["id"] for row in late if row["workflow_type"] == APPROVAL.type}
+    ids |= {each["approval_id"] for rows in requests.values() for each in rows if each["approval_id"]}
+    ids |= {each["id"] for rows in links.values() for each in rows if each["workflow_type"] == APPROVAL.type}
+    if not ids:
+        return {}
+    voted = _grouped(approvals.votes(connection, ids))
+    return {
+        row["id"]: {**row, "voters": {each["triggered_by"] for each in voted.get(row["id"], ())}}
+        for row in approvals.terms(connection, ids)
+    }
+
+
+def _grouped(rows: Iterable[M]) -> dict[UUID, list[M]]:
+    grouped: dict[UUID, list[M]] = {}
     for row in rows:
         grouped.setdefault(row["workflow_id"], []).append(row)
     return grouped

@@ -1,11 +1,13 @@
 """The facts on one stuck instance, and how reasons are worded."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from interlock.workflows.definition import Definition
+from interlock.db.core.limits import LimitPlace
+from interlock.workflows.definition import BY_NAME, Definition, Transition
 from interlock.workflows.output.suggestions import ME, offered
 
 Row = Mapping[Any, Any]
@@ -29,8 +31,10 @@ class Facts:
         definition: its machine.
         requests, effects: the requests to it, and its effects, in its present state.
         links: (role, id, workflow_type, entity_id, current_state) of the instances linked to it.
-        details: what only its type has: a row of `db.operations.stuck.tasks`, `groups` or `last_heartbeats`, or the
-            `votes` of an approval.
+        details: what only its type has: a row of `db.operations.stuck.tasks`, `groups` or `last_heartbeats`, or whether
+            an approval `releases` something.
+        approvals: id -> `author`, `deciders`, `quorum` and `voters` of the open approvals that it is or waits for.
+        spent: the limits of its project that have no room now, by the names that they count (`db.core.limits.full`).
     """
 
     instance: Row
@@ -39,6 +43,8 @@ class Facts:
     effects: Sequence[Row] = ()
     links: Sequence[Row] = ()
     details: Row = field(default_factory=dict)
+    approvals: Mapping[Any, Row] = field(default_factory=dict)
+    spent: Sequence[LimitPlace] = ()
 
     @property
     def id(self) -> str:
@@ -59,14 +65,52 @@ class Facts:
         return [each for each in self.links if each["role"] == role and each["current_state"] not in done]
 
 
-def fire(ref: object, trigger: str, *, by: str = ME) -> str:
-    """The command that fires a trigger on an instance."""
-    return offered("fire", ref, trigger, by=by, wait=True)
+def fire(ref: object, version: int, trigger: str, *, by: str = ME, **options: object) -> str:
+    """The command that fires a trigger on an instance, unless that has moved on from a version (RECOVER-19)."""
+    return offered("fire", ref, trigger, by=by, if_version=version, **options, wait=True)
+
+
+def fire_on(facts: Facts, trigger: str, *, by: str = ME, **options: object) -> str:
+    """The command that fires a trigger on the stuck instance, unless it has moved since."""
+    return fire(facts.id, facts.instance["version"], trigger, by=by, **options)
+
+
+def fire_move(facts: Facts, move: Transition) -> str:
+    """The command that makes a move of the stuck instance, with a reason where its machine or an operator needs one."""
+    guards = {guard.name for guard in move.when}
+    as_operator = BY_NAME.intersection(move.authorities) == {"operator"}
+    why = {"data": json.dumps({"reason": WHY})} if as_operator or "reason_given" in guards else {}
+    return fire_on(facts, move.trigger, by=ANOTHER if "not_the_author" in guards else ME, **why)
+
+
+def decision(facts: Facts, approval: object, version: int) -> Reason:
+    """Who may decide an open approval, and the command for the first who has not yet."""
+    row = facts.approvals[approval]
+    deciders = [each for each in row["deciders"] if each != row["author"]]
+    who = " or ".join(deciders) or f"anybody but {row['author'] or 'its author'}"
+    votes = f" ({len(row['voters'])} of {row['quorum']} votes)" if row["quorum"] > 1 else ""
+    open_to = next((each for each in deciders if each not in row["voters"]), ANOTHER)
+    return Reason(f"the decision of {who}{votes}", fire(approval, version, "approve", by=open_to))
 
 
 def show(row: Row) -> str:
     """The command that shows an instance, by its UUID, since other projects may use the same name."""
     return offered("show", row["id"])
+
+
+def limited(facts: Facts, type_: str, tool: str | None, key: str | None) -> Reason | None:
+    """Which limit it waits for, if one that counts this type, tool and key has no room (LIMIT-10)."""
+    own = {"project": facts.instance["project"], "type": type_, "tool": tool, "key": key}
+    waited = next((each for each in facts.spent if own[each["kind"]] == each["name"]), None)
+    if waited is None:
+        return None
+    by_itself = f", which counts {waited['name']} by itself" if waited["pattern"] != waited["name"] else ""
+    what = f"it waits for the limit on {waited['kind']} {waited['pattern']}{by_itself}: "
+    command = offered("limit", "show", waited["kind"], waited["pattern"], project=facts.instance["project"])
+    if waited["started"] == waited["starts"] and waited["free_at"] is not None:
+        used = f"{waited['starts']} starts in {waited['per_seconds']:g} s are used; the next may start at "
+        return Reason(f"{what}{used}{at(waited['free_at'])}", command)
+    return Reason(f"{what}{waited['held']} run, of {waited['at_once']} at once; it starts when one ends", command)
 
 
 def named(rows: Sequence[Row], most: int = 3) -> str:

@@ -1,5 +1,6 @@
-"""Reasons by type: tasks, workstreams, runs, gates, patches, workers, breakers, jobs, approvals."""
+"""Reasons by type: tasks, workstreams, runs, gates, patches, workers, breakers, jobs, approvals, sprints and more."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 from interlock.workers.client.partition_drainer import PATIENCE_SECONDS
@@ -11,13 +12,17 @@ from interlock.workers.operations.stuck.facts import (
     Row,
     at,
     counted,
+    decision,
     fire,
+    fire_on,
     first_line,
+    limited,
     named,
     show,
     span,
 )
 from interlock.workers.pool.registration import EXECUTE
+from interlock.workflows.machines.delivery.approval import APPROVAL
 from interlock.workflows.machines.orchestration.worker import OWN
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
 from interlock.workflows.output.suggestions import ME, offered, with_setting
@@ -26,15 +31,31 @@ from interlock.workflows.scheduling.next_trigger import ENDED
 PASSED, COMPLETED = "PASSED", "completed"
 
 
+HELD = {"task": ("pending", "queued"), "workstream": ("ready", "executing", "validating")}
+
+
+def frozen(facts: Facts) -> Reason | None:
+    """Its phase is frozen, so it does not start or land (PHASE-6)."""
+    held = facts.details.get("frozen")
+    if held is None or facts.state not in HELD[facts.instance["workflow_type"]]:
+        return None
+    if any(each["status"] == "leased" for each in facts.effects):
+        return None
+    why = f"its phase {held['phase']} is frozen: {held['reason'] or 'it was not opened'}, since {at(held['since'])}"
+    which = {"project": held["project"], "if_version": held["version"]}
+    return Reason(why, offered("phase", "thaw", held["phase"], **which, by=ME, reason=WHY))
+
+
 def task(facts: Facts) -> Reason | None:
     """A task: its run and workstream, its dependencies, its worker, its gates."""
     row = facts.details
     if not row:  # tasks of the legacy lineage have no typed row
         return None
     if row["run_state"] == "pending":
-        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "cancel"))
+        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], row["run_version"], "cancel"))
     if row["workstream_state"] == "paused":
-        return Reason(f"its workstream {row['workstream']} is paused", fire(row["ws_id"], "resume"))
+        message = f"its workstream {row['workstream']} is paused"
+        return Reason(message, fire(row["ws_id"], row["workstream_version"], "resume"))
     return TASKS[facts.state](facts) if facts.state in TASKS else None
 
 
@@ -52,8 +73,8 @@ def _queued(facts: Facts) -> Reason:
         message = f"worker {row['claimed_by']} claimed it {span(row['claimed_seconds'])} ago and has not started it"
         if row["claimed_seconds"] < PATIENCE_SECONDS:
             return Reason(message, show(facts.instance))
-        return Reason(message, offered("worker", "shutdown", row["claimed_by"], now=True, by=ME, reason="WHY"))
-    reason = _shut_out(facts) or _nobody_could(row) or _who_could(row)
+        return Reason(message, _again(facts))
+    reason = _shut_out(facts) or _nobody_could(row) or _no_room(facts) or _who_could(row)
     return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
 
 
@@ -68,6 +89,10 @@ def _shut_out(facts: Facts) -> Reason | None:
     else:
         message = f"{waits}, which is {row['breaker_state']}: it may go on in {left}"
     return Reason(message, offered("breaker", "show", row["tool"], project=project))
+
+
+def _no_room(facts: Facts) -> Reason | None:
+    return limited(facts, "task", facts.details["tool"], facts.details["limit_key"])
 
 
 def _nobody_could(row: Row) -> Reason | None:
@@ -104,10 +129,11 @@ def _who_could(row: Row) -> Reason:
         return Reason(f"{message}, and a new one replaces it", offered("worker", "show", row["fitting_free"]))
     if row["fitting_suspended"]:
         message = f"worker {row['fitting_suspended']}, which could run it, is suspended"
-        return Reason(message, offered("worker", "resume", row["fitting_suspended"], by=ME, reason="WHY"))
+        at_version = {"if_version": row["suspended_version"], "by": ME, "reason": WHY}
+        return Reason(message, offered("worker", "resume", row["suspended_id"], **at_version))
     if row["fitting_silent"]:
         message = f"worker {row['fitting_silent']}, which could run it, sends no heartbeat"
-        return Reason(message, offered("worker", "shutdown", row["fitting_silent"], now=True, by=ME, reason="WHY"))
+        return Reason(message, offered("worker", "shutdown", row["fitting_silent"], if_silent=True, by=ME, reason=WHY))
     message = f"all {row['fitting']} workers that could run it are busy ({row['fitting_draining']} of them draining)"
     return Reason(message, "interlock worker list --state busy")
 
@@ -132,7 +158,7 @@ def _retrying(facts: Facts) -> Reason | None:
 
 
 def _again(facts: Facts) -> str:
-    return offered("override", "reset-task", facts.id, by=ME, reason=WHY)
+    return offered("override", "reset-task", facts.id, if_version=facts.instance["version"], by=ME, reason=WHY)
 
 
 def _validating(facts: Facts) -> Reason | None:
@@ -156,11 +182,11 @@ def workstream(facts: Facts) -> Reason | None:
     if not row:
         return None
     if facts.state == "paused":
-        return Reason("somebody paused it", fire(facts.id, "resume"))
+        return Reason("somebody paused it", fire_on(facts, "resume"))
     if row["run_state"] == "pending":
-        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], "cancel"))
+        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], row["run_version"], "cancel"))
     if row["run_state"] in ENDED["run"]:
-        return Reason(f"its run {row['run']} is {row['run_state']}", fire(facts.id, "user_cancelled"))
+        return Reason(f"its run {row['run']} is {row['run_state']}", fire_on(facts, "user_cancelled"))
     return _own(facts)
 
 
@@ -169,16 +195,19 @@ def _own(facts: Facts) -> Reason | None:
     if facts.state in ("planned", "blocked") and (waits := facts.linked("depends_on", COMPLETED)):
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
     if facts.state == "planned" and (row["missing"] or 0) > 0:
-        return Reason(f"{row['missing']} of its tasks have not been created", fire(facts.id, "user_cancelled"))
+        return Reason(f"{row['missing']} of its tasks have not been created", fire_on(facts, "user_cancelled"))
     if facts.state == "validating" and (waits := facts.linked("gates", PASSED)):
         return Reason(f"it waits for {named(waits)}", show(waits[0]))
+    if facts.state == "validating" and (asked := facts.linked("landing_approvals", *APPROVAL.terminal)):
+        who, command = decision(facts, asked[0]["id"], asked[0]["version"])
+        return Reason(f"its landing waits for the approval {asked[0]['entity_id']}, {who}", command)
     return _members(facts)
 
 
 def run(facts: Facts) -> Reason | None:
     """A run: nobody started it, or its workstreams have not ended."""
     if facts.state == "pending":
-        return Reason("it was made by hand, and nothing starts it", fire(facts.id, "cancel"))
+        return Reason("it was made by hand, and nothing starts it", fire_on(facts, "cancel"))
     return _members(facts) if facts.details else None
 
 
@@ -208,22 +237,15 @@ def patch(facts: Facts) -> Reason | None:
 
 
 def worker(facts: Facts) -> Reason | None:
-    """A worker: silent, suspended, or never ready."""
+    """A worker, whatever its machine: silent, suspended, or never ready."""
+    at_version = {"if_version": facts.instance["version"], "by": ME, "reason": WHY}
     if facts.state == "suspended":
-        return Reason("somebody suspended it", offered("worker", "resume", facts.id, by=ME))
-    if facts.state == "initializing":
-        return Reason(
-            "it never reported that it is ready",
-            offered(
-                *("fire", facts.id, "registration_complete"),
-                by=facts.instance["entity_id"],
-                proof="secret",
-                secret_file="FILE",  # noqa: S106 - a placeholder
-                wait=True,
-            ),
-        )
+        return Reason("somebody suspended it", offered("worker", "resume", facts.id, **at_version))
+    if facts.state in ("initializing", "SPAWNING"):  # only itself can say that it is ready
+        message = "it never reported that it is ready; it can be shut down, and register anew"
+        return Reason(message, offered("worker", "shutdown", facts.id, **at_version))
     message = f"no heartbeat for {span(facts.details['seconds'])}" if facts.details else "no heartbeat"
-    return Reason(message, offered("worker", "shutdown", facts.id, now=True, by=ME, reason="WHY"))
+    return Reason(message, offered("worker", "shutdown", facts.id, if_silent=True, by=ME, reason=WHY))
 
 
 def breaker(facts: Facts) -> Reason:
@@ -236,16 +258,37 @@ def breaker(facts: Facts) -> Reason:
     message = f"it rejects all calls of {tool}" + (f" until {at(due['not_before'])}" if due else "")
     if due and due["due_seconds"] < 0:  # then it tries the tool again by itself
         return Reason(message, offered("breaker", "show", tool, project=project))
-    return Reason(message, offered("breaker", "reset", tool, project=project, by=ME, reason=WHY))
+    at_version = {"if_version": facts.instance["version"], "by": ME, "reason": WHY}
+    return Reason(message, offered("breaker", "reset", tool, project=project, **at_version))
 
 
 def job(facts: Facts) -> Reason | None:
-    """A job: there are not enough idle workers, or its workers have not ended."""
+    """A job: nobody validated it, there are not enough idle workers, or nobody reported its outcome."""
+    if facts.state == "SUBMITTED":
+        return _submitted(facts)
     if facts.state == "PENDING":
         wanted = facts.instance["context"].get("worker_count", 1)
         message = f"it needs {wanted} idle workers in its project at once"
         return Reason(message, offered("supervise", "worker", "create", project=facts.instance["project"]))
-    waits = facts.linked("workers", *SUPERVISED_WORKER.terminal)
+    due = facts.newest_request("scheduled")
+    ends = f"; it is canceled at {at(due['not_before'])}" if due else ""
+    if waits := facts.linked("workers", *SUPERVISED_WORKER.terminal):
+        return Reason(f"it waits for {named(waits)}{ends}", show(waits[0]))
+    message = f"all its workers have ended, and nobody has reported its outcome (job succeed, job fail){ends}"
+    return Reason(message, offered("job", "show", facts.id))
+
+
+def _submitted(facts: Facts) -> Reason:
+    if refused := facts.newest_request("rejected"):
+        message = f"it cannot be validated: {first_line((refused['result'] or {}).get('message'))}"
+        return Reason(message, fire_on(facts, "cancel", data=json.dumps({"reason": WHY})))
+    message = "nobody has validated it; whoever submitted it and operators may"
+    return Reason(message, offered("job", "validate", facts.id, by=ME))
+
+
+def sprint(facts: Facts) -> Reason | None:
+    """A sprint in review: its stories that are not done."""
+    waits = facts.linked("stories", "done") if facts.state == "review" else []
     return Reason(f"it waits for {named(waits)}", show(waits[0])) if waits else None
 
 
@@ -256,15 +299,37 @@ def approval(facts: Facts) -> Reason:
         message = (
             f"{context['subject']} has moved on since its {context['trigger']} was held: approving this does nothing"
         )
-        return Reason(message, fire(facts.id, "reject", by=ANOTHER))
-    deciders = [each for each in context.get("deciders") or () if each != context.get("author")]
-    who = " or ".join(deciders) or f"anybody but {context.get('author') or 'its author'}"
+        return Reason(message, fire_on(facts, "reject", by=ANOTHER))
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
-    quorum = context.get("quorum", 1)
-    voters = facts.details["voters"]
-    votes = f" ({len(voters)} of {quorum} votes)" if quorum > 1 else ""
-    open_to = next((each for each in deciders if each not in voters), ANOTHER)
-    return Reason(f"it waits for the decision of {who}{votes}{ends}", fire(facts.id, "approve", by=open_to))
+    who, command = decision(facts, facts.instance["id"], facts.instance["version"])
+    return Reason(f"it waits for {who}{ends}", command)
+
+
+def regression(facts: Facts) -> Reason | None:
+    """A regression: no operator has decided on the rollback that it proposes."""
+    if facts.state != "proposed":
+        return None
+    due = facts.newest_request("scheduled")
+    ends = f"; the proposal expires at {at(due['not_before'])}" if due else ""
+    decide = offered("regression", "approve", facts.id, by=ME, reason=WHY)
+    return Reason(f"it waits for an operator to approve or reject the rollback{ends}", decide)
+
+
+def schedule(facts: Facts) -> Reason | None:
+    """A schedule: its last time could not be fired, or nobody fires it."""
+    row = facts.details
+    if not row or row["next_at"] is None:
+        return None
+    command = offered("schedule", "show", facts.instance["entity_id"], project=facts.instance["project"])
+    if row["target_type"] is not None and not row["known"]:
+        target = f"{row['target_type']} {row['target_version']}"
+        message = f"it is due since {at(row['next_at'])}, but this release does not know {target}, at which it fires"
+        return Reason(message, offered("definitions", "list"))
+    if row["failed_at"] is not None:
+        return Reason(f"it has not been fired since {at(row['failed_at'])}: {first_line(row['failure'])}", command)
+    return Reason(
+        f"it is due since {at(row['next_at'])}, but no sweep has fired it: is beat running?", "interlock doctor"
+    )
 
 
 KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {
@@ -274,7 +339,11 @@ KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {
     "test_gate": gate,
     "patch_ledger": patch,
     "worker": worker,
+    "uet_worker": worker,
     "circuit_breaker": breaker,
     "job": job,
     "approval": approval,
+    "regression": regression,
+    "sprint": sprint,
+    "schedule": schedule,
 }

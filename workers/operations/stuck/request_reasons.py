@@ -1,18 +1,21 @@
 """Reasons that apply to instances of any type: their requests and their effects."""
 
 from interlock.db.core.requests import QUARANTINED, UNREADABLE
+from interlock.workers.effects.holder import described
 from interlock.workers.operations.stuck.facts import (
-    ANOTHER,
     WHY,
     Facts,
     Reason,
     Row,
     at,
-    fire,
+    decision,
+    fire_move,
     first_line,
+    limited,
     show,
     span,
 )
+from interlock.workflows.by_hand import move_by_hand
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.suggestions import offered
 
@@ -57,8 +60,8 @@ def held(facts: Facts) -> Reason | None:
     if not (request := facts.newest_request("waiting")):
         return None
     message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
-    who = f" by {' or '.join(request['deciders'])}" if request["deciders"] else ""
-    return Reason(message + who, fire(request["approval_id"], "approve", by=ANOTHER))
+    who, command = decision(facts, request["approval_id"], request["approval_version"])
+    return Reason(f"{message}, {who}", command)
 
 
 def unapplied(facts: Facts) -> Reason | None:
@@ -83,7 +86,7 @@ def effect(facts: Facts) -> Reason | None:
 
 
 def _leased(effect: Row) -> Reason:
-    who = f"{effect['leased_by']} holds the lease of the effect {effect['name']}"
+    who = f"{described(effect['leased_by'])} holds the lease of the effect {effect['name']}"
     if effect["lease_over"]:
         message = f"{who}, which expired at {at(effect['lease_until'])} and was not released: is beat running?"
         return Reason(message, "interlock doctor")
@@ -96,6 +99,11 @@ def _pending(effect: Row, facts: Facts) -> Reason:
     if effect["later"]:
         message = f"{name} failed {effect['attempts']} times ({first_line(effect['error'])}); "
         return Reason(message + f"it is tried again at {at(effect['not_before'])}", show(facts.instance))
+    if waits := limited(facts, facts.instance["workflow_type"], None, effect["limit_key"]):
+        meanwhile = (
+            f". The deadline of {facts.state} runs on meanwhile" if facts.state in facts.definition.deadlines else ""
+        )
+        return waits._replace(text=f"{name} is due; {waits.text}{meanwhile}")
     if effect["behind"]:
         return Reason(
             f"{name} waits for an effect of {effect['behind']} to end, since the two never run at once",
@@ -138,7 +146,8 @@ def nobody(facts: Facts) -> Reason:
 
 
 def _next(facts: Facts) -> str:
-    return fire(facts.id, facts.definition.legal(facts.state)[0])
+    move = move_by_hand(facts.definition, facts.state)
+    return fire_move(facts, move) if move else show(facts.instance)
 
 
 def _offered(request_id: str, *words: str, **options: str) -> str:

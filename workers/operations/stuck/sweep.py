@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import RowMapping
-
 from interlock.db.connection import transaction
 from interlock.db.core import effects
+from interlock.db.fast_path import Row
 from interlock.db.operations import stuck
 from interlock.workers.engine.creation import intent
 from interlock.workers.operations.stuck.detector import Stuck, survey
@@ -19,7 +18,7 @@ from interlock.workflows.output.escaping import shown
 NAMED = 20  # at most so many are named in a notice
 
 
-def report(runtime: Runtime) -> tuple[int, Sequence[RowMapping]]:
+def report(runtime: Runtime) -> tuple[int, Sequence[Row]]:
     """Find stuck instances, store them, and give notice of new ones.
 
     Returns:

@@ -3,8 +3,8 @@
 pending → approved | rejected | expired; a vote below the quorum is a move, too, and leaves it pending.
 """
 
-from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, T
-from interlock.workflows.fields import AUTHOR, names
+from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, Link, T
+from interlock.workflows.fields import AUTHOR, name, names
 from interlock.workflows.guards import may_decide, not_the_author, not_voted_yet, quorum_reached
 
 APPROVAL = Definition(
@@ -29,9 +29,11 @@ APPROVAL = Definition(
     ),
     deadlines={"pending": Deadline(72 * HOUR_SECONDS, "expire")},
     birth_effects=(Effect("notice"),),
+    links=(Link("lands", type="workstream", context_key="lands", inverse="landing_approvals"),),
     fields=(
         Field("quorum", lambda value: type(value) is int and value >= 1, "a whole number, at least 1"),
         Field("deciders", names, "a list of names"),
         AUTHOR,
+        Field("lands", name, "the UUID of the workstream that may land once this is approved"),
     ),
 )

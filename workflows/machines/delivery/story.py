@@ -3,10 +3,16 @@
 analysis → design → implementation ⇄ review → testing → done
                           ↑____________________|
 every state but done → blocked → implementation
+
+`move_to_sprint` and `leave_sprint` change the sprint that the story belongs to, and not its state (STORY-6).
 """
 
-from interlock.workflows.definition import Definition, Effect, T
-from interlock.workflows.guards import pull_request_merged
+from interlock.workflows.definition import Definition, Effect, Field, Link, Relink, T
+from interlock.workflows.fields import name
+from interlock.workflows.guards import another_sprint, in_a_sprint, pull_request_merged, sprint_open
+from interlock.workflows.machines.orchestration.metadata_guards import reason_given
+
+UNFINISHED = ("analysis", "design", "implementation", "review", "testing", "blocked")
 
 STORY = Definition(
     type="story",
@@ -33,6 +39,29 @@ STORY = Definition(
             severity="warning",
             back="blocked",
         ),
+        *(
+            T(
+                "move_to_sprint",
+                state,
+                state,
+                when=(sprint_open, another_sprint, reason_given),
+                relink=Relink("sprint", data_key="sprint_id"),
+            )
+            for state in UNFINISHED
+        ),
+        *(
+            T(
+                "leave_sprint",
+                state,
+                state,
+                when=(in_a_sprint, reason_given),
+                severity="warning",
+                relink=Relink("sprint"),
+            )
+            for state in UNFINISHED
+        ),
         T("unblock", "blocked", "implementation"),
     ),
+    links=(Link("sprint", type="sprint", context_key="sprint_id", inverse="stories", open=True),),
+    fields=(Field("sprint_id", name, "the entity id or UUID of a sprint"),),
 )

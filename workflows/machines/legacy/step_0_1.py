@@ -7,10 +7,15 @@ Only success is final. A failed step waits for a retry; until then it blocks the
 steps that depend on it.
 """
 
-from interlock.workflows.definition import Deadline, Definition, Field, Link, T
-from interlock.workflows.fields import name
+from interlock.workflows.definition import Deadline, Definition, Link, T
 from interlock.workflows.machines.legacy.guards import steps_before_succeeded
-from interlock.workflows.machines.orchestration.fields import EXIT_CODES, MAX_RETRIES, NAMED_BEFORE
+from interlock.workflows.machines.orchestration.fields import (
+    EXIT_CODES,
+    MAX_RETRIES,
+    NAMED_BEFORE,
+    WORKSTREAM_BEFORE,
+    depends_on,
+)
 from interlock.workflows.machines.orchestration.link_guards import retries_left
 from interlock.workflows.machines.orchestration.metadata_guards import exit_code_expected, exit_code_unexpected
 from interlock.workflows.machines.orchestration.task import BACKOFF, BACKOFF_SECONDS
@@ -33,12 +38,7 @@ STEP_0_1 = Definition(
     deadlines={"S_RETRYING": Deadline(BACKOFF_SECONDS, "retry_attempt", growth=BACKOFF)},
     links=(
         Link("workstream", type="workstream", context_key="workstream_id", inverse="steps"),
-        Link("depends_on", type="step", context_key="depends_on", inverse="dependents"),
+        depends_on("step"),
     ),
-    fields=(
-        Field("workstream_id", name, "the entity id or UUID of its workstream"),
-        NAMED_BEFORE,
-        EXIT_CODES,
-        MAX_RETRIES,
-    ),
+    fields=(WORKSTREAM_BEFORE, NAMED_BEFORE, EXIT_CODES, MAX_RETRIES),
 )

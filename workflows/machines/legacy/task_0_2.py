@@ -5,9 +5,15 @@ pending → queued → running → validating → completed
           running, validating → failed      running → cancelled
 """
 
-from interlock.workflows.definition import Deadline, Definition, Field, Link, T
-from interlock.workflows.fields import name, names
-from interlock.workflows.machines.orchestration.fields import CAPABILITIES_SAY, IS_CRITICAL, MAX_RETRIES, NAMED_BEFORE
+from interlock.workflows.definition import Deadline, Definition, Link, T
+from interlock.workflows.machines.orchestration.fields import (
+    IS_CRITICAL,
+    MAX_RETRIES,
+    NAMED_BEFORE,
+    REQUIRED_CAPABILITIES,
+    WORKSTREAM_BEFORE,
+    depends_on,
+)
 from interlock.workflows.machines.orchestration.link_guards import dependencies_completed, retries_left, retries_used_up
 from interlock.workflows.machines.orchestration.metadata_guards import exit_code_zero, worker_capable, worker_named
 from interlock.workflows.machines.orchestration.task import BACKOFF, BACKOFF_SECONDS
@@ -34,13 +40,7 @@ TASK_0_2 = Definition(
     deadlines={"retrying": Deadline(BACKOFF_SECONDS, "retry_delay_elapsed", growth=BACKOFF)},
     links=(
         Link("workstream", type="workstream", context_key="workstream_id", inverse="tasks"),
-        Link("depends_on", type="task", context_key="depends_on", inverse="dependents"),
+        depends_on("task"),
     ),
-    fields=(
-        Field("workstream_id", name, "the entity id or UUID of its workstream"),
-        IS_CRITICAL,
-        NAMED_BEFORE,
-        MAX_RETRIES,
-        Field("required_capabilities", names, CAPABILITIES_SAY),
-    ),
+    fields=(WORKSTREAM_BEFORE, IS_CRITICAL, NAMED_BEFORE, MAX_RETRIES, REQUIRED_CAPABILITIES),
 )

@@ -21,6 +21,7 @@ CIRCUIT_BREAKER = Definition(
     terminal=frozenset(),
     resting=frozenset({"CLOSED", "HALF_OPEN"}),  # `stuck` finds those that somebody wants to call
     by="machinery",
+    events={"OPEN": "circuit_breaker_opened"},
     transitions=(
         T("failure_threshold_exceeded", "CLOSED", "OPEN", severity="error"),
         T("cooldown_expires", "OPEN", "HALF_OPEN", by=("machinery", "operator")),

@@ -1,30 +1,24 @@
 """Guards that decide when a workstream or a run has failed or succeeded: DERIVE-1, DERIVE-2."""
 
 from interlock.workflows.definition import Guard
-from interlock.workflows.guard_context import Case
-from interlock.workflows.machines.orchestration.link_guards import LINKED, ROW
+from interlock.workflows.machines.orchestration.link_guards import LINKED, Row, on_row
 
 SET_ASIDE = ("quarantined", "dropped", "rolled_back")  # states of a patch that does not land
 
 
-def _critical(case: Case) -> bool:
-    return int(case.row["critical_failures"]) > 0
+def _critical(row: Row) -> bool:
+    return int(row["critical_failures"]) > 0
 
 
-def _succeeded(case: Case) -> bool:
-    return bool(case.row["completed_workstreams"] + case.row["skipped_workstreams"] == case.row["total_workstreams"])
+def _succeeded(row: Row) -> bool:
+    return bool(row["completed_workstreams"] + row["skipped_workstreams"] == row["total_workstreams"])
 
 
-def _ended(case: Case) -> bool:
-    return bool(case.row["ended_workstreams"] == case.row["total_workstreams"])
+def _ended(row: Row) -> bool:
+    return bool(row["ended_workstreams"] == row["total_workstreams"])
 
 
-critical_failure = Guard(
-    "critical_failure",
-    _critical,
-    "nothing critical of it has failed",
-    needs=ROW,
-)
+critical_failure = on_row("critical_failure", _critical, "nothing critical of it has failed")
 
 patch_lost = Guard(
     "patch_lost",
@@ -33,23 +27,20 @@ patch_lost = Guard(
     needs=LINKED,
 )
 
-tasks_ended_short = Guard(
+tasks_ended_short = on_row(
     "tasks_ended_short",
-    lambda case: bool(case.row["ended_tasks"] == case.row["total_tasks"] > case.row["completed_tasks"]),
+    lambda row: bool(row["ended_tasks"] == row["total_tasks"] > row["completed_tasks"]),
     "its tasks have not all ended, or all of them are completed",
-    needs=ROW,
 )
 
-workstreams_succeeded = Guard(
+workstreams_succeeded = on_row(
     "workstreams_succeeded",
-    lambda case: _ended(case) and _succeeded(case),
+    lambda row: _ended(row) and _succeeded(row),
     "every one of its workstreams must be completed or skipped",
-    needs=ROW,
 )
 
-run_lost = Guard(
+run_lost = on_row(
     "run_lost",
-    lambda case: _critical(case) or (_ended(case) and not _succeeded(case)),
+    lambda row: _critical(row) or (_ended(row) and not _succeeded(row)),
     "no critical workstream of it has failed, and its workstreams have not all ended short of completion",
-    needs=ROW,
 )

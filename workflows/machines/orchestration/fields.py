@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from math import isfinite
 from uuid import UUID
 
-from interlock.workflows.definition import Field
+from interlock.workflows.definition import Field, Link
 from interlock.workflows.fields import name, names
 
 
@@ -72,12 +72,14 @@ def _input(name: object, value: object) -> bool:
 
 
 def affinity(value: object) -> bool:
-    """Whether the value is an object whose `workstreams`, if given, are names (WORKER-3)."""
-    return isinstance(value, Mapping) and names(value.get("workstreams", []))
+    """Whether the value is an object whose `workstreams` and `phases`, if given, are names (WORKER-3)."""
+    return isinstance(value, Mapping) and all(names(value.get(each, [])) for each in ("workstreams", "phases"))
 
 
 GREATEST_FACTOR = 10
 NAME_SAYS = "a name"
+WORKSTREAM_ID = Field("workstream_id", uuid, "the UUID of its workstream", required=True)
+WORKSTREAM_BEFORE = Field("workstream_id", name, "the entity id or UUID of its workstream")
 RETRY_OF = Field("retry_of", name, "the entity id or UUID of the one it is tried again for")
 NAMED_BEFORE = Field("depends_on", names, "a list of entity ids or UUIDs: what it depends on, of its own type")
 IS_CRITICAL = Field("is_critical", lambda value: isinstance(value, bool), "true or false")
@@ -87,3 +89,14 @@ DEPENDS_ON = Field("depends_on", uuids, "a list of UUIDs: what it depends on, of
 MAX_RETRIES = Field("max_retries", lambda value: at_least(0, value), "a whole number, at least 0")
 TASK_COUNT = Field("task_count", lambda value: at_least(0, value), "how many tasks it is to have, a whole number")
 CAPABILITIES_SAY = "a list of names"
+REQUIRED_CAPABILITIES = Field("required_capabilities", names, CAPABILITIES_SAY)
+
+
+def depends_on(type_: str) -> Link:
+    """The link of an instance to those of its own type that it waits for."""
+    return Link("depends_on", type=type_, context_key="depends_on", inverse="dependents")
+
+
+def retry_of(type_: str) -> Link:
+    """The link of an instance to the one of its own type that it is tried again for."""
+    return Link("retry_of", type=type_, context_key="retry_of", inverse="retried_by")

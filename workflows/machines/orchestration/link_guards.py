@@ -5,11 +5,15 @@ execution) and `patches`. Guards of workstreams and runs read counts of their ta
 because a workstream may have ten thousand tasks.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from interlock.workflows.definition import Fact, Guard
 from interlock.workflows.guard_context import Case
 
 LINKED: frozenset[Fact] = frozenset({"linked"})
 ROW: frozenset[Fact] = frozenset({"row"})
+Row = Mapping[str, Any]
 APPLY_RETRIES = 3  # PATCH-3
 
 
@@ -20,6 +24,11 @@ def _all(case: Case, role: str, *states: str) -> bool:
 def _every(guard: str, role: str, words: str, *states: str) -> Guard:
     """The guard that every instance linked as `role`, which `words` says, is in one of these states."""
     return Guard(guard, lambda case: _all(case, role, *states), f"{words} must be {' or '.join(states)}", needs=LINKED)
+
+
+def on_row(guard: str, holds: Callable[[Row], bool], words: str, *, bounds: bool = False) -> Guard:
+    """The guard that an instance's row is as `holds` asks; see `Guard`."""
+    return Guard(guard, lambda case: holds(case.row), words, needs=ROW, bounds=bounds)
 
 
 def _dependencies_hold(case: Case) -> bool:
@@ -45,12 +54,7 @@ dependency_missing = Guard(
     needs=LINKED,
 )
 
-gate_failed = Guard(
-    "gate_failed",
-    _gate_failed,
-    "none of its gates has failed: nothing blocks it",
-    needs=LINKED,
-)
+gate_failed = Guard("gate_failed", _gate_failed, "none of its gates has failed: nothing blocks it", needs=LINKED)
 
 gates_passed = _every("gates_passed", "gates", "every one of its gates", "PASSED")
 patches_verified = _every("patches_verified", "patches", "every one of its patches", "verified", "committed")
@@ -63,34 +67,41 @@ gate_dependency_failed = Guard(
     needs=LINKED,
 )
 
-retries_left = Guard(
-    "retries_left",
-    lambda case: case.row["retry_count"] < case.row["max_retries"],
-    "its retries are used up",
-    needs=ROW,
-    bounds=True,
+retries_left = on_row(
+    "retries_left", lambda row: row["retry_count"] < row["max_retries"], "its retries are used up", bounds=True
 )
 
-retries_used_up = Guard(
-    "retries_used_up",
-    lambda case: case.row["retry_count"] >= case.row["max_retries"],
-    "it has retries left",
-    needs=ROW,
-)
+retries_used_up = on_row("retries_used_up", lambda row: row["retry_count"] >= row["max_retries"], "it has retries left")
 
-apply_retries_left = Guard(
+apply_retries_left = on_row(
     "apply_retries_left",
-    lambda case: case.row["apply_retries"] < APPLY_RETRIES,
+    lambda row: row["apply_retries"] < APPLY_RETRIES,
     f"it was retried {APPLY_RETRIES} times: give it up (quarantine) or drop it",
-    needs=ROW,
     bounds=True,
 )
 
-holds_no_task = Guard(
+holds_no_task = on_row(
     "holds_no_task",
-    lambda case: case.row["current_load"] == 0,
+    lambda row: row["current_load"] == 0,
     "it holds a task: let it finish first (`interlock worker shutdown`)",
-    needs=ROW,
+)
+
+holds_a_task = on_row(
+    "holds_a_task",
+    lambda row: row["current_load"] > 0,
+    "it holds no task: a claim gives it one (`interlock worker claim`)",
+)
+
+phase_open = on_row(
+    "phase_open",
+    lambda row: not row["frozen"],
+    "its phase is frozen: nothing of it lands until an operator thaws it (`interlock phase thaw`)",
+)
+
+landing_approved = on_row(
+    "landing_approved",
+    lambda row: (row["landing_approval"] or {"state": "approved"})["state"] == "approved",
+    "its phase has approvers, none of whom has approved its landing",
 )
 
 tasks_all_created = Guard(
@@ -103,16 +114,12 @@ tasks_all_created = Guard(
     needs=ROW,
 )
 
-task_started = Guard(
-    "task_started",
-    lambda case: case.row["started_tasks"] > 0,
-    "at least one of its tasks must have started to run",
-    needs=ROW,
+task_started = on_row(
+    "task_started", lambda row: row["started_tasks"] > 0, "at least one of its tasks must have started to run"
 )
 
-tasks_all_completed = Guard(
+tasks_all_completed = on_row(
     "tasks_all_completed",
-    lambda case: case.row["completed_tasks"] == case.row["total_tasks"],
+    lambda row: row["completed_tasks"] == row["total_tasks"],
     "every one of its tasks must be completed",
-    needs=ROW,
 )

@@ -58,6 +58,7 @@ exit_code_zero = Guard(
     "metadata.exit_code must be 0",
 )
 
+task_named = _must("task_named", "task_id", uuid, "be the task's UUID")
 worker_named = _must("worker_named", "worker_id", name, "name the worker")
 worker_identified = _must("worker_identified", "worker_id", uuid, "be the worker's UUID")
 

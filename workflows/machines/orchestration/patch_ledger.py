@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from interlock.workflows.definition import Definition, Effect, Field, Link, T
 from interlock.workflows.fields import name, names, words
-from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF, uuid
+from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF, WORKSTREAM_ID, retry_of, uuid
 from interlock.workflows.machines.orchestration.link_guards import apply_retries_left, gates_passed
 from interlock.workflows.machines.orchestration.metadata_guards import authorized, compensated, reason_given
 
@@ -43,6 +43,7 @@ PATCH_LEDGER_1_0 = Definition(
         ("rolled_back",),
     ),
     by="machinery",
+    events={"quarantined": "patch_quarantined", "rolled_back": "patch_rolled_back"},
     transitions=(
         T("validation_passed", "created", "validated", by="effect"),
         T("validation_failed", "created", "quarantined", by="effect", when=(reason_given,), severity="warning"),
@@ -94,11 +95,11 @@ PATCH_LEDGER_1_0 = Definition(
         Link("task", type="task", context_key="task_id", inverse="patches"),
         Link("workstream", type="workstream", context_key="workstream_id", inverse="patches"),
         Link("gates", type="test_gate", context_key="gates", inverse="judges"),
-        Link("retry_of", type="patch_ledger", context_key="retry_of", inverse="retried_by"),
+        retry_of("patch_ledger"),
     ),
     fields=(
         Field("patch_id", name, NAME_SAYS, required=True),
-        Field("workstream_id", uuid, "the UUID of its workstream", required=True),
+        WORKSTREAM_ID,
         Field("task_id", uuid, "the UUID of the task that made it"),
         Field("phase_id", name, NAME_SAYS),
         Field("message", words, "the words of its commit"),

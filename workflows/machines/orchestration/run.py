@@ -9,10 +9,10 @@ of those was critical. Cancelling from every non-terminal state, which VERSION-6
 
 from dataclasses import replace
 
-from interlock.workflows.definition import Definition, Field, Link, T
+from interlock.workflows.definition import Definition, Field, T
 from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.count_guards import critical_failure, run_lost, workstreams_succeeded
-from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF
+from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF, retry_of
 
 RUN_1_0 = Definition(
     type="run",
@@ -28,7 +28,7 @@ RUN_1_0 = Definition(
         T("fail", "running", "failed", when=(critical_failure,), severity="error"),
         T("cancel", ("pending", "running"), "canceled", by="anyone", severity="warning"),
     ),
-    links=(Link("retry_of", type="run", context_key="retry_of", inverse="retried_by"),),
+    links=(retry_of("run"),),
     fields=(Field("phase_id", name, NAME_SAYS), RETRY_OF),
 )
 

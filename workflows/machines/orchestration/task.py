@@ -15,18 +15,19 @@ from dataclasses import replace
 
 from interlock.workflows.backoff import Growth
 from interlock.workflows.definition import Authority, Deadline, Definition, Field, Link, T
-from interlock.workflows.fields import names
 from interlock.workflows.machines.orchestration.fields import (
-    CAPABILITIES_SAY,
     DEPENDS_ON,
     EXIT_CODES,
     IS_CRITICAL,
     MAX_RETRIES,
+    REQUIRED_CAPABILITIES,
     RETRY_OF,
     TIMEOUT,
+    WORKSTREAM_ID,
     backoff,
+    depends_on,
     inputs,
-    uuid,
+    retry_of,
     uuids,
     whole,
 )
@@ -65,6 +66,7 @@ TASK_1_0 = Definition(
         ("completed", "failed", "cancelled"),
     ),
     by="machinery",
+    events={"blocked": "task_blocked"},
     transitions=(
         T("scheduler_assigned", "pending", "queued", when=(dependencies_completed,)),
         T("dependency_check_failed", "pending", "blocked", when=(dependency_missing,)),
@@ -82,26 +84,21 @@ TASK_1_0 = Definition(
     ),
     deadlines={
         "running": Deadline(TIMEOUT_SECONDS, "timeout_exceeded", context_key="timeout_sec"),
-        "retrying": Deadline(
-            BACKOFF_SECONDS,
-            "retry_delay_elapsed",
-            context_key="backoff",
-            growth=BACKOFF,
-        ),
+        "retrying": Deadline(BACKOFF_SECONDS, "retry_delay_elapsed", context_key="backoff", growth=BACKOFF),
     },
     links=(
-        Link("depends_on", type="task", context_key="depends_on", inverse="dependents"),
+        depends_on("task"),
         Link("gates", type="test_gate", context_key="gates", inverse="judges"),
         Link("blocked_by_gates", type="test_gate", context_key="blocked_by_gates", inverse="blocks"),
-        Link("retry_of", type="task", context_key="retry_of", inverse="retried_by"),
+        retry_of("task"),
     ),
     fields=(
-        Field("workstream_id", uuid, "the UUID of its workstream", required=True),
+        WORKSTREAM_ID,
         IS_CRITICAL,
         MAX_RETRIES,
         TIMEOUT,
         Field("backoff", backoff, "an object: base and cap, seconds from 0; factor, from 1 to 10"),
-        Field("required_capabilities", names, CAPABILITIES_SAY),
+        REQUIRED_CAPABILITIES,
         EXIT_CODES,
         Field("priority", whole, "a whole number"),
         DEPENDS_ON,

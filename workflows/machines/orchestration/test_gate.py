@@ -14,9 +14,18 @@ fires `gate_failed` (exit code 70) when its attempts are used up.
 
 from dataclasses import replace
 
-from interlock.workflows.definition import Deadline, Definition, Field, Link, T
+from interlock.workflows.definition import Deadline, Definition, Field, T
 from interlock.workflows.fields import name
-from interlock.workflows.machines.orchestration.fields import DEPENDS_ON, EXIT_CODES, NAME_SAYS, RETRY_OF, TIMEOUT, uuid
+from interlock.workflows.machines.orchestration.fields import (
+    DEPENDS_ON,
+    EXIT_CODES,
+    NAME_SAYS,
+    RETRY_OF,
+    TIMEOUT,
+    WORKSTREAM_ID,
+    depends_on,
+    retry_of,
+)
 from interlock.workflows.machines.orchestration.link_guards import gate_dependencies_passed, gate_dependency_failed
 from interlock.workflows.machines.orchestration.metadata_guards import exit_code_expected, exit_code_given
 
@@ -40,8 +49,8 @@ TEST_GATE_1_0 = Definition(
         T("dependency_passed", "BLOCKED", "PENDING", when=(gate_dependencies_passed,)),
     ),
     links=(
-        Link("depends_on", type="test_gate", context_key="depends_on", inverse="dependents"),
-        Link("retry_of", type="test_gate", context_key="retry_of", inverse="retried_by"),
+        depends_on("test_gate"),
+        retry_of("test_gate"),
     ),
     fields=(
         Field("gate_type", lambda value: value in GATE_TYPES, f"one of {', '.join(GATE_TYPES)}", required=True),
@@ -50,7 +59,7 @@ TEST_GATE_1_0 = Definition(
         TIMEOUT,
         DEPENDS_ON,
         Field("phase_id", name, NAME_SAYS),
-        Field("workstream_id", uuid, "the UUID of its workstream"),
+        replace(WORKSTREAM_ID, required=False),
         RETRY_OF,
     ),
 )

@@ -41,7 +41,7 @@ WORKER_1_0 = Definition(
     fields=(
         Field("worker_type", name, NAME_SAYS),
         Field("capabilities", names, CAPABILITIES_SAY),
-        Field("affinity", affinity, "an object; its workstreams, a list of names"),
+        Field("affinity", affinity, "an object; its workstreams and its phases, lists of names"),
         Field("max_concurrent_tasks", lambda value: at_least(1, value), "a whole number, at least 1"),
         SECRET,
     ),

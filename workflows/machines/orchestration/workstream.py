@@ -23,13 +23,17 @@ from interlock.workflows.machines.orchestration.fields import (
     NAME_SAYS,
     RETRY_OF,
     TASK_COUNT,
+    depends_on,
+    retry_of,
     uuid,
 )
 from interlock.workflows.machines.orchestration.link_guards import (
     dependencies_completed,
     dependency_missing,
     gates_passed,
+    landing_approved,
     patches_verified,
+    phase_open,
     task_started,
     tasks_all_completed,
     tasks_all_created,
@@ -67,7 +71,15 @@ WORKSTREAM_1_0 = Definition(
             effects=(ARCHIVE,),
             severity="critical",
         ),
-        T("patch_set_aside", "executing", "failed", when=(patch_lost,), effects=(ARCHIVE,), severity="error"),
+        T(
+            "patch_set_aside",
+            "executing",
+            "failed",
+            when=(patch_lost,),
+            effects=(ARCHIVE,),
+            severity="error",
+            event="workstream_failed_quarantine",
+        ),
         T("validation_passed", "validating", "completed", by="effect", when=(gates_passed, patches_verified)),
         T(
             "validation_failed",
@@ -81,9 +93,9 @@ WORKSTREAM_1_0 = Definition(
         T("user_cancelled", ("planned", "ready", "executing"), "cancelled", by="anyone", severity="warning"),
     ),
     links=(
-        Link("depends_on", type="workstream", context_key="depends_on", inverse="dependents"),
+        depends_on("workstream"),
         Link("gates", type="test_gate", context_key="gates", inverse="judges"),
-        Link("retry_of", type="workstream", context_key="retry_of", inverse="retried_by"),
+        retry_of("workstream"),
     ),
     fields=(
         Field("run_id", uuid, "the UUID of its run", required=True),
@@ -109,7 +121,13 @@ WORKSTREAM_1_1 = replace(
         ("completed", "failed", "cancelled", "skipped"),
     ),
     transitions=(
-        *(move for move in WORKSTREAM_1_0.transitions if move.trigger not in ("skip", "user_cancelled")),
+        *(
+            replace(move, when=(*move.when, phase_open, landing_approved))
+            if move.trigger == "validation_passed"
+            else move
+            for move in WORKSTREAM_1_0.transitions
+            if move.trigger not in ("skip", "user_cancelled")
+        ),
         T(
             "critical_task_failed",
             "paused",

@@ -4,16 +4,53 @@ SUBMITTED → PENDING → RUNNING → COMPLETED | FAILED
 SUBMITTED, PENDING, RUNNING → CANCELED
 
 Its workers follow it in the same commit: they start when the job starts, complete when it succeeds, and are terminated
-when it fails or is canceled. A canceled job's children are canceled too.
+when it fails or is canceled. A canceled job's children are canceled too. A job that runs past its time limit is
+canceled.
 """
 
-from interlock.workflows.definition import Definition, Field, FollowUp, Guard, Link, T
+from interlock.workflows.definition import Deadline, Definition, Field, FollowUp, Guard, Link, T
 from interlock.workflows.fields import name, names
 from interlock.workflows.guard_context import Case
-from interlock.workflows.machines.orchestration.fields import uuid
+from interlock.workflows.machines.orchestration.fields import TIMEOUT, retry_of, uuid
 
 DEEPEST = 5
 MOST_WORKERS = 10
+TIMEOUT_SECONDS = 86_400.0  # one day: JOB-12
+FIELDS = (
+    Field(
+        "depth",
+        lambda value: type(value) is int and 0 <= value <= DEEPEST,
+        f"a whole number from 0 to {DEEPEST}",
+        required=True,
+    ),
+    Field(
+        "worker_count",
+        lambda value: type(value) is int and 1 <= value <= MOST_WORKERS,
+        f"a whole number from 1 to {MOST_WORKERS}",
+    ),
+    Field("workers", names, "a list of names or UUIDs: supervised workers that are its own from the start"),
+    Field("parent_job_id", lambda value: value is None or uuid(value), "the UUID of a job"),
+    Field("retry_of", name, "the entity id or UUID of the job it is tried again for"),
+    TIMEOUT,
+)
+
+
+def _sound(case: Case) -> bool:
+    described = case.context.get("task_description")
+    return (
+        isinstance(described, str)
+        and bool(described.strip())
+        and all(each.holds(case.context[each.name]) for each in FIELDS if each.name in case.context)
+        and len(case.context.get("workers", ())) <= int(case.context.get("worker_count", 1))
+    )
+
+
+schema_valid = Guard(
+    "schema_valid",
+    _sound,
+    "its context must say what is to be done (task_description), name no more workers than its worker_count, and fit "
+    "the fields of a job (`interlock definitions show job`)",
+)
 
 
 def _allocated(case: Case) -> bool:
@@ -40,7 +77,7 @@ JOB = Definition(
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
     by="machinery",
     transitions=(
-        T("validate", "SUBMITTED", "PENDING"),
+        T("validate", "SUBMITTED", "PENDING", when=(schema_valid,)),
         T(
             "allocate_resources",
             "PENDING",
@@ -52,26 +89,13 @@ JOB = Definition(
         T("error", "RUNNING", "FAILED", by=("machinery", "holder"), then=(STOP_WORKERS,), severity="error"),
         T("cancel", ("SUBMITTED", "PENDING"), "CANCELED", by="anyone", then=(CANCEL_CHILDREN,), severity="warning"),
         T("cancel", "RUNNING", "CANCELED", by="anyone", then=(STOP_WORKERS, CANCEL_CHILDREN), severity="warning"),
+        T("timeout_exceeded", "RUNNING", "CANCELED", then=(STOP_WORKERS, CANCEL_CHILDREN), severity="error"),
     ),
+    deadlines={"RUNNING": Deadline(TIMEOUT_SECONDS, "timeout_exceeded", context_key="timeout_sec")},
     links=(
         Link("parent", type="job", context_key="parent_job_id", inverse="children"),
         Link("workers", type="supervised_worker", context_key="workers", inverse="job"),
-        Link("retry_of", type="job", context_key="retry_of", inverse="retried_by"),
+        retry_of("job"),
     ),
-    fields=(
-        Field(
-            "depth",
-            lambda value: type(value) is int and 0 <= value <= DEEPEST,
-            f"a whole number from 0 to {DEEPEST}",
-            required=True,
-        ),
-        Field(
-            "worker_count",
-            lambda value: type(value) is int and 1 <= value <= MOST_WORKERS,
-            f"a whole number from 1 to {MOST_WORKERS}",
-        ),
-        Field("workers", names, "a list of names or UUIDs: supervised workers that are its own from the start"),
-        Field("parent_job_id", lambda value: value is None or uuid(value), "the UUID of a job"),
-        Field("retry_of", name, "the entity id or UUID of the job it is tried again for"),
-    ),
+    fields=FIELDS,
 )

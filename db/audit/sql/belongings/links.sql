@@ -50,6 +50,17 @@ SELECT c.source_id, format('link_changes %%s %%s was changed: it does not follow
   JOIN changes c USING (source_id, number)
   JOIN interlock.every_birth b ON b.id = c.source_id
  WHERE w.nth <> c.number OR c.hash IS DISTINCT FROM interlock.link_change_hash(COALESCE(w.before, b.hash), c)
+UNION ALL  -- a link that moves change is as the last of them says
+SELECT m.id, format('workflow_links %%s %%s was changed: its history says that it is %%s', m.id, m.said->>'role',
+                    COALESCE(m.said->'to'->>'entity_id', 'to nothing'))
+  FROM (SELECT DISTINCT ON (a.id, t.metadata->'relinked'->>'role') a.id, t.metadata->'relinked' AS said
+          FROM asked a
+          JOIN interlock.workflow_definitions d ON d.type = a.workflow_type AND d.version = a.definition_version
+                                               AND d.body->'rules' @> '[{"relink": {}}]'
+          JOIN interlock.every_transition t ON t.workflow_id = a.id AND t.metadata ? 'relinked'
+         ORDER BY a.id, t.metadata->'relinked'->>'role', t.seq DESC) m
+ WHERE ARRAY(SELECT s.target_id::text FROM stands s WHERE s.source_id = m.id AND s.role = m.said->>'role')
+       <> CASE WHEN m.said->'to'->>'id' IS NULL THEN ARRAY[]::text[] ELSE ARRAY[m.said->'to'->>'id'] END
 UNION ALL
 SELECT c.source_id, format('link_changes %%s %%s belongs to an instance that does not exist', c.source_id, c.number)
   FROM interlock.link_changes c

@@ -29,6 +29,13 @@ SELECT n.workflow_id, format('%%s: its proof %%s is none: %%s', n.what, n.proof,
              WHERE a.id = n.id AND a.workflow_type = 'approval' AND d.to_state = 'approved' AND d.position < n.position
                AND (a.context->>'subject_id', a.context->>'trigger', a.context->>'request_id')
                    = (n.workflow_id::text, n.trigger, n.request_id)) THEN 'no such approval was given before' END
+        WHEN n.authority = 'anyone' AND n.kind = 'schedule' THEN CASE WHEN NOT EXISTS (
+            SELECT FROM interlock.every_instance s
+             WHERE s.id = n.id AND s.workflow_type = 'schedule' AND s.created_by = n.triggered_by
+               AND (s.context->'does'->'fire'->>'instance', s.context->'does'->'fire'->>'trigger')
+                   = (n.workflow_id::text, n.trigger)
+               AND starts_with(n.request_id, format('interlock:schedule:%%s:', s.id)))
+            THEN 'no such schedule fires this' END
         WHEN n.authority = 'operator' AND n.kind = 'grant' THEN CASE WHEN NOT EXISTS (
             SELECT FROM interlock.operators o
               JOIN interlock.workflow_transitions g ON g.workflow_id = o.grant_id AND g.seq = 1

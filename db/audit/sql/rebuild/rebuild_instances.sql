@@ -3,5 +3,5 @@ SELECT i.id, i.workflow_type, i.born_version, d.initial_state, 0, i.entity_id, i
        i.created_at, i.created_at, i.born_version, i.context_sha256, i.bodies
   FROM interlock.workflow_instances i
   JOIN interlock.workflow_definitions d ON d.type = i.workflow_type AND d.version = i.born_version
- ORDER BY array_position(ARRAY['run', 'workstream', 'worker', 'task', 'patch_ledger'], i.workflow_type::text),
+ ORDER BY array_position(ARRAY['run', 'workstream', 'worker', 'uet_worker', 'task', 'patch_ledger'], i.workflow_type::text),
           CASE i.workflow_type WHEN 'job' THEN (i.context->>'depth')::integer END, i.id

@@ -1,5 +1,5 @@
 -- The statements that make the scratch schema: every table of ours without its constraints, so that nothing is written
--- elsewhere; all functions, which `db/audit/rebuild.py` has work on the scratch tables; no signals; the triggers that
+-- elsewhere; types and all functions, which `db/audit/rebuild.py` has work on the scratch tables; no signals; the triggers that
 -- project. To be printed with an empty search path, so that everything is named with its schema.
 WITH tables AS (
     SELECT c.oid, c.relname
@@ -17,14 +17,19 @@ SELECT statement FROM (
                         JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.number))
       FROM tables t JOIN pg_index i ON i.indrelid = t.oid AND i.indisprimary
     UNION ALL
-    SELECT 3, p.oid, regexp_replace(CASE proname
+    SELECT 3, c.oid, format('CREATE TYPE %%I.%%I AS (%%s)', %(scratch)s::text, c.relname,
+                     (SELECT string_agg(format('%%I %%s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY a.attnum)
+                        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0))
+      FROM pg_class c WHERE c.relnamespace = 'interlock'::regnamespace AND c.relkind = 'c'
+    UNION ALL
+    SELECT 4, p.oid, regexp_replace(CASE proname
                WHEN 'signal' THEN format('CREATE FUNCTION interlock.signal(%%s) RETURNS void LANGUAGE plpgsql AS ''BEGIN END''',
                                          pg_get_function_identity_arguments(p.oid))
                ELSE pg_get_functiondef(p.oid) END, %(own)s, %(scratch)s || '.', 'g')
       FROM pg_proc p
      WHERE p.pronamespace = 'interlock'::regnamespace AND p.prokind = 'f'
     UNION ALL
-    SELECT 4, g.oid, regexp_replace(pg_get_triggerdef(g.oid), %(own)s, %(scratch)s || '.', 'g')
+    SELECT 5, g.oid, regexp_replace(pg_get_triggerdef(g.oid), %(own)s, %(scratch)s || '.', 'g')
       FROM pg_trigger g JOIN tables t ON t.oid = g.tgrelid
      WHERE t.relname IN ('workflow_instances', 'workflow_transitions')
        AND (g.tgname LIKE 'born\_%%' OR g.tgname LIKE 'moved\_%%' OR g.tgname LIKE 'migrated\_%%')

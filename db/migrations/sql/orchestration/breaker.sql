@@ -36,11 +36,6 @@ CREATE FUNCTION interlock.turned_away_until(b interlock.circuit_breakers) RETURN
         WHEN b.trial_until IS NOT NULL THEN CASE WHEN b.trial_until >= now() THEN b.trial_until END
         WHEN b.trial_token IS NOT NULL THEN now() END;
 
--- The tools whose tasks of a run wait, because their breakers turn calls away.
-CREATE FUNCTION interlock.shut_tools(run uuid) RETURNS text[] LANGUAGE sql STABLE
-    RETURN ARRAY(SELECT b.tool_id FROM interlock.workflow_instances i JOIN interlock.circuit_breakers b USING (project)
-                  WHERE i.id = run AND interlock.turned_away_until(b) IS NOT NULL);
-
 -- Whether a breaker lets a call through now. It locks the breaker first, so that of several who ask at once the second sees what
 -- the first did: a claim that takes the trial is newer than the snapshot of whoever waited for the lock.
 CREATE FUNCTION interlock.lets_through(breaker uuid) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -1,11 +1,10 @@
 -- What workers carry out for a task, a gate or a patch. It is never read from a context, which any caller writes: a row
--- here comes with a submitted plan, from an operator, or with a patch that mends another, and only in the transaction in
--- which its instance is born. It never changes. Raw SQL is held to all of it.
+-- here comes with a submitted plan or from an operator, and only in the transaction in which its instance is born. It never changes. Raw SQL is held to all of it.
 
 CREATE TABLE interlock.commands (
     workflow_id         uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     run_id              uuid         NOT NULL REFERENCES interlock.plans (run_id),
-    source              varchar(10)  NOT NULL CHECK (source IN ('plan', 'operator', 'mended')),
+    source              varchar(10)  NOT NULL CHECK (source IN ('plan', 'operator')),
     made_by             varchar(100) NOT NULL CHECK (interlock.is_name(made_by)),
     reason              text         CHECK (interlock.is_reason(reason)),
     kind                varchar(10)  NOT NULL CHECK (kind IN ('command', 'shell', 'patch')),
@@ -27,40 +26,33 @@ CREATE TABLE interlock.commands (
 );
 CREATE INDEX commands_patch ON interlock.commands (patch_id) WHERE patch_id IS NOT NULL;
 
+-- One question after the other: a single expression would prepare all of them for every row.
 CREATE FUNCTION interlock.command_made() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    instance interlock.workflow_instances;
+    type     varchar;
+    replaces text;
+    fresh    boolean;
     run      uuid;
-    may      boolean;
+    may      boolean := false;
 BEGIN
-    SELECT * INTO instance FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
-    run := CASE instance.workflow_type
-               WHEN 'task' THEN (SELECT run_id FROM interlock.tasks WHERE task_id = instance.id)
-               WHEN 'test_gate' THEN (SELECT run_id FROM interlock.test_gates WHERE gate_id = instance.id)
-               WHEN 'patch_ledger' THEN (SELECT run_id FROM interlock.patch_ledger_entries
-                                          WHERE ledger_id = instance.id AND patch_id = NEW.patch_id)
-           END;
-    may := CASE NEW.source
-               WHEN 'plan' THEN instance.workflow_type <> 'patch_ledger'
-                    AND (EXISTS (SELECT FROM interlock.workflow_instances WHERE id = run AND created_at = now())
-                         -- a failed gate that is run again: the very same
-                         OR EXISTS (SELECT FROM interlock.commands c JOIN interlock.test_gates g ON g.gate_id = c.workflow_id
-                                     WHERE c.workflow_id::text = instance.context->>'retry_of'
-                                       AND instance.workflow_type = 'test_gate' AND g.state = 'FAILED'
-                                       AND to_jsonb(c) - 'workflow_id' = to_jsonb(NEW) - 'workflow_id'))
-               WHEN 'operator' THEN instance.workflow_type <> 'patch_ledger'
-                    AND interlock.is_operator(NEW.made_by)
-               WHEN 'mended' THEN instance.workflow_type = 'patch_ledger'
-                    AND EXISTS (SELECT FROM interlock.patch_ledger_entries past, interlock.patch_ledger_entries mine
-                                 WHERE past.ledger_id::text = instance.context->>'retry_of' AND mine.ledger_id = instance.id
-                                   AND past.state IN ('rolled_back', 'quarantined', 'dropped')
-                                   AND (interlock.is_operator(NEW.made_by)
-                                        -- PATCH-13: by anyone only where no gate is passed by
-                                        OR (past.workstream_id, past.task_id) = (mine.workstream_id, mine.task_id)
-                                           AND NOT EXISTS (SELECT FROM interlock.workflow_links
-                                                            WHERE source_id = past.task_id AND role = 'gates')))
-           END;
-    IF instance.created_at = now() AND instance.version = 0 AND run = NEW.run_id AND may THEN
+    SELECT workflow_type, context->>'retry_of', created_at = now() AND version = 0 INTO type, replaces, fresh
+      FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
+    IF type = 'task' THEN
+        SELECT run_id INTO run FROM interlock.tasks WHERE task_id = NEW.workflow_id;
+    ELSIF type = 'test_gate' THEN
+        SELECT run_id INTO run FROM interlock.test_gates WHERE gate_id = NEW.workflow_id;
+    END IF;
+    IF NEW.source = 'operator' THEN
+        may := interlock.is_operator(NEW.made_by);
+    ELSE
+        may := EXISTS (SELECT FROM interlock.workflow_instances WHERE id = run AND created_at = now());
+        IF NOT may AND type = 'test_gate' THEN  -- a failed gate that is run again: the very same
+            may := EXISTS (SELECT FROM interlock.commands c JOIN interlock.test_gates g ON g.gate_id = c.workflow_id
+                            WHERE c.workflow_id::text = replaces AND g.state = 'FAILED'
+                              AND to_jsonb(c) - 'workflow_id' = to_jsonb(NEW) - 'workflow_id');
+        END IF;
+    END IF;
+    IF fresh AND run = NEW.run_id AND may THEN
         RETURN NEW;
     END IF;
     RAISE EXCEPTION 'instance % cannot get a command: it comes with the plan of its run, or from an operator, when the '
@@ -70,16 +62,17 @@ END $$;
 
 CREATE TRIGGER made BEFORE INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.command_made();
 
-CREATE TRIGGER record_body_digest AFTER INSERT ON interlock.commands FOR EACH ROW
-    EXECUTE FUNCTION interlock.record_body_digest('workflow_id');
+CREATE TRIGGER record_body_digests AFTER INSERT ON interlock.commands REFERENCING NEW TABLE AS made FOR EACH STATEMENT
+    EXECUTE FUNCTION interlock.record_body_digests('workflow_id');
 
 -- The gate's own column (GATE-10) shows it; nothing is run from there. A task waits for the breaker of what it runs, whatever
 -- its context says.
-CREATE FUNCTION interlock.show_command() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.show_commands() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE interlock.test_gates SET command = to_jsonb(NEW.argv) WHERE gate_id = NEW.workflow_id;
-    UPDATE interlock.tasks SET tool = NEW.tool WHERE task_id = NEW.workflow_id AND tool IS DISTINCT FROM NEW.tool;
+    UPDATE interlock.test_gates SET command = to_jsonb(m.argv) FROM made m WHERE gate_id = m.workflow_id;
+    UPDATE interlock.tasks t SET tool = m.tool FROM made m WHERE t.task_id = m.workflow_id AND t.tool IS DISTINCT FROM m.tool;
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER shown AFTER INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.show_command();
+CREATE TRIGGER shown AFTER INSERT ON interlock.commands REFERENCING NEW TABLE AS made FOR EACH STATEMENT
+    EXECUTE FUNCTION interlock.show_commands();

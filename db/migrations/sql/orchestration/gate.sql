@@ -37,7 +37,7 @@ DECLARE
 BEGIN
     INSERT INTO interlock.test_gates (gate_id, gate_type, phase_id, workstream_id, run_id, state, command, depends_on, moment,
                             reruns_left, created_at)
-    VALUES (NEW.id, c->>'gate_type', interlock.phase(c), workstream, run, NEW.current_state, COALESCE(c->'command', '[]'),
+    VALUES (NEW.id, c->>'gate_type', interlock.phase(NEW), workstream, run, NEW.current_state, COALESCE(c->'command', '[]'),
             interlock.uuids(c->'depends_on'), COALESCE(c->>'moment', 'start'),
             COALESCE((c->>'reruns_left')::integer, 0), NEW.created_at);
     IF run IS NOT NULL THEN

@@ -44,7 +44,7 @@ CREATE TABLE interlock.plans (
 CREATE FUNCTION interlock.born_run(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO interlock.runs (run_id, phase_id, state, priority, created_at, metadata)
-    VALUES (NEW.id, interlock.phase(NEW.context), NEW.current_state, COALESCE((NEW.context->>'priority')::integer, 0),
+    VALUES (NEW.id, interlock.phase(NEW), NEW.current_state, COALESCE((NEW.context->>'priority')::integer, 0),
             NEW.created_at, interlock.metadata(NEW.context));
     INSERT INTO interlock.run_counts (run_id) VALUES (NEW.id);
 END $$;
@@ -75,5 +75,5 @@ END $$;
 
 CREATE TRIGGER made BEFORE INSERT ON interlock.plans FOR EACH ROW EXECUTE FUNCTION interlock.plan_made();
 
-CREATE TRIGGER record_body_digest AFTER INSERT ON interlock.plans FOR EACH ROW
-    EXECUTE FUNCTION interlock.record_body_digest('run_id');
+CREATE TRIGGER record_body_digests AFTER INSERT ON interlock.plans REFERENCING NEW TABLE AS made FOR EACH STATEMENT
+    EXECUTE FUNCTION interlock.record_body_digests('run_id');

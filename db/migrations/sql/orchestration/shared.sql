@@ -8,7 +8,7 @@ CREATE FUNCTION interlock.kinds() RETURNS TABLE (type text, typed text, key text
     LANGUAGE sql IMMUTABLE AS $$
     VALUES ('run', 'runs', 'run_id', 'state'), ('workstream', 'workstreams', 'ws_id', 'state'),
            ('task', 'tasks', 'task_id', 'state'), ('worker', 'workers', 'worker_id', 'state'),
-           ('uet_worker', 'uet_workers', 'worker_id', 'state'),
+           ('uet_worker', 'workers', 'worker_id', 'state'),
            ('patch_ledger', 'patch_ledger_entries', 'ledger_id', 'state'), ('test_gate', 'test_gates', 'gate_id', 'state'),
            ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
            ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status'),
@@ -16,9 +16,11 @@ CREATE FUNCTION interlock.kinds() RETURNS TABLE (type text, typed text, key text
            ('deprecation', 'deprecations', 'deprecation_id', 'state')
 $$;
 
+-- The names of phases (docs/spec/phase.md): `default`, and those that plans have declared in any project.
 CREATE TABLE interlock.phases (
     phase_id varchar(100) PRIMARY KEY
 );
+INSERT INTO interlock.phases VALUES ('default');
 
 -- What the scheduler still has to look at: one row a move, insert-only, taken in order under the run's lock.
 CREATE TABLE interlock.run_signals (
@@ -46,12 +48,33 @@ CREATE FUNCTION interlock.uuids(list jsonb) RETURNS uuid[] LANGUAGE sql IMMUTABL
 CREATE FUNCTION interlock.texts(list jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN COALESCE((SELECT array_agg(each) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
 
-CREATE FUNCTION interlock.phase(context jsonb) RETURNS varchar LANGUAGE plpgsql AS $$
+-- The instance of a project's phase; NULL: of `default`, where no plan of the project declares it.
+CREATE FUNCTION interlock.phase_named(of_project varchar, named varchar) RETURNS uuid LANGUAGE sql STABLE
+    RETURN (SELECT id FROM interlock.workflow_instances
+             WHERE (project, workflow_type, entity_id) = (of_project, 'phase', named));
+
+-- The name of an instance's phase, which its project has (PHASE-2).
+CREATE FUNCTION interlock.phase(new interlock.workflow_instances) RETURNS varchar LANGUAGE plpgsql AS $$
 DECLARE
-    named varchar := COALESCE(context->>'phase_id', 'default');
+    named varchar := COALESCE(new.context->>'phase_id', 'default');
 BEGIN
-    INSERT INTO interlock.phases (phase_id) VALUES (named) ON CONFLICT DO NOTHING;
+    IF named <> 'default' AND interlock.phase_named(new.project, named) IS NULL THEN
+        RAISE EXCEPTION 'project % has no phase %', new.project, named
+            USING ERRCODE = 'foreign_key_violation', HINT = 'Declare it in the plan, under `phases`';
+    END IF;
     RETURN named;
+END $$;
+
+CREATE FUNCTION interlock.born_phase(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO interlock.phases (phase_id) VALUES (NEW.entity_id) ON CONFLICT DO NOTHING;
+END $$;
+
+-- The schedulers of its runs look at its workstreams again.
+CREATE FUNCTION interlock.moved_phase(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM interlock.signal(run_id, 'hold', ws_id, run_id, NEW.from_state, NEW.to_state, false)
+       FROM interlock.workstreams WHERE phase = NEW.workflow_id AND completed_at IS NULL;
 END $$;
 
 -- The digest of a stored command, plan or patch. Instants are printed in a session's time zone, so they are hashed as
@@ -60,16 +83,15 @@ CREATE FUNCTION interlock.body_digest(body jsonb) RETURNS text LANGUAGE sql STAB
     RETURN encode(interlock.digest(body || CASE WHEN body ? 'created_at' THEN jsonb_build_object(
         'created_at', interlock.micros((body->>'created_at')::timestamptz)) ELSE '{}' END), 'hex');
 
--- From now on the hash of its instance's birth covers the row, and the patch that it names.
-CREATE FUNCTION interlock.record_body_digest() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    stored jsonb := to_jsonb(NEW);
+-- From now on the hashes of their instances' births cover the rows, and the patches that they name.
+CREATE FUNCTION interlock.record_body_digests() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE interlock.workflow_instances
-       SET bodies = COALESCE(bodies, '{}') || jsonb_build_object(TG_TABLE_NAME, interlock.body_digest(stored))
+    UPDATE interlock.workflow_instances i
+       SET bodies = COALESCE(i.bodies, '{}') || jsonb_build_object(TG_TABLE_NAME, interlock.body_digest(s.stored))
                     || COALESCE((SELECT jsonb_build_object('patches', interlock.body_digest(to_jsonb(p)))
-                                   FROM interlock.patches p WHERE p.patch_id = stored->>'patch_id'), '{}')
-     WHERE id = (stored->>TG_ARGV[0])::uuid;
+                                   FROM interlock.patches p WHERE p.patch_id = s.stored->>'patch_id'), '{}')
+      FROM (SELECT to_jsonb(made) AS stored FROM made OFFSET 0) s
+     WHERE i.id = (s.stored->>TG_ARGV[0])::uuid;
     RETURN NULL;
 END $$;
 

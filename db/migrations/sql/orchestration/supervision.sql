@@ -5,11 +5,18 @@ CREATE TABLE interlock.supervised_workers (
     workspace_id varchar(100) NOT NULL,
     status       varchar(20) NOT NULL CHECK (status IN ('IDLE', 'RUNNING', 'PAUSED', 'COMPLETED', 'FAILED',
                                                         'TERMINATED')),
+    capacity     integer     NOT NULL DEFAULT 1 CHECK (capacity >= 1),
+    tasks        text[]      NOT NULL DEFAULT '{}',  -- those that `start_task` named, until they are done (SUPERVISED-8)
+    last_heartbeat timestamptz NOT NULL DEFAULT now(),
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now(),
     metadata     jsonb       NOT NULL DEFAULT '{}',
-    CHECK (updated_at >= created_at)
+    CHECK (cardinality(tasks) <= capacity),
+    CHECK (status <> 'COMPLETED' OR tasks = '{}'),
+    CHECK (updated_at >= created_at),
+    CHECK (last_heartbeat >= created_at)
 );
+CREATE INDEX supervised_workers_running ON interlock.supervised_workers (id) WHERE status = 'RUNNING';
 
 CREATE TABLE interlock.jobs (
     id               uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
@@ -22,6 +29,7 @@ CREATE TABLE interlock.jobs (
     started_at       timestamptz,
     completed_at     timestamptz,
     task_description text        NOT NULL,
+    CHECK (status IN ('SUBMITTED', 'CANCELED') OR task_description <> ''),  -- JOB-13
     CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELED')) = (completed_at IS NOT NULL)),
     CHECK (started_at >= created_at),
     CHECK (completed_at >= created_at),
@@ -31,9 +39,10 @@ CREATE INDEX jobs_parent ON interlock.jobs (parent_job_id);
 
 CREATE FUNCTION interlock.born_supervised_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO interlock.supervised_workers (id, workspace_id, status, created_at, updated_at, metadata)
-    VALUES (NEW.id, COALESCE(NEW.context->>'workspace_id', NEW.project), NEW.current_state, NEW.created_at,
-            NEW.created_at, interlock.metadata(NEW.context));
+    INSERT INTO interlock.supervised_workers (id, workspace_id, status, capacity, created_at, updated_at, last_heartbeat, metadata)
+    VALUES (NEW.id, COALESCE(NEW.context->>'workspace_id', NEW.project), NEW.current_state,
+            COALESCE((NEW.context->>'capacity')::integer, 1), NEW.created_at, NEW.created_at, NEW.created_at,
+            interlock.metadata(NEW.context));
 END $$;
 
 CREATE FUNCTION interlock.born_job(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
@@ -52,7 +61,16 @@ END $$;
 
 CREATE FUNCTION interlock.moved_supervised_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE interlock.supervised_workers SET status = NEW.to_state, updated_at = NEW.created_at WHERE id = NEW.workflow_id;
+    UPDATE interlock.supervised_workers
+       SET status = NEW.to_state, updated_at = NEW.created_at,
+           tasks = CASE NEW.trigger
+                        WHEN 'start_task' THEN interlock.texts(NEW.metadata->'tasks')
+                        WHEN 'complete_tasks' THEN CASE WHEN NOT NEW.metadata ? 'operator' THEN  -- who overrides, answers for them
+                            ARRAY(SELECT unnest(tasks) EXCEPT SELECT unnest(interlock.texts(NEW.metadata->'completed_tasks')))
+                            ELSE '{}' END
+                        ELSE tasks END,
+           last_heartbeat = GREATEST(NEW.created_at, last_heartbeat)  -- a move counts as one (SUPERVISED-9)
+     WHERE id = NEW.workflow_id;
 END $$;
 
 CREATE FUNCTION interlock.moved_job(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$

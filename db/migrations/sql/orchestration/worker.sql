@@ -1,11 +1,14 @@
--- Workers of the orchestration (docs/spec/worker.md) and of the execution engine.
+-- Workers: those of the orchestration (`worker`) and of an execution engine (`uet_worker`). One table, because tasks and claims
+-- name either (docs/spec/worker.md).
 
 CREATE TABLE interlock.workers (
     worker_id            uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     name                 varchar(100) NOT NULL,
+    project              varchar(100),  -- whose tasks a `uet_worker` takes (UET-9); NULL: a `worker`, which serves all projects
     worker_type          varchar(50) NOT NULL,
     state                varchar(20) NOT NULL CHECK (state IN ('initializing', 'idle', 'busy', 'unresponsive',
-                                                               'shutdown', 'suspended')),
+                                                               'shutdown', 'suspended',
+                                                               'SPAWNING', 'IDLE', 'BUSY', 'DRAINING', 'TERMINATED')),
     capabilities         text[]      NOT NULL DEFAULT '{}',
     affinity             jsonb       NOT NULL DEFAULT '{}',
     current_load         integer     NOT NULL DEFAULT 0 CHECK (current_load >= 0),
@@ -17,25 +20,16 @@ CREATE TABLE interlock.workers (
     last_took_at         timestamptz,
     created_at           timestamptz NOT NULL DEFAULT now(),
     shutdown_at          timestamptz,
-    CHECK ((state = 'shutdown') = (shutdown_at IS NOT NULL)),
+    CHECK ((state IN ('shutdown', 'TERMINATED')) = (shutdown_at IS NOT NULL)),
     CHECK (current_load <= max_concurrent_tasks),
     CHECK (last_heartbeat >= created_at),
     CHECK (shutdown_at >= created_at)
 ) WITH (fillfactor = 60);  -- heartbeats stay heap-only: no index holds a column they change
 CREATE INDEX workers_state ON interlock.workers (state);
 
-CREATE TABLE interlock.uet_workers (
-    worker_id      uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
-    worker_type    varchar(50) NOT NULL,
-    state          varchar(20) NOT NULL CHECK (state IN ('SPAWNING', 'IDLE', 'BUSY', 'DRAINING', 'TERMINATED')),
-    affinity       jsonb       NOT NULL DEFAULT '{}',
-    last_heartbeat timestamptz NOT NULL DEFAULT now(),
-    created_at     timestamptz NOT NULL DEFAULT now(),
-    terminated_at  timestamptz,
-    CHECK ((state = 'TERMINATED') = (terminated_at IS NOT NULL)),
-    CHECK (last_heartbeat >= created_at),
-    CHECK (terminated_at >= created_at)
-);
+CREATE VIEW interlock.uet_workers AS
+    SELECT worker_id, worker_type, state, affinity, last_heartbeat, created_at, shutdown_at AS terminated_at
+      FROM interlock.workers WHERE project IS NOT NULL;
 
 CREATE FUNCTION interlock.born_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -46,11 +40,13 @@ BEGIN
             COALESCE((NEW.context->>'max_concurrent_tasks')::integer, 1), NEW.created_at, NEW.created_at);
 END $$;
 
+-- It is outside, like an agent, and takes what agents take.
 CREATE FUNCTION interlock.born_uet_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO interlock.uet_workers (worker_id, worker_type, state, affinity, created_at)
-    VALUES (NEW.id, COALESCE(NEW.context->>'worker_type', 'uet'), NEW.current_state,
-            COALESCE(NEW.context->'affinity', '{}'), NEW.created_at);
+    INSERT INTO interlock.workers (worker_id, name, project, worker_type, state, capabilities, affinity, created_at, last_heartbeat)
+    VALUES (NEW.id, NEW.entity_id, NEW.project, COALESCE(NEW.context->>'worker_type', 'uet'), NEW.current_state,
+            interlock.texts(NEW.context->'capabilities') || 'interlock:agent'::text, COALESCE(NEW.context->'affinity', '{}'),
+            NEW.created_at, NEW.created_at);
 END $$;
 
 CREATE FUNCTION interlock.moved_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
@@ -63,19 +59,16 @@ END $$;
 
 CREATE FUNCTION interlock.moved_uet_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE interlock.uet_workers
+    UPDATE interlock.workers
        SET state = NEW.to_state,
-           terminated_at = CASE WHEN NEW.to_state = 'TERMINATED' THEN NEW.created_at END,
+           draining = draining OR NEW.to_state = 'DRAINING',
+           shutdown_at = CASE WHEN NEW.to_state = 'TERMINATED' THEN GREATEST(NEW.created_at, created_at) END,
            -- Heartbeats are owed from IDLE on (UET-1), however long it was SPAWNING.
            last_heartbeat = CASE NEW.from_state WHEN 'SPAWNING' THEN GREATEST(NEW.created_at, last_heartbeat)
                                                 ELSE last_heartbeat END
      WHERE worker_id = NEW.workflow_id;
 END $$;
 
-CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON interlock.workers FOR EACH ROW  -- WORKER-5
-    WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state <> 'initializing')
-    EXECUTE FUNCTION interlock.fixed('affinity');
-
-CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON interlock.uet_workers FOR EACH ROW  -- UET-3
-    WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state <> 'SPAWNING')
+CREATE TRIGGER affinity_fixed BEFORE UPDATE OF affinity ON interlock.workers FOR EACH ROW  -- WORKER-5, UET-3
+    WHEN (OLD.affinity IS DISTINCT FROM NEW.affinity AND OLD.state NOT IN ('initializing', 'SPAWNING'))
     EXECUTE FUNCTION interlock.fixed('affinity');

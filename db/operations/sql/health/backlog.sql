@@ -11,9 +11,10 @@ SELECT (SELECT count(*) FROM interlock.trigger_requests WHERE status = 'pending'
          WHERE status = 'dead' AND result->>'was' IS DISTINCT FROM 'dead') AS dead,
        (SELECT count(*) FROM interlock.effects WHERE status = 'dead') AS dead_effects,
        (SELECT count(*) FROM interlock.effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
-       -- Due, and nobody is at any of its kind: gates have a node of their own.
+       -- Due, and nobody is at any of its queue, which has nodes of its own.
        (SELECT extract(epoch FROM now() - min(e.not_before))
           FROM interlock.effects e
          WHERE e.status = 'pending' AND e.not_before <= now()
+           AND NOT (EXISTS (SELECT FROM interlock.limits) AND e.id IN (SELECT interlock.effects_without_room()))
            AND NOT EXISTS (SELECT FROM interlock.effects l WHERE l.status = 'leased' AND l.lease_until > now()
-                              AND (l.name = 'run_gate') = (e.name = 'run_gate'))) AS oldest_untaken_effect_seconds
+                              AND l.queue = e.queue)) AS oldest_untaken_effect_seconds

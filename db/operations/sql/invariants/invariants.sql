@@ -26,11 +26,12 @@ WITH overridden AS (
     SELECT 'WORKSTREAM-8', w.ws_id, 'is completed, but its patch ' || i.entity_id || ' is ' || p.state
       FROM interlock.workstreams w
       JOIN interlock.patch_ledger_entries p ON p.workstream_id = w.ws_id AND p.state NOT IN ('verified', 'committed', 'rolled_back', 'dropped')
+       AND NOT EXISTS (SELECT FROM interlock.tasks t WHERE t.task_id = p.task_id AND t.left_out)
       JOIN interlock.workflow_instances i ON i.id = p.ledger_id
      WHERE w.state = 'completed'
     UNION ALL
     SELECT 'RUN-2', r.run_id, 'has succeeded, but its workstream ' || i.entity_id || ' is ' || w.state
-      FROM interlock.runs r JOIN interlock.workstreams w ON w.run_id = r.run_id AND w.state NOT IN ('completed', 'skipped')
+      FROM interlock.runs r JOIN interlock.workstreams w ON w.run_id = r.run_id AND w.state NOT IN ('completed', 'skipped') AND NOT w.left_out
       JOIN interlock.workflow_instances i ON i.id = w.ws_id
      WHERE r.state = 'succeeded'
     UNION ALL
@@ -43,7 +44,7 @@ WITH overridden AS (
     SELECT 'WORKER-12', k.worker_id, 'is shut down, but its task ' || i.entity_id || ' is running'
       FROM interlock.workers k JOIN interlock.tasks t ON t.worker_id = k.worker_id AND t.state = 'running'
       JOIN interlock.workflow_instances i ON i.id = t.task_id
-     WHERE k.state = 'shutdown'
+     WHERE k.shutdown_at IS NOT NULL
     UNION ALL
     SELECT 'LEGACY-8', w.workflow_id, 'is in S_SUCCESS, but its step ' || s.step_id || ' is in ' || s.state
       FROM interlock.lineage_workstreams w JOIN interlock.lineage_steps s ON s.ws_id = w.ws_id AND s.state <> 'S_SUCCESS'
@@ -55,7 +56,6 @@ WITH overridden AS (
             UNION ALL SELECT ws_id, state FROM interlock.workstreams
             UNION ALL SELECT task_id, state FROM interlock.tasks
             UNION ALL SELECT worker_id, state FROM interlock.workers
-            UNION ALL SELECT worker_id, state FROM interlock.uet_workers
             UNION ALL SELECT ledger_id, state FROM interlock.patch_ledger_entries
             UNION ALL SELECT gate_id, state FROM interlock.test_gates
             UNION ALL SELECT breaker_id, state FROM interlock.circuit_breakers

@@ -22,6 +22,7 @@ WITH settings AS (
 ), acts AS (
     SELECT count(*) AS many, extract(epoch FROM now() - min(not_before)) AS age
       FROM (SELECT not_before FROM interlock.effects WHERE status = 'pending' AND not_before <= now()
+               AND NOT (EXISTS (SELECT FROM interlock.limits) AND id IN (SELECT interlock.effects_without_room()))
              ORDER BY not_before LIMIT (SELECT most FROM settings)) e
 ), swept AS (
     SELECT w.name, w.every_seconds, s.started_at, s.finished_at,
@@ -85,7 +86,13 @@ UNION ALL SELECT 'interlock_beat_alive', '{}',
             FROM swept
 UNION ALL SELECT 'interlock_breakers_open', ARRAY[tool_id]::text[], count(*)
             FROM (SELECT tool_id FROM interlock.circuit_breakers WHERE state = 'OPEN' ORDER BY tool_id LIMIT 50) b GROUP BY tool_id
-UNION ALL SELECT 'interlock_workers', ARRAY[state]::text[], count(*) FROM interlock.workers WHERE state <> 'shutdown' GROUP BY state
+UNION ALL SELECT 'interlock_workers', ARRAY[state]::text[], count(*) FROM interlock.workers WHERE shutdown_at IS NULL GROUP BY state
+UNION ALL SELECT 'interlock_schedules', ARRAY['late'], count(*)
+            FROM (SELECT FROM interlock.schedules WHERE next_at < now() - interval '1 min'  -- SCHEDULE-8
+                   LIMIT (SELECT most FROM settings)) s
+UNION ALL SELECT 'interlock_schedules', ARRAY['failing'], count(*)
+            FROM (SELECT FROM interlock.schedules WHERE failed_at IS NOT NULL AND next_at IS NOT NULL
+                   LIMIT (SELECT most FROM settings)) s
 UNION ALL SELECT 'interlock_stuck_entities', ARRAY[workflow_type, state]::text[], count(*)
             FROM interlock.stuck_entities GROUP BY workflow_type, state
 UNION ALL SELECT 'interlock_stuck_overrun', ARRAY[workflow_type, state]::text[], max(overrun)
@@ -94,7 +101,8 @@ UNION ALL SELECT 'interlock_stuck_overrun', ARRAY[workflow_type, state]::text[],
                                                                       THEN %(stuck_task)s::float8
                                                                   WHEN workflow_type = 'workstream' AND state = 'executing'
                                                                       THEN %(stuck_workstream)s
-                                                                  WHEN workflow_type = 'worker' AND state IN ('idle', 'busy', 'unresponsive')
+                                                                  WHEN state IN ('idle', 'busy', 'unresponsive', 'IDLE', 'BUSY', 'DRAINING')
+                                                                       AND workflow_type IN ('worker', 'uet_worker')
                                                                       THEN %(silent)s
                                                                   ELSE %(stuck_general)s END AS overrun
                     FROM interlock.stuck_entities) s WHERE overrun IS NOT NULL GROUP BY workflow_type, state

@@ -6,7 +6,10 @@ WITH counted AS (
 UPDATE interlock.workstream_counts c
    SET pending = f.pending, queued = f.queued, running = f.running, validating = f.validating, completed = f.completed,
        failed = f.failed, retrying = f.retrying, cancelled = f.cancelled, blocked = f.blocked,
-       critical_failures = f.critical
+       critical_failures = f.critical,
+       quarantined_patches = (SELECT count(*) FROM interlock.patch_ledger_entries p  -- not of a task that no longer counts
+                               WHERE p.workstream_id = w.ws_id AND p.state = 'quarantined'
+                                 AND NOT EXISTS (SELECT FROM interlock.tasks t WHERE t.task_id = p.task_id AND t.left_out))
   FROM interlock.workstreams w
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE t.state = 'pending') AS pending, count(*) FILTER (WHERE t.state = 'queued') AS queued,

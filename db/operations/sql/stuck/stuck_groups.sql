@@ -1,5 +1,5 @@
 -- What workstreams and runs wait for: those of their members that have not ended, by state, and the oldest of them.
-SELECT w.ws_id AS id, 'task' AS members, ri.entity_id AS run, r.run_id, r.state AS run_state,
+SELECT w.ws_id AS id, 'task' AS members, ri.entity_id AS run, r.run_id, r.state AS run_state, ri.version AS run_version,
        (SELECT jsonb_object_agg(state, many)
           FROM (SELECT t.state, count(*) AS many FROM interlock.tasks t
                  WHERE t.workstream_id = w.ws_id AND t.completed_at IS NULL
@@ -13,7 +13,7 @@ SELECT w.ws_id AS id, 'task' AS members, ri.entity_id AS run, r.run_id, r.state 
   JOIN interlock.runs r ON r.run_id = w.run_id JOIN interlock.workflow_instances ri ON ri.id = r.run_id
  WHERE w.ws_id = ANY(%(ids)s)
 UNION ALL
-SELECT r.run_id, 'workstream', NULL, NULL, NULL,
+SELECT r.run_id, 'workstream', NULL, NULL, NULL, NULL,
        (SELECT jsonb_object_agg(state, many)
           FROM (SELECT w.state, count(*) AS many FROM interlock.workstreams w
                  WHERE w.run_id = r.run_id AND w.completed_at IS NULL

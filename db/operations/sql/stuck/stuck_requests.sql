@@ -2,7 +2,7 @@
 -- Those bound to a state that it has left since say nothing any more.
 SELECT r.workflow_id, r.request_id, r.trigger, r.triggered_by, r.origin, r.status, r.attempts, r.not_before, r.error,
        r.result, extract(epoch FROM now() - GREATEST(r.accepted_at, r.not_before))::double precision AS due_seconds,
-       a.id AS approval_id, a.workflow_type || '/' || a.entity_id AS approval, a.context->'deciders' AS deciders
+       a.id AS approval_id, a.version AS approval_version, a.workflow_type || '/' || a.entity_id AS approval, a.context->'deciders' AS deciders
   FROM interlock.trigger_requests r
   JOIN interlock.workflow_instances i ON i.id = r.workflow_id
   LEFT JOIN interlock.workflow_transitions t ON t.workflow_id = i.id AND t.seq = i.version

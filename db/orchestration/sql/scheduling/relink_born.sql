@@ -8,7 +8,7 @@ WITH RECURSIVE place AS (
                             AND role IN ('depends_on', 'gates', 'blocked_by_gates') OFFSET 0) l
       LEFT JOIN interlock.test_gates g ON g.gate_id = l.target_id
       LEFT JOIN interlock.tasks t ON t.task_id = l.target_id
-     WHERE g.state = 'FAILED' OR t.left_out
+     WHERE g.state IN ('FAILED', 'CANCELLED') OR t.left_out
     UNION ALL
     SELECT p.source_id, p.role, p.inverse, p.named, r.source_id, p.steps + 1
       FROM place p

@@ -1,5 +1,7 @@
--- What decides about tasks, beside their own state.
+-- What decides about tasks, beside their own state. The array is a subquery's, or PostgreSQL would plan this anew for each number of
+-- tasks, which takes longer than it runs.
 SELECT t.task_id AS id, i.version, i.entity_id, t.state, t.unmet, t.dead, w.state AS workstream_state, r.state AS run_state,
+       (SELECT p.current_state <> 'open' FROM interlock.workflow_instances p WHERE p.id = w.phase) IS TRUE AS frozen,
        g.open AS gates_open, g.lost_gate, b.failed AS failed_before, p.open AS patches_open, p.lost_patch
   FROM interlock.tasks t
   JOIN interlock.workflow_instances i ON i.id = t.task_id
@@ -17,5 +19,5 @@ SELECT t.task_id AS id, i.version, i.entity_id, t.state, t.unmet, t.dead, w.stat
                     ORDER BY p.ledger_id DESC) FILTER (WHERE p.state IN ('quarantined', 'dropped')))[1] AS lost_patch
           FROM interlock.patch_ledger_entries p
           JOIN interlock.workflow_instances pi ON pi.id = p.ledger_id
-         WHERE t.state = 'validating' AND p.workstream_id = t.workstream_id AND p.task_id = t.task_id) p ON true
- WHERE t.task_id = ANY(%(ids)s)
+         WHERE t.state IN ('running', 'validating') AND p.workstream_id = t.workstream_id AND p.task_id = t.task_id) p ON true
+ WHERE t.task_id = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))

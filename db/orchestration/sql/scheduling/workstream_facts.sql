@@ -1,11 +1,14 @@
 -- What decides about workstreams, beside their own state.
 SELECT w.ws_id AS id, i.version, i.entity_id, w.state, r.state AS run_state, (i.context->>'task_count')::integer - o.left_out AS task_count, c.*,
+       (SELECT p.current_state <> 'open' FROM interlock.workflow_instances p WHERE p.id = w.phase) IS TRUE AS frozen,
+       interlock.landing_approval(w) AS approval,
        g.open AS gates_open, g.lost AS gates_lost,
        EXISTS (SELECT FROM interlock.patch_ledger_entries p
                 WHERE p.workstream_id = w.ws_id
                   AND p.state NOT IN ('committed', 'quarantined', 'dropped', 'rolled_back')) AS patches_open,
        EXISTS (SELECT FROM interlock.patch_ledger_entries p
-                WHERE p.workstream_id = w.ws_id AND p.state IN ('rolled_back', 'dropped')) AS patches_lost,
+                WHERE p.workstream_id = w.ws_id AND p.state IN ('rolled_back', 'dropped')  -- not of a task in whose place is another
+                  AND NOT EXISTS (SELECT FROM interlock.tasks t WHERE t.task_id = p.task_id AND t.left_out)) AS patches_lost,
        EXISTS (SELECT FROM interlock.effects e WHERE e.workflow_id = w.ws_id AND e.name = 'land_workstream') AS landing
   FROM interlock.workstreams w
   JOIN interlock.workflow_instances i ON i.id = w.ws_id

@@ -1,0 +1,174 @@
+"""`interlock limit`: set, list, show and remove limits on what runs at once or starts in a period."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from interlock.cli.lib import completing
+from interlock.cli.lib.moves import newest_moves
+from interlock.cli.lib.options import person
+from interlock.cli.lib.output import AsJson, print_json, print_table, say
+from interlock.cli.lib.parsing import when
+from interlock.cli.lib.projects import OnlyProject, print_list
+from interlock.db.connection import transaction
+from interlock.db.core import limits
+from interlock.workers.client.client import Client
+from interlock.workers.effects.holder import described
+from interlock.workers.overrides.limits import Kind, LimitedName, no_such, remove_limit, set_limit
+from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workflows.errors import BadInput
+
+HELP = """Limits: how many tasks and effects of a project, a type, a tool or a key may run at once, or start in a
+period. What has no room waits, without an attempt being counted, and stops nothing else.
+
+\b
+Exit code: 0 done, 2 refused: nothing was changed, 1 failed.
+"""
+app = typer.Typer(no_args_is_help=True, help=HELP)
+COLUMNS = ("kind", "name", "counted", "terms", "held", "started", "waiting", "next", "by", "reason")
+PER = {"s": "1s", "m": "1m", "h": "1h", "d": "1d"}
+
+What = Annotated[Kind, typer.Argument(metavar="KIND", help="project, type, tool or key.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Of the type, tool or key; 'x*': each that begins with x, by itself. Of a project: none.",
+        autocompletion=completing.limited,
+    ),
+]
+By = Annotated[str, person("The operator.")]
+Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
+
+
+@app.command("set")
+def set_(
+    kind: What,
+    by: By,
+    reason: Reason,
+    limited: Name = "",
+    at_once: Annotated[int | None, typer.Option(metavar="N", help="So many may run at once.")] = None,
+    rate: Annotated[
+        str, typer.Option(metavar="N/PERIOD", help="So many may start in any such period: 10/s, 100/1h, 5/90s.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Set a limit. It takes the place of the one of the same name, if there is one.
+
+    What runs already goes on, and counts. A task's key is the `limit_key` of its plan, an effect's the `key` that it is
+    declared with.
+
+    \b
+    Examples:
+      interlock limit set key deploy-eu --at-once 3 --reason 'three servers'
+      interlock limit set key 'customer:*' --at-once 1 --reason 'one job a customer'
+      interlock limit set tool pytest --at-once 4 --rate 100/1h --reason 'the license'
+      interlock limit set project --at-once 20 --project billing --reason 'its share of the nodes'
+    """
+    starts, seconds = _rate(rate) if rate else (None, None)
+    with Client() as client:
+        counted = LimitedName(kind, limited)
+        order = OverrideOrder(by, reason)
+        made = set_limit(client.runtime, counted, order, at_once_most=at_once, starts=starts, per_seconds=seconds)
+    if not print_json(dict(made), as_json):
+        say(
+            f"project {made['project']}: ",
+            (f"{kind} {made['context']['name']}", "bold"),
+            f": {_terms(made['context'])}",
+        )
+
+
+@app.command("list")
+def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
+    """List limits: the terms, how many places are held, how many starts count, and how many tasks and effects wait.
+
+    \b
+    Example:
+      interlock limit list
+    """
+    with Client() as client, transaction(client.runtime.database) as connection:
+        found = limits.listed(connection, project=project)
+        used = limits.uses(connection, [each["limit_id"] for each in found])
+    rows = [{**each, "uses": [use for use in used if use["limit_id"] == each["limit_id"]]} for each in found]
+    if not print_json(rows, as_json):
+        lines = [{**row, "terms": _terms(row), **use} for row in rows for use in _used(row)]
+        print_list(f"{len(rows)} limits", lines, COLUMNS, project)
+
+
+@app.command()
+def show(kind: What, limited: Name = "", as_json: AsJson = False) -> None:
+    """Show a limit: its terms, what is used of it and by whom, how many wait, when the next may start, newest moves.
+
+    \b
+    Examples:
+      interlock limit show key deploy-eu
+      interlock limit show project --project billing
+    """
+    with Client() as client:
+        counted = LimitedName(kind, limited).settled(client.runtime)
+        with transaction(client.runtime.database) as connection:
+            found = limits.listed(connection, project=counted.project, kind=kind, name=counted.name)
+            if not found:
+                raise no_such(connection, counted)
+            used: list[dict[str, Any]] = [
+                {**use, "holders": limits.holders(connection, use["limit_id"], use["name"])}
+                for use in limits.uses(connection, [found[0]["limit_id"]])
+            ]
+        events = newest_moves(client, found[0]["limit_id"])
+    if print_json({**found[0], "uses": used, "history": events}, as_json):
+        return
+    say((str(counted), "bold"), f" of project {counted.project}: {_terms(found[0])}")
+    say(f"set by {found[0]['by']} at {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC: {found[0]['reason']}")
+    print_table(f"{len(used)} names", used, ("name", "held", "started", "waiting", "free_at"))
+    for use in used:
+        for each in use["holders"]:
+            since = f" since {each['since']:%Y-%m-%d %H:%M:%S} UTC" if each["since"] else ""
+            say(f"  {use['name']}: {each['workflow_type']}/{each['entity_id']} by {described(each['holder'])}{since}")
+
+
+@app.command()
+def remove(kind: What, by: By, reason: Reason, limited: Name = "", as_json: AsJson = False) -> None:
+    """Remove a limit. What waited for it starts within a second.
+
+    \b
+    Example:
+      interlock limit remove key deploy-eu --reason 'there are more servers now'
+    """
+    with Client() as client:
+        made = remove_limit(client.runtime, LimitedName(kind, limited), OverrideOrder(by, reason))
+    if not print_json(dict(made), as_json):
+        say(f"the limit on {kind} {made['context']['name']} of project {made['project']} is ", ("removed", "bold"))
+
+
+def _rate(text: str) -> tuple[int, float]:
+    """`100/1h` as 100 and 3600.0."""
+    number, _, period = text.partition("/")
+    if not number.isdecimal() or not period:
+        raise BadInput(f"--rate {text!r} is no number and period, such as 10/s, 100/1h or 5/90s")
+    parsed = when(PER.get(period, period), "--rate")
+    if not isinstance(parsed, timedelta):
+        raise BadInput(f"--rate {text!r}: the period is a duration, such as 90s, 10m or 2h")
+    return int(number), parsed.total_seconds()
+
+
+def _terms(terms: Mapping[str, Any]) -> str:
+    said = [f"{terms['at_once']} at once"] if terms.get("at_once") else []
+    if terms.get("starts"):
+        said.append(f"{terms['starts']} starts in {terms['per_seconds']:g} s")
+    return ", ".join(said)
+
+
+def _used(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A line for each name that a limit counts (`counted`); one without numbers, if a pattern's are not in use."""
+    shown = ("held", "started", "waiting")
+    return [
+        {name: use[name] for name in shown} | {"counted": use["name"], "next": _next(use)} for use in row["uses"]
+    ] or [{}]
+
+
+def _next(use: Mapping[str, Any]) -> str:
+    if use["room"]:
+        return "now"
+    return f"{use['free_at']:%H:%M:%S} UTC" if use["started"] == use["starts"] else "when one ends"

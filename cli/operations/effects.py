@@ -1,0 +1,89 @@
+"""`interlock effect`: actions on the outside world: list them, show one, try a dead one again."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from interlock.cli.lib.options import person
+from interlock.cli.lib.output import AsJson, Limit, one_line, print_json, say
+from interlock.cli.lib.projects import OnlyProject, print_list
+from interlock.db.connection import transaction
+from interlock.db.core import effects
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.retry_effect import find_effect, retry_effect
+from interlock.workers.overrides.transaction import OverrideOrder
+
+app = typer.Typer(no_args_is_help=True, help="Effects, actions on the outside world: list, show and retry them.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The effect's id, as `interlock effect list` shows it.")]
+Status = Literal["pending", "leased", "done", "dead", "cancelled"]
+
+
+@app.command("list")
+def list_(
+    status: Annotated[Status | None, typer.Option(help="Only those; `leased`: at work.")] = None,
+    name: Annotated[str, typer.Option(help="Only effects of this name.")] = "",
+    project: OnlyProject = None,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List effects, the newest first.
+
+    \b
+    Examples:
+      interlock effect list --status dead
+      interlock effect list --name deploy --json | jq '.[].progress'
+    """
+    with Client() as client, transaction(client.runtime.database) as connection:
+        rows = effects.page(connection, project=project, status=status or "", name=name, limit=limit)
+        found = [dict(row) for row in rows]
+    if not print_json(found, as_json):
+        columns = ("id", "name", "workflow_type", "entity_id", "status", "attempts", "created_at", "error")
+        print_list(f"{len(found)} effects", found, columns, project)
+
+
+@app.command()
+def show(id_: Id, as_json: AsJson = False) -> None:
+    """Show an effect: what asked for it, its attempts, its progress, its last error and what it returned.
+
+    \b
+    Example:
+      interlock effect show 01a21491-a0c0-716d-9c9f-142162253d70 --json | jq .progress
+    """
+    with Client() as client:
+        row = find_effect(client.runtime, id_)
+    if print_json(row, as_json):
+        return
+    say((row["name"], "bold"), f" of {row['workflow_type']}/{row['entity_id']} is ", (row["status"], "bold"))
+    payload, tells = row["payload"], " or ".join(filter(None, (row["done_trigger"], row["failed_trigger"])))
+    say(f"asked for by {payload.get('trigger')} of {payload.get('by')} at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC")
+    say(f"queue {row['queue']}; tells {tells or 'no outcome'}; {row['attempts']} attempts, token {row['token']}")
+    if terms := row["declared"]:
+        owed = f", a heartbeat each {terms['heartbeat']:g} s" if terms["heartbeat"] else ""
+        say(f"declared in {terms['place']}: {terms['retries']} retries, {terms['timeout']:g} s each{owed}")
+    if row["leased_by"]:
+        say(f"held by {row['leased_by']} until {row['lease_until']:%Y-%m-%d %H:%M:%S} UTC")
+    for label in ("progress", "error", "result"):
+        if row[label] is not None:
+            say(f"{label} {row[label] if label == 'error' else one_line(row[label])}")
+
+
+@app.command()
+def retry(
+    id_: Id,
+    by: Annotated[str, person("The responsible operator; stored.")],
+    reason: Annotated[str, typer.Option(help="Why: what was wrong, and is mended; stored.")],
+    as_json: AsJson = False,
+) -> None:
+    """Give a dead effect a new set of attempts. For operators. Refused once its failure was told and its instance has
+    moved on: then nobody would hear its outcome.
+
+    \b
+    Example:
+      interlock effect list --status dead
+      interlock effect retry 01a21491-a0c0-716d-9c9f-142162253d70 --reason 'the mail server answers again'
+    """
+    with Client() as client:
+        row = retry_effect(client.runtime, id_, OverrideOrder(by, reason))
+    if not print_json(row, as_json):
+        say((row["name"], "bold"), f" of {row['workflow_type']}/{row['entity_id']} is tried again")

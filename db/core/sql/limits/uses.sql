@@ -1,0 +1,19 @@
+-- What is used of limits, by the names that each counts; and what waits: queued tasks that nobody has claimed, effects that are due.
+WITH waiting AS MATERIALIZED (
+    SELECT i.project, 'task' AS type, t.tool, t.limit_key, count(*) AS waiting
+      FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
+     WHERE t.state = 'queued'
+       AND NOT EXISTS (SELECT FROM interlock.task_claims c WHERE c.task_id = t.task_id AND c.revoked_at IS NULL AND c.ended_at IS NULL)
+     GROUP BY 1, 2, 3, 4
+    UNION ALL
+    SELECT i.project, i.workflow_type, NULL, e.limit_key, count(*)
+      FROM interlock.effects e JOIN interlock.workflow_instances i ON i.id = e.workflow_id
+     WHERE e.status = 'pending' AND e.not_before <= now()
+     GROUP BY 1, 2, 3, 4
+), counted AS MATERIALIZED (
+    SELECT l.limit_id, interlock.counts_as(l, w.type, w.tool, w.limit_key) AS name, sum(w.waiting)::integer AS waiting
+      FROM interlock.limits l JOIN waiting w USING (project) WHERE l.limit_id = ANY (%(ids)s) GROUP BY 1, 2
+)
+SELECT p.*, COALESCE(c.waiting, 0) AS waiting
+  FROM interlock.limit_places(%(ids)s, NULL) p LEFT JOIN counted c USING (limit_id, name)
+ ORDER BY p.project, p.kind, p.name, p.pattern

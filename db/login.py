@@ -1,0 +1,20 @@
+"""What PostgreSQL refuses a login, however the statement was run."""
+
+from psycopg.errors import InsufficientPrivilege
+
+from interlock.workflows.errors import NotYours
+
+AUTHORITY = "authority"  # the constraint that a refusal names if the trigger is not the caller's
+
+
+def denied(error: BaseException | None, login: str | None) -> NotYours | None:
+    """The refusal, if PostgreSQL raised `error` because of who is logged in; None: for another reason.
+
+    What an authority forbids is no such refusal: it is said by who fires (`requests.refusing`).
+    """
+    if not isinstance(error, InsufficientPrivilege) or error.diag.constraint_name == AUTHORITY:
+        return None
+    return NotYours(
+        f"PostgreSQL refuses that to the login {login or '?'}: {error.diag.message_primary}. `interlock doctor` says "
+        "what it may do"
+    )

@@ -1,0 +1,119 @@
+"""`interlock schedule`, as somebody at a terminal meets it: beat, nodes and PostgreSQL run."""
+
+import itertools
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.waiting import eventually
+
+ANN = ("--by", "ann")
+WHY = (*ANN, "--reason", "a test")
+PLAN = "name: nightly\nworkstreams: [{id: build, tasks: [{id: compile, shell: 'true'}]}]\n"
+
+
+@pytest.fixture
+def story(terminal: Terminal, name: str) -> str:
+    """A story of the test's own."""
+    terminal.ok("create", "story", name)
+    return name
+
+
+def test_a_schedule_fires_by_itself_is_paused_resumed_and_deleted(terminal: Terminal, story: str, project: str) -> None:
+    made = terminal.ok(
+        *("schedule", "create", "each", "--every", "1s", "--fire", story, "design_complete", "--data", '{"x": 1}', *ANN)
+    )
+    assert (made["state"], made["name"], made["by"]) == ("active", "each", "ann")
+    (event,) = eventually(lambda: terminal.ok("history", story), timeout=30)
+    assert (event["triggered_by"], event["metadata"], event["proof"]) == ("ann", {"x": 1}, f"schedule:{made['id']}")
+    refused = terminal.run("schedule", "pause", "each", "--by", "bob", "--reason", "why")
+    assert refused.code == 2
+    assert "only who created the schedule may do that" in refused.out
+    refused = terminal.run("schedule", "delete", "each", "--by", "bob", "--reason", "why")
+    assert refused.code == 2
+    refused.is_one_clear_line("bob is not an operator")
+    for command, state in (("pause", "paused"), ("resume", "active"), ("delete", "ended")):
+        done = terminal.run("schedule", command, "each", *WHY)
+        assert (done.code, done.out.strip()) == (0, f"schedule each is {state}"), done.said
+    shown = terminal.ok("schedule", "show", "each")
+    assert shown["state"] == "ended"
+    assert {each["status"] for each in shown["requests"]} <= {"applied", "rejected", "pending"}
+    assert terminal.ok("schedule", "list", "--project", project) == []
+    assert [each["name"] for each in terminal.ok("schedule", "list", "--ended", "--project", project)] == ["each"]
+
+
+def test_the_next_five_times_are_shown_in_the_schedules_zone(terminal: Terminal, story: str) -> None:
+    cron = ("--cron", "30 2 * * *", "--time-zone", "Europe/Berlin")
+    made = terminal.ok("schedule", "create", "nightly", *cron, "--fire", story, "block", *ANN)
+    times = [datetime.fromisoformat(each) for each in made["following"]]
+    assert len(times) == 5
+    assert {each.minute for each in times} <= {30, 0}
+    assert all(later - earlier <= timedelta(hours=25) for earlier, later in itertools.pairwise(times))
+    shown = terminal.run("schedule", "show", "nightly")
+    assert shown.out.count("next: ") == 5
+    assert "02:30:00 CE" in shown.out
+    assert f"schedule nightly is active: 30 2 * * * (Europe/Berlin), fire block on story/{story}, by ann" in shown.out
+    listed = terminal.run("schedule", "list")
+    assert "30 2 * * * (Europe/Berlin)" in listed.out.replace("\n", " ") or "nightly" in listed.out
+    terminal.ok("schedule", "delete", "nightly", *WHY)
+
+
+def test_it_creates_instances_and_runs_plans(terminal: Terminal, tmp_path: Path, project: str) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    terminal.ok("schedule", "create", "stories", "--every", "1s", "--create", "story", "S-%due", *ANN)
+    terminal.ok("schedule", "create", "plans", "--every", "2s", "--plan", str(tmp_path / "plan.yaml"), *ANN)
+    (tmp_path / "plan.yaml").unlink()
+    eventually(lambda: terminal.ok("list", "--type", "story", "--project", project), timeout=30)
+    run = eventually(lambda: terminal.ok("list", "--type", "run", "--project", project), timeout=30)[0]
+    assert run["entity_id"].startswith("plans-20")
+    for each in ("stories", "plans"):
+        terminal.ok("schedule", "delete", each, *WHY)
+    eventually(
+        lambda: (
+            {each["current_state"] for each in terminal.ok("list", "--type", "run", "--project", project)}
+            <= {"succeeded"}
+        ),
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--every", "1s"), "give one of --fire, --create and --plan"),
+        (("--create", "story", "S-%due"), "give --cron"),
+        (("--every", "1s", "--cron", "* * * * *", "--create", "story", "S-%due"), "give --cron"),
+        (("--every", "1.5s", "--create", "story", "S-%due"), "--every must be a duration of whole seconds"),
+        (("--every", "1s", "--create", "story", "S"), "name must contain %due"),
+        (("--cron", "0 3 * *", "--create", "story", "S-%due"), "cron must have five fields"),
+        (("--cron", "0 3 * * *", "--time-zone", "Mars", "--create", "story", "S-%due"), "time_zone 'Mars' is unknown"),
+        (("--every", "1s", "--catch-up", "some", "--create", "story", "S-%due"), "policy is one of skip, one, all"),
+        (("--every", "1s", "--within", "1d", "--create", "story", "S-%due"), "unknown field 'within_seconds'"),
+        (("--every", "1s", "--fire", "nobody", "block"), "nobody"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_is_told_in_one_line(terminal: Terminal, words: tuple[str, ...], message: str) -> None:
+    refused = terminal.run("schedule", "create", "odd", *words, *ANN)
+    assert refused.code == 2
+    refused.is_one_clear_line(message)
+
+
+def test_an_operator_ends_what_somebody_else_created(terminal: Terminal) -> None:
+    words = ("--every", "1h", "--create", "story", "S-%due", "--by", "carol")
+    terminal.ok("schedule", "create", "hers", *words)
+    done = terminal.run("schedule", "delete", "hers", *WHY)
+    assert (done.code, done.out.strip()) == (0, "schedule hers is ended")
+    (event,) = terminal.ok("history", "schedule/hers")
+    assert (event["trigger"], event["authority"], event["triggered_by"]) == ("stop", "operator", "ann")
+
+
+def test_a_schedule_that_is_there_already_is_refused(terminal: Terminal) -> None:
+    words = ("schedule", "create", "twice", "--every", "1h", "--create", "story", "S-%due", *ANN)
+    terminal.ok(*words)
+    again = terminal.run(*words, "--json")
+    assert (again.code, json.loads(again.out)["error"]) == (2, "AlreadyExists")
+    terminal.ok("schedule", "delete", "twice", *WHY)

@@ -1,0 +1,110 @@
+"""Every listing of the tutorials: files are written, commands typed into one shell, and what they print is compared."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.listings import Command, File, listings
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+PAGES = sorted(page.name for page in TUTORIALS.glob("*.md") if page.name != "README.md")
+PORT = re.compile(r"\b80[08]0\b")
+MARK = "-- end of"
+
+
+class Shell:
+    """One bash in a folder, as somebody has open who follows a page."""
+
+    def __init__(self, folder: Path) -> None:
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(("INTERLOCK_", "PYTHON"))}
+        path = os.pathsep.join((str(Path(sys.executable).parent), mine["PATH"]))
+        self._process = subprocess.Popen(
+            ["bash", "--norc"],
+            cwd=folder,
+            env={**mine, "PATH": path, "COLUMNS": "200"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.type("set -m")  # as where somebody types; it complains that nobody does
+
+    def type(self, line: str) -> str:
+        """Type a command; returns what it printed."""
+        process = self._process
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(f"{line}\necho '{MARK}' it\n")
+        process.stdin.flush()
+        printed = ""
+        while not printed.endswith(f"{MARK} it\n"):
+            part = process.stdout.readline()
+            assert part, f"the shell ended: {printed}"
+            printed += part
+        return printed.removesuffix(f"{MARK} it\n")
+
+    def close(self) -> None:
+        """End it and what it began."""
+        with contextlib.suppress(BrokenPipeError):
+            self.type("interlock down --purge --yes; kill $(jobs -p)")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell in an empty folder."""
+    opened = Shell(tmp_path)
+    watchdog = threading.Timer(500, opened._process.kill)
+    watchdog.start()
+    try:
+        yield opened
+    finally:
+        watchdog.cancel()
+        opened.close()
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_tutorial_does_what_it_says(page: str, shell: Shell, tmp_path: Path) -> None:
+    ports = {port: free_port() for port in ("8000", "8080")}
+    text = PORT.sub(lambda found: ports[found[0]], (TUTORIALS / page).read_text())
+    steps = list(listings(text))
+    assert any(isinstance(each, File) for each in steps)
+    assert any(isinstance(each, Command) for each in steps)
+    for step in steps:
+        if isinstance(step, File):
+            (tmp_path / step.name).write_text(step.text)
+        else:
+            printed = shell.type(step.line)
+            assert step.is_printed_by(printed), f"$ {step.line}\n{printed}\ninstead of\n{step.printed}"
+
+
+def test_what_a_page_prints_is_compared() -> None:
+    (command,) = listings("```console\n$ say\none …\n…\nend\n```\n")
+    assert isinstance(command, Command)
+    assert command.is_printed_by("one 1\nend\n")
+    assert command.is_printed_by("one 1\ntwo\nthree\nend\n")
+    for wrong in ("", "one 1\n", "two\nend\n", "one 1\nend\nmore\n"):
+        assert not command.is_printed_by(wrong), wrong
+
+
+def test_every_tutorial_is_listed() -> None:
+    assert set(re.findall(r"\]\(([^)]+\.md)\)", (TUTORIALS / "README.md").read_text())) == set(PAGES)

@@ -1,0 +1,48 @@
+"""A definition with models, whose effect is an HTTP call that gets the JSON, as a user's module has it."""
+
+import os
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from interlock import Definition, Effect, T, webhook
+
+webhook(
+    "tests_page",
+    os.environ.get("TESTS_PAGER_URL", "http://127.0.0.1:9/unset"),
+    secret=("file:pager/new", "file:pager/old"),
+    retries=2,
+    timeout=5.0,
+)
+
+
+class Where(BaseModel, extra="forbid"):
+    """The context of an incident; HTTP calls do not get the default values (TYPED-5)."""
+
+    host: str
+    zone: str = "a"
+
+
+class Severity(BaseModel, extra="forbid"):
+    """How bad it is."""
+
+    severity: int
+
+
+INCIDENT = Definition(
+    type="incident",
+    version="1.0.0",
+    summary="An incident that somebody is paged for.",
+    states=("open", "paging", "paged", "unheard"),
+    initial="open",
+    terminal=frozenset({"paged", "unheard"}),
+    context=Where,
+    data={"page": Severity},
+    transitions=(
+        T("page", "open", "paging", effects=(Effect("tests_page", done="took", failed="nobody_took"),)),
+        T("took", "paging", "paged", by="effect"),
+        T("nobody_took", "paging", "unheard", by="effect", severity="critical"),
+    ),
+)
+
+WORKFLOWS: Mapping[tuple[str, str], Definition] = {("incident", "1.0.0"): INCIDENT}

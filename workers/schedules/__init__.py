@@ -1,0 +1,1 @@
+"""Schedules: firing what is due, and creating them (docs/spec/schedule.md)."""

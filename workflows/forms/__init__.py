@@ -1,0 +1,1 @@
+"""Other forms of a definition, to take it elsewhere (docs/forms.md)."""

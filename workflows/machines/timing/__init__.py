@@ -1,0 +1,1 @@
+"""Machines that act at times: schedules (docs/spec/schedule.md)."""
