@@ -22,8 +22,8 @@ from interlock.workers.pool import celery_pool
 from interlock.workers.runtime import runtime
 from interlock.workflows.backoff import full_jitter
 
-# Effects hold a lease that a sweep takes back, so their messages are acknowledged when read: acknowledged at the end,
-# a message would be delivered again after the visibility timeout.
+# Effects hold a lease that a sweep takes back, so their messages are acknowledged when read: RabbitMQ closes the
+# channel of a node that holds one for half an hour.
 EFFECT = {"acks_late": False, "soft_time_limit": 900.0, "time_limit": 930.0}  # git at its slowest; then tried again
 GATE = {"acks_late": False}  # each gate has a time limit of its own
 WORK = {"acks_late": False}  # tasks have time limits of their own; a claim, not this message, says which worker has one

@@ -94,8 +94,6 @@ def interrupted_while_working(
     ):
         holding.execute("SELECT pg_advisory_xact_lock(%s, %s)", (PARTITION_LOCK, partition_of(busy)))
         before = client.fire(busy, "block", by="a").request_id
-        with Redis.from_url(broker.url) as connection:
-            eventually(lambda: connection.hlen("interlock:unacked") == 1)
         eventually(lambda: waits_for_a_lock(holding))
         broker.kill()
         broker.start()
