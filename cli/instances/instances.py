@@ -9,7 +9,7 @@ import typer
 
 from interlock.cli.lib import completing
 from interlock.cli.lib.moving import EXIT
-from interlock.cli.lib.options import IfVersion
+from interlock.cli.lib.options import IfVersion, person
 from interlock.cli.lib.output import FAILED, AsJson, Limit, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
 from interlock.cli.lib.projects import OnlyProject, print_list
@@ -43,8 +43,8 @@ def create(
         str, typer.Argument(metavar="TYPE[@VERSION]", help=f"{TYPES}, or your own.", autocompletion=completing.types)
     ],
     entity_id: Annotated[str, typer.Argument(help="The instance's name, unique in the project for its type.")],
+    by: Annotated[str, person("Who creates it: an agent or a person.")],
     context: Annotated[str, typer.Option(help="JSON object, or @FILE.")] = "{}",
-    by: Annotated[str, typer.Option(help="Who creates it.")] = "operator",
     secret_file: NewSecretFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -85,7 +85,7 @@ def fire(
             help="One of its triggers; `interlock show REF` lists the legal ones.", autocompletion=completing.triggers
         ),
     ],
-    by: Annotated[str, typer.Option(help="Who fires it: an agent or a user.")],
+    by: Annotated[str, person("Who fires it: an agent or a person.")],
     request_id: Annotated[str, typer.Option(help="Idempotency key: repeating the command with it fires once.")] = "",
     after: Annotated[str, typer.Option(metavar="WHEN", help="Earliest time: 90s, 10m, 2h, 3d or an ISO instant.")] = "",
     data: Annotated[str, typer.Option(help="JSON object (or @FILE) stored in the event.")] = "{}",

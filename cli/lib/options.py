@@ -16,7 +16,7 @@ IfVersion = Annotated[
 
 
 def person(message: str, *names: str) -> Any:
-    """An option that names a person; by default the operating system's user."""
+    """An option that names who acts: in every command the operating system's user, unless somebody else is named."""
     return typer.Option(*names, help=message, default_factory=os_user, show_default="the OS user")
 
 

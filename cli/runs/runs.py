@@ -60,7 +60,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON; `-` is
 Ref = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's name or UUID.", autocompletion=completing.named("run"))
 ]
-By = Annotated[str, typer.Option(help="Who runs it.")]
+By = Annotated[str, person("Who runs it; stored in its history.")]
 Name = Annotated[
     str | None, typer.Option(help="The run's name, unique in its project; default: derived from the plan's.")
 ]
@@ -91,9 +91,9 @@ def group(
 @app.command()
 def start(
     file: File,
+    by: By,
     name: Name = None,
     priority: Annotated[int, typer.Option(help="Priority among runs, -1000 to 1000; higher runs first.")] = 0,
-    by: By = "operator",
     detach: Detach = False,
     timeout: Timeout = 0.0,
     as_json: AsJson = False,
@@ -189,8 +189,8 @@ def cancel(
 @app.command()
 def resume(
     ref: Ref,
+    by: By,
     name: Name = None,
-    by: By = "operator",
     detach: Detach = False,
     timeout: Timeout = 0.0,
     as_json: AsJson = False,

@@ -10,9 +10,11 @@ import pytest
 
 from interlock.cli.server.up_down import KINDS
 from interlock.workers.settings import Settings
+from interlock.workers.system.users import os_user
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.forms.forms import FORMS
 from tests.cli.terminal import Terminal, json_values
+from tests.cli.walking import every_command
 from tests.waiting import eventually
 
 EXAMPLES_PROMISED = (
@@ -74,6 +76,15 @@ def test_create_takes_an_older_version_and_names_those_there_are(terminal: Termi
     answer = terminal.run("create", "workstream@0.3.0", f"{name}-2")
     assert answer.code == 2
     answer.is_one_clear_line("0.3.0", "0.1.0, 0.2.0, 1.0.0, 1.1.0")
+
+
+def test_who_acts_is_the_os_user_in_every_command_unless_somebody_is_named() -> None:
+    acting = {words: each for words, command in every_command() for each in command.params if each.name == "by"}
+    assert acting.pop(("override", "list")).default is None  # it filters
+    assert len(acting) > 40
+    assert {(each.required, each.default, each.show_default) for each in acting.values()} == {
+        (False, os_user, "the OS user")
+    }
 
 
 def test_context_can_come_from_a_file(terminal: Terminal, project: str, name: str, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def test_a_schedule_fires_by_itself_is_paused_resumed_and_deleted(terminal: Term
     assert (event["triggered_by"], event["metadata"], event["proof"]) == ("ann", {"x": 1}, f"schedule:{made['id']}")
     refused = terminal.run("schedule", "pause", "each", "--by", "bob", "--reason", "why")
     assert refused.code == 2
-    assert "only who created the schedule may do that" in refused.out
+    assert "only who created the schedule may do that (--by NAME), or an operator may end it" in refused.out
+    assert refused.out.strip().endswith("it was created by: ann")
     refused = terminal.run("schedule", "delete", "each", "--by", "bob", "--reason", "why")
     assert refused.code == 2
     refused.is_one_clear_line("bob is not an operator")

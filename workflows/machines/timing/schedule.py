@@ -22,8 +22,10 @@ ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 own_schedule = Guard(
     "own_schedule",
     lambda case: case.by == case.row.get("owner"),
-    "only who created the schedule may do that",
+    "only who created the schedule may do that (--by NAME), or an operator may end it (`interlock schedule delete`); "
+    "it was created by",
     needs=frozenset({"row"}),
+    missing=lambda case: [str(case.row.get("owner"))],
 )
 
 
