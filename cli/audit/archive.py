@@ -12,6 +12,7 @@ from interlock.db.core import archive, instances
 from interlock.workers.client.client import Client
 from interlock.workers.operations.archiver import ArchivePass, archive_ended, rules_of
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered
 
 app = typer.Typer(help="Instances that ended long ago, moved aside with their whole history.", no_args_is_help=True)
@@ -62,7 +63,7 @@ def _print_result(done: ArchivePass, dry_run: bool, as_json: bool) -> None:
     if print_json(moved, as_json):
         return
     would = "would be archived" if dry_run else "archived"
-    say(f"{done.instances:,} instances with {done.events:,} events {would}")
+    say(f"{number_of(done.instances, 'instance')} with {number_of(done.events, 'event')} {would}")
     for why, count in done.held.most_common():
         say(f"  {count:,} stay: {why}")
 
@@ -85,7 +86,7 @@ def list_(
         total = archive.count(connection)
     if not print_json(found, as_json):
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "archived_at")
-        print_list(f"{len(found)} of {total:,} archived instances", found, columns, project)
+        print_list(f"{len(found)} of {number_of(total, 'archived instance')}", found, columns, project)
 
 
 @app.command("show")
@@ -108,7 +109,7 @@ def show(
     if print_json(dict(found) | {"events": events, "records": kept}, as_json):
         return
     name = (f"{found['workflow_type']}/{found['entity_id']}", "bold")
-    say(name, " ended in ", (found["current_state"], "bold"), f" after {events} events ({found['id']})")
+    say(name, " ended in ", (found["current_state"], "bold"), f" after {number_of(events, 'event')} ({found['id']})")
     say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
     for each in kept:
         say(f"{each['kind']} {each['key']} {one_line(each['body'])}")

@@ -21,6 +21,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.settings import settings
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 
 app = typer.Typer(help="Prove that history is complete and was not rewritten.", no_args_is_help=True)
@@ -72,8 +73,14 @@ def _print_result(verdict: Verdict, as_json: bool) -> None:
     more = {"problems": verdict.problems, "not_compared": verdict.not_compared}
     if print_json({"ok": verdict.ok, **counts, **more}, as_json):
         return
-    message = ("ok", "green") if verdict.ok else (f"{verdict.found} problems", "bold red")
-    read = f"{verdict.instances:,} instances, {verdict.transitions:,} events, {verdict.anchors:,} anchors"
+    message = ("ok", "green") if verdict.ok else (number_of(verdict.found, "problem"), "bold red")
+    read = ", ".join(
+        (
+            number_of(verdict.instances, "instance"),
+            number_of(verdict.transitions, "event"),
+            number_of(verdict.anchors, "anchor"),
+        )
+    )
     say(message, f": {read}")
     for each in verdict.not_compared:
         say(f"not compared: {each}")
@@ -104,7 +111,7 @@ def anchor(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"heads": heads, "file": last, "copies": [each._asdict() for each in copies]})
         return
-    say(f"anchored {heads:,} instances: {last}" if heads else "nothing has changed since the last anchor")
+    say(f"anchored {number_of(heads, 'instance')}: {last}" if heads else "nothing has changed since the last anchor")
     for each in copies:
         fault = f": {each.behind} anchors are missing: {each.error or 'not copied yet'}"
         say(f"  copied to {each.destination}, up to anchor {each.number}{fault if each.behind or each.error else ''}")
@@ -179,7 +186,7 @@ def export(as_json: AsJson = False) -> None:
     if print_json([{"directory": each.directory, "events": each.events} for each in done], as_json):
         return
     for each in done:
-        say(f"exported {each.events:,} events: {each.directory}")
+        say(f"exported {number_of(each.events, 'event')}: {each.directory}")
     if not done:
         say("nothing has happened since the last export")
 
@@ -223,8 +230,8 @@ def validate(
     except OSError as error:
         raise BadInput(f"{shown(error.filename or paths[0])} cannot be read: {error.strerror or error}") from error
     if not print_json({"ok": found == 0, "events": events, "found": found, "problems": problems}, as_json):
-        message = (f"{found:,} findings", "bold red") if found else ("ok", "green")
-        say(message, f": {events:,} events")
+        message = (number_of(found, "finding"), "bold red") if found else ("ok", "green")
+        say(message, f": {number_of(events, 'event')}")
     raise typer.Exit(FAILED if found else 0)
 
 
@@ -244,9 +251,9 @@ def rebuild(as_json: AsJson = False) -> None:
     with Client() as client, counting("replaying", as_json) as count:
         done = rebuilding.rebuild(client.runtime.owned, count)
     if not print_json({"ok": done.ok, **asdict(done)}, as_json):
-        message = (f"{done.found:,} differences", "bold red") if done.found else ("ok", "green")
-        replayed = f"{done.transitions:,} events of {done.instances:,} instances replayed"
-        say(message, f": {replayed}, {done.rows:,} rows compared")
+        message = (number_of(done.found, "difference"), "bold red") if done.found else ("ok", "green")
+        replayed = f"{number_of(done.transitions, 'event')} of {number_of(done.instances, 'instance')} replayed"
+        say(message, f": {replayed}, {number_of(done.rows, 'row')} compared")
         if done.found:
             print_table("differences", map(asdict, done.differences), ("table", "key", "column", "current", "rebuilt"))
     raise typer.Exit(0 if done.ok else FAILED)

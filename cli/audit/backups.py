@@ -21,6 +21,7 @@ from interlock.workers.audit.kept_backups import KeptBackup
 from interlock.workers.operations.stuck.facts import span
 from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered
 
 NAMED = 20
@@ -62,7 +63,7 @@ def take(
     size = sum(made.sizes.values())
     if not print_json({"backup": str(place), "bytes": size, **asdict(made)}, as_json):
         say(f"{place}")
-        message = f"{made.events_after:,} events, {size / 1e6:,.1f} MB, as of {made.taken_at}"
+        message = f"{number_of(made.events_after, 'event')}, {size / 1e6:,.1f} MB, as of {made.taken_at}"
         say(f"{message}; put it back with `{offered('restore', place)}`")
 
 
@@ -93,7 +94,7 @@ def list_(directory: Directory = None, as_json: AsJson = False) -> None:
         }
         for row in found
     ]
-    print_table(f"{len(found)} backups in {place}", rows, ("backup", "age", "MB", "events", "state"))
+    print_table(f"{number_of(len(found), 'backup')} in {place}", rows, ("backup", "age", "MB", "events", "state"))
 
 
 @app.command()
@@ -162,8 +163,8 @@ def _print_drill(found: Drilled) -> None:
     if found.events is None:
         return
     say(f"{found.backup}, {span(max(found.age_seconds or 0.0, 0.0))} old")
-    verdict = (f"{len(found.problems)} problems", "bold red") if found.problems else ("verified", "green")
-    say(verdict, f": {found.instances:,} instances, {found.events:,} events")
+    verdict = (number_of(len(found.problems), "problem"), "bold red") if found.problems else ("verified", "green")
+    say(verdict, f": {number_of(found.instances or 0, 'instance')}, {number_of(found.events, 'event')}")
     for problem in found.problems[:NAMED]:
         say(f"  {problem.instance} {problem.seq or ''}: {problem.message}")
     times = f"restored in {found.restore_seconds:.1f} s, started in {found.start_seconds:.1f} s"

@@ -19,6 +19,7 @@ from interlock.workers.system import write_once
 from interlock.workflows.audit.report import AuditReport
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.suggestions import offered
 
@@ -93,7 +94,7 @@ def _wanted(ref: str | None, since: str, until: str) -> Wanted:
 
 def _print_made(made: Made, output: Path) -> None:
     report = made.report
-    say(f"reported {len(report.moves):,} events of {len(report.instances):,} instances: {output}")
+    say(f"reported {number_of(len(report.moves), 'event')} of {number_of(len(report.instances), 'instance')}: {output}")
     say(f"  check it with: {offered('audit', 'verify-report', output)}")
 
 
@@ -147,4 +148,4 @@ def _print_checked(wrong: bool, report: AuditReport | None) -> None:
     if report is None:
         say(verdict)
     else:
-        say(verdict, f": {report.scope.name}, made {report.generated_at}, {len(report.moves):,} events")
+        say(verdict, f": {report.scope.name}, made {report.generated_at}, {number_of(len(report.moves), 'event')}")

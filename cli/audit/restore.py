@@ -18,6 +18,7 @@ from interlock.workers.audit.verify import verify
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered, with_setting
 
 TRUST_ANYONE = (
@@ -99,14 +100,17 @@ def _examine(runtime: Runtime, chosen: Settings, journal: Path | None, taken_at:
 
 
 def _print_result(answer: dict[str, Any]) -> None:
-    message = ("verified", "green") if answer["ok"] else (f"{len(answer['problems'])} problems", "bold red")
-    say(message, f": {answer['instances']:,} instances, {answer['events']:,} events, as of {answer['taken_at']}")
+    message = ("verified", "green") if answer["ok"] else (number_of(len(answer["problems"]), "problem"), "bold red")
+    has = f"{number_of(answer['instances'], 'instance')}, {number_of(answer['events'], 'event')}"
+    say(message, f": {has}, as of {answer['taken_at']}")
     for problem in answer["problems"][:NAMED]:
         say(f"  {problem.instance} {problem.seq or ''}: {problem.message}")
     gone = answer["lost"]
     if gone:
         print_table(
-            f"{len(gone)} events came after it and are lost", gone[:NAMED], ("at", "entity", "trigger", "to_state")
+            f"{number_of(len(gone), 'event')} came after it, now lost",
+            gone[:NAMED],
+            ("at", "entity", "trigger", "to_state"),
         )
     elif not answer["journal_compared"]:
         say("Events after the backup are unknown: give --journal to list them")

@@ -13,6 +13,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
 from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import ApprovalPoint, Definition
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.versioning.export import checksum, duration_text, mermaid, recorded
 
 app = typer.Typer(
@@ -135,7 +136,7 @@ def _fields(definition: Definition) -> list[dict[str, str]]:
 
 
 def _count(value: object) -> str:
-    return f"{len(value)} paths" if isinstance(value, list) and value else ""
+    return number_of(len(value), "part") if isinstance(value, list) and value else ""
 
 
 def _deprecated(definition: Definition, known: Sequence[Mapping[str, Any]] | None) -> list[str]:

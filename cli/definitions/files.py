@@ -12,6 +12,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
 from interlock.workflows.definition import Definition
 from interlock.workflows.faults import Fault
+from interlock.workflows.output.counts import number_of
 
 
 def new(
@@ -66,7 +67,7 @@ def _check_all(as_json: bool) -> int:
         for each in changed:
             say(("changed", "bold red"), f" {each}")
         if not changed:
-            say(("ok", "green"), f" {len(list(known))} definitions")
+            say(("ok", "green"), f" {number_of(len(list(known)), 'definition')}")
     return REFUSED if changed else 0
 
 

@@ -26,6 +26,7 @@ from interlock.workflows.by_hand import move_by_hand
 from interlock.workflows.catalogue import WORKFLOWS, Catalogue
 from interlock.workflows.errors import BadInput
 from interlock.workflows.fields import SECRET
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered
 
 Ref = Annotated[
@@ -200,7 +201,7 @@ def _show(found: dict[str, Any], catalogue: Catalogue) -> None:
             if f"{each['entity_id']} ({each['current_state']})" in why and (command := _next(each, catalogue)):
                 say(f"  {command}")
     if found["error"]:
-        say(("error", "red"), f" ({found['retry_count']} attempts): {found['error']}")
+        say(("error", "red"), f" ({number_of(found['retry_count'], 'attempt')}): {found['error']}")
     if found["context"]:
         say(f"context {one_line(found['context'])}")
     if found["command"]:
@@ -277,7 +278,7 @@ def list_(
         found = [dict(row) for row in page]
     if not print_json(found, as_json):
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")
-        print_list(f"{len(found)} newest instances", found, columns, project)
+        print_list(number_of(len(found), "newest instance"), found, columns, project)
 
 
 def _states(client: Client, type_: str, state: str) -> list[str]:

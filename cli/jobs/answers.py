@@ -21,6 +21,7 @@ from interlock.workers.supervision.recovery import Recovery
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition
 from interlock.workflows.machines.supervision.supervised_worker import RETRIES
+from interlock.workflows.output.counts import number_of
 
 Came = TypeVar("Came", Answer, Recovery)
 Own = TypeVar("Own", Jobs, Supervisor)
@@ -160,7 +161,7 @@ def shows(app: typer.Typer, words: str, summary: str, of: type[Jobs | Supervisor
         say(f"{found['entity_id']} is ", (found["status"], "bold"), f" ({found['id']})")
         if "task_description" in found:
             count, depth = found["worker_count"], found["depth"]
-            say(f"{found['task_description']} (depth {depth}, {count} workers)")
+            say(f"{found['task_description']} (depth {depth}, {number_of(count, 'worker')})")
             print_table("workers", found["workers"], ("entity_id", "status", "resources"))
         else:
             say(f"workspace {found['workspace_id']}; holds {', '.join(found['resources']) or 'nothing'}")

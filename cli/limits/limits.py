@@ -19,6 +19,7 @@ from interlock.workers.effects.holder import described
 from interlock.workers.overrides.limits import Kind, LimitedName, no_such, remove_limit, set_limit
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 
 HELP = """Limits: how many tasks and effects of a project, a type, a tool or a key may run at once, or start in a
 period. What has no room waits, without an attempt being counted, and stops nothing else.
@@ -94,7 +95,7 @@ def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
     rows = [{**each, "uses": [use for use in used if use["limit_id"] == each["limit_id"]]} for each in found]
     if not print_json(rows, as_json):
         lines = [{**row, "terms": _terms(row), **use} for row in rows for use in _used(row)]
-        print_list(f"{len(rows)} limits", lines, COLUMNS, project)
+        print_list(number_of(len(rows), "limit"), lines, COLUMNS, project)
 
 
 @app.command()
@@ -121,7 +122,7 @@ def show(kind: What, limited: Name = "", as_json: AsJson = False) -> None:
         return
     say((str(counted), "bold"), f" of project {counted.project}: {_terms(found[0])}")
     say(f"set by {found[0]['by']} at {found[0]['since']:%Y-%m-%d %H:%M:%S} UTC: {found[0]['reason']}")
-    print_table(f"{len(used)} names", used, ("name", "held", "started", "waiting", "free_at"))
+    print_table(number_of(len(used), "name"), used, ("name", "held", "started", "waiting", "free_at"))
     for use in used:
         for each in use["holders"]:
             since = f" since {each['since']:%Y-%m-%d %H:%M:%S} UTC" if each["since"] else ""
@@ -156,7 +157,7 @@ def _rate(text: str) -> tuple[int, float]:
 def _terms(terms: Mapping[str, Any]) -> str:
     said = [f"{terms['at_once']} at once"] if terms.get("at_once") else []
     if terms.get("starts"):
-        said.append(f"{terms['starts']} starts in {terms['per_seconds']:g} s")
+        said.append(f"{number_of(terms['starts'], 'start')} in {terms['per_seconds']:g} s")
     return ", ".join(said)
 
 

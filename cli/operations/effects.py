@@ -12,6 +12,7 @@ from interlock.db.core import effects
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.retry_effect import find_effect, retry_effect
 from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workflows.output.counts import number_of
 
 app = typer.Typer(no_args_is_help=True, help="Effects, actions on the outside world: list, show and retry them.")
 
@@ -39,7 +40,7 @@ def list_(
         found = [dict(row) for row in rows]
     if not print_json(found, as_json):
         columns = ("id", "name", "workflow_type", "entity_id", "status", "attempts", "created_at", "error")
-        print_list(f"{len(found)} effects", found, columns, project)
+        print_list(number_of(len(found), "effect"), found, columns, project)
 
 
 @app.command()
@@ -57,10 +58,12 @@ def show(id_: Id, as_json: AsJson = False) -> None:
     say((row["name"], "bold"), f" of {row['workflow_type']}/{row['entity_id']} is ", (row["status"], "bold"))
     payload, tells = row["payload"], " or ".join(filter(None, (row["done_trigger"], row["failed_trigger"])))
     say(f"asked for by {payload.get('trigger')} of {payload.get('by')} at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC")
-    say(f"queue {row['queue']}; tells {tells or 'no outcome'}; {row['attempts']} attempts, token {row['token']}")
+    tried = f"{number_of(row['attempts'], 'attempt')}, token {row['token']}"
+    say(f"queue {row['queue']}; tells {tells or 'no outcome'}; {tried}")
     if terms := row["declared"]:
         owed = f", a heartbeat each {terms['heartbeat']:g} s" if terms["heartbeat"] else ""
-        say(f"declared in {terms['place']}: {terms['retries']} retries, {terms['timeout']:g} s each{owed}")
+        retries = number_of(terms["retries"], "retry", "retries")
+        say(f"declared in {terms['place']}: {retries}, {terms['timeout']:g} s each{owed}")
     if row["leased_by"]:
         say(f"held by {row['leased_by']} until {row['lease_until']:%Y-%m-%d %H:%M:%S} UTC")
     for label in ("progress", "error", "result"):

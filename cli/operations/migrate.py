@@ -17,6 +17,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.overrides import deprecations, operators
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 
 
 def migrate_(
@@ -69,7 +70,9 @@ def _print_status(status: migrate.MigrationStatus, new: Sequence[str], as_json: 
 
 
 def _confirm(status: migrate.MigrationStatus, yes: bool) -> None:
-    others = ", ".join(f"{name} ({count} tables and views)" for name, count in status.others.items())
+    others = ", ".join(
+        f"{name} ({number_of(count, 'table or view', 'tables and views')})" for name, count in status.others.items()
+    )
     message = f"{_intent(status)}. Database {status.database} also has other schemas, which are not touched: {others}"
     if not yes and not sys.stdin.isatty():
         raise BadInput(f"{message}. Give --yes to go on")

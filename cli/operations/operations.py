@@ -16,6 +16,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 
 NAMED = 20  # ids in one line of the requests that are left
 LEFT = {
@@ -58,8 +59,8 @@ def dead(
     if print_json({"requests": triggers, "effects": acts}, as_json):
         return
     columns = ("id", "workflow_type", "entity_id", "attempts", "finished_at", "error")
-    print_list(f"{len(triggers)} dead requests", triggers, ("trigger", *columns), project)
-    print_list(f"{len(acts)} dead effects", acts, ("name", *columns), project)
+    print_list(number_of(len(triggers), "dead request"), triggers, ("trigger", *columns), project)
+    print_list(number_of(len(acts), "dead effect"), acts, ("name", *columns), project)
 
 
 def redrive(

@@ -11,6 +11,7 @@ from interlock.db.connection import transaction
 from interlock.db.operations import operators
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.operators import grant, revoke
+from interlock.workflows.output.counts import number_of
 
 HELP = """Operators may override (`interlock override --help`). The user who migrates a new database is the first
 operator; INTERLOCK_OPERATORS names others. Ended grants are kept as a record. If no operator is left, anybody may
@@ -39,7 +40,7 @@ def list_(
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in operators.grants(connection, ended=everybody)]
     if not print_json(found, as_json):
-        print_table(f"{len(found)} grants", found, COLUMNS)
+        print_table(number_of(len(found), "grant"), found, COLUMNS)
 
 
 @app.command("grant")

@@ -14,6 +14,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.operations.playbooks import PLAYBOOKS, Look
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 
 INDEX = "README"
 PLACES = (Path(__file__).parents[1] / "playbook_pages", Path(__file__).resolve().parents[2] / "docs" / "playbooks")
@@ -51,7 +52,7 @@ def list_(as_json: AsJson = False) -> None:
     """
     rows = [{"name": name, "title": page.read_text().splitlines()[0].lstrip("# ")} for name, page in pages().items()]
     if not print_json(rows, as_json):
-        print_table(f"{len(rows)} playbooks", rows, ("name", "title"))
+        print_table(number_of(len(rows), "playbook"), rows, ("name", "title"))
 
 
 @app.command("show")

@@ -27,6 +27,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 
 Ref = Annotated[
@@ -62,7 +63,7 @@ def list_(
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
     found = newest_entries(run, project, (state,) if state else (), limit)
     if not print_json(found, as_json):
-        print_list(f"{len(found)} patches", found, COLUMNS, project)
+        print_list(number_of(len(found), "patch", "patches"), found, COLUMNS, project)
 
 
 app.command("quarantined", help=f"The same as `interlock quarantine list`. {LIST_HELP}")(quarantined)

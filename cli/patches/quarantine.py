@@ -14,6 +14,7 @@ from interlock.db.orchestration import patches
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workflows.errors import BadInput
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered
 
 LIST_HELP = """List quarantined patches, newest first, with the reason.
@@ -39,7 +40,7 @@ def list_(
     found = newest_entries(run, project, ("quarantined",), limit)
     if not print_json(found, as_json):
         columns = ("entity_id", "updated_at", "quarantine_reason")
-        print_list(f"{len(found)} quarantined patches", found, columns, project)
+        print_list(number_of(len(found), "quarantined patch", "quarantined patches"), found, columns, project)
 
 
 @app.command("show")
@@ -103,7 +104,11 @@ def request(
             "`interlock show REF` lists requests."
         )
     if not print_json({"quarantined": aside, "by": by, "reason": reason}, as_json):
-        print_table(f"{len(aside)} requests set aside", aside, ("request_id", "workflow_type", "entity_id", "trigger"))
+        print_table(
+            f"{number_of(len(aside), 'request')} set aside",
+            aside,
+            ("request_id", "workflow_type", "entity_id", "trigger"),
+        )
 
 
 def _as_json(entry: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from interlock.db.orchestration.breakers import CONFIGURED
 from interlock.workers.circuit_breakers import configure, configured, known
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset as reset_breaker
+from interlock.workflows.output.counts import number_of
 
 app = typer.Typer(
     no_args_is_help=True, help="Circuit breakers: calls to a tool that failed too often are refused for a while."
@@ -42,7 +43,7 @@ def list_(
         found = [asdict(known(client.runtime, each["project"], each["tool_id"])) for each in page]
     if not print_json(found, as_json):
         columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset")
-        print_list(f"{len(found)} circuit breakers", [_rounded(each) for each in found], columns, project)
+        print_list(number_of(len(found), "circuit breaker"), [_rounded(each) for each in found], columns, project)
 
 
 @app.command()
@@ -132,18 +133,17 @@ def _change(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _configured(found: dict[str, Any]) -> str:
-    return (
-        f"opens after {found['failure_threshold']} failures in a row, for {found['cooldown_seconds']:g} s; "
-        f"closes after {found['success_threshold']} successful trials"
-    )
+    failures = number_of(found["failure_threshold"], "failure")
+    trials = number_of(found["success_threshold"], "successful trial")
+    return f"opens after {failures} in a row, for {found['cooldown_seconds']:g} s; closes after {trials}"
 
 
 def _describe(found: dict[str, Any]) -> str:
     if found["state"] == "CLOSED":
-        return f"{found['failure_count']} failures in a row"
+        return f"{number_of(found['failure_count'], 'failure')} in a row"
     if found["state"] == "OPEN":
         return f"for another {found['seconds_until_reset']:.0f} s"
-    return f"{found['success_count']} successful trials so far"
+    return f"{number_of(found['success_count'], 'successful trial')} so far"
 
 
 def _rounded(found: dict[str, Any]) -> dict[str, Any]:

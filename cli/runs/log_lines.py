@@ -7,6 +7,7 @@ from typing import Any
 from interlock.cli.lib.output import console, errors, one_line, print_json, say, stream
 from interlock.workers.pool.attempts import TaskAttempt
 from interlock.workers.pool.output_reading import OutputReading, OutputVerdict
+from interlock.workflows.output.counts import number_of
 
 Row = Mapping[str, Any]
 
@@ -81,7 +82,11 @@ class LogLines:
     def no_attempt(self, task: LoggedTask) -> None:
         """A task that has no such attempt."""
         number = task.due
-        note = f"it has {len(task.attempts)} attempts" if number else f"it has not begun; it is {task.row['state']}"
+        note = (
+            f"it has {number_of(len(task.attempts), 'attempt')}"
+            if number
+            else f"it has not begun; it is {task.row['state']}"
+        )
         if self._as_json:
             self._answer.append(
                 {"task": task.name, "attempt": number or None, "verified": None, "note": note, "text": ""}

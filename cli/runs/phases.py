@@ -15,6 +15,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.overrides import phases as moving
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
+from interlock.workflows.output.counts import number_of
 
 HELP = """Phases: named parts of a project's work, with rules for what may be changed and what may land. Plans declare
 them; operators freeze and thaw them.
@@ -41,7 +42,7 @@ def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [dict(row) for row in phases.listed(connection, project=project)]
     if not print_json(found, as_json):
-        print_list(f"{len(found)} phases", found, COLUMNS, project)
+        print_list(number_of(len(found), "phase"), found, COLUMNS, project)
 
 
 @app.command()

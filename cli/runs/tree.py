@@ -22,6 +22,7 @@ from interlock.cli.runs.lines import (
     states,
 )
 from interlock.workers.orchestration.run_view import RunView
+from interlock.workflows.output.counts import number_of
 
 # Which states are shown first if there is no room for all; states that are not listed come last.
 URGENCY = {
@@ -57,7 +58,7 @@ def draw(view: RunView, *, lines: int) -> Tree:
         for item in _fitted(view, items[row["id"]], shares[row["id"]]):
             branch.add(item)
     if hidden:
-        tree.add(line((f"… {len(hidden):,} more workstreams: {states(hidden)}", "dim")))
+        tree.add(line((f"… {number_of(len(hidden), 'more workstream')}: {states(hidden)}", "dim")))
     for each in below:
         tree.add(each)
     return tree

@@ -20,6 +20,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import registration
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.agent import heartbeat as say_alive
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered
 
 app = typer.Typer(
@@ -92,7 +93,7 @@ def list_(
     with Client() as client, transaction(client.runtime.database) as connection:
         found = [_described(dict(row)) for row in workers.page(connection, state=state, limit=limit)]
     if not print_json(found, as_json):
-        print_table(f"{len(found)} workers", map(_shown, found), COLUMNS)
+        print_table(number_of(len(found), "worker"), map(_shown, found), COLUMNS)
 
 
 @app.command()
@@ -112,7 +113,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     if print_json(message, as_json):
         return
     print_table(str(message["name"]), [_shown(message)], (*COLUMNS, "host", "pid", "worker_id"))
-    print_table(f"holds {len(held)} tasks", held, ("entity_id", "current_state", "claim_id", "task_id"))
+    print_table(f"holds {number_of(len(held), 'task')}", held, ("entity_id", "current_state", "claim_id", "task_id"))
 
 
 @app.command()
@@ -255,7 +256,7 @@ def shutdown(
             if_version=if_version,
             secret=secret,
         )
-    message = f"finishes {left} tasks first" if left else "is shut down"
+    message = f"finishes {number_of(left, 'task')} first" if left else "is shut down"
     _print_result({"name": name, "tasks_left": left, "by": by, "reason": reason}, f"worker {name} {message}", as_json)
 
 

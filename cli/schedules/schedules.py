@@ -22,6 +22,7 @@ from interlock.workers.schedules import creating
 from interlock.workers.schedules.creating import Standing
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.schedules.actions import Create, Fire, read_action
 
 HELP = """Schedules: at the times of a cron expression in a time zone, or at intervals, fire a trigger, create an
@@ -126,7 +127,7 @@ def list_(
         found = creating.standings(client, project, ended=ended)
     rows = [dict(each.row) | _in_words(each) for each in found]
     if not print_json([_plain(each) for each in found], as_json):
-        print_list(f"{len(rows)} schedules", rows, COLUMNS, project)
+        print_list(number_of(len(rows), "schedule"), rows, COLUMNS, project)
 
 
 @app.command()

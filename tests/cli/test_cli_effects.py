@@ -14,7 +14,7 @@ def test_effects_are_listed_shown_and_not_retried_unless_dead(terminal: Terminal
     assert shown.code == 0
     assert f"notice of story/{story} is done" in shown.out
     assert "asked for by block of ann" in shown.out
-    assert "tells no outcome; 1 attempts, token 1" in shown.out
+    assert "tells no outcome; 1 attempt, token 1" in shown.out
     again = terminal.run("effect", "retry", row["id"], "--by", "ann", "--reason", "why not")
     assert (again.code, "is done; only a dead one can be tried again" in again.said) == (2, True)
 

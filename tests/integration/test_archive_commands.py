@@ -44,7 +44,7 @@ def test_the_commands_move_list_and_show(make_runtime: Callable[..., Runtime], p
     assert here.ok("archive", "run", "--older-than", "0", "--dry-run")["instances"] == 1
     assert here.run("archive", "show", "V-1").code == 2
     told = here.run("archive", "run", "--older-than", "0")
-    assert "1 instances with 1 events archived" in told.out
+    assert "1 instance with 1 event archived" in told.out
     assert [each["entity_id"] for each in here.ok("archive", "list")] == ["V-1"]
     assert {each["kind"] for each in here.ok("archive", "show", "V-1")["records"]} == {"supervised_workers"}
     assert here.ok("show", "V-1")["archived_at"]

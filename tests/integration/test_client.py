@@ -315,7 +315,7 @@ def test_waiting_returns_the_outcomes_in_the_order_asked(client: Client, story: 
 
 def test_waiting_in_vain_is_told_as_such(client: Client, story: UUID) -> None:
     receipt = client.fire(story, "design_complete", by="a")
-    with pytest.raises(NotSettled, match="1 of 1 triggers were not applied within 0 s"):
+    with pytest.raises(NotSettled, match="1 of 1 trigger not applied within 0 s"):
         client.wait([receipt.request_id], timeout_seconds=0)
 
 

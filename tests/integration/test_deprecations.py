@@ -173,7 +173,7 @@ def test_doctor_names_what_is_in_use_and_what_the_code_has_lost(
 
     assert findings(runtime) == [("ok", "0 deprecations, none in use")]
     deprecate(runtime)
-    assert findings(runtime) == [("ok", "1 deprecations, none in use")]
+    assert findings(runtime) == [("ok", "1 deprecation, none in use")]
     parcel = born(runtime, "parcel", "1.0.0", "P-1", project)
     ((level, says),) = findings(runtime)
     assert (level, says.endswith("1 live instances use it, 0 uses since it was announced")) == ("warn", True)

@@ -354,7 +354,7 @@ def test_a_log_comes_through_a_pipe_too(tmp_path: Path) -> None:
     writing.start()
     answer = CliRunner().invoke(app, ["validate", str(pipe)])
     writing.join()
-    assert (answer.exit_code, "ok: 1 events" in answer.stdout) == (0, True)
+    assert (answer.exit_code, "ok: 1 event" in answer.stdout) == (0, True)
 
 
 def test_what_would_steer_a_terminal_is_spelled_out(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_the_command_names_file_and_line_and_exits_1(tmp_path: Path) -> None:
     }  # fmt: skip
     log.write_text(json.dumps(good) + "\n")
     right = CliRunner().invoke(app, ["validate", str(log)])
-    assert (right.exit_code, "ok: 1 events" in right.stdout) == (0, True)
+    assert (right.exit_code, "ok: 1 event" in right.stdout) == (0, True)
     log.write_text(json.dumps(good) + "\n" + json.dumps(good | {"to_state": "completed"}) + "\n")
     wrong = CliRunner().invoke(app, ["validate", str(log)])
     assert wrong.exit_code == 1

@@ -73,7 +73,7 @@ def test_a_database_that_holds_more_is_migrated_once_somebody_agreed(own: Settin
     code, said = interlock(own, "migrate")
     assert (code, schemas(own_database)) == (2, {"public"})
     assert "is to be created at revision 0001" in said
-    assert "also has other schemas, which are not touched: public (1 tables and views). Give --yes" in said
+    assert "also has other schemas, which are not touched: public (1 table or view). Give --yes" in said
     code, said = interlock(own, "migrate", typed="n\n")
     assert (code, schemas(own_database)) == (1, {"public"})
     assert "Continue?" in said

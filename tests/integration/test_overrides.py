@@ -405,7 +405,7 @@ class TestWorkstreams:
         stage.start()
         stage.begin("a")
         stage.fire("w", "pause")
-        with pytest.raises(CannotOverride, match="1 tasks of workstream/w have not ended"):
+        with pytest.raises(CannotOverride, match="workstream/w has 1 unended task:"):
             validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
         stage.fire("a", "execution_failed", exit_code=1)
         done = validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)

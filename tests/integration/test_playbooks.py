@@ -334,7 +334,7 @@ def test_what_was_lost_is_restored_from_a_backup(own: Client, place: Path) -> No
         AGAIN=place / "again",
         JOURNAL=runtime.settings.state_directory,
     )  # fmt: skip
-    assert "1 events came after it and are lost" in told
+    assert "1 event came after it, now lost" in told
     again = Settings(home=place / "again")
     with running(again, keep=True):
         other = Runtime(again)

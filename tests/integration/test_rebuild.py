@@ -155,7 +155,7 @@ def test_the_command_exits_1_with_differences(
         dba.execute("UPDATE workflow_instances SET version = version + 1 WHERE id = %s", (stage.ids["t"],))
     wrong = CliRunner().invoke(app, ["rebuild"])
     assert wrong.exit_code == 1
-    assert wrong.stdout.startswith("1 differences: ")
+    assert wrong.stdout.startswith("1 difference: ")
     with transaction(runtime.database) as connection:
         assert (
             connection.exec_driver_sql("SHOW search_path").scalar_one() == "pg_catalog,pg_temp"

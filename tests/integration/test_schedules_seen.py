@@ -37,11 +37,11 @@ def test_schedule_12_one_that_is_late_is_seen_until_it_is_fired(client: Client, 
     assert waits.reason.endswith("but no sweep has fired it: is beat running?")
     assert 290 < waits.seconds < 400, "since it is due"
     ((status, message),) = states(runtime)
-    assert (status, message.partition(", one")[0]) == ("fail", "1 schedules are late")
+    assert (status, message.partition(", due")[0]) == ("fail", "1 late schedule")
     assert counted(runtime) == (1, 0)
     assert swept(client) == 1
     assert look(runtime, type_="schedule") == []
-    assert states(runtime) == [("ok", "1 schedules, none late or failing")]
+    assert states(runtime) == [("ok", "1 schedule, none late or failing")]
     assert counted(runtime) == (0, 0)
 
 
@@ -55,7 +55,7 @@ def test_schedule_12_one_that_fails_is_seen_until_it_is_fired_again(client: Clie
     assert waits.reason.startswith("it has not been fired since ")
     assert "exists in project default already" in waits.reason
     assert waits.command.startswith(f"interlock schedule show {waits.entity_id}")
-    assert ("warn", "1 schedules could not be fired the last time") in states(runtime)
+    assert ("warn", "1 schedule could not be fired the last time") in states(runtime)
     assert counted(runtime) == (0, 1)
     dba.execute(
         "UPDATE schedules SET settled = settled - interval '3 min' WHERE schedule_id = %s", (waits.workflow_id,)

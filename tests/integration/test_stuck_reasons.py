@@ -145,7 +145,7 @@ def test_a_dead_request_is_stuck_at_once_and_is_redriven(
     story = with_a_dead_request(runtime, project, monkeypatch)
     grant(Client(runtime), getpass.getuser())
     told = found(runtime, story)
-    assert told.reason == "block is dead after 1 attempts: ValueError: on purpose"
+    assert told.reason == "block is dead after 1 attempt: ValueError: on purpose"
     paste(runtime, told.command)
     assert state(Client(runtime), story) == "blocked"
     assert look(runtime) == []
@@ -179,7 +179,7 @@ def test_a_trigger_in_retry_says_when(runtime: Runtime, client: Client, project:
     client.fire(story, "block", by="ann")
     drain_failing(runtime, monkeypatch)
     assert found(runtime, story, everything=True).reason.startswith(
-        "block failed 1 times (ValueError: on purpose); it is tried again at "
+        "block failed 1 time (ValueError: on purpose); it is tried again at "
     )
 
 

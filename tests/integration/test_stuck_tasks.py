@@ -97,7 +97,7 @@ def test_a_queued_task_whose_workers_are_busy_says_how_many(runtime: Runtime, si
     claims.take(runtime, known(hand(runtime)))
     drain_all(runtime)
     told = found(runtime, second, everything=True)
-    assert told.reason == "all 1 workers that could run it are busy (0 of them draining)"
+    assert told.reason == "1 worker that could run it: busy (0 draining)"
     paste(runtime, told.command)
 
 

@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from interlock.workflows.input.names import IN_REASONS, IN_WORDS
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import json_text, shown, shown_lines
 from interlock.workflows.output.suggestions import ME, offered, with_setting
 from interlock.workflows.output.urls import shown_url, without_users
@@ -39,6 +40,11 @@ def test_json_is_exact_and_hides_nothing(value: object) -> None:
     text = json_text(value)
     assert json.loads(text) == value
     assert not IN_WORDS.search(text)
+
+
+def test_one_thing_is_not_spoken_of_as_several() -> None:
+    assert [number_of(count, "limit") for count in (0, 1, 2)] == ["0 limits", "1 limit", "2 limits"]
+    assert number_of(1_000, "patch", "patches") == "1,000 patches"
 
 
 WORDS = st.one_of(

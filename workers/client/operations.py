@@ -41,6 +41,7 @@ from interlock.workflows.input.arguments import FreeObject, door
 from interlock.workflows.machines.orchestration.reserved_fields import reserved_fields_error
 from interlock.workflows.machines.orchestration.worker import OWN
 from interlock.workflows.missing import missing
+from interlock.workflows.output.counts import number_of
 
 Caller = TypeVar("Caller")  # the type of `session`
 
@@ -268,9 +269,8 @@ class Operations(Generic[Caller]):
             if len(settled) == len(ids):
                 return without_conflict(settled)
             if time.monotonic() > until:
-                raise NotSettled(
-                    f"{len(ids) - len(settled)} of {len(ids)} triggers were not applied within {timeout_seconds:g} s"
-                )
+                left = f"{len(ids) - len(settled)} of {number_of(len(ids), 'trigger')}"
+                raise NotSettled(f"{left} not applied within {timeout_seconds:g} s")
             self.runtime.pause(pause)
             pause = min(pause * 1.5, 0.25)
 

@@ -8,6 +8,7 @@ from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
+from interlock.workflows.output.counts import number_of
 
 
 @door
@@ -60,9 +61,8 @@ def _require_validatable(operation: Operation, workstream: InstanceRow) -> None:
         )
     found = overrides.workstream(operation.connection, workstream["id"])
     if found and found["unended"]:
-        raise CannotOverride(
-            f"{found['unended']} tasks of {name} have not ended: complete-task, fail-task or skip-step them first"
-        )
+        unended = number_of(found["unended"], "unended task")
+        raise CannotOverride(f"{name} has {unended}: complete-task, fail-task or skip-step them first")
     if found and found["patches"]:
         raise CannotOverride(
             f"patches of {name} are not committed ({', '.join(found['patches'][:5])}): it cannot be merged; "

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.plan.field_types import Count, Delay, Flag, Glob, Identifier, Name, Project, Text, Title
 from interlock.workflows.plan.names import outline
 from interlock.workflows.plan.ordering import Waits
@@ -100,8 +101,10 @@ class Summary:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.tasks.items() if number)
-        counted = f"{_counted(self.workstreams, 'workstream')}, {_counted(sum(self.tasks.values()), 'task')} ({kinds})"
-        return f"{self.name}: {counted}, {_counted(self.gates, 'gate')}, longest chain {self.longest_chain}"
+        counted = (
+            f"{number_of(self.workstreams, 'workstream')}, {number_of(sum(self.tasks.values()), 'task')} ({kinds})"
+        )
+        return f"{self.name}: {counted}, {number_of(self.gates, 'gate')}, longest chain {self.longest_chain}"
 
 
 class Plan(PlanPart):
@@ -171,7 +174,3 @@ def _names(workstreams: tuple[Workstream, ...]) -> Iterator[dict[str, object]]:
             "tasks": [{"id": t.id, "depends_on": list(t.depends_on), "gates": list(t.gates)} for t in each.tasks],
             "gates": [{"id": g.id, "depends_on": list(g.depends_on), "blocks": list(g.blocks)} for g in each.gates],
         }
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

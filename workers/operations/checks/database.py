@@ -13,6 +13,7 @@ from interlock.db.schema import AUDITOR, CLIENT, ENGINE, OWNER, ROLES, SCHEMA
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.runtime import Runtime
+from interlock.workflows.output.counts import number_of
 
 OLDEST_SUPPORTED_POSTGRES = 150_000
 CHANGED = 10  # at most this many objects of the schema are named
@@ -143,4 +144,4 @@ def check_changes(runtime: Runtime) -> Iterator[Finding]:
         message = f"{deprecation_warning(dict(row))}; {use}"
         yield Finding("changes", "warn", message, row["guide"] or "interlock definitions deprecated")
     if not (used or lost):
-        yield Finding("changes", "ok", f"{len(announced)} deprecations, none in use")
+        yield Finding("changes", "ok", f"{number_of(len(announced), 'deprecation')}, none in use")

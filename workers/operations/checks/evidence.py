@@ -12,6 +12,7 @@ from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.operations.stuck.facts import span
 from interlock.workers.relay.journal_check import inspect
 from interlock.workers.runtime import Runtime
+from interlock.workflows.output.counts import number_of
 
 OVERDUE_ANCHORS = 3  # periods
 LATE_COPY_SECONDS = 300.0  # the sweep copies each minute
@@ -36,7 +37,7 @@ def check_verification(runtime: Runtime) -> Iterator[Finding]:
     age = ended["age_seconds"] if ended else age
     if found := [problem for each in known for problem in each["found"]]:
         first = f"{found[0]['instance']}" + ("" if found[0]["seq"] is None else f", event {found[0]['seq']}")
-        message = f"history was changed in {sum(each['problems'] for each in known)} places, first {first}"
+        message = f"history was changed in {number_of(sum(each['problems'] for each in known), 'place')}, first {first}"
         yield Finding(
             "verification", "fail", f"{message}: {found[0]['message']}", "interlock playbook show audit-finding"
         )

@@ -7,6 +7,7 @@ from interlock.db.core import schedules
 from interlock.db.operations import invariants, operators, stuck
 from interlock.workers.operations.checks.finding import LATE_SECONDS, Finding
 from interlock.workers.runtime import Runtime
+from interlock.workflows.output.counts import number_of
 
 CONTRADICTIONS = 10  # at most this many entities are named
 
@@ -22,7 +23,7 @@ def check_operators(runtime: Runtime) -> Iterator[Finding]:
         message = f"every operator's grant expires: from {max(ends):%Y-%m-%d %H:%M} UTC nobody is an operator"
         yield Finding("operators", "warn", message, "interlock operator grant NAME, without --until")
     else:
-        yield Finding("operators", "ok", f"{len(ends)} operators")
+        yield Finding("operators", "ok", number_of(len(ends), "operator"))
 
 
 def check_invariants(runtime: Runtime) -> Iterator[Finding]:
@@ -41,13 +42,13 @@ def check_schedules(runtime: Runtime) -> Iterator[Finding]:
     with transaction(runtime.database) as connection:
         found = schedules.troubled(connection, late_seconds=LATE_SECONDS)
     if found["late"]:
-        message = f"{found['late']} schedules are late, one of them {found['oldest_seconds']:.0f} s"
+        message = f"{number_of(found['late'], 'late schedule')}, due for up to {found['oldest_seconds']:.0f} s"
         yield Finding("schedules", "fail", message, "interlock stuck --type schedule; is beat running?")
     if found["failing"]:
-        message = f"{found['failing']} schedules could not be fired the last time"
+        message = f"{number_of(found['failing'], 'schedule')} could not be fired the last time"
         yield Finding("schedules", "warn", message, "interlock stuck --type schedule; interlock schedule list")
     if not (found["late"] or found["failing"]):
-        yield Finding("schedules", "ok", f"{found['active']} schedules, none late or failing")
+        yield Finding("schedules", "ok", f"{number_of(found['active'], 'schedule')}, none late or failing")
 
 
 def check_stuck(runtime: Runtime) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from interlock.workers.operations.checks.finding import LATE_SECONDS, Finding
 from interlock.workers.operations.checks.processes import late_sweeps
 from interlock.workers.relay.destinations import destinations
 from interlock.workers.runtime import Runtime
+from interlock.workflows.output.counts import number_of
 
 ROUND_SECONDS = 1.0  # most rounds hold their partition for some milliseconds
 
@@ -29,7 +30,7 @@ def check_backlog(runtime: Runtime) -> Iterator[Finding]:
     if waits["dead"]:
         yield _dead(waits["dead"], {why: len(ids) for why, ids in left.items()})
     if waits["dead_effects"]:
-        message = f"{waits['dead_effects']} effects used up their attempts"
+        message = f"{number_of(waits['dead_effects'], 'effect')} used up their attempts"
         yield Finding("effects", "warn", message, "interlock dead; interlock redrive --all --reason WHY")
     if (untaken := waits["oldest_untaken_effect_seconds"] or 0.0) > LATE_SECONDS:
         message = f"an effect has been due for {untaken:.0f} s, and no node is running any of its kind"
@@ -43,7 +44,7 @@ def _dead(dead: int, left: Mapping[str, int]) -> Finding:
     quarantined, unreadable = left[requests.QUARANTINED], left[requests.UNREADABLE]
     tried = dead - quarantined - unreadable
     counts = [
-        (tried, f"{tried} requests used up their attempts", "interlock redrive --all --reason WHY"),
+        (tried, f"{number_of(tried, 'request')} used up their attempts", "interlock redrive --all --reason WHY"),
         (quarantined, f"{quarantined} are quarantined", "once the cause is fixed: interlock redrive ID --reason WHY"),
         (unreadable, f"{unreadable} cannot be read", "interlock quarantine request ID --reason WHY"),
     ]

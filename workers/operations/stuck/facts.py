@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.db.core.limits import LimitPlace
 from interlock.workflows.definition import BY_NAME, Definition, Transition
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import ME, offered
 
 Row = Mapping[Any, Any]
@@ -108,7 +109,7 @@ def limited(facts: Facts, type_: str, tool: str | None, key: str | None) -> Reas
     what = f"it waits for the limit on {waited['kind']} {waited['pattern']}{by_itself}: "
     command = offered("limit", "show", waited["kind"], waited["pattern"], project=facts.instance["project"])
     if waited["started"] == waited["starts"] and waited["free_at"] is not None:
-        used = f"{waited['starts']} starts in {waited['per_seconds']:g} s are used; the next may start at "
+        used = f"{number_of(waited['starts'], 'start')} in {waited['per_seconds']:g} s used; the next may start at "
         return Reason(f"{what}{used}{at(waited['free_at'])}", command)
     return Reason(f"{what}{waited['held']} run, of {waited['at_once']} at once; it starts when one ends", command)
 

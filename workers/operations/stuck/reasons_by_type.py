@@ -25,6 +25,7 @@ from interlock.workers.pool.registration import EXECUTE
 from interlock.workflows.machines.delivery.approval import APPROVAL
 from interlock.workflows.machines.orchestration.worker import OWN
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import ME, offered, with_setting
 from interlock.workflows.scheduling.next_trigger import ENDED
 
@@ -134,7 +135,8 @@ def _who_could(row: Row) -> Reason:
     if row["fitting_silent"]:
         message = f"worker {row['fitting_silent']}, which could run it, sends no heartbeat"
         return Reason(message, offered("worker", "shutdown", row["fitting_silent"], if_silent=True, by=ME, reason=WHY))
-    message = f"all {row['fitting']} workers that could run it are busy ({row['fitting_draining']} of them draining)"
+    could = "worker that could run it: busy" if row["fitting"] == 1 else "workers that could run it: all busy"
+    message = f"{row['fitting']} {could} ({row['fitting_draining']} draining)"
     return Reason(message, "interlock worker list --state busy")
 
 
@@ -268,7 +270,7 @@ def job(facts: Facts) -> Reason | None:
         return _submitted(facts)
     if facts.state == "PENDING":
         wanted = facts.instance["context"].get("worker_count", 1)
-        message = f"it needs {wanted} idle workers in its project at once"
+        message = f"it needs {number_of(wanted, 'idle worker')} in its project at once"
         return Reason(message, offered("supervise", "worker", "create", project=facts.instance["project"]))
     due = facts.newest_request("scheduled")
     ends = f"; it is canceled at {at(due['not_before'])}" if due else ""

@@ -16,6 +16,7 @@ from interlock.workers.operations.stuck.facts import (
     span,
 )
 from interlock.workflows.by_hand import move_by_hand
+from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.suggestions import offered
 
@@ -33,7 +34,7 @@ def dead_request(facts: Facts) -> Reason | None:
     if code == UNREADABLE:
         command = _offered(dead["request_id"], "quarantine", "request", reason=WHY)
         return Reason(f"{dead['trigger']} is dead, and a redrive would fail again: {error}", command)
-    message = f"{dead['trigger']} is dead after {dead['attempts']} attempts: {error}"
+    message = f"{dead['trigger']} is dead after {number_of(dead['attempts'], 'attempt')}: {error}"
     return Reason(message, _offered(dead["request_id"], "redrive", reason=WHY))
 
 
@@ -41,7 +42,7 @@ def dead_effect(facts: Facts) -> Reason | None:
     """An effect whose attempts are used up and that has no trigger to report its failure."""
     for effect in facts.effects:
         if effect["status"] == "dead" and not effect["failed_trigger"]:
-            message = f"the effect {effect['name']} is dead after {effect['attempts']} attempts: "
+            message = f"the effect {effect['name']} is dead after {number_of(effect['attempts'], 'attempt')}: "
             return Reason(message + first_line(effect["error"]), offered("redrive", effect["id"], reason=WHY))
     return None
 
@@ -50,7 +51,8 @@ def retrying(facts: Facts) -> Reason | None:
     """A trigger that failed and will be retried; those behind it wait."""
     for request in facts.requests:
         if request["status"] == "scheduled" and request["attempts"] and request["due_seconds"] <= LATE_SECONDS:
-            message = f"{request['trigger']} failed {request['attempts']} times ({first_line(request['error'])}); "
+            times = number_of(request["attempts"], "time")
+            message = f"{request['trigger']} failed {times} ({first_line(request['error'])}); "
             return Reason(message + f"it is tried again at {at(request['not_before'])}", show(facts.instance))
     return None
 
@@ -97,7 +99,7 @@ def _leased(effect: Row) -> Reason:
 def _pending(effect: Row, facts: Facts) -> Reason:
     name = f"the effect {effect['name']}"
     if effect["later"]:
-        message = f"{name} failed {effect['attempts']} times ({first_line(effect['error'])}); "
+        message = f"{name} failed {number_of(effect['attempts'], 'time')} ({first_line(effect['error'])}); "
         return Reason(message + f"it is tried again at {at(effect['not_before'])}", show(facts.instance))
     if waits := limited(facts, facts.instance["workflow_type"], None, effect["limit_key"]):
         meanwhile = (
