@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
+from interlock.cli.lib.tables import drawn
 from interlock.workflows.output.escaping import json_text, shown, shown_lines
 
 REFUSED, FAILED = 2, 1
@@ -111,14 +111,11 @@ def print_json(value: object, as_json: bool = True, *, lines: bool = False) -> b
 
 
 def print_table(title: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> None:
-    """Print rows as a table with these columns."""
-    table = Table(title=line(title), title_justify="left", header_style="bold")
+    """Print rows as a table with these columns; as lists of values where it is wider than the terminal."""
     names = list(columns)
-    for name in names:
-        table.add_column(line(name.replace("_", " ")), overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row.get(name)) for name in names))
-    picture(table)
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    made = drawn(line(title), [line(name.replace("_", " ")) for name in names], cells, console.width)
+    console.print(made, soft_wrap=isinstance(made, Group))
 
 
 def one_line(value: object) -> str:

@@ -4,13 +4,18 @@ import json
 import os
 import shlex
 import subprocess
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
 
+from interlock.cli.lib.tables import drawn
 from interlock.workflows.input.names import IN_REASONS, IN_WORDS
 from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import json_text, shown, shown_lines
@@ -115,3 +120,19 @@ def test_of_a_url_its_scheme_and_host_are_shown(url: object, says: str) -> None:
 def test_a_text_tells_no_urls_user() -> None:
     text = f"cannot reach redis://:{SECRET}@h:1/0 nor postgresql+psycopg://a:{SECRET}@h/x"
     assert without_users(text) == "cannot reach redis://…@h:1/0 nor postgresql+psycopg://…@h/x"
+
+
+CELLS = st.lists(st.text(st.characters(categories=("L", "N", "P")), max_size=30), max_size=4).map(" ".join)
+
+
+@given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4), width=st.integers(20, 150))
+def test_a_table_fits_its_terminal_and_breaks_no_name(rows: list[tuple[str, str, str]], width: int) -> None:
+    console = Console(width=width, file=StringIO(), color_system=None)
+    names = [Text(name) for name in ("entity id", "state", "error")]
+    made = drawn(Text("things"), names, [[Text(cell) for cell in row] for row in rows], width)
+    console.print(made, soft_wrap=isinstance(made, Group))
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    if isinstance(made, Table):
+        assert all(Text(line).cell_len <= width for line in written.splitlines())
+    for cell in (cell for row in rows for cell in row if len(cell.split()) == 1):
+        assert cell.strip() in written
