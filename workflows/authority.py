@@ -1,6 +1,6 @@
 """Who may fire a trigger, in words (docs/spec/authority.md). PostgreSQL checks it, in `authority.sql`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 WHO: Mapping[str, str] = {
     "anyone": "anyone",
@@ -10,6 +10,27 @@ WHO: Mapping[str, str] = {
     "decider": "its deciders (anybody, if it names none), and to approve, not its author: `interlock show` names them",
     "operator": "an operator, with a reason (`data.reason`)",
 }
+
+IN_SHORT: Mapping[str, str] = {
+    "holder": "the holder of its claim or secret",
+    "effect": "its effect",
+    "machinery": "Interlock itself",
+    "decider": "its deciders",
+    "operator": "operators",
+}
+
+
+def narrowed(open_to: Iterable[str], left: Collection[str] | None) -> list[str]:
+    """Who may fire a trigger in a project: as `interlock.narrowed` in PostgreSQL, which decides by it (NARROWING-3).
+
+    Args:
+        open_to: the authorities that its definition names.
+        left: those that the project's narrowing leaves; None: it has none.
+    """
+    named = list(open_to)
+    if left is None:
+        return named
+    return list(left) if "anyone" in named else [each for each in named if each in left]
 
 
 def refusal(what: str, allowed: Iterable[str]) -> str:

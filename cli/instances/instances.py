@@ -22,6 +22,7 @@ from interlock.workers.client.receipts import Receipt, VersionConflict
 from interlock.workers.engine import worker_secrets
 from interlock.workers.operations.stuck.facts import Facts, fire_move
 from interlock.workflows.audit.ids import event_name
+from interlock.workflows.authority import IN_SHORT
 from interlock.workflows.by_hand import move_by_hand
 from interlock.workflows.catalogue import WORKFLOWS, Catalogue
 from interlock.workflows.errors import BadInput
@@ -167,7 +168,7 @@ def _print_result(ref: str, receipt: Receipt) -> None:
 
 
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show an instance: state, legal triggers and what they lack, links, requests and effects.
+    """Show an instance: state, legal triggers, who may fire them and what they lack, links, requests and effects.
 
     Its history is verified. Exit code 1: it was changed.
 
@@ -194,7 +195,7 @@ def _show(found: dict[str, Any], catalogue: Catalogue) -> None:
     if found["archived_at"]:
         say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
     say(f"created by {found['created_by']} in project {found['project']}")
-    say(f"legal now: {', '.join(found['legal']) or 'nothing: it has ended'}")
+    _say_legal(found["may"])
     for trigger, why in found["missing"].items():
         say((f"{trigger} is refused now", "yellow"), f": {why}")
         for each in found["links"]:
@@ -211,6 +212,20 @@ def _show(found: dict[str, Any], catalogue: Catalogue) -> None:
     print_table("newest requests", found["requests"], ("accepted_at", "trigger", "triggered_by", "status", "result"))
     if found["effects"]:
         print_table("effects", found["effects"], ("created_at", "name", "status", "attempts", "error"))
+
+
+def _say_legal(may: Mapping[str, Sequence[str]]) -> None:
+    """The legal triggers: those that anyone may fire, then those of others, with who that is."""
+    if not may:
+        say("legal now: nothing: it has ended")
+        return
+    by: dict[str, list[str]] = {"": []}
+    for trigger, authorities in may.items():
+        who = "" if "anyone" in authorities else " or ".join(IN_SHORT[each] for each in authorities)
+        by.setdefault(who, []).append(trigger)
+    say(f"legal now: {', '.join(by.pop('')) or 'nothing that anyone may fire'}")
+    for who, triggers in by.items():
+        say(f"  only by {who}: {', '.join(triggers)}")
 
 
 def _next(linked: Mapping[str, Any], catalogue: Catalogue) -> str:

@@ -103,6 +103,21 @@ def test_an_instance_answers_to_its_entity_id_its_type_with_that_and_its_uuid(
     assert {"links", "requests", "effects", "version", "definition_version"} <= found[0].keys()
 
 
+def test_show_says_who_may_fire_what_not_everybody_may(terminal: Terminal, name: str) -> None:
+    made = terminal.ok("create", "approval", name, "--context", '{"subject": "x"}')
+    assert terminal.ok("show", made["id"])["may"] == {
+        "approve": ["decider"],
+        "reject": ["decider"],
+        "expire": ["machinery"],
+    }
+    shown = terminal.run("show", made["id"]).out.splitlines()
+    start = shown.index("legal now: nothing that anyone may fire")
+    assert shown[start + 1 : start + 3] == [
+        "  only by its deciders: approve, reject",
+        "  only by Interlock itself: expire",
+    ]
+
+
 def test_an_ambiguous_entity_id_is_refused_with_its_candidates(terminal: Terminal, project: str, story: str) -> None:
     terminal.ok("create", "sprint", story)
     answer = terminal.run("fire", story, "block", "--by", "ann")

@@ -42,6 +42,8 @@ def test_only_those_that_are_left_may_fire(client: Client, project: str) -> None
     other = client.create("story", "S-1", project=f"{project}-2")["id"]
     made = narrow(client.runtime, "story", "block", ["machinery", "operator"], ORDER, project=project)
     assert (made["current_state"], made["context"]["to"]) == ("in_force", ["machinery", "operator"])
+    may = [client.show(each)["may"]["block"] for each in (story, other)]
+    assert may == [["machinery", "operator"], ["anyone"]]
     with pytest.raises(NotYours, match="mallory is not an operator"):
         client.fire(story, "block", by="mallory")
     with pytest.raises(NotYours, match="no reason is given"):

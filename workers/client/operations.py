@@ -19,6 +19,7 @@ from interlock.db.core.request_rows import Right
 from interlock.db.orchestration import commands
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt, without_conflict
 from interlock.workers.client.transaction import Unit, Units
+from interlock.workers.client.who_may import who_may
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth, with_terms
 from interlock.workers.engine.locked_instance import add_linked
@@ -282,7 +283,8 @@ class Operations(Generic[Caller]):
             ref: its UUID; or, in the client's project, `TYPE/ENTITY_ID` or an entity id that only one instance has.
 
         Returns:
-            Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `missing` (which of them
+            Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `may` (by whom each of them
+            may be fired: `anyone`, `holder`, `effect`, `machinery`, `decider`, `operator`), `missing` (which of them
             would be refused now for what is linked, and why), `command` (which is run for it), `links`, `requests` and
             `effects`. `archived_at` is None unless it is archived.
 
@@ -302,6 +304,7 @@ class Operations(Generic[Caller]):
             return dict(found) | {
                 "command": commands.shown(connection, found["id"]),
                 "legal": [] if archived else list(definition.legal(found["current_state"])),
+                "may": {} if archived else who_may(connection, definition, found),
                 "missing": {} if archived else missing(definition, found, roles),
                 "links": [dict(each) for each in linked],
                 "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
