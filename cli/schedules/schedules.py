@@ -23,7 +23,7 @@ from interlock.workers.schedules.creating import Standing
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.output.counts import number_of
-from interlock.workflows.schedules.actions import Create, Fire, read_action
+from interlock.workflows.schedules.actions import Create, Fire, read_action, read_stamp
 
 HELP = """Schedules: at the times of a cron expression in a time zone, or at intervals, fire a trigger, create an
 instance or run a plan. Each time once, in the name of whoever created the schedule, who alone may pause, resume and end
@@ -132,7 +132,8 @@ def list_(
 
 @app.command()
 def show(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a schedule: its next five times, what it fired last, and its last failure.
+    """Show a schedule: its next five times, and what became of its newest ten: the triggers it fired, as long as their
+    requests are kept, the instances and runs it created, and what could not be fired.
 
     \b
     Example:
@@ -205,7 +206,7 @@ def _seconds(option: str, text: str) -> int:
 
 
 def _plain(found: Standing) -> dict[str, Any]:
-    return dict(found.row) | {"following": found.following} | ({"requests": found.fired} if found.fired else {})
+    return dict(found.row) | {"following": found.following} | ({"firings": found.firings} if found.firings else {})
 
 
 def _print(found: Standing) -> None:
@@ -213,10 +214,13 @@ def _print(found: Standing) -> None:
     say(f"schedule {row['name']} is ", (row["state"], "bold"), f": {words['times']}, {words['does']}, by {row['by']}")
     for each in found.following:
         say(f"  {'next' if row['state'] == 'active' else 'if resumed'}: {_local(each, row['context'])}")
-    for request in found.fired:
-        say(f"  fired: {request['request_id'].rpartition(':')[2]} ", (request["status"], "bold"))
-    if row["failure"]:
-        say(("  failed: ", "red"), row["failure"])
+    for firing in found.firings:
+        if firing["due"] is None:
+            say(("  failed", "red"), f": {_local(firing['at'], row['context'])}: {firing['message']}")
+            continue
+        due = _local(read_stamp(firing["due"]), row["context"])
+        outcome = f": {firing['message']}" if firing["message"] else ""
+        say(f"  fired: {due}: {firing['what']} ", (firing["status"], "bold"), outcome)
 
 
 def _in_words(found: Standing) -> dict[str, Any]:

@@ -21,14 +21,6 @@ SELECT count(*) FILTER (WHERE s.next_at < now() - make_interval(secs => %(late_s
        extract(epoch FROM now() - min(s.next_at))::double precision AS oldest_seconds, count(*) AS active
   FROM interlock.schedules s WHERE s.next_at IS NOT NULL
 """)
-# What a schedule fired last, by the instance that it fires at: an index finds those.
-_REQUESTS = in_schema("""
-SELECT r.request_id, r.status, r.accepted_at, r.finished_at, r.result, r.error
-  FROM interlock.workflow_instances i
-  JOIN interlock.trigger_requests r ON r.workflow_id = (i.context->'does'->'fire'->>'instance')::uuid
- WHERE i.id = %(id)s AND starts_with(r.request_id, 'interlock:schedule:' || i.id || ':')
- ORDER BY r.seq DESC LIMIT %(limit)s
-""")
 
 
 class DueSchedule(TypedDict):
@@ -51,6 +43,21 @@ class DueSchedule(TypedDict):
     target_version: str | None
     target_name: str | None
     target_ended: bool
+
+
+class ScheduleFiring(TypedDict):
+    """What became of a time of a schedule.
+
+    `due`: the time, as `stamp` writes it; None: of a failure, whose `message` says it. `what`: the trigger, or the
+    instance that was created. `status`: of the trigger's request or the instance; `failed`: it could not be fired.
+    `at`: when it was accepted, created or found to fail. `message`: the move, or what went wrong.
+    """
+
+    due: str | None
+    what: str
+    status: str
+    at: datetime
+    message: str | None
 
 
 def any_due(connection: Connection) -> bool:
@@ -90,6 +97,7 @@ def listed(
     return connection.exec_driver_sql(sql("listed"), given).mappings().all()
 
 
-def fired(connection: Connection, schedule_id: UUID, *, limit: int) -> Sequence[RowMapping]:
-    """The newest triggers that a schedule fired, newest first, as long as their requests are kept."""
-    return connection.exec_driver_sql(_REQUESTS, {"id": schedule_id, "limit": limit}).mappings().all()
+def firings(connection: Connection, schedule_id: UUID, *, limit: int) -> list[ScheduleFiring]:
+    """What became of the newest times of a schedule, newest first."""
+    found = connection.exec_driver_sql(sql("firings"), {"id": schedule_id, "limit": limit}).mappings()
+    return [cast(ScheduleFiring, dict(row)) for row in found]

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -41,7 +42,11 @@ def test_a_schedule_fires_by_itself_is_paused_resumed_and_deleted(terminal: Term
         assert (done.code, done.out.strip()) == (0, f"schedule each is {state}"), done.said
     shown = terminal.ok("schedule", "show", "each")
     assert shown["state"] == "ended"
-    assert {each["status"] for each in shown["requests"]} <= {"applied", "rejected", "pending"}
+    assert {each["status"] for each in shown["firings"]} <= {"applied", "rejected", "pending"}
+    said = terminal.run("schedule", "show", "each").out
+    assert re.search(
+        r"fired: \w{3} 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC: design_complete (applied: analysis|rejected: story)", said
+    )
     assert terminal.ok("schedule", "list", "--project", project) == []
     assert [each["name"] for each in terminal.ok("schedule", "list", "--ended", "--project", project)] == ["each"]
 
@@ -70,6 +75,9 @@ def test_it_creates_instances_and_runs_plans(terminal: Terminal, tmp_path: Path,
     eventually(lambda: terminal.ok("list", "--type", "story", "--project", project), timeout=30)
     run = eventually(lambda: terminal.ok("list", "--type", "run", "--project", project), timeout=30)[0]
     assert run["entity_id"].startswith("plans-20")
+    assert f"run/{run['entity_id']}" in [each["what"] for each in terminal.ok("schedule", "show", "plans")["firings"]]
+    story = terminal.ok("schedule", "show", "stories")["firings"][-1]
+    assert (story["what"], story["status"]) == (f"story/S-{story['due']}", "analysis")
     for each in ("stories", "plans"):
         terminal.ok("schedule", "delete", each, *WHY)
     eventually(

@@ -291,6 +291,9 @@ def test_what_cannot_be_fired_is_an_event_of_its_schedule_and_stops_no_other(
     failed = next(each for each in (first, second) if trail(client, each))
     assert trail(client, failed) == ["firing_failed"]
     assert "exists in project default already" in failure(client, failed)
+    assert ("failed", failure(client, failed)) in [
+        (e["status"], e["message"]) for e in standing(client, failed).firings
+    ]
     assert (row(dba, failed) or ())[2] == 0
     assert state(client, failed) == "active"
 

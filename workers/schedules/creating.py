@@ -12,6 +12,7 @@ from sqlalchemy import RowMapping
 from interlock.db.connection import transaction
 from interlock.db.core import instances, schedules
 from interlock.db.core.instances import InstanceRow
+from interlock.db.core.schedules import ScheduleFiring
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing, row
 from interlock.workers.orchestration import submission
@@ -23,16 +24,16 @@ from interlock.workflows.schedules.actions import Create, Submit, read_action
 from interlock.workflows.schedules.times import following, read_catch_up, read_times
 
 NEXT = 5  # times that are shown
-LATEST = 10  # triggers that are shown
+LATEST = 10  # firings that are shown
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a schedule stands: its row, its next times (of a paused one, if it is resumed now), what it fired last."""
+    """How a schedule stands: its row, its next times (of a paused one, if it is resumed now), its newest firings."""
 
     row: Mapping[str, Any]
     following: tuple[datetime, ...]
-    fired: tuple[Mapping[str, Any], ...] = ()
+    firings: tuple[ScheduleFiring, ...] = ()
 
 
 @door
@@ -122,8 +123,8 @@ def standing(client: Client, ref: str | UUID) -> Standing:
     with transaction(client.runtime.database) as connection:
         found = instances.find(connection, ref, client.project, "schedule")
         (kept,) = schedules.listed(connection, schedule_id=found["id"], ended=True)
-        fired = schedules.fired(connection, found["id"], limit=LATEST)
-    return Standing(dict(kept), _following(kept, NEXT), tuple(dict(each) for each in fired))
+        firings = schedules.firings(connection, found["id"], limit=LATEST)
+    return Standing(dict(kept), _following(kept, NEXT), tuple(firings))
 
 
 @door

@@ -54,6 +54,11 @@ def stamp(due: datetime) -> str:
     return due.astimezone(UTC).strftime(STAMP)
 
 
+def read_stamp(text: str) -> datetime:
+    """The time that `stamp` wrote. Raises `ValueError` if it did not."""
+    return datetime.strptime(text, STAMP).replace(tzinfo=UTC)
+
+
 def read_action(value: object) -> Action:
     """What a schedule's `does` describes.
 
