@@ -46,7 +46,8 @@ def dead(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of each.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List requests and effects whose attempts are used up, with their errors.
+    """List requests and effects whose attempts are used up and that can be redriven, with their errors. An effect whose
+    failure was told, and whose instance has moved on, is none of them: `interlock effect list --status dead`.
 
     \b
     Example:
@@ -93,7 +94,8 @@ def redrive(
         client.runtime.wakeups.effects(acts)
     if ids and not triggers and not acts:
         raise BadInput(
-            f"none of these can be redriven: {', '.join(ids)}. `interlock dead` lists what can be, and why it died."
+            f"none of these can be redriven: {', '.join(ids)}. `interlock dead` lists what can be, and why it died; "
+            "`interlock effect retry ID` says why an effect cannot be."
         )
     revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
     if not print_json(

@@ -14,7 +14,7 @@ from interlock.db.core.request_rows import internal, of_lease, own_id
 from interlock.db.core.revival import revival
 from interlock.db.fast_path import Row, rows
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, matching, queries, returning
+from interlock.db.statements import Rows, among, functions, matching, queries, returning
 from interlock.db.tables.core import effects, instances
 from interlock.workflows.errors import StaleLease
 
@@ -65,6 +65,8 @@ SELECT d.id, d.name, d.queue, d.token, d.entity FROM interlock.due_effects d
  WHERE CASE WHEN EXISTS (SELECT FROM interlock.limits) THEN d.id IN (SELECT interlock.startable_effects()) ELSE true END
  ORDER BY d.not_before LIMIT %(limit)s
 """)
+
+_AWAITED = functions.awaited(effects.table_valued())
 
 
 class ClaimedEffect(TypedDict):
@@ -277,10 +279,13 @@ def expire_leases(
 
 
 def dead(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
-    """Effects whose attempts are used up, newest first, each with its instance's name; of one project if given."""
+    """Effects whose attempts are used up and that can be tried again (EFFECT-10), newest first; of one project if given.
+
+    Each comes with its instance's name.
+    """
     query = (
         with_names(effects, project)
-        .where(effects.c.status == "dead")
+        .where(effects.c.status == "dead", _AWAITED)
         .order_by(effects.c.finished_at.desc())
         .limit(limit)
     )
@@ -303,11 +308,16 @@ def redrive(
 ) -> Sequence[RowMapping]:
     """Give dead effects (all, or those named) a new set of attempts; returns those revived.
 
+    Those whose failure was told, and whose instance has moved on by that, stay dead: nobody waits for them (EFFECT-10).
     Their payload says who did it and why (`redriven_by`, `redriven_because`). One whose payload exceeds the
     limits stays dead. Returned are (id, name, queue, entity).
     """
     entity = select(NAMED).where(instances.c.id == effects.c.workflow_id).scalar_subquery().label("entity")
-    query = revival(effects.c.payload, by, reason).returning(effects.c.id, effects.c.name, effects.c.queue, entity)
+    query = (
+        revival(effects.c.payload, by, reason)
+        .where(_AWAITED)
+        .returning(effects.c.id, effects.c.name, effects.c.queue, entity)
+    )
     if effect_ids is not None:
         query = query.where(among(effects.c.id, effect_ids))
     return connection.execute(query).mappings().all()

@@ -15,6 +15,8 @@ from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
 from interlock.workers.effects import declared
 from interlock.workers.effects.declared import EffectCall, EffectCancelled
+from interlock.workers.operations import metrics
+from interlock.workers.operations.checks.requests import check_backlog
 from interlock.workers.overrides.retry_effect import CannotRetry, NoSuchEffect, retry_effect
 from interlock.workers.overrides.transaction import NotAnOperator, OverrideOrder
 from interlock.workers.runtime import Runtime
@@ -301,6 +303,7 @@ def test_an_operator_tries_a_dead_one_again_with_a_reason(own: Client, ann: None
     with pytest.raises(NotAnOperator, match="'mallory' is not an operator"):
         retry_effect(own.runtime, again, OverrideOrder("mallory", "because"))
     assert effect_of(own, release)["status"] == "dead"
+    assert "effects" in [each.check for each in check_backlog(own.runtime)]
     row = retry_effect(own.runtime, again, order)
     assert (row["status"], row["attempts"], row["error"]) == ("pending", 0, None)
     assert (row["payload"]["redriven_by"], row["payload"]["redriven_because"]) == ("ann", "the host is back")
@@ -317,6 +320,10 @@ def test_a_dead_one_is_not_tried_again_once_its_failure_was_told(own: Client, an
     move_on(own, release)
     with pytest.raises(CannotRetry, match=r"release/R-1 has moved on, and is in 'failed'\. Legal there: nothing"):
         retry_effect(own.runtime, again, OverrideOrder("ann", "the host is back"))
+    with transaction(own.runtime.database) as connection:
+        assert rows.dead(connection, limit=10) == rows.redrive(connection) == []
+    assert "effects" not in [each.check for each in check_backlog(own.runtime)]
+    assert metrics.read(own.runtime)["interlock_effects", ("dead",)] == 0
     assert effect_of(own, release)["status"] == "dead"
 
 

@@ -95,7 +95,7 @@ METRICS = (
     MetricSpec(
         "interlock_oldest_pending_request_seconds", (), "how long the oldest due trigger has waited to be applied"
     ),
-    MetricSpec("interlock_effects", ("status",), "effects: due, leased (running), dead"),
+    MetricSpec("interlock_effects", ("status",), "effects: due, leased (running), dead (that can be tried again)"),
     MetricSpec("interlock_expired_leases", (), "leases that ran out and were not taken back yet"),
     MetricSpec(
         "interlock_relay_lag_seconds",

@@ -55,7 +55,7 @@ def retry_effect(runtime: Runtime, effect_id: str, order: OverrideOrder) -> Mapp
         require_operator(connection, order.by, "effect retry", seen["workflow_id"], project=seen["project"])
         subject = instances.find(connection, seen["workflow_id"], seen["project"])
         name = f"{subject['workflow_type']}/{subject['entity_id']}"
-        if seen["failed_trigger"] and subject["version"] > seen["version"]:
+        if seen["failed_trigger"] and subject["version"] > seen["version"]:  # as `interlock.awaited`
             definition = runtime.catalogue.get(subject["workflow_type"], subject["definition_version"])
             legal = ", ".join(definition.legal(subject["current_state"])) or "nothing: it has ended"
             raise CannotRetry(

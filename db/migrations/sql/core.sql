@@ -216,6 +216,12 @@ CREATE INDEX effects_workflow ON interlock.effects (workflow_id);
 CREATE INDEX effects_finished ON interlock.effects (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX effects_dead ON interlock.effects (workflow_id) WHERE status = 'dead';
 
+-- Whether the outcome of an effect still matters (EFFECT-10): its failure was not told, or its instance has not moved on by that.
+CREATE FUNCTION interlock.awaited(e interlock.effects) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN e.failed_trigger IS NULL OR (SELECT i.version <= e.version FROM interlock.workflow_instances i WHERE i.id = e.workflow_id);
+END $$;
+
 -- What has not ended is not deleted: a trigger that was accepted is not lost, whoever writes SQL.
 CREATE FUNCTION interlock.not_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -9,7 +9,7 @@ SELECT (SELECT count(*) FROM interlock.trigger_requests WHERE status = 'pending'
        -- What an operator settled (`quarantine request` of a dead one) is nobody's work any more.
        (SELECT count(*) FROM interlock.trigger_requests
          WHERE status = 'dead' AND result->>'was' IS DISTINCT FROM 'dead') AS dead,
-       (SELECT count(*) FROM interlock.effects WHERE status = 'dead') AS dead_effects,
+       (SELECT count(*) FROM interlock.effects e WHERE status = 'dead' AND interlock.awaited(e)) AS dead_effects,
        (SELECT count(*) FROM interlock.effects WHERE status = 'leased' AND lease_until < now()) AS expired_leases,
        -- Due, and nobody is at any of its queue, which has nodes of its own.
        (SELECT extract(epoch FROM now() - min(e.not_before))

@@ -50,7 +50,7 @@ UNION ALL SELECT 'interlock_requests', ARRAY['dead'], count(*)
 UNION ALL SELECT 'interlock_effects', ARRAY['due'], many FROM acts
 UNION ALL SELECT 'interlock_effects', ARRAY['leased'], count(*) FROM interlock.effects WHERE status = 'leased'
 UNION ALL SELECT 'interlock_effects', ARRAY['dead'], count(*)
-            FROM (SELECT FROM interlock.effects WHERE status = 'dead' LIMIT (SELECT most FROM settings)) d
+            FROM (SELECT FROM interlock.effects e WHERE status = 'dead' AND interlock.awaited(e) LIMIT (SELECT most FROM settings)) d
 UNION ALL SELECT 'interlock_expired_leases', '{}', count(*) FROM interlock.effects WHERE status = 'leased' AND lease_until < now()
 UNION ALL SELECT 'interlock_queue_age_seconds', ARRAY['pending'], COALESCE(max(age), 0) FROM partitions
 UNION ALL SELECT 'interlock_queue_age_seconds', ARRAY['overdue'], COALESCE(max(age), 0) FROM overdue
