@@ -49,7 +49,21 @@ def _distances(definition: Definition, ends: frozenset[str]) -> Mapping[str, flo
     return left
 
 
+def gives_up(definition: Definition, move: Transition) -> bool:
+    """Whether a move calls its instance off or says that something went wrong, so that it harms what is well.
+
+    An end that can be reached from several states, as `cancel` can, is no result of what happens in any of them.
+    """
+    return _cost(definition, move) > PLAIN
+
+
 def _cost(definition: Definition, move: Transition) -> int:
-    if move.severity == "info":
-        return PLAIN
-    return BAD_END if move.dest in definition.terminal else TROUBLED
+    if move.dest in definition.terminal:
+        ways = {
+            state
+            for each in definition.transitions
+            if each.dest in definition.terminal and each.trigger == move.trigger
+            for state in each.sources
+        }
+        return PLAIN if move.severity == "info" and len(ways) == 1 else BAD_END
+    return PLAIN if move.severity == "info" else TROUBLED

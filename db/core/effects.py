@@ -279,9 +279,9 @@ def expire_leases(
 
 
 def dead(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
-    """Effects whose attempts are used up and that can be tried again (EFFECT-10), newest first; of one project if given.
+    """Effects whose attempts are used up and that can be tried again (EFFECT-10), newest first.
 
-    Each comes with its instance's name.
+    Of one project if given; each with its instance's name.
     """
     query = (
         with_names(effects, project)

@@ -48,7 +48,9 @@ def test_a_long_task_and_its_workstream_and_run_are_healthy_within_its_own_time_
     age(dba, stage.run, 39 * HOUR)
     assert look(runtime) == []
     told = {each.workflow_id: each for each in look(runtime, everything=True)}
-    assert told[stage.ids["t"]].command == f"interlock show {stage.ids['t']}"
+    assert {each: told[each].command for each in (stage.ids["t"], stage.ids["w"])} == {
+        each: f"interlock show {each}" for each in (stage.ids["t"], stage.ids["w"])
+    }
     age(dba, stage.ids["t"], 40 * HOUR + 1)
     assert {each.workflow_type for each in look(runtime)} == {"task", "run", "workstream"}
 
@@ -114,6 +116,18 @@ def test_a_definition_of_yours_says_where_its_instances_may_rest(
     applied(client, turnstile, "coin")
     age(dba, turnstile, 2 * DAY)
     assert [each.workflow_id for each in look(runtime)] == [turnstile]
+
+
+def test_what_only_waits_is_offered_nothing_that_would_end_it(
+    runtime: Runtime, client: Client, project: str, dba: Dba
+) -> None:
+    run = client.create("run", "by-hand", project=project)["id"]
+    (waits,) = look(runtime, everything=True)
+    assert waits.command == f"interlock show {run}"
+    age(dba, run, DAY + 1)
+    for everything in (True, False):
+        (late,) = look(runtime, everything=everything)
+        assert late.command.startswith(f"interlock fire {run} cancel ")
 
 
 def test_a_suspended_worker_is_measured_by_a_day_and_not_by_its_heartbeats(

@@ -80,3 +80,23 @@ def test_a_person_is_told_what_goes_well_and_what_ends_badly_only_as_the_last_re
     assert told("supervised_worker", "RUNNING") == "terminate"
     assert told("narrowing", "proposed") == "enforce"
     assert told("patch_ledger", "queued") is None
+
+
+def test_an_end_that_several_states_can_come_to_is_the_last_resort_of_a_machine_that_gives_no_severities() -> None:
+    paper = Definition(
+        type="paper",
+        version="1.0.0",
+        summary="A paper, from a draft to its print.",
+        states=("draft", "review", "printed", "withdrawn"),
+        initial="draft",
+        terminal=frozenset({"printed", "withdrawn"}),
+        transitions=(
+            T("withdraw", ("draft", "review"), "withdrawn"),
+            T("hand_in", "draft", "review"),
+            T("print", "review", "printed"),
+        ),
+    )
+    assert [(move := move_by_hand(paper, state)) and move.trigger for state in ("draft", "review")] == [
+        "hand_in",
+        "print",
+    ]

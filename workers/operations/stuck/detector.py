@@ -1,6 +1,6 @@
 """Finds stuck instances with a few queries, however many they are, then derives the reasons with pure functions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from interlock.db.operations import stuck
 from interlock.db.operations.stuck import Thresholds
 from interlock.db.orchestration import phases, workers
 from interlock.workers.operations.stuck import reasons_by_type, request_reasons
-from interlock.workers.operations.stuck.facts import Facts, Reason
+from interlock.workers.operations.stuck.facts import Facts, Reason, show
 from interlock.workers.operations.stuck.reasons_by_type import KINDS
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
@@ -91,14 +91,20 @@ def survey(
             limit=limit,
         )
         found = _facts(connection, runtime, late, same) if late else []
-    return (late[0]["total"] if late else 0), [_stuck(row, facts) for row, facts in zip(late, found, strict=True)]
+        well = {row["id"] for row in late} - _late_ids(connection, runtime, type_, project) if everything else set()
+    told = [_stuck(row, facts, well) for row, facts in zip(late, found, strict=True)]
+    return (late[0]["total"] if late else 0), told
 
 
 def late_ids(runtime: Runtime, type_: str) -> set[UUID]:
     """All instances of a type that are stuck now, except those that no worker can take."""
     with transaction(runtime.database) as connection:
-        chosen = thresholds(runtime.settings)
-        rows = stuck.late(connection, chosen, resting=runtime.catalogue.resting, type_=type_, limit=None)
+        return _late_ids(connection, runtime, type_, None)
+
+
+def _late_ids(connection: Connection, runtime: Runtime, type_: str | None, project: str | None) -> set[UUID]:
+    chosen, resting = thresholds(runtime.settings), runtime.catalogue.resting
+    rows = stuck.late(connection, chosen, resting=resting, type_=type_, project=project, limit=None)
     return {row["id"] for row in rows}
 
 
@@ -137,10 +143,11 @@ RULES = (
 )
 
 
-def _stuck(row: RowMapping, facts: Facts | None) -> Stuck:
+def _stuck(row: RowMapping, facts: Facts | None, well: Collection[UUID]) -> Stuck:
     reason = why(facts) if facts else Reason("this process does not know its definition", "interlock doctor")
+    command = show(row) if reason.harms and row["id"] in well else reason.command
     columns = ("id", "version", "workflow_type", "entity_id", "project", "current_state", "since", "seconds")
-    values = [*(row[each] for each in columns), *reason]
+    values = [*(row[each] for each in columns), reason.text, command]
     return Stuck(*values)
 
 

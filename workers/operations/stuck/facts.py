@@ -17,10 +17,14 @@ ANOTHER = "SOMEBODY_ELSE"  # not the reader: an author does not approve their ow
 
 
 class Reason(NamedTuple):
-    """Why an instance is stuck, and the command that would help, ready to paste."""
+    """Why an instance is stuck, and the command that would help, ready to paste.
+
+    `harms`: the command ends, restarts or takes back work, so it is offered only for what is stuck (RECOVER-19).
+    """
 
     text: str
     command: str
+    harms: bool = False
 
 
 @dataclass(frozen=True, slots=True)

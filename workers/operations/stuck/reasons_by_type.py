@@ -53,7 +53,8 @@ def task(facts: Facts) -> Reason | None:
     if not row:  # tasks of the legacy lineage have no typed row
         return None
     if row["run_state"] == "pending":
-        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], row["run_version"], "cancel"))
+        cancel = fire(row["run_id"], row["run_version"], "cancel")
+        return Reason(f"its run {row['run']} has not been started", cancel, harms=True)
     if row["workstream_state"] == "paused":
         message = f"its workstream {row['workstream']} is paused"
         return Reason(message, fire(row["ws_id"], row["workstream_version"], "resume"))
@@ -74,7 +75,7 @@ def _queued(facts: Facts) -> Reason:
         message = f"worker {row['claimed_by']} claimed it {span(row['claimed_seconds'])} ago and has not started it"
         if row["claimed_seconds"] < PATIENCE_SECONDS:
             return Reason(message, show(facts.instance))
-        return Reason(message, _again(facts))
+        return Reason(message, _again(facts), harms=True)
     reason = _shut_out(facts) or _nobody_could(row) or _no_room(facts) or _who_could(row)
     return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
 
@@ -145,17 +146,17 @@ def _running(facts: Facts) -> Reason:
     seen = f"last heartbeat {span(row['heartbeat_seconds'])} ago"
     message = f"worker {row['worker']} ({row['worker_state']}, {seen}) runs it"
     if due is None:
-        return Reason(message, _again(facts))
+        return Reason(message, _again(facts), harms=True)
     healthy = row["worker_answers"] and due["due_seconds"] < 0
     message += f"; it times out at {at(due['not_before'])}"
-    return Reason(message, show(facts.instance) if healthy else _again(facts))
+    return Reason(message, show(facts.instance)) if healthy else Reason(message, _again(facts), harms=True)
 
 
 def _retrying(facts: Facts) -> Reason | None:
     row, due = facts.details, facts.newest_request("scheduled", "pending")
     message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])})"
     if due is None:
-        return Reason(f"{message}; no retry is scheduled", _again(facts))
+        return Reason(f"{message}; no retry is scheduled", _again(facts), harms=True)
     return Reason(f"{message}; the next is at {at(due['not_before'])}", show(facts.instance))
 
 
@@ -186,9 +187,10 @@ def workstream(facts: Facts) -> Reason | None:
     if facts.state == "paused":
         return Reason("somebody paused it", fire_on(facts, "resume"))
     if row["run_state"] == "pending":
-        return Reason(f"its run {row['run']} has not been started", fire(row["run_id"], row["run_version"], "cancel"))
+        cancel = fire(row["run_id"], row["run_version"], "cancel")
+        return Reason(f"its run {row['run']} has not been started", cancel, harms=True)
     if row["run_state"] in ENDED["run"]:
-        return Reason(f"its run {row['run']} is {row['run_state']}", fire_on(facts, "user_cancelled"))
+        return Reason(f"its run {row['run']} is {row['run_state']}", fire_on(facts, "user_cancelled"), harms=True)
     return _own(facts)
 
 
@@ -197,11 +199,12 @@ def _own(facts: Facts) -> Reason | None:
     if facts.state in ("planned", "blocked") and (waits := facts.linked("depends_on", COMPLETED)):
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
     if facts.state == "planned" and (row["missing"] or 0) > 0:
-        return Reason(f"{row['missing']} of its tasks have not been created", fire_on(facts, "user_cancelled"))
+        message = f"{number_of(row['missing'], 'task')} of it not created yet"
+        return Reason(message, fire_on(facts, "user_cancelled"), harms=True)
     if facts.state == "validating" and (waits := facts.linked("gates", PASSED)):
         return Reason(f"it waits for {named(waits)}", show(waits[0]))
     if facts.state == "validating" and (asked := facts.linked("landing_approvals", *APPROVAL.terminal)):
-        who, command = decision(facts, asked[0]["id"], asked[0]["version"])
+        who, command, _ = decision(facts, asked[0]["id"], asked[0]["version"])
         return Reason(f"its landing waits for the approval {asked[0]['entity_id']}, {who}", command)
     return _members(facts)
 
@@ -209,7 +212,7 @@ def _own(facts: Facts) -> Reason | None:
 def run(facts: Facts) -> Reason | None:
     """A run: nobody started it, or its workstreams have not ended."""
     if facts.state == "pending":
-        return Reason("it was made by hand, and nothing starts it", fire_on(facts, "cancel"))
+        return Reason("it was made by hand, and nothing starts it", fire_on(facts, "cancel"), harms=True)
     return _members(facts) if facts.details else None
 
 
@@ -220,7 +223,8 @@ def _members(facts: Facts) -> Reason:
         f"its {facts.details['members']}s: {counted(facts.details['unended'])}; {first['name']} is {first['state']}"
     )
     if first["state"] == "running":  # in any other state it has a reason of its own, and no playbook
-        return Reason(message, offered("playbook", "run", "recover-workstream", facts.id, by=ME, reason=WHY))
+        command = offered("playbook", "run", "recover-workstream", facts.id, by=ME, reason=WHY)
+        return Reason(message, command, harms=True)
     return Reason(message, offered("stuck", all=True, project=facts.instance["project"]))
 
 
@@ -245,7 +249,7 @@ def worker(facts: Facts) -> Reason | None:
         return Reason("somebody suspended it", offered("worker", "resume", facts.id, **at_version))
     if facts.state in ("initializing", "SPAWNING"):  # only itself can say that it is ready
         message = "it never reported that it is ready; it can be shut down, and register anew"
-        return Reason(message, offered("worker", "shutdown", facts.id, **at_version))
+        return Reason(message, offered("worker", "shutdown", facts.id, **at_version), harms=True)
     message = f"no heartbeat for {span(facts.details['seconds'])}" if facts.details else "no heartbeat"
     return Reason(message, offered("worker", "shutdown", facts.id, if_silent=True, by=ME, reason=WHY))
 
@@ -283,7 +287,7 @@ def job(facts: Facts) -> Reason | None:
 def _submitted(facts: Facts) -> Reason:
     if refused := facts.newest_request("rejected"):
         message = f"it cannot be validated: {first_line((refused['result'] or {}).get('message'))}"
-        return Reason(message, fire_on(facts, "cancel", data=json.dumps({"reason": WHY})))
+        return Reason(message, fire_on(facts, "cancel", data=json.dumps({"reason": WHY})), harms=True)
     message = "nobody has validated it; whoever submitted it and operators may"
     return Reason(message, offered("job", "validate", facts.id, by=ME))
 
@@ -303,7 +307,7 @@ def approval(facts: Facts) -> Reason:
         )
         return Reason(message, fire_on(facts, "reject", by=ANOTHER))
     ends = f"; it expires at {at(due['not_before'])}" if due else ""
-    who, command = decision(facts, facts.instance["id"], facts.instance["version"])
+    who, command, _ = decision(facts, facts.instance["id"], facts.instance["version"])
     return Reason(f"it waits for {who}{ends}", command)
 
 

@@ -15,7 +15,7 @@ from interlock.workers.operations.stuck.facts import (
     show,
     span,
 )
-from interlock.workflows.by_hand import move_by_hand
+from interlock.workflows.by_hand import gives_up, move_by_hand
 from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.suggestions import offered
@@ -62,7 +62,7 @@ def held(facts: Facts) -> Reason | None:
     if not (request := facts.newest_request("waiting")):
         return None
     message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
-    who, command = decision(facts, request["approval_id"], request["approval_version"])
+    who, command, _ = decision(facts, request["approval_id"], request["approval_version"])
     return Reason(f"{message}, {who}", command)
 
 
@@ -137,19 +137,21 @@ def timer(facts: Facts) -> Reason | None:
             message = (
                 f"{request['trigger']} is fired at {at(request['not_before'])}; until then it waits for another trigger"
             )
-            return Reason(message, _next(facts))
+            return _next(facts, message)
     return None
 
 
 def nobody(facts: Facts) -> Reason:
     """Nobody has fired a trigger."""
     legal = facts.definition.legal(facts.state)
-    return Reason(f"nobody has fired a trigger; legal: {', '.join(legal)}", _next(facts))
+    return _next(facts, f"nobody has fired a trigger; legal: {', '.join(legal)}")
 
 
-def _next(facts: Facts) -> str:
+def _next(facts: Facts, why: str) -> Reason:
     move = move_by_hand(facts.definition, facts.state)
-    return fire_move(facts, move) if move else show(facts.instance)
+    if move is None:
+        return Reason(why, show(facts.instance))
+    return Reason(why, fire_move(facts, move), gives_up(facts.definition, move))
 
 
 def _offered(request_id: str, *words: str, **options: str) -> str:
