@@ -1,12 +1,17 @@
 """What is wrong with a definition, each with the file and the line to correct."""
 
+import inspect
+import re
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from interlock.workflows.spelling import meant
 
 OWN = ("interlock.workflows.definition", "interlock.workflows.faults", "dataclasses")  # modules that make parts
+MISSING = re.compile(r"(?P<called>[\w.]+)\(\) missing \d+ required [a-z -]*arguments?: (?P<names>.+)")
+UNEXPECTED = re.compile(r"(?P<called>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +46,29 @@ def of_import(error: BaseException) -> Fault:
         message = f"{message}: install it, or put the folder that it is in on PYTHONPATH"
     if isinstance(error, SyntaxError):
         return Fault(f"{message}: Python cannot read this line", f"{error.filename}:{error.lineno}")
-    found, known = "", []
+    found, known = "", dict[str, object]()
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _is_users(str(frame.f_globals.get("__name__")), frame.f_code.co_filename):
-            found, known = f"{frame.f_code.co_filename}:{line}", [*frame.f_globals]
+            found, known = f"{frame.f_code.co_filename}:{line}", frame.f_globals
+    if isinstance(error, TypeError) and (unknown := UNEXPECTED.fullmatch(str(error))):
+        return Fault(_unexpected(unknown["called"], unknown["name"], known), found)
+    if isinstance(error, TypeError) and (missing := MISSING.fullmatch(str(error))):
+        return Fault(f"{missing['called'].removesuffix('.__init__')} needs the argument {missing['names']}", found)
     if isinstance(error, NameError) and (near := meant(error.name, known)):
         message = f"{message.partition('. Did you mean')[0]}; did you mean {near!r}?"
     return Fault(f"{message} (raised by this line when the file is imported)", found)
+
+
+def _unexpected(called: str, name: str, known: Mapping[str, object]) -> str:
+    """That a part has no argument of that name, and which one is probably meant."""
+    part = called.removesuffix(".__init__")
+    message = f"{part} has no argument {name!r}"
+    try:
+        arguments = inspect.signature(known[part]).parameters  # type: ignore[arg-type]  # what is not callable raises
+    except (KeyError, TypeError, ValueError):  # by another name, or of a module
+        return message
+    near = meant(name, arguments)
+    return f"{message}; did you mean {near!r}?" if near else f"{message}; it has {', '.join(arguments)}"
 
 
 def _is_users(module: str, file: str) -> bool:

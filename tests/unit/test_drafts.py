@@ -25,13 +25,13 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
     "unreachable state": (
         '"failed"),\n    initial',
         '"failed", "lost"),\n    initial',
-        MACHINE,
+        "states=(",
         "state 'lost' cannot be reached: add a transition that leads to it, or remove it",
     ),
     "dead end": (
         'frozenset({"done", "failed"})',
         'frozenset({"done"})',
-        MACHINE,
+        "states=(",
         "state 'failed' is a dead end but not terminal: add a transition out of it, or list it in terminal",
     ),
     "missing effect": (
@@ -70,7 +70,20 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
         "Deadline(3600",
         "the deadline of 'working' fires 'expiry', which is illegal there: add T('expiry', 'working', …",
     ),
-    "deadline of no state": ('{"working": Dead', '{"wroking": Dead', MACHINE, "did you mean 'working'?"),
+    "deadline of no state": ('{"working": Dead', '{"wroking": Dead', "deadlines=", "did you mean 'working'?"),
+    "an argument of no definition": (
+        "    summary=",
+        "    sumary=",
+        "sumary=",
+        "Definition has no argument 'sumary'; did you mean 'summary'?",
+    ),
+    "an argument of no transition": (
+        'T("cancel", "ready", "failed")',
+        'T(\n"cancel", "ready", "failed",\nwhem=())',
+        "whem=",
+        "T has no argument 'whem'; did you mean 'when'?",
+    ),
+    "a transition without an end": ('T("cancel", "ready", "failed")', 'T("cancel", "ready")', 'T("cancel"', "'dest'"),
     "wrong guard signature": (
         "def _is_planned(case: Case[Context, Start])",
         "def _is_planned()",
@@ -88,16 +101,16 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
     "states without a comma": (
         'terminal=frozenset({"done", "failed"})',
         'terminal=("failed")',
-        MACHINE,
+        "terminal=",
         "of text, not",
     ),
     "wrong model": (
         ', extra="forbid"):\n    """What who',
         '):\n    """What who',
-        MACHINE,
+        "data=",
         "Start would ignore misspelt",
     ),
-    "model of no trigger": ('data={"start"', 'data={"begin"', MACHINE, "'begin', which is none of its triggers"),
+    "model of no trigger": ('data={"start"', 'data={"begin"', "data=", "'begin', which is none of its triggers"),
     "taken type": (
         'WORKFLOWS = {("rollout", "1.0.0"): ROLLOUT}',
         'import dataclasses\nWORKFLOWS = {("story", "1.0.0"): dataclasses.replace(ROLLOUT, type="story")}',
@@ -116,8 +129,13 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
         "planned = Gard",
         "name 'Gard' is not defined; did you mean 'Guard'?",
     ),
-    "unknown argument": ('by="machinery", ', 'form="machinery", ', 'T("expire"', "unexpected keyword argument 'form'"),
-    "missing argument": ('    initial="ready",\n', "", MACHINE, "missing 1 required keyword-only argument: 'initial'"),
+    "unknown argument": (
+        'by="machinery", ',
+        'form="machinery", ',
+        'T("expire"',
+        "T has no argument 'form'; it has trigger, sources, dest,",
+    ),
+    "missing argument": ('    initial="ready",\n', "", MACHINE, "Definition needs the argument 'initial'"),
     "unknown module": (
         "from interlock import",
         "import nowhere_to_find\nfrom interlock import",
@@ -135,20 +153,20 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
     "no list of moves": (
         "    transitions=(\n",
         '    transitions="moves", links=(\n',
-        MACHINE,
+        "transitions=",
         "must be a tuple of T(…)",
     ),
     "no WORKFLOWS": ("WORKFLOWS = {", "WORKFLOW = {", "", 'end it with WORKFLOWS = {("rollout", "1.0.0"): ROLLOUT}'),
     "another's key": (
         'WORKFLOWS = {("rollout", "1.0.0")',
         'WORKFLOWS = {("rollout", "1.1.0")',
-        MACHINE,
+        'type="rollout"',
         """WORKFLOWS has ('rollout', '1.1.0'): write ("rollout", "1.0.0"): ROLLOUT""",
     ),
     "a key without a version": (
         'WORKFLOWS = {("rollout", "1.0.0")',
         'WORKFLOWS = {"rollout"',
-        MACHINE,
+        'type="rollout"',
         """WORKFLOWS has 'rollout': write ("rollout", "1.0.0"): ROLLOUT""",
     ),
 }

@@ -4,10 +4,11 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
+from interlock.workers.definitions import places
 from interlock.workflows import effects
 from interlock.workflows.catalogue import SHIPPED, Catalogue, definitions_in, named_in, workflows_example
 from interlock.workflows.definition import Definition
@@ -59,13 +60,18 @@ def read(path: Path, queues: Iterable[str] = ()) -> Draft:
     if not path.is_file():
         raise BadInput(f"{path} is no file: give a Python file, like deploy.py")
     with _module(path) as (module, run):
-        try:
-            run(module)
-        except InvalidDefinition as error:
-            return Draft(faults=error.faults)
-        except (Exception, SystemExit) as error:  # whatever the file raises
-            return Draft(faults=(of_import(error),))
-        return _checked(module, path, queues)
+        draft = _read(module, run, path, queues)
+    return replace(draft, faults=places.exact(draft.faults))
+
+
+def _read(module: ModuleType, run: Callable[[ModuleType], object], path: Path, queues: Iterable[str]) -> Draft:
+    try:
+        run(module)
+    except InvalidDefinition as error:
+        return Draft(faults=error.faults)
+    except (Exception, SystemExit) as error:  # whatever the file raises
+        return Draft(faults=(of_import(error),))
+    return _checked(module, path, queues)
 
 
 @contextmanager
