@@ -32,7 +32,12 @@ ORDER += (
 )
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
 ENTRY = re.compile(r"^(\S.*?): (.*(?:\n .*)*)", re.MULTILINE)
-WRITTEN = {"FreeObject": "Mapping[str, Any]", "FreeText": "str", "Caller": "Session | Connection | DjangoConnection"}
+WRITTEN = {
+    "FreeObject": "Mapping[str, Any]",
+    "FreeModel": "Mapping[str, Any] | BaseModel",
+    "FreeText": "str",
+    "Caller": "Session | Connection | DjangoConnection",
+}
 
 
 def api_reference() -> str:

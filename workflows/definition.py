@@ -6,10 +6,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from pydantic import BaseModel
+
 from interlock.workflows import typed
 from interlock.workflows.authority import refusal
 from interlock.workflows.backoff import Growth
-from interlock.workflows.errors import InvalidDefinition, NotYours, UnknownTrigger, WrongData
+from interlock.workflows.errors import BadInput, InvalidDefinition, NotYours, UnknownTrigger, WrongData
 from interlock.workflows.faults import Fault, made_at
 from interlock.workflows.guard_context import Case
 
@@ -415,6 +417,20 @@ class Definition:
         return frozenset(
             {each.name for each in self.fields} | set(typed.properties(self.context) if self.context else ())
         )
+
+    def given_context(self, context: Mapping[str, Any] | BaseModel) -> Mapping[str, Any]:
+        """A context that a caller gives, as the JSON that is stored; raises `BadInput` as `typed.as_json`."""
+        try:
+            return typed.as_json(self.context, context)
+        except typed.Misfit as misfit:
+            raise BadInput(f"context of a {self.type}: {misfit}") from misfit
+
+    def given_data(self, trigger: str, data: Mapping[str, Any] | BaseModel) -> Mapping[str, Any]:
+        """The data that a caller gives a trigger, as the JSON that is stored; raises `WrongData` as `typed.as_json`."""
+        try:
+            return typed.as_json(self.data.get(trigger), data)
+        except typed.Misfit as misfit:
+            raise WrongData(f"data of {trigger!r}: {misfit}") from misfit
 
     def wrong_fields(self, context: Mapping[str, object]) -> tuple[str, ...]:
         """The errors in the context of a new instance, one phrase per field."""

@@ -63,6 +63,30 @@ def read(model: Model, value: Mapping[str, Any]) -> BaseModel:
         raise Misfit((f"{model.__name__} cannot read it: {why}",)) from error
 
 
+def as_json(model: Model | None, given: Mapping[str, Any] | BaseModel) -> Mapping[str, Any]:
+    """The JSON object that is stored of what a caller gives: all that an instance of the model holds (TYPED-9).
+
+    Args:
+        model: that the definition names; None: it names none.
+        given: a JSON object, which is returned as it is, or an instance of the model.
+
+    Raises:
+        Misfit: it is an instance of another class, or has no JSON.
+    """
+    if not isinstance(given, BaseModel):
+        return given
+    if model is None or not isinstance(given, model):
+        wanted = (
+            f"a {model.__name__} or a JSON object" if model else "a JSON object, since its definition names no model"
+        )
+        raise Misfit((f"it must be {wanted}, not a {type(given).__name__}",))
+    try:
+        return given.model_dump(mode="json", by_alias=True, round_trip=True, warnings="none")
+    except Exception as error:
+        why = shown(f"{type(error).__name__}: {error}")[:MOST_CHARACTERS]
+        raise Misfit((f"{type(given).__name__} cannot be written as JSON: {why}",)) from error
+
+
 def read_data(model: Model | None, data: Mapping[str, Any]) -> Any:
     """A trigger's data as its model, without what Interlock has added; as it is if the trigger has no model.
 

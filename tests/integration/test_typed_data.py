@@ -23,7 +23,7 @@ from tests.driving import drain_all, outcome, state, trail
 from tests.migrating import move, sound, whys
 from tests.parcels import born
 from tests.rights import operate
-from tests.typed_machines import Heavier, Shipment, Start, calls, changed
+from tests.typed_machines import Heavier, Longer, Shipment, Start, calls, changed
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -66,6 +66,32 @@ def test_a_wrong_context_or_wrong_data_is_refused_before_anything_is_stored(type
     with pytest.raises(BadInput, match="context is larger than"):  # the limits hold for typed values, too
         typed.create("shipment", "S-2", context={"image": "web:" + "x" * 2**20}, by="ann")
     assert rows(dba) == before
+
+
+def test_instances_of_the_definitions_models_are_taken_as_their_json(typed: Client, dba: Dba) -> None:
+    """TYPED-9."""
+    shipment = typed.create("shipment@1.0.0", "S-1", context=Shipment(image="web:7"), by="ann")
+    assert shipment["context"] == {"image": "web:7", "replicas": 2, "registry": None, "patience_seconds": None}
+    before = rows(dba)
+    wrong: list[tuple[Any, str]] = [
+        (Shipment(image="web:7"), "it must be a Start or a JSON object, not a Shipment"),
+        (Start.model_construct(ticket="7"), "ticket: Input should be a valid integer"),
+        (Longer(ticket=7, reason="why"), "reason is no field"),
+    ]
+    for data, why in wrong:
+        with pytest.raises(WrongData, match=f"^data of 'start': {why}"):
+            typed.fire(shipment["id"], "start", by="ann", data=data)
+    with pytest.raises(BadInput, match=r"^context of a shipment: it must be a Shipment or a JSON object, not a Start"):
+        typed.create("shipment@1.0.0", "S-2", context=Start(ticket=7), by="ann")
+    with pytest.raises(BadInput, match=r"^context of a story: it must be a JSON object, since its definition names no"):
+        typed.create("story", "S-2", context=Start(ticket=7), by="ann")
+    assert rows(dba) == before
+    fired = [typed.fire(shipment["id"], "start", by="ann", request_id="r", data=Start(ticket=7)) for _ in range(2)]
+    assert [each.replayed for each in fired] == [False, True]
+    same = typed.fire(shipment["id"], "start", by="ann", request_id="r", data={"ticket": 7, "labels": {}})
+    assert same.replayed
+    drain_all(typed.runtime)
+    assert typed.history(shipment["id"])[0]["metadata"] == {"ticket": 7, "labels": {}}
 
 
 NOT_JSON: dict[str, Any] = {

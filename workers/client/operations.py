@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -38,7 +38,7 @@ from interlock.workflows.errors import (
 )
 from interlock.workflows.guard_context import Linked
 from interlock.workflows.input import names
-from interlock.workflows.input.arguments import FreeObject, door
+from interlock.workflows.input.arguments import FreeModel, door
 from interlock.workflows.machines.orchestration.reserved_fields import reserved_fields_error
 from interlock.workflows.machines.orchestration.worker import OWN
 from interlock.workflows.missing import missing
@@ -76,7 +76,7 @@ class Operations(Generic[Caller]):
         entity_id: str,
         *,
         project: str | UUID | None = None,
-        context: FreeObject | None = None,
+        context: FreeModel | None = None,
         by: str = "system",
         session: Caller | None = None,
     ) -> InstanceRow:
@@ -88,7 +88,8 @@ class Operations(Generic[Caller]):
                 log.
             entity_id: its name within the project, at most 100 characters.
             project: the project it belongs to, also the event bus channel; default: the client's.
-            context: data that guards may read; a `story_id` links a pull request to its story.
+            context: data that guards may read, a JSON object or an instance of the model that the definition names for
+                it; a `story_id` links a pull request to its story.
             by: who creates it.
             session: create it in this session's transaction, to commit or roll back with the caller's data.
 
@@ -151,7 +152,7 @@ class Operations(Generic[Caller]):
         entity_id: str,
         *,
         project: str | UUID | None = None,
-        context: FreeObject | None = None,
+        context: FreeModel | None = None,
         by: str = "system",
     ) -> Birth:
         """Validate an instance that is to be created, without reading or writing the database.
@@ -166,8 +167,8 @@ class Operations(Generic[Caller]):
             BadInput, UnknownWorkflow: the instance is not valid.
         """
         definition = self.runtime.catalogue.called(type_)
-        chosen = self.runtime.settings
-        full_context = with_terms(chosen, definition, checked("context", context or {}, chosen.context_limit_bytes))
+        chosen, given = self.runtime.settings, definition.given_context(context or {})
+        full_context = with_terms(chosen, definition, checked("context", given, chosen.context_limit_bytes))
         of_project = names.project_or(project, self.project)
         made = Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), full_context)
         self._require_sound(made)
@@ -202,7 +203,7 @@ class Operations(Generic[Caller]):
         *,
         by: str,
         request_id: str = "",
-        data: FreeObject | None = None,
+        data: FreeModel | None = None,
         after: datetime | timedelta | None = None,
         proof: str = "",
         if_version: int | None = None,
@@ -422,6 +423,7 @@ class Operations(Generic[Caller]):
         definition.require_trigger(firing.trigger)
         wakeup = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
         own = {"wakeup": wakeup, **right.columns} if right else {"wakeup": wakeup}
+        firing = replace(firing, data=definition.given_data(firing.trigger, firing.data))
         made = row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | own
         definition.require_data(firing.trigger, made["metadata"])
         if not firing.proof and right is None:

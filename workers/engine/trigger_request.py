@@ -9,12 +9,13 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from pydantic import BaseModel
 from uuid_utils.compat import uuid7
 
 from interlock.workers.engine import worker_secrets
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import limits, names
-from interlock.workflows.input.arguments import FreeObject, FreeText, record
+from interlock.workflows.input.arguments import FreeModel, FreeText, record
 from interlock.workflows.typed import OVERRIDES, WRITTEN
 
 PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
@@ -33,7 +34,7 @@ class Firing:
         by: who fires it: an agent, a user or `system`.
         request_id: the idempotency key: firing the same request again has no effect. Default: a new UUIDv7. It may
             not begin with `interlock:`.
-        data: kept in the event's metadata.
+        data: kept in the event's metadata: a JSON object, or an instance of the model that the definition names for it.
         after: do not apply before this instant, or before this much time has passed since acceptance.
         proof: of a right that not everyone has (AUTHORITY-7): `claim:TOKEN`, by who holds the task; `secret:SECRET`, by
             a worker itself, under its own name. Default: none is needed, or the caller's name is enough, as an
@@ -47,7 +48,7 @@ class Firing:
     trigger: str
     by: FreeText
     request_id: FreeText = ""
-    data: FreeObject = field(default_factory=dict)
+    data: FreeModel = field(default_factory=dict)
     after: datetime | timedelta | None = None
     proof: FreeText = ""
     if_version: int | None = None
@@ -87,7 +88,7 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
     }
 
 
-def checked(what: str, value: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
+def checked(what: str, value: Mapping[str, Any] | BaseModel, limit_bytes: int) -> dict[str, Any]:
     """`value` as a plain dict that PostgreSQL can store as jsonb.
 
     Raises:

@@ -19,6 +19,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from pydantic import BaseModel
+
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import limits
 from interlock.workflows.input.names import UNKEPT, WORDS_LIMIT, point
@@ -30,6 +32,7 @@ FREE = "free"
 # Not validated here, only its type: the code that stores it validates it, or truncates it and replaces invalid parts.
 FreeText = Annotated[str, FREE]
 FreeObject = Annotated[Mapping[str, Any], FREE]
+FreeModel = Annotated[Mapping[str, Any] | BaseModel, FREE]  # a JSON object, or the model that its definition names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -190,12 +193,12 @@ def _judges_of_fields(kind: type) -> Mapping[str, Judge]:
     return {name: judge for name, judge in found.items() if judge is not None}
 
 
-def _require(what: str, value: Any, kind: type, expected: str) -> None:
+def _require(what: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
     if not isinstance(value, kind):
         raise BadInput(f"{what} must be {expected}, not {type(value).__name__}")
 
 
-def _instance(kind: type, expected: str) -> Judge:
+def _instance(kind: type | tuple[type, ...], expected: str) -> Judge:
     def judge(what: str, value: Any) -> Any:
         _require(what, value, kind, expected)
         return value
@@ -213,4 +216,8 @@ PLAIN: dict[Any, Judge] = {
     timedelta: _instance(timedelta, "a time from now"),
     Path: _path,
 }
-_FREE: dict[Any, Judge] = {str: _instance(str, "text"), Mapping[str, Any]: _instance(Mapping, "a JSON object")}
+_FREE: dict[Any, Judge] = {
+    str: _instance(str, "text"),
+    Mapping[str, Any]: _instance(Mapping, "a JSON object"),
+    Mapping[str, Any] | BaseModel: _instance((Mapping, BaseModel), "a JSON object"),
+}
