@@ -1,8 +1,8 @@
 """A workflow definition: immutable data with a semantic version. `workflows.decide` evaluates it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -14,6 +14,7 @@ from interlock.workflows.backoff import Growth
 from interlock.workflows.errors import BadInput, InvalidDefinition, NotYours, UnknownTrigger, WrongData
 from interlock.workflows.faults import Fault, made_at
 from interlock.workflows.guard_context import Case
+from interlock.workflows.spelling import meant
 
 Severity = Literal["info", "warning", "error", "critical"]
 Back = Literal["retry", "blocked", "rework"]
@@ -26,6 +27,8 @@ BY_NAME: frozenset[Authority] = frozenset({"anyone", "decider", "operator"})  # 
 
 HOUR_SECONDS = 3600.0
 MOST_NAMED = 10  # of what a guard misses
+MOST_COMPARED = 100  # keys of a context, and characters of each, that are compared with the declared ones
+ALIKE = 0.82  # of a key and a declared one: a letter more, less, other or elsewhere; not `sprint` and `sprint_id`
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +416,15 @@ class Definition:
 
     @cached_property
     def context_keys(self) -> frozenset[str]:
-        """The keys of the context that it declares."""
+        """The keys of the context that it declares as fields, or its model has."""
         return frozenset(
             {each.name for each in self.fields} | set(typed.properties(self.context) if self.context else ())
         )
+
+    @cached_property
+    def declared_keys(self) -> frozenset[str]:
+        """The same, and those by which its links are named."""
+        return self.context_keys | {link.context_key for link in self.links}
 
     def given_context(self, context: Mapping[str, Any] | BaseModel) -> Mapping[str, Any]:
         """A context that a caller gives, as the JSON that is stored; raises `BadInput` as `typed.as_json`."""
@@ -439,11 +447,25 @@ class Definition:
                 typed.read(self.context, context)
             except typed.Misfit as misfit:
                 return misfit.faults
-        return tuple(
+        wrong = tuple(
             f"{each.name} must be {each.description}"
             for each in self.fields
             if (not each.holds(context[each.name]) if each.name in context else each.required)
         )
+        return wrong + self._misspelt(frozenset(context))
+
+    @lru_cache(maxsize=256)  # noqa: B019 - a definition lives as long as its process
+    def _misspelt(self, keys: frozenset[str]) -> tuple[str, ...]:
+        """The keys of a context that are most likely misspelt ones that it declares (MACHINE-12)."""
+        absent = self.declared_keys - keys
+        own = sorted(self.undeclared(keys))[:MOST_COMPARED] if absent else []
+        found = {each: meant(each[:MOST_COMPARED], absent, ALIKE) for each in own}
+        wrong = [f"{key} is no field: did you mean {near}?" for key, near in found.items() if near]
+        return (*wrong[:MOST_NAMED], "a key of your own needs another name") if wrong else ()
+
+    def undeclared(self, keys: Collection[str]) -> set[str]:
+        """The keys of a context that it does not declare; none if it has a model of it, which decides."""
+        return set() if self.context is not None else set(keys) - self.declared_keys
 
     def require_open(self, trigger: str, entity_id: str, by: str) -> None:
         """Refuse a trigger that no caller can fire without a token or a worker's secret, before PostgreSQL does.

@@ -36,6 +36,7 @@ Ref = Annotated[
 ]
 
 POLL_SECONDS = 0.25
+NAMED = 10  # keys that are named
 
 TYPES = ", ".join(dict.fromkeys(type_ for type_, _ in WORKFLOWS))
 
@@ -73,7 +74,13 @@ def create(
         if secret_file and secret:
             keep(secret)
             secret = ""
+        unread = sorted(client.runtime.catalogue.called(type_).undeclared(said))
     if not print_json(made | ({"secret": secret} if secret else {}), as_json):
+        if unread:
+            more = f" and {len(unread) - NAMED} more" if len(unread) > NAMED else ""
+            named = f"{', '.join(unread[:NAMED])}{more}"
+            note = f" {named} of its context: a {type_} declares no such field, and keeps it as data of yours"
+            say(("note", "yellow"), note, to=errors)
         say(f"{made['workflow_type']}/{made['entity_id']} is in ", (made["current_state"], "bold"), f" ({made['id']})")
         if secret:
             say(f"  its secret, which is not shown again: {secret}")

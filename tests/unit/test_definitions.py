@@ -1,13 +1,15 @@
 """Every move of every machine: those it has are made, all others are refused with what would be legal."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.decide import decide
-from interlock.workflows.definition import Definition
+from interlock.workflows.definition import Definition, Field, Guard, T
 from interlock.workflows.outcomes import Applied, Rejected, Waiting
+from interlock.workflows.versioning.validate import check
 from tests.property.model import ASK_FIRST, BEGINS, MOVES
 from tests.unit.cases import favourable
 
@@ -87,3 +89,53 @@ def test_each_trigger_looks_up_exactly_what_its_guards_read(definition: Definiti
         wanted = frozenset().union(*(guard.needs for guard in move.when))
         assert wanted <= definition.needs[move.trigger]
         assert ("held" in definition.needs[move.trigger]) >= (move.approval is not None)
+
+
+@pytest.mark.parametrize(
+    ("context", "wrong"),
+    [
+        (
+            {"sprint_ids": "SP-1"},
+            (
+                "sprint_ids is no field: did you mean sprint_id?",
+                "a key of your own needs another name",
+            ),
+        ),
+        (
+            {"sprnt_id": "SP-1"},
+            (
+                "sprnt_id is no field: did you mean sprint_id?",
+                "a key of your own needs another name",
+            ),
+        ),
+        ({"sprint_id": "SP-1", "sprint_ids": "mine"}, ()),
+        ({"sprint": "mine", "title": "mine", "x" * 10_000: 1}, ()),
+        ({f"sprint_i{each}": each for each in "abcefghijklmn"}, None),
+    ],
+)
+def test_a_key_that_is_most_likely_a_misspelt_one_is_refused(
+    context: dict[str, object], wrong: tuple[str, ...] | None
+) -> None:
+    """MACHINE-12."""
+    found = catalogue().get("story").wrong_fields(context)
+    assert len(found) == 11 if wrong is None else found == wrong
+    assert catalogue().get("story").undeclared(context.keys()) == context.keys() - {"sprint_id"}
+
+
+def test_a_context_that_is_read_and_not_declared_is_doubtful() -> None:
+    """MACHINE-12."""
+    reads = Guard("reads", lambda case: any(each for each in [case.context.get("author")]), "it needs an author")
+    blind = Guard("blind", lambda case: case.by == "ann", "only ann")
+
+    def paper(guard: Guard, **more: Any) -> list[str]:
+        moves = (T("print", "draft", "printed", when=(guard,)),)
+        states: dict[str, Any] = {
+            "initial": "draft",
+            "terminal": frozenset({"printed"}),
+            "states": ("draft", "printed"),
+        }
+        return check(Definition(type="paper", version="1.0.0", summary="Paper.", transitions=moves, **states, **more))
+
+    (warning,) = paper(reads)
+    assert "its context is read by guard 'reads', but nothing of it is declared" in warning
+    assert paper(blind) == paper(reads, fields=(Field("author", bool, "a name"),)) == []

@@ -14,7 +14,7 @@ from interlock.workflows.catalogue import SHIPPED, Catalogue, definitions_in, na
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput, InvalidDefinition, UnknownWorkflow
 from interlock.workflows.faults import Fault, of_import
-from interlock.workflows.versioning import levels, validate
+from interlock.workflows.versioning import validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _checked(module: ModuleType, path: Path, queues: Iterable[str]) -> Draft:
         Catalogue((*SHIPPED, *found))
     except InvalidDefinition as error:
         return Draft(found, _placed(error, path))
-    doubts = tuple(doubt for each in found for doubt in levels.doubts(each))
+    doubts = tuple(doubt for each in found for doubt in validate.doubts(each))
     try:
         effects.require_queues([*queues])
     except InvalidDefinition as error:

@@ -21,7 +21,7 @@ from interlock.workflows.definition import (
 from interlock.workflows.errors import InvalidDefinition
 from interlock.workflows.faults import Fault
 from interlock.workflows.spelling import meant
-from interlock.workflows.versioning import bindings, levels, models
+from interlock.workflows.versioning import bindings, levels, models, undeclared
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 LETTERS = "letters, digits and _, at most 100, the first a letter"
@@ -50,7 +50,13 @@ def check(definition: Definition) -> list[str]:
     if wrong := faults(definition):
         message = f"the definition {definition.type} {definition.version} is invalid: {'; '.join(map(str, wrong))}"
         raise InvalidDefinition(message, wrong)
-    return list(levels.doubts(definition))
+    return list(doubts(definition))
+
+
+def doubts(definition: Definition) -> Iterator[str]:
+    """What is doubtful in a definition that is right, a line each."""
+    yield from levels.doubts(definition)
+    yield from undeclared.doubts(definition)
 
 
 def faults(definition: Definition) -> list[Fault]:
