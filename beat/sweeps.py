@@ -91,14 +91,23 @@ def prune(connection: Connection, *, keep_days: float, keep_effects_days: float 
     )
 
 
-def jobs(connection: Connection) -> int:
-    """Retry the allocation of pending jobs (JOB-1); returns the number of triggers fired.
+def servable_jobs(connection: Connection) -> Sequence[RowMapping]:
+    """Pending jobs that could start now, oldest first."""
+    return servable(connection, limit=JOB_BATCH)
 
-    Pending jobs get their workers once enough are idle. Workers that could not end with their job are terminated.
+
+def start_job(connection: Connection, job: RowMapping) -> int:
+    """Retry the allocation of a pending job (JOB-1); returns the number of triggers fired, 0 or 1.
+
+    In a transaction of its own: it locks the limits that count the job, in one order (LIMIT-4).
     """
-    waiting = servable(connection, limit=JOB_BATCH)
-    rows = [_bound(each, "allocate_resources") for each in waiting if reserve(connection, each["id"])]
-    rows += [_bound(each, "terminate") for each in stranded(connection, limit=JOB_BATCH)]
+    rows = [_bound(job, "allocate_resources")] if reserve(connection, job["id"]) else []
+    return len(requests.accept(connection, rows))
+
+
+def end_stranded(connection: Connection) -> int:
+    """Terminate workers that could not end with their job (JOB-5); returns the number of triggers fired."""
+    rows = [_bound(each, "terminate") for each in stranded(connection, limit=JOB_BATCH)]
     return len(requests.accept(connection, rows))
 
 

@@ -116,7 +116,11 @@ def _metrics(runtime: Runtime) -> int:
 
 def _jobs(runtime: Runtime) -> int:
     with transaction(runtime.database) as connection:
-        fired = sweeps.jobs(connection)
+        fired, waiting = sweeps.end_stranded(connection), sweeps.servable_jobs(connection)
+    for job in waiting:
+        with transaction(runtime.database) as connection:
+            fired += sweeps.start_job(connection, job)
+    with transaction(runtime.database) as connection:
         partitions = requests.partitions_due(connection) if fired else ()
     runtime.wakeups.partitions(partitions)
     return fired

@@ -35,6 +35,7 @@ def submit(
         typer.Option(help="Seconds it may run; then it is canceled. Default: INTERLOCK_JOB_TIMEOUT_SECONDS."),
     ] = None,
     retry_of: Annotated[str, typer.Option(metavar="JOB", help="The ended job that it does again.")] = "",
+    tool: Annotated[str, typer.Option(help="The tool that it uses: `interlock limit set tool` counts it.")] = "",
     request_id: RequestId = "",
     as_json: AsJson = False,
 ) -> None:
@@ -54,6 +55,7 @@ def submit(
             worker_count=workers,
             timeout_seconds=timeout,
             retry_of=retry_of or None,
+            tool=tool or None,
             order=order,
         ),
         order,

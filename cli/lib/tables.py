@@ -58,11 +58,10 @@ def _least(cell: Text) -> int:
 
 
 def _listed(names: Sequence[Text], row: Sequence[Text]) -> list[Text]:
-    """A row as lines `name  value`, without what is empty, and an empty line."""
+    """A row as lines `name  value`, and an empty line."""
     longest = max(name.cell_len for name in names)
     lines = [
         Text.assemble("  ", (f"{name.plain}{' ' * (longest - name.cell_len)}", "bold"), "  ", value)
         for name, value in zip(names, row, strict=True)
-        if value.plain
     ]
     return [*lines, Text()]

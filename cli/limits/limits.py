@@ -21,7 +21,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.counts import number_of
 
-HELP = """Limits: how many tasks and effects of a project, a type, a tool or a key may run at once, or start in a
+HELP = """Limits: how many tasks, effects and jobs of a project, a type, a tool or a key may run at once, or start in a
 period. What has no room waits, without an attempt being counted, and stops nothing else.
 
 \b
@@ -83,7 +83,7 @@ def set_(
 
 @app.command("list")
 def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
-    """List limits: the terms, how many places are held, how many starts count, and how many tasks and effects wait.
+    """List limits: terms, places held, starts that count, and how many tasks, effects and jobs wait.
 
     \b
     Example:

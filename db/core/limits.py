@@ -23,6 +23,14 @@ SELECT n.name FROM interlock.due_effects d JOIN interlock.full_limits() f USING 
    AND EXISTS (SELECT FROM interlock.limits)
  ORDER BY n.name LIMIT 1
 """)
+# Of a job, the same.
+_REFUSING_JOB = in_schema("""
+SELECT n.name
+  FROM interlock.workflow_instances i JOIN interlock.full_limits() f USING (project), unnest(f.named) AS n(name)
+ WHERE i.id = %(id)s AND interlock.held_back(ARRAY[n.name], i.workflow_type, i.context->>'tool', NULL)
+   AND EXISTS (SELECT FROM interlock.limits)
+ ORDER BY n.name LIMIT 1
+""")
 _HELD = in_schema("""
 SELECT i.workflow_type, i.entity_id, w.workflow_id, w.holder, w.since
   FROM interlock.limits l
@@ -81,13 +89,16 @@ class LimitPlace(TypedDict):
 
 
 class LimitUse(LimitPlace):
-    """The same, with how many tasks and effects wait that it counts."""
+    """The same, with how many tasks, effects and jobs wait that it counts."""
 
     waiting: int
 
 
 class LimitHolder(TypedDict):
-    """Who holds a place: a task or an instance whose effect runs, and the worker or process that carries it out."""
+    """Who holds a place: a task, a job or an instance whose effect runs, and the worker or process that carries it out.
+
+    Of a job, who submitted it.
+    """
 
     workflow_type: str
     entity_id: str
@@ -122,6 +133,12 @@ def full(connection: Connection) -> list[LimitPlace]:
 def refusing(connection: Connection, effect_id: UUID) -> str | None:
     """The limit that leaves no room for an effect that is due, as `key eu-1`; None: it waits for none."""
     found = connection.exec_driver_sql(_REFUSING, {"id": effect_id}).scalar()
+    return None if found is None else str(found)
+
+
+def refusing_job(connection: Connection, job_id: UUID) -> str | None:
+    """The limit that leaves no room for a job, as `tool pytest`; None: it waits for none."""
+    found = connection.exec_driver_sql(_REFUSING_JOB, {"id": job_id}).scalar()
     return None if found is None else str(found)
 
 

@@ -12,7 +12,7 @@ from interlock.db.core.instances import newest
 from interlock.db.orchestration import itself
 from interlock.db.orchestration.workers import BEAT
 from interlock.db.schema import in_schema, lock_number
-from interlock.db.statements import matching, queries
+from interlock.db.statements import functions, matching, queries
 from interlock.db.tables.core import instances, links, transitions
 from interlock.db.tables.orchestration import jobs, supervised_workers
 from interlock.workflows.machines.supervision.supervised_worker import SUPERVISED_WORKER
@@ -148,9 +148,17 @@ def partitions_following(connection: Connection, job_id: UUID) -> Sequence[int]:
 
 
 def reserve(connection: Connection, job_id: UUID) -> bool:
-    """Allocate to a pending job as many idle workers as it needs; False, and none allocated, if there are too few.
+    """Allocate to a pending job as many idle workers as it needs, and take its place under the limits that count it.
 
-    One transaction at a time does this in a project, so that two jobs never share a worker or each get only some.
+    One transaction at a time does this in a project, so that two jobs never share a worker or each get only some. The
+    place is the job's once the start that the same transaction accepts is committed (LIMIT-4).
+
+    Args:
+        connection: the transaction that also accepts the start, READ COMMITTED.
+        job_id: the job.
+
+    Returns:
+        Whether it may start; if not, there are too few workers or a limit has no room, and nothing is allocated.
     """
     project = job(connection, job_id)["project"]
     connection.execute(select(func.pg_advisory_xact_lock(POOL_LOCK, func.hashtext(project))))
@@ -160,7 +168,7 @@ def reserve(connection: Connection, job_id: UUID) -> bool:
     missing = max(0, current["worker_count"] - current["idle"])
     parameters = {"project": project, "limit": missing}
     idle = connection.exec_driver_sql(_IDLE_WORKERS, parameters).scalars().all()
-    if len(idle) < missing:
+    if len(idle) < missing or not connection.execute(select(functions.take_job_place(job_id))).scalar_one():
         return False
     for worker_id in idle:
         hold(connection, job_id, worker_id)
@@ -180,7 +188,7 @@ def trusted(connection: Connection, instance_id: UUID, *, secret: str) -> frozen
 
 
 def servable(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
-    """(id, version) of pending jobs for which enough workers are idle."""
+    """(id, version) of pending jobs for which enough workers are idle, and limits have room."""
     return connection.exec_driver_sql(sql("jobs_servable"), {"limit": limit}).mappings().all()
 
 

@@ -323,7 +323,7 @@ def test_limit_10_stuck_says_what_an_effect_waits_for_and_when_the_next_may_star
     ended(own, leased(own, served(own, "I-1", "a")))
     served(own, "I-2", "a")
     waits = found(own.runtime, "I-2", everything=True)
-    assert "on key *, which counts a by itself: 1 starts in 3600 s are used; the next may start at " in waits.reason
+    assert "on key *, which counts a by itself: 1 start in 3600 s used; the next may start at " in waits.reason
     assert waits.command.startswith("interlock limit show key '*'")
     assert "deadline" not in waits.reason
     served(own, "I-3", "a", "stamp")

@@ -20,17 +20,18 @@ from tests.driving import applied, drain_all, drain_failing, outcome, state, wit
 from tests.landscape import Landscape
 from tests.rights import fire, grant, known
 from tests.running import Stage
-from tests.stuck import found, look, paste, terminal
+from tests.stuck import age, found, look, paste, terminal
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 
-def test_a_run_that_nothing_starts_is_canceled(stage: Stage, runtime: Runtime) -> None:
+def test_a_run_that_nothing_starts_is_canceled(stage: Stage, runtime: Runtime, dba: Dba) -> None:
     stage.submit({"w": {}}, {"t": {"workstream": "w"}})
     stage.settle()
     assert found(runtime, stage.ids["t"], everything=True).reason == "its run run has not been started"
+    age(dba, stage.run, 2 * DAY)
     told = found(runtime, stage.run, everything=True)
     assert told.reason == "it was made by hand, and nothing starts it"
     paste(runtime, told.command)
@@ -62,12 +63,15 @@ def test_a_gate_under_a_lease_names_who_holds_it_and_until_when(stage: Stage, ru
     assert "expired at" in found(runtime, stage.ids["g"], everything=True).reason
 
 
-def test_a_workstream_counts_what_has_not_ended(stage: Stage, runtime: Runtime) -> None:
+def test_a_workstream_counts_what_has_not_ended(stage: Stage, runtime: Runtime, dba: Dba) -> None:
     stage.submit({"w": {}, "v": {"depends_on": ["w"]}}, {name: {"workstream": "w"} for name in "ab"})
     stage.start()
     stage.begin("a")
     told = found(runtime, stage.ids["w"], everything=True)
     assert told.reason.startswith("its tasks: 1 queued, 1 running; ")
+    assert told.command == f"interlock show {stage.ids['w']}"
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '2 days'")
+    told = found(runtime, stage.ids["w"])
     assert told.command.startswith(f"interlock playbook run recover-workstream {stage.ids['w']}")
     assert found(runtime, stage.ids["v"], everything=True).reason == "it depends on workstream w (executing)"
     assert "executing" in found(runtime, stage.run, everything=True).reason
@@ -286,7 +290,7 @@ def test_what_is_offered_for_a_silent_worker_spares_one_that_answers_again(
 
 @pytest.mark.promise("O5")
 def test_a_suspended_worker_is_resumed_and_one_that_never_became_ready_is_shut_down(
-    runtime: Runtime, client: Client, project: str
+    runtime: Runtime, client: Client, project: str, dba: Dba
 ) -> None:
     grant(client, "ann")
     worker = hand(runtime, "W")
@@ -294,7 +298,9 @@ def test_a_suspended_worker_is_resumed_and_one_that_never_became_ready_is_shut_d
     paste(runtime, found(runtime, worker, everything=True).command)
     assert state(client, worker) == "idle"
     born = client.create("worker", "unready", project=project)["id"]
-    paste(runtime, found(runtime, born, everything=True).command)
+    assert found(runtime, born, everything=True).command == f"interlock show {born}"
+    age(dba, born, 2 * DAY)
+    paste(runtime, found(runtime, born).command)
     assert state(client, born) == "shutdown"
 
 

@@ -456,9 +456,11 @@ def _owned(capabilities: object) -> bool:
     return isinstance(capabilities, list | tuple) and any(str(each).startswith(OWN) for each in capabilities)
 
 
-def fire_by_right(operations: Operations[Any], firing: Firing, right: Right) -> Receipt:
+def fire_by_right(
+    operations: Operations[Any], firing: Firing, right: Right, session: Connection | None = None
+) -> Receipt:
     """Fire a trigger by a right of Interlock's own parts, which no caller has; raises as `Operations.fire`."""
-    return operations._accept([firing], None, right)[0]
+    return operations._accept([firing], session, right)[0]
 
 
 def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -149,10 +149,15 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: ActionOrder,
     """
     metadata = {name: value for name, value in {"reason": order.reason, **data}.items() if value is not None}
     right = right_to(client, instance_id, trigger, order)
-    receipt = fire_by_right(client, Firing(instance_id, trigger, order.by, order.request_id, metadata), right)
+    firing = Firing(instance_id, trigger, order.by, order.request_id, metadata)
+    return seen_applied(client, fire_by_right(client, firing, right))
+
+
+def seen_applied(client: Client, receipt: Receipt) -> Receipt:
+    """See an accepted trigger applied; returns its receipt. Raises as `perform` does for what the machine refuses."""
     replayed = receipt.replayed
     if receipt.status not in SETTLED:
-        Drain(client.runtime).partition(requests.partition_of(instance_id))
+        Drain(client.runtime).partition(requests.partition_of(receipt.workflow_id))
         (receipt,) = client.wait([receipt.request_id], timeout_seconds=WAIT_SECONDS)
     return _applied(receipt, replayed)
 

@@ -5,12 +5,16 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from interlock.db.connection import transaction
-from interlock.db.core import requests
+from interlock.db.core import limits, requests
 from interlock.db.orchestration import jobs
+from interlock.workers.client.operations import fire_by_right
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.client.receipts import Receipt
-from interlock.workers.supervision.actions import ActionOrder, Actions, Answer, born, perform, right_to
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.supervision.actions import ActionOrder, Actions, Answer, born, perform, right_to, seen_applied
 from interlock.workers.supervision.supervised_workers import SUPERVISOR
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
@@ -43,6 +47,7 @@ class Jobs(Actions):
         worker_count: int = 1,
         timeout_seconds: float | None = None,
         retry_of: str | UUID | None = None,
+        tool: str | None = None,
         order: ActionOrder = SUPERVISOR,
     ) -> Answer:
         """Submit a job.
@@ -55,6 +60,7 @@ class Jobs(Actions):
             worker_count: how many workers it needs, 1 to 10.
             timeout_seconds: how long it may run; then it is canceled. Default: the setting `job_timeout_seconds`.
             retry_of: the job that it does again, which has ended (JOB-9).
+            tool: the tool that it uses: limits on that tool count it, too.
             order: who wants it; its request_id names the job, so that repeating it submits no second one, also if the
                 settings have changed meanwhile.
 
@@ -77,6 +83,8 @@ class Jobs(Actions):
             context["timeout_sec"] = timeout_seconds
         if above:
             context["parent_job_id"] = str(above["id"])
+        if tool is not None:
+            context["tool"] = names.name("tool", tool)
         if retry_of:
             context["retry_of"] = str(_ended(self.show(retry_of))["id"])
         job_id, replayed = born(self.client, TYPE, "j", order, project=project, context=context)
@@ -91,19 +99,23 @@ class Jobs(Actions):
     def allocate(self, ref: str | UUID, order: ActionOrder = SUPERVISOR) -> Answer:
         """PENDING → RUNNING with as many idle workers as it needs, which start with it.
 
-        If there are too few it stays PENDING without any, and nothing is recorded. The sweep `jobs` tries again every
-        few seconds; its supervisor may call this again.
+        If there are too few, or a limit has no room for it (LIMIT-3), it stays PENDING without any, and nothing is
+        recorded. The sweep `jobs` tries again every few seconds; its supervisor may call this again.
         """
         job_id = self._identified(ref)
-        right_to(self.client, job_id, "allocate_resources", order)
+        right = right_to(self.client, job_id, "allocate_resources", order)
+        reason = {} if order.reason is None else {"reason": order.reason}
+        firing = Firing(job_id, "allocate_resources", order.by, order.request_id, reason)
         with transaction(self.client.runtime.database) as connection:
             already_requested = order.request_id and requests.by_ids(connection, [order.request_id])
             short = not already_requested and not jobs.reserve(connection, job_id)
             job = dict(jobs.job(connection, job_id))
-        if short and job["status"] == "PENDING":
-            message = f"too few idle workers: {job['worker_count']} needed; allocation is retried automatically"
-            return Answer(job, None, {"from": "PENDING", "to": "PENDING", "message": message})
-        return self._act(job_id, "allocate_resources", order)
+            if short and job["status"] == "PENDING":
+                return Answer(job, None, {"from": "PENDING", "to": "PENDING", "message": _waits(connection, job)})
+            receipt = fire_by_right(self.client, firing, right, connection)
+        receipt = seen_applied(self.client, receipt)
+        self._move_followers(job_id)
+        return Answer(self._row(job_id), receipt.request_id, receipt.result or {}, receipt.replayed)
 
     @door
     def succeed(
@@ -154,6 +166,13 @@ class Jobs(Actions):
         with transaction(self.client.runtime.database) as connection:
             held = jobs.workers(connection, job_id=job_id)
             return dict(jobs.job(connection, job_id)) | {"workers": [dict(each) for each in held]}
+
+
+def _waits(connection: Connection, job: Mapping[str, Any]) -> str:
+    """What a job waits for that could not be allocated its workers."""
+    if spent := limits.refusing_job(connection, job["id"]):
+        return f"the limit on {spent} has no room: `interlock limit show {spent}`; allocation is retried automatically"
+    return f"too few idle workers: {job['worker_count']} needed; allocation is retried automatically"
 
 
 def _ended(job: dict[str, Any]) -> dict[str, Any]:

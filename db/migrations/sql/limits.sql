@@ -67,8 +67,16 @@ BEGIN
     RETURN CASE WHEN named = l.name OR right(l.name, 1) = '*' AND starts_with(named, left(l.name, -1)) THEN named END;
 END $$;
 
+-- Whether the start of a job is accepted and not decided yet: it holds the job's place meanwhile.
+CREATE FUNCTION interlock.starts_job(job uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM interlock.trigger_requests r
+                    WHERE r.workflow_id = job AND r.trigger = 'allocate_resources' AND r.status IN ('pending', 'scheduled'));
+END $$;
+
 -- What holds a place now: claims that have not ended, even if they are revoked, because their workers may still be at work; and leases
--- that nobody has taken back. `holder`: the worker, or the process that has the lease.
+-- that nobody has taken back; jobs that run, or whose start is accepted. `holder`: the worker, the process that has the lease, or who
+-- submitted the job.
 CREATE VIEW interlock.limited_work AS
 SELECT i.project, 'task' AS type, t.tool, t.limit_key, c.task_id AS workflow_id, w.name AS holder, c.claimed_at AS since
   FROM interlock.task_claims c
@@ -80,7 +88,12 @@ UNION ALL
 SELECT i.project, i.workflow_type, NULL, e.limit_key, e.workflow_id, e.leased_by, NULL
   FROM interlock.effects e
   JOIN interlock.workflow_instances i ON i.id = e.workflow_id
- WHERE e.status = 'leased';
+ WHERE e.status = 'leased'
+UNION ALL
+SELECT i.project, i.workflow_type, i.context->>'tool', NULL, j.id, i.created_by, j.started_at
+  FROM interlock.jobs j
+  JOIN interlock.workflow_instances i ON i.id = j.id
+ WHERE j.completed_at IS NULL AND (j.status = 'RUNNING' OR interlock.starts_job(j.id));
 
 -- The names that limits count, each with how many places are held, how many starts count, and how many more may start (`room`).
 -- `free_at`: when the oldest start that counts no longer does, if `starts` are used up. `only_limits`, `only_names`: of these; NULL: of
@@ -159,6 +172,15 @@ BEGIN
     INSERT INTO interlock.limit_starts (project, kind, name, started_at)
     SELECT c.project, c.kind, c.name, clock_timestamp() FROM counted c;
     RETURN true;
+END $$;
+
+-- Take the place of a job that is about to start, in the transaction that asks for its start; true too if that was asked for before.
+CREATE FUNCTION interlock.take_job_place(job uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM interlock.sees_what_is();
+    RETURN NOT EXISTS (SELECT FROM interlock.limits) OR interlock.starts_job(job)
+        OR (SELECT interlock.take_place(i.project, i.workflow_type, i.context->>'tool', NULL)
+              FROM interlock.workflow_instances i WHERE i.id = job);
 END $$;
 
 -- An effect is leased only within the limits that count it; otherwise its row stays as it is.

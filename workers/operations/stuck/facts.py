@@ -19,7 +19,8 @@ ANOTHER = "SOMEBODY_ELSE"  # not the reader: an author does not approve their ow
 class Reason(NamedTuple):
     """Why an instance is stuck, and the command that would help, ready to paste.
 
-    `harms`: the command ends, restarts or takes back work, so it is offered only for what is stuck (RECOVER-19).
+    `harms`: the command would end or restart what may be well, as far as the reason says, so it is offered only for
+    what is past its threshold (RECOVER-19).
     """
 
     text: str

@@ -75,7 +75,7 @@ def _queued(facts: Facts) -> Reason:
         message = f"worker {row['claimed_by']} claimed it {span(row['claimed_seconds'])} ago and has not started it"
         if row["claimed_seconds"] < PATIENCE_SECONDS:
             return Reason(message, show(facts.instance))
-        return Reason(message, _again(facts), harms=True)
+        return Reason(message, _again(facts))
     reason = _shut_out(facts) or _nobody_could(row) or _no_room(facts) or _who_could(row)
     return reason._replace(text=f"{reason.text}; {row['same']} more tasks wait likewise") if row["same"] else reason
 
@@ -149,14 +149,14 @@ def _running(facts: Facts) -> Reason:
         return Reason(message, _again(facts), harms=True)
     healthy = row["worker_answers"] and due["due_seconds"] < 0
     message += f"; it times out at {at(due['not_before'])}"
-    return Reason(message, show(facts.instance)) if healthy else Reason(message, _again(facts), harms=True)
+    return Reason(message, show(facts.instance) if healthy else _again(facts))
 
 
 def _retrying(facts: Facts) -> Reason | None:
     row, due = facts.details, facts.newest_request("scheduled", "pending")
     message = f"attempt {row['retry_count']} of {row['max_retries']} failed ({first_line(row['last_error'])})"
     if due is None:
-        return Reason(f"{message}; no retry is scheduled", _again(facts), harms=True)
+        return Reason(f"{message}; no retry is scheduled", _again(facts))
     return Reason(f"{message}; the next is at {at(due['not_before'])}", show(facts.instance))
 
 
@@ -273,6 +273,8 @@ def job(facts: Facts) -> Reason | None:
     if facts.state == "SUBMITTED":
         return _submitted(facts)
     if facts.state == "PENDING":
+        if full := limited(facts, "job", facts.instance["context"].get("tool"), None):
+            return full
         wanted = facts.instance["context"].get("worker_count", 1)
         message = f"it needs {number_of(wanted, 'idle worker')} in its project at once"
         return Reason(message, offered("supervise", "worker", "create", project=facts.instance["project"]))

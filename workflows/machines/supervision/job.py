@@ -32,6 +32,7 @@ FIELDS = (
     Field("parent_job_id", lambda value: value is None or uuid(value), "the UUID of a job"),
     Field("retry_of", name, "the entity id or UUID of the job it is tried again for"),
     TIMEOUT,
+    Field("tool", name, "the name of the tool that it uses, by which limits count it"),
 )
 
 

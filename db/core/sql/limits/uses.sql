@@ -1,4 +1,5 @@
--- What is used of limits, by the names that each counts; and what waits: queued tasks that nobody has claimed, effects that are due.
+-- What is used of limits, by the names that each counts; and what waits: queued tasks that nobody has claimed, effects that are due,
+-- pending jobs.
 WITH waiting AS MATERIALIZED (
     SELECT i.project, 'task' AS type, t.tool, t.limit_key, count(*) AS waiting
       FROM interlock.tasks t JOIN interlock.workflow_instances i ON i.id = t.task_id
@@ -9,6 +10,11 @@ WITH waiting AS MATERIALIZED (
     SELECT i.project, i.workflow_type, NULL, e.limit_key, count(*)
       FROM interlock.effects e JOIN interlock.workflow_instances i ON i.id = e.workflow_id
      WHERE e.status = 'pending' AND e.not_before <= now()
+     GROUP BY 1, 2, 3, 4
+    UNION ALL
+    SELECT i.project, i.workflow_type, i.context->>'tool', NULL, count(*)
+      FROM interlock.jobs j JOIN interlock.workflow_instances i ON i.id = j.id
+     WHERE j.status = 'PENDING' AND NOT interlock.starts_job(j.id)
      GROUP BY 1, 2, 3, 4
 ), counted AS MATERIALIZED (
     SELECT l.limit_id, interlock.counts_as(l, w.type, w.tool, w.limit_key) AS name, sum(w.waiting)::integer AS waiting

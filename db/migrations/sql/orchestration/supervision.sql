@@ -36,6 +36,7 @@ CREATE TABLE interlock.jobs (
     CHECK (completed_at >= started_at)
 );
 CREATE INDEX jobs_parent ON interlock.jobs (parent_job_id);
+CREATE INDEX jobs_open ON interlock.jobs (created_at, id) WHERE completed_at IS NULL;
 
 CREATE FUNCTION interlock.born_supervised_worker(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
