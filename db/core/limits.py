@@ -108,16 +108,30 @@ class LimitHolder(TypedDict):
 
 
 def listed(
-    connection: Connection, *, project: str | None = None, kind: str | None = None, name: str | None = None
+    connection: Connection,
+    *,
+    project: str | None = None,
+    kind: str | None = None,
+    name: str | None = None,
+    most: int | None = None,
 ) -> list[LimitRow]:
-    """The limits in force: of a project, a kind and a name, where these are given."""
-    given = {"project": project, "kind": kind, "name": name}
+    """The limits in force, in the order of their names: of a project, a kind and a name, where these are given.
+
+    At most `most`; None: all.
+    """
+    given = {"project": project, "kind": kind, "name": name, "most": most}
     return cast(list[LimitRow], rows(connection, sql("listed"), given))
 
 
-def uses(connection: Connection, limit_ids: Sequence[UUID]) -> list[LimitUse]:
-    """What is used of these limits, by name, and how much waits for each."""
-    return cast(list[LimitUse], rows(connection, sql("uses"), {"ids": list(limit_ids)}))
+def uses(connection: Connection, limit_ids: Sequence[UUID], *, most: int | None = None) -> list[LimitUse]:
+    """What is used of these limits, by name, and how much waits for each.
+
+    Args:
+        connection: any.
+        limit_ids: of which limits.
+        most: tasks, effects and jobs that wait, of each, are counted up to this number; None: all are.
+    """
+    return cast(list[LimitUse], rows(connection, sql("uses"), {"ids": list(limit_ids), "most": most}))
 
 
 def holders(connection: Connection, limit_id: UUID, name: str) -> list[LimitHolder]:

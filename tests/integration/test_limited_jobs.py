@@ -10,6 +10,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import limits
 from interlock.db.orchestration import jobs as rows
 from interlock.workers.client.client import Client
+from interlock.workers.operations import metrics
 from interlock.workers.overrides.limits import LimitedName, remove_limit, set_limit
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
@@ -67,12 +68,25 @@ def test_a_job_without_room_waits_without_workers_and_starts_once_there_is(
         name = "builder" if counted.kind == "tool" else limit["name"]
         (holder,) = limits.holders(connection, limit["limit_id"], name)
     assert (holder["workflow_id"], holder["holder"], use(runtime)) == (first, "ann", (1, 0, 1))
+    labels = (limit["project"], limit["kind"], limit["name"])
+    values = {
+        status: metrics.read(runtime)[metrics.LIMITS, (*labels, status)] for status in ("held", "room", "waiting")
+    }
+    assert values == {"held": 1, "room": 0, "waiting": 1}
     assert "limit" in found(runtime, second, everything=True).reason
     jobs.succeed(first, MINE)
     swept(runtime, "jobs")
     drain_all(runtime)
     assert jobs.show(second)["status"] == "RUNNING"
     assert use(runtime) == (1, 0, 0)
+
+
+def test_the_series_of_limits_are_bounded(runtime: Runtime, jobs: Jobs) -> None:
+    for each in range(metrics.MOST_LIMITS + 2):
+        set_limit(runtime, LimitedName("key", f"k{each:03}"), WHY, at_once_most=each + 1, starts=7, per_seconds=60)
+    series = {labels: value for (name, labels), value in metrics.read(runtime).items() if name == metrics.LIMITS}
+    assert len(series) == 4 * metrics.MOST_LIMITS
+    assert [series[jobs.client.project, "key", f"k{each:03}", "room"] for each in (0, 49)] == [1, 7]
 
 
 def test_starts_are_counted_once_and_what_is_not_counted_goes_by(runtime: Runtime, jobs: Jobs) -> None:

@@ -1,7 +1,7 @@
 """Interlock's Prometheus metrics: the name, labels and help text of each, and the collector that reads them.
 
 Names without the prefix `interlock_` come from METRIC-1. No label is an entity's id: the number of series is bounded by
-the definitions, the partitions, the sweeps and the operators.
+the definitions, the partitions, the sweeps, the operators and 50 limits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 
 from interlock.beat.schedule import OVERDUE_PERIODS, OVERDUE_SECONDS, SCHEDULE
 from interlock.db.connection import transaction
-from interlock.db.core import counters, definitions
-from interlock.db.operations.metrics import snapshot
+from interlock.db.core import counters, definitions, limits
+from interlock.db.operations.metrics import COUNTED_AT_MOST, snapshot
 from interlock.workers.audit import anchor_copies, backup_drills, exports, kept_backups
 from interlock.workers.audit.signing_keys import KeyFault
 from interlock.workers.operations.stuck.detector import thresholds
@@ -35,6 +35,9 @@ class MetricSpec:
     help: str
     kind: Literal["counter", "gauge", "histogram"] = "gauge"
 
+
+LIMITS = "interlock_limits"
+MOST_LIMITS = 50
 
 METRICS = (
     MetricSpec(
@@ -132,6 +135,12 @@ METRICS = (
     MetricSpec("interlock_beat_alive", (), "1 while every sweep runs, 0 when one is overdue"),
     MetricSpec("interlock_breakers_open", ("tool",), "open circuit breakers of a tool, over all projects"),
     MetricSpec(
+        LIMITS,
+        ("project", "kind", "name", "status"),
+        "of each limit, at most 50: held (places), started (starts that count), room (how many more may start now; of "
+        "`x*`: under the name that has least), waiting (tasks, effects and jobs)",
+    ),
+    MetricSpec(
         "interlock_schedules",
         ("status",),
         "schedules: late (due for more than a minute), failing (could not be fired the last time)",
@@ -187,11 +196,32 @@ def read(runtime: Runtime) -> dict[counters.Series, float]:
         copies = anchor_copies.states(connection, runtime.settings)
         found |= {("interlock_anchor_copies_missing", (each.destination,)): float(each.behind) for each in copies}
         found |= _backups(runtime, connection)
+        found |= _limits(connection)
     return (
         dict.fromkeys(_zeros(runtime.catalogue), 0.0)
         | found
         | {("interlock_scrape_seconds", ()): perf_counter() - began}
     )
+
+
+def _limits(connection: Connection) -> dict[counters.Series, float]:
+    """Room, use and waiting work of the limits in force, the first by their names."""
+    if not (listed := limits.listed(connection, most=MOST_LIMITS)):
+        return {}
+    found: dict[counters.Series, float] = {}
+    used = limits.uses(connection, [each["limit_id"] for each in listed], most=COUNTED_AT_MOST)
+    for each in listed:
+        own = [use for use in used if use["limit_id"] == each["limit_id"]]
+        most = min(terms for terms in (each["at_once"], each["starts"]) if terms is not None)
+        values: dict[str, int] = {
+            "held": sum(use["held"] for use in own),
+            "started": sum(use["started"] for use in own),
+            "room": min((use["room"] for use in own), default=most),
+            "waiting": sum(use["waiting"] for use in own),
+        }
+        labels = (each["project"], each["kind"], each["name"])
+        found |= {(LIMITS, (*labels, status)): float(value) for status, value in values.items()}
+    return found
 
 
 def _backups(runtime: Runtime, connection: Connection) -> dict[counters.Series, float]:

@@ -6,3 +6,4 @@ SELECT l.limit_id, l.project, l.kind, l.name, l.at_once, l.starts, l.per_seconds
  WHERE (%(project)s::text IS NULL OR l.project = %(project)s) AND (%(kind)s::text IS NULL OR l.kind = %(kind)s)
    AND (%(name)s::text IS NULL OR l.name = %(name)s)
  ORDER BY l.project, l.kind, l.name
+ LIMIT %(most)s::bigint
