@@ -4,7 +4,9 @@ A module is imported only when its command is called, so that `--help` answers a
 imports of another.
 """
 
+import re
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -69,6 +71,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "restore": ("audit.restore", "Restore a backup into an empty home, and verify it."),
     },
 }
+SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")  # where one ends
 MODULES = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
 
 
@@ -102,13 +105,20 @@ def loaded(name: str) -> Any:
         app.add_typer(module.app, name=name)
     else:
         app.command(name)(getattr(module, f"{name}_", None) or getattr(module, name))
-    return add_project(_capitals(get_group(app).commands[name]))
+    return add_project(_readable(get_group(app).commands[name]))
 
 
-def _capitals(command: Any) -> Any:
-    """Show a command's arguments, or those of a group's commands, as help texts write them: REF, not ref."""
+def _readable(command: Any) -> Any:
+    """Write the help of a command, or of a group and its commands, as people read it.
+
+    Arguments as help texts call them: REF, not ref. Paragraphs without the line breaks of our source, except examples,
+    which begin with `\\b`. In the list of a group the first sentence of each command.
+    """
     for each in getattr(command, "commands", {}).values():
-        _capitals(each)
+        _readable(each)
+        each.short_help = each.short_help or SENTENCE.split(each.help or "", maxsplit=1)[0].partition("\n\n")[0]
+    paragraphs = cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
     for parameter in command.params:
         if parameter.param_type_name == "argument":
             parameter.metavar = parameter.metavar or parameter.name.upper()

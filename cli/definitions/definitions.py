@@ -16,10 +16,15 @@ from interlock.workflows.definition import ApprovalPoint, Definition
 from interlock.workflows.output.counts import number_of
 from interlock.workflows.versioning.export import checksum, duration_text, mermaid, recorded
 
-app = typer.Typer(
-    help="State machines: begin, list, show, check, draw and export them (needs no server), and change versions.",
-    no_args_is_help=True,
-)
+HELP = """State machines: begin, list, show, check, draw and export them (needs no server), and change versions.
+
+\b
+Examples:
+  interlock definitions new deploy         a machine of your own, to begin with
+  interlock definitions check deploy.py    each fault with its line
+  interlock definitions show story         its states and moves, and who may make them
+"""
+app = typer.Typer(help=HELP, no_args_is_help=True)
 app.command("diff")(diff.diff)
 app.command("export")(exporting.export)
 app.command("lock")(diff.lock)

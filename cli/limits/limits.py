@@ -26,6 +26,12 @@ period. What has no room waits, without an attempt being counted, and stops noth
 
 \b
 Exit code: 0 done, 2 refused: nothing was changed, 1 failed.
+
+\b
+Examples:
+  interlock limit set tool pytest --at-once 4 --reason 'four licenses'
+  interlock limit list                     what is used, what waits
+  interlock limit show tool pytest         who holds the places
 """
 app = typer.Typer(no_args_is_help=True, help=HELP)
 COLUMNS = ("kind", "name", "counted", "terms", "held", "started", "waiting", "next", "by", "reason")

@@ -14,7 +14,16 @@ from interlock.workers.overrides.retry_effect import find_effect, retry_effect
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.output.counts import number_of
 
-app = typer.Typer(no_args_is_help=True, help="Effects, actions on the outside world: list, show and retry them.")
+HELP = """Effects, actions on the outside world: list, show and retry them. A move asks for them; a worker carries
+them out after its commit, under a lease, and tries again what fails.
+
+\b
+Examples:
+  interlock effect list --status dead
+  interlock effect show ID                 its attempts, its last error, what it returned
+  interlock effect retry ID --reason 'the mail server answers again'
+"""
+app = typer.Typer(no_args_is_help=True, help=HELP)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The effect's id, as `interlock effect list` shows it.")]
 Status = Literal["pending", "leased", "done", "dead", "cancelled"]

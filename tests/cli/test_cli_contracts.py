@@ -87,6 +87,13 @@ def test_who_acts_is_the_os_user_in_every_command_unless_somebody_is_named() -> 
     }
 
 
+def test_help_is_wrapped_by_the_terminal_and_not_as_its_source_is() -> None:
+    for words, command in every_command():
+        prose = [each for each in command.help.split("\n\n") if not each.startswith("\b")]
+        assert not any("\n" in each for each in [*prose, command.short_help or ""]), words
+        assert len(words) == 1 or command.short_help, words
+
+
 def test_context_can_come_from_a_file(terminal: Terminal, project: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "context.json").write_text('{"author": "ann"}')
     made = terminal.ok("create", "story", name, "--context", f"@{tmp_path}/context.json")
