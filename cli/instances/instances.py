@@ -74,7 +74,8 @@ def create(
         if secret_file and secret:
             keep(secret)
             secret = ""
-        unread = sorted(client.runtime.catalogue.called(type_).undeclared(said))
+        definition = client.runtime.catalogue.called(type_)
+        unread = sorted(definition.undeclared(said)) if definition.declared_keys else []
     if not print_json(made | ({"secret": secret} if secret else {}), as_json):
         if unread:
             more = f" and {len(unread) - NAMED} more" if len(unread) > NAMED else ""
