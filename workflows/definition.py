@@ -460,7 +460,7 @@ class Definition:
         absent = self.declared_keys - keys
         own = sorted(self.undeclared(keys))[:MOST_COMPARED] if absent else []
         found = {each: meant(each[:MOST_COMPARED], absent, ALIKE) for each in own}
-        wrong = [f"{key} is no field: did you mean {near}?" for key, near in found.items() if near]
+        wrong = [f"{key} is no field (did you mean {near}?)" for key, near in found.items() if near]
         return (*wrong[:MOST_NAMED], "a key of your own needs another name") if wrong else ()
 
     def undeclared(self, keys: Collection[str]) -> set[str]:

@@ -97,14 +97,14 @@ def test_each_trigger_looks_up_exactly_what_its_guards_read(definition: Definiti
         (
             {"sprint_ids": "SP-1"},
             (
-                "sprint_ids is no field: did you mean sprint_id?",
+                "sprint_ids is no field (did you mean sprint_id?)",
                 "a key of your own needs another name",
             ),
         ),
         (
             {"sprnt_id": "SP-1"},
             (
-                "sprnt_id is no field: did you mean sprint_id?",
+                "sprnt_id is no field (did you mean sprint_id?)",
                 "a key of your own needs another name",
             ),
         ),

@@ -13,6 +13,7 @@ from interlock.workflows.output.suggestions import ME, offered
 
 Row = Mapping[Any, Any]
 WHY = "WHY"
+LATE_SECONDS = 10.0  # what is due for longer is overdue, not on its way
 ANOTHER = "SOMEBODY_ELSE"  # not the reader: an author does not approve their own work
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from interlock.workers.client.partition_drainer import PATIENCE_SECONDS
 from interlock.workers.operations.stuck.facts import (
     ANOTHER,
+    LATE_SECONDS,
     WHY,
     Facts,
     Reason,
@@ -335,6 +336,8 @@ def schedule(facts: Facts) -> Reason | None:
         return Reason(message, offered("definitions", "list"))
     if row["failed_at"] is not None:
         return Reason(f"it has not been fired since {at(row['failed_at'])}: {first_line(row['failure'])}", command)
+    if facts.instance["seconds"] < LATE_SECONDS:
+        return Reason(f"it is due since {at(row['next_at'])}; the next sweep fires it", command)
     return Reason(
         f"it is due since {at(row['next_at'])}, but no sweep has fired it: is beat running?", "interlock doctor"
     )

@@ -3,6 +3,7 @@
 from interlock.db.core.requests import QUARANTINED, UNREADABLE
 from interlock.workers.effects.holder import described
 from interlock.workers.operations.stuck.facts import (
+    LATE_SECONDS,
     WHY,
     Facts,
     Reason,
@@ -19,8 +20,6 @@ from interlock.workflows.by_hand import gives_up, move_by_hand
 from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 from interlock.workflows.output.suggestions import offered
-
-LATE_SECONDS = 10.0  # a due trigger older than this is overdue, not on its way
 
 
 def dead_request(facts: Facts) -> Reason | None:
