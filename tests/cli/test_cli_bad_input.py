@@ -136,7 +136,7 @@ def test_options_that_make_no_sense_are_refused(terminal: Terminal, story: str) 
             ("create", "story", "X", "--project", ""),
             ("create", "story", "X", "--project", "x" * 101),
             ("list", "--project", "\u202eevil"),
-            ("fire", story, "block"),
+            ("fire", story),
             ("list", "--limit", "0"),
             ("up", "--without", "flour"),
             ("redrive", "--reason", "r"),

@@ -66,7 +66,7 @@ def _body(effect: ClaimedEffect, payload: dict[str, Any]) -> str:
     if "message" in payload:
         return str(payload["message"])
     context = payload["context"]
-    if payload["type"] == "approval" and "subject" in context:
+    if payload["type"] == "approval" and context.keys() >= {"requested_by", "trigger", "subject"}:  # not made by hand
         decide = offered("fire", effect["workflow_id"], "approve", by="YOU")
         asks = f"{context['requested_by']} asks to {context['trigger']} {context['subject']}"
         return f"{asks}. Decide with: {decide} (or reject)"

@@ -290,7 +290,7 @@ def job(facts: Facts) -> Reason | None:
 def _submitted(facts: Facts) -> Reason:
     if refused := facts.newest_request("rejected"):
         message = f"it cannot be validated: {first_line((refused['result'] or {}).get('message'))}"
-        return Reason(message, fire_on(facts, "cancel", data=json.dumps({"reason": WHY})), harms=True)
+        return Reason(message, fire_on(facts, "cancel", data=json.dumps({"reason": WHY})))
     message = "nobody has validated it; whoever submitted it and operators may"
     return Reason(message, offered("job", "validate", facts.id, by=ME))
 
