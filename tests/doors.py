@@ -16,6 +16,7 @@ from uuid_utils.compat import uuid7
 import demo
 from interlock import workers
 from interlock.db.core.deprecations import DefinitionPart
+from interlock.db.operations.handovers import Choice
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
@@ -26,6 +27,7 @@ from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workers.supervision.recovery import JobError, WorkerError
 from interlock.workers.supervision.supervised_workers import Supervisor
+from interlock.workflows.forms.start_log import StartLog
 from interlock.workflows.input.arguments import judges_of
 from interlock.workflows.plan.read import read_plan
 from tests.hostile import HOSTILE, KINDS
@@ -96,6 +98,8 @@ class Scene:
         )
         narrowing = {"runtime": runtime, "type_": "story", "trigger": "unblock"}
         narrowing |= {"order": OverrideOrder("ann", "why")}
+        handing = {"runtime": runtime, "order": OverrideOrder("ann", "why")}
+        handing |= {"choice": Choice("story", "1.0.0", project, [story])}
         limited = {"runtime": runtime, "counted": LimitedName("key", self.name), "order": OverrideOrder("ann", "why")}
         birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
         breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
@@ -156,6 +160,13 @@ class Scene:
             "set_limit": lambda: limited | {"at_once_most": 3, "starts": 5, "per_seconds": 60.0},
             "remove_limit": lambda: limited | {"counted": LimitedName("key", "nobody")},
             "widen_again": lambda: narrowing | {"project": self.name},
+            "freeze": lambda: handing | {"order": OverrideOrder("ann", "why", dry_run=True)},
+            "settle": lambda: handing | {"started": StartLog(), "back": True},
+            "write_frozen": lambda: {
+                "runtime": runtime,
+                "choice": Choice("story", "1.0.0", project),
+                "path": self.root / "handover.jsonl",
+            },
             "migrate": lambda: {
                 "database": runtime.database, "catalogue": runtime.catalogue,
                 "order": Migration("story", "1.0.0", "9.0.0", "ann", "why", {"design": "design"}, [story]),

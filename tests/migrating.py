@@ -5,9 +5,15 @@ from typing import Any
 from uuid import UUID
 
 from interlock.db.audit import verify
+from interlock.db.operations.handovers import Choice
+from interlock.workers.definitions.handover import HandoverMoves, settle
 from interlock.workers.definitions.instance_migration import Migrated, Migration, migrate
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
+from interlock.workflows.forms.start_log import StartLog
 
+ALL_PARCELS = Choice("parcel", "1.0.0")
+HANDING = OverrideOrder("ann", "to Temporal")
 Dba = "psycopg.Connection[Any]"
 
 
@@ -32,3 +38,13 @@ def due_in(dba: Dba, parcel: UUID) -> list[timedelta]:
         (parcel,),
     )
     return [row[0] for row in rows.fetchall()]
+
+
+def confirmed(runtime: Runtime, *started: UUID) -> HandoverMoves:
+    """Record of frozen parcels that they were started elsewhere."""
+    return settle(runtime, ALL_PARCELS, HANDING, StartLog(started={*started}), back=False)
+
+
+def given_back(runtime: Runtime, *begun: UUID) -> HandoverMoves:
+    """Take frozen parcels back, but those whose start has begun."""
+    return settle(runtime, ALL_PARCELS, HANDING, StartLog(begun={*begun}), back=True)

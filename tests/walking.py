@@ -171,6 +171,11 @@ class Walker:
                 said = {"type": "story", "trigger": triggers[next(self.numbers)], "to": ["operator"]}
             case "limit":
                 said = {"kind": "key", "name": str(number), "at_once": 1}  # only one of each name can be in force
+            case "handover":
+                story = self.born(self.get("story"))
+                query = "SELECT encode(head_of(i), 'hex') FROM workflow_instances i WHERE id = %s"
+                ((head,),) = self.dba.execute(query, (story,)).fetchall()
+                said = {"instance": str(story), "at": 0, "head": head, "system": "temporal"}
             case "deprecation":
                 type_, version = next(self.parts)
                 said = {"type": type_, "version": version, "kind": "version"}

@@ -15,6 +15,7 @@ from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
 from interlock.workflows.machines.delivery.sprint import SPRINT
 from interlock.workflows.machines.delivery.story import STORY
 from interlock.workflows.machines.governance.deprecation import DEPRECATION
+from interlock.workflows.machines.governance.handover import HANDOVER
 from interlock.workflows.machines.governance.limit import LIMIT
 from interlock.workflows.machines.governance.narrowing import NARROWING
 from interlock.workflows.machines.governance.operator_grant import OPERATOR_GRANT
@@ -71,6 +72,7 @@ SHIPPED = (
     REFUSAL_LOG,
     NARROWING,
     LIMIT,
+    HANDOVER,
     SCHEDULE,
 )
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(

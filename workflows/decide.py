@@ -70,6 +70,12 @@ def judged(definition: Definition, state: str, message: str) -> Rejected:
     return Rejected({"code": "judge", "message": message, "state": state, "legal": list(definition.legal(state))})
 
 
+def handed_over(state: str, handover_id: object) -> Rejected:
+    """The rejection of a trigger on an instance that is frozen, to go on in another system (HANDOVER-5)."""
+    message = f"the instance goes on in another system, where triggers are to be fired now (handover {handover_id})"
+    return Rejected({"code": "handed_over", "message": message, "state": state, "legal": []})
+
+
 @cache
 def machine_of(definition: Definition) -> Machine:
     """The shared, stateless Machine of a definition. Never set `queued`: all threads would share one queue."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.definitions import deprecated, diff, exporting, files, migration, narrow, schema
+from interlock.cli.definitions import deprecated, diff, exporting, files, handover, migration, narrow, schema
 from interlock.cli.lib import completing
 from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
 from interlock.workers.engine.deprecations import deprecation_warning
@@ -32,6 +32,7 @@ app.command("schema")(schema.schema)
 app.command("new")(files.new)
 app.command("check")(files.check)
 app.command("migrate", help=migration.MIGRATE_HELP)(migration.migrate_)
+app.command("handover", help=handover.HELP)(handover.handover)
 app.command("narrow")(narrow.narrow)
 app.command("narrowed")(narrow.narrowed)
 app.command("deprecate")(deprecated.deprecate)

@@ -57,7 +57,7 @@ def export(
     elif form not in FORMS:
         raise BadInput(f"there is no format {form!r}. There are: {', '.join(NAMES)}")
     elif output is not None:
-        _export_files(chosen, FORMS[form], output)
+        export_files(chosen, FORMS[form], output)
     elif not name:
         one = offered("definitions", "export", "story", format=form)
         raise BadInput(f"name a definition ({one}), or with --output a directory for all of them")
@@ -70,17 +70,19 @@ def _export_json(chosen: list[Definition], output: Path | None) -> None:
     if output is None:
         print_json(exported)
     else:
-        _make(output.parent)
+        make(output.parent)
         _write(output, json.dumps(exported, indent=2) + "\n")
 
 
-def _export_files(chosen: list[Definition], form: Form, directory: Path) -> None:
-    _make(directory)
+def export_files(chosen: list[Definition], form: Form, directory: Path) -> None:
+    """Write each definition in a form to a file of its own. Raises `BadInput` if it cannot be written."""
+    make(directory)
     for definition in chosen:
         _write(directory / form.file_name(definition), form.write(definition))
 
 
-def _make(directory: Path) -> None:
+def make(directory: Path) -> None:
+    """Make a directory for what is exported. Raises `BadInput` if it cannot be made."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -203,7 +203,10 @@ def _show(found: dict[str, Any], catalogue: Catalogue) -> None:
     if found["archived_at"]:
         say(f"archived at {found['archived_at']:%Y-%m-%d %H:%M:%S} UTC")
     say(f"created by {found['created_by']} in project {found['project']}")
-    _say_legal(found["may"])
+    if found["handover"]:
+        say(("frozen", "yellow"), f": it goes on in another system ({offered('show', found['handover'])})")
+    else:
+        _say_legal(found["may"])
     for trigger, why in found["missing"].items():
         say((f"{trigger} is refused now", "yellow"), f": {why}")
         for each in found["links"]:

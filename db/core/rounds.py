@@ -37,7 +37,8 @@ SELECT a.request_id AS accepted, a.status, g.*
 
 
 class Due(TypedDict):
-    """A due request with its instance: the columns of `interlock.gather`. JSON that cannot be read is `Unreadable`."""
+    """A due request with its instance: the columns of `interlock.gather`. JSON that cannot be read is `Unreadable`;
+    `handover_id`: what freezes the instance (HANDOVER-1); None: nothing."""
 
     seq: int
     request_id: str
@@ -58,6 +59,7 @@ class Due(TypedDict):
     project: str
     entity_id: str
     trace: str | None
+    handover_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)

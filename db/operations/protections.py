@@ -24,6 +24,7 @@ TRIGGERS: Mapping[str, str] = {
     "definition_transitions": "as_recorded kept kept_whole worded",
     "deprecations": "judged kept kept_whole state_in_history worded",
     "effects": "belongs_fixed bounded_payload bounded_progress bounded_result not_lost noted within_limits worded",
+    "handovers": "handover_in_history",
     "jobs": "kept kept_whole not_in_future state_in_history worded",
     "limits": "limit_in_history",
     "link_changes": "by_links_only kept kept_whole stays",

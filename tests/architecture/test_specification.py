@@ -45,6 +45,7 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "refusals.md": ("refusal_log",),
     "narrowing.md": ("narrowing",),
     "limit.md": ("limit",),
+    "handover.md": ("handover",),
     "schedule.md": ("schedule",),
     "legacy.md": (("workstream", "0.1.0"), ("step", "0.1.0"), ("workstream", "0.2.0"), ("task", "0.2.0")),
 }

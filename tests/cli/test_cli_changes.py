@@ -282,3 +282,34 @@ def test_a_narrowed_trigger_is_listed_and_shown_until_that_is_undone(terminal: T
     terminal.run(*words, "--reason", "neither").is_one_clear_line("give --to")
     assert terminal.ok(*words, "--undo", "--reason", "over")["current_state"] == "lifted"
     assert terminal.ok("definitions", "narrowed", "--project", project) == []
+
+
+def test_live_instances_are_handed_over_and_come_back(
+    terminal: Terminal, project: str, name: str, tmp_path: Path
+) -> None:
+    terminal.ok("operator", "grant", name, "--by", "ann", "--reason", "a test")
+    terminal.ok("create", "story", name)
+    words = ("definitions", "handover", "story", "--output", str(tmp_path / "to"), "--reason", "a test", "--by", name)
+    words = (*words, "--project", project)
+    (tried,) = terminal.ok(*words, "--dry-run")
+    assert (tried["definition"], tried["moved"]["moved"], tried["written"]) == ("story@1.0.0", 1, None)
+    told = terminal.run(*words, "--only", name)
+    assert told.code == 0, told.said
+    assert "froze 1 of 1: story@1.0.0" in told.out
+    (line,) = (tmp_path / "to" / "story-1.0.0.jsonl").read_text().splitlines()
+    compile((tmp_path / "to" / "story_1_0_0.py").read_text(), "story_1_0_0.py", "exec")
+    late = terminal.run("fire", name, "design_complete", "--by", "ann", "--wait")
+    assert late.code == 2
+    assert "goes on in another system" in late.said
+    assert "frozen: it goes on in another system" in terminal.run("show", name).out
+    log = tmp_path / "to" / "story-1.0.0.started.jsonl"
+    log.write_text(json.dumps({"id": json.loads(line)["instance"]["id"], "status": "starting"}) + '\n{"id": "half')
+    for option in ("--back", "--confirm"):
+        (nothing,) = terminal.ok(*words, option)
+        assert (nothing["moved"]["found"], nothing["moved"]["moved"]) == (1, 0)
+    log.unlink()
+    assert "gave back 1 of 1" in terminal.run(*words, "--back").out
+    terminal.ok("fire", name, "design_complete", "--by", "ann", "--wait")
+    both = terminal.run(*words, "--back", "--confirm")
+    assert both.code == 2
+    both.is_one_clear_line("--confirm, --back and --only")

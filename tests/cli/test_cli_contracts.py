@@ -27,7 +27,7 @@ EXAMPLES_PROMISED = (
         "complete-task", "fail-task", "reset-task", "unblock-task", "skip-step", "fail-workstream",
         "validate-workstream", "rollback-patch", "drop-patch", "reset-breaker",
     )),
-    ("definitions", "diff"), ("definitions", "lock"), ("definitions", "migrate"),
+    ("definitions", "diff"), ("definitions", "lock"), ("definitions", "migrate"), ("definitions", "handover"),
     ("definitions", "deprecate"), ("definitions", "remove"), ("definitions", "narrow"), ("definitions", "narrowed"),
     *(("audit", name) for name in ("verify", "anchor", "checkpoint", "export", "validate", "rebuild", "key")),
     ("metrics", "serve"), ("metrics", "show"), ("completion",),

@@ -44,7 +44,7 @@ def test_every_command_on_an_instance_has_the_option() -> None:
         on_instances = words[0] in ON_INSTANCES or words[:2] == ("playbook", "run") or words[:2] == ("audit", "verify")
         if words == ("run", "check") or words in NAMELESS:
             on_instances = False
-        of_definitions = {("definitions", name) for name in ("migrate", "narrow", "narrowed", "show")}
+        of_definitions = {("definitions", name) for name in ("handover", "migrate", "narrow", "narrowed", "show")}
         if words in of_definitions or words == ("audit", "report"):
             on_instances = True
         assert ("--project" in options(command)) == on_instances, words

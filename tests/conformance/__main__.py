@@ -16,6 +16,7 @@ from interlock.supervisor.embedded import running
 from interlock.workers.settings import Settings
 from tests import databases
 from tests.conformance.compare import Comparison, Play, compare
+from tests.conformance.in_handover import OverThere
 from tests.conformance.in_scxml import InScxml, seen
 from tests.conformance.in_sql import InPostgres
 from tests.conformance.in_temporal import OnTemporal
@@ -48,13 +49,21 @@ def in_temporal() -> Iterator[Play]:
 
 
 @contextmanager
+def in_handover() -> Iterator[Play]:
+    """The Temporal form again: instances that are handed over to it on their way."""
+    logging.disable()
+    with tempfile.TemporaryDirectory() as directory:
+        yield OverThere(Path(directory)).play
+
+
+@contextmanager
 def in_scxml() -> Iterator[Play]:
     """The SCXML form in python-statemachine."""
     with tempfile.TemporaryDirectory() as directory:
         yield InScxml(Path(directory)).play
 
 
-FORMS = {"sql": in_sql, "xstate": in_xstate, "temporal": in_temporal, "scxml": in_scxml}
+FORMS = {"sql": in_sql, "xstate": in_xstate, "temporal": in_temporal, "handover": in_handover, "scxml": in_scxml}
 SEEN = {"scxml": seen}  # what of an answer a form says, if not all
 
 

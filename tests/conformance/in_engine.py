@@ -42,9 +42,10 @@ class InEngine:
         for one in played:
             made = self._client.create(one.definition.type, f"C-{uuid7()}", context=dict(one.context), by="ann")["id"]
             held: dict[tuple[str, int], Receipt] = {}
-            yield tuple(self._answer(made, step, held) for step in one.steps)
+            yield tuple(self.answer(made, step, held) for step in one.steps)
 
-    def _answer(self, made: UUID, step: Step, held: dict[tuple[str, int], Receipt]) -> Answer:
+    def answer(self, made: UUID, step: Step, held: dict[tuple[str, int], Receipt]) -> Answer:
+        """Do a step on an instance; `held` has its triggers that wait for an approval."""
         try:
             receipt = self._done(made, step, held)
         except UnknownTrigger:

@@ -47,10 +47,15 @@ def exported(definition: Definition, directory: Path) -> Any:
 
 
 def _play(machine: type, one: Sequence) -> tuple[Answer, ...]:
+    return play_on(machine, one, TemporalStart(context=dict(one.context)))
+
+
+def play_on(machine: type, one: Sequence, start: TemporalStart, begin: int = 0) -> tuple[Answer, ...]:
+    """The answers to a sequence's steps from one on, by a workflow with this input. Called in a thread of its own."""
     now: list[Step] = []
-    run = TemporalInstanceRun(machine, TemporalStart(context=dict(one.context)), lambda: _facts(now[-1]))
+    run = TemporalInstanceRun(machine, start, lambda: _facts(now[-1]))
     answers = []
-    for step, expected in zip(one.steps, one.answers, strict=True):
+    for step, expected in list(zip(one.steps, one.answers, strict=True))[begin:]:
         now.append(step)
         answers.append(_answer(run, one.definition, step, expected))
     if not run.ended:

@@ -111,12 +111,19 @@ class TemporalInstanceRun:
 
     def show(self) -> Mapping[str, Any]:
         """The answer of the query `show`."""
+        return self._answer("show")
+
+    def history(self) -> Mapping[str, Any]:
+        """The answer of the query `history`."""
+        return self._answer("history")
+
+    def _answer(self, query: str) -> Mapping[str, Any]:
         activation = self._activation()
         job = activation.jobs.add().query_workflow
-        job.query_id, job.query_type = "1", "show"
+        job.query_id, job.query_type = "1", query
         (command,) = self._activate(activation)
-        shown: Mapping[str, Any] = CONVERTER.from_payloads([command.respond_to_query.succeeded.response])[0]
-        return shown
+        answer: Mapping[str, Any] = CONVERTER.from_payloads([command.respond_to_query.succeeded.response])[0]
+        return answer
 
     def replays_alike(self) -> bool:
         """Whether another instance, sent the same activations, gives the same commands: what Temporal relies on."""

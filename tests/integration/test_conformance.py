@@ -12,6 +12,7 @@ from interlock.workflows.forms.sql import sql
 from tests.conformance import in_engine
 from tests.conformance.compare import compare, drawn
 from tests.conformance.in_engine import InEngine
+from tests.conformance.in_handover import FromEngine, OverThere
 from tests.conformance.in_scxml import InScxml, seen
 from tests.conformance.in_sql import InPostgres
 from tests.conformance.in_temporal import OnTemporal
@@ -46,6 +47,21 @@ def test_the_temporal_form_answers_as_we_do(tmp_path: Path) -> None:
     found = compare(OnTemporal(tmp_path).play, SEQUENCES, SEED)
     assert found.differing == []
     assert len(found.moves) > 100
+
+
+def test_an_instance_that_is_handed_over_answers_there_as_here(tmp_path: Path) -> None:
+    found = compare(OverThere(tmp_path).play, SEQUENCES, SEED)
+    assert not found.differences, found.differing
+    assert found.kinds["applied"] > SEQUENCES
+
+
+@pytest.mark.parametrize(("type_", "context"), [("story", {}), ("pr_review", {"author": "author"})])
+def test_what_the_engine_froze_answers_on_temporal_as_decide_does(
+    client: Client, dba: Dba, ann: None, tmp_path: Path, type_: str, context: dict[str, Any]
+) -> None:
+    played = [sequence(catalogue().get(type_), seed, 12, alone=context) for seed in range(SEED, SEED + 12)]
+    for one, answers in zip(played, FromEngine(client, dba, tmp_path).play(played), strict=True):
+        assert answers == tuple(map(in_engine.seen, one.answers)), f"seed {one.seed}"
 
 
 def test_the_scxml_form_answers_as_we_do(tmp_path: Path) -> None:

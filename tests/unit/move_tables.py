@@ -20,6 +20,7 @@ from tests.unit.move_tables_orchestration import (
 )
 from tests.unit.move_tables_others import (
     DEPRECATION,
+    HANDOVER,
     JOB,
     LIMIT,
     NARROWING,
@@ -61,6 +62,7 @@ TABLES: dict[tuple[str, str], Table] = {
     ("refusal_log", "1.0.0"): REFUSAL_LOG,
     ("narrowing", "1.0.0"): NARROWING,
     ("limit", "1.0.0"): LIMIT,
+    ("handover", "1.0.0"): HANDOVER,
     ("schedule", "1.0.0"): SCHEDULE,
 }
 
@@ -88,6 +90,7 @@ REQUIRED_METADATA = {
     "deprecation": {"terms"},
     "narrowing": {"terms"},
     "limit": {"terms"},
+    "handover": {"terms"},
     "worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
     "uet_worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
 }

@@ -76,6 +76,16 @@ LIMIT = table(
     proposed in_force -> removed : remove ! warning
     """,
 )
+HANDOVER = table(
+    "docs/spec/handover.md",
+    "proposed frozen started returned",
+    "started returned",
+    """
+    proposed -> frozen : freeze ! warning
+    frozen -> started : confirm ! warning
+    frozen -> returned : give_back ! warning
+    """,
+)
 SCHEDULE = table(
     "docs/spec/schedule.md",
     "active paused ended",

@@ -16,6 +16,7 @@ from interlock.db.core import archive, effects, history, instances, requests
 from interlock.db.core.history import EventRow
 from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import Right
+from interlock.db.operations import handovers
 from interlock.db.orchestration import commands
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt, without_conflict
 from interlock.workers.client.transaction import Unit, Units
@@ -286,8 +287,9 @@ class Operations(Generic[Caller]):
         Returns:
             Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `may` (by whom each of them
             may be fired: `anyone`, `holder`, `effect`, `machinery`, `decider`, `operator`), `missing` (which of them
-            would be refused now for what is linked, and why), `command` (which is run for it), `links`, `requests` and
-            `effects`. `archived_at` is None unless it is archived.
+            would be refused now for what is linked, and why), `handover` (the id of the handover that freezes it; None:
+            none does), `command` (which is run for it), `links`, `requests` and `effects`. `archived_at` is None unless
+            it is archived.
 
         Raises:
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
@@ -296,6 +298,8 @@ class Operations(Generic[Caller]):
             found = instances.find_with_archived(connection, ref, self.project)
             definition = self.runtime.catalogue.get(found["workflow_type"], found["definition_version"])
             archived = found["archived_at"] is not None
+            handover = None if archived else handovers.freezing(connection, found["id"])
+            still = archived or handover is not None
             linked = (
                 archive.linked(connection, found["id"]) if archived else instances.linked(connection, [found["id"]])
             )
@@ -304,9 +308,10 @@ class Operations(Generic[Caller]):
                 add_linked(roles, each)
             return dict(found) | {
                 "command": commands.shown(connection, found["id"]),
-                "legal": [] if archived else list(definition.legal(found["current_state"])),
-                "may": {} if archived else who_may(connection, definition, found),
-                "missing": {} if archived else missing(definition, found, roles),
+                "handover": handover,
+                "legal": [] if still else list(definition.legal(found["current_state"])),
+                "may": {} if still else who_may(connection, definition, found),
+                "missing": {} if still else missing(definition, found, roles),
                 "links": [dict(each) for each in linked],
                 "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
                 "effects": [dict(each) for each in effects.of_instance(connection, found["id"])],

@@ -25,7 +25,7 @@ from interlock.workers.telemetry.logs import ids, log_context
 from interlock.workers.telemetry.tracing import tracing
 from interlock.workflows.backoff import full_jitter
 from interlock.workflows.catalogue import Catalogue
-from interlock.workflows.decide import decide, judged
+from interlock.workflows.decide import decide, handed_over, judged
 from interlock.workflows.errors import UnknownWorkflow
 from interlock.workflows.input.limits import Unreadable
 from interlock.workflows.outcomes import Applied, Failed, Waiting
@@ -210,6 +210,9 @@ class Applier:
     def _judge(self, ledger: Ledger, locked: LockedInstance, request: Due) -> None:
         if message := _unreadable(request):  # a retry would fail too, so the request is dead and those behind it go on
             ledger.enter_unreadable(request, message)
+            return
+        if request["handover_id"] is not None:
+            ledger.enter_refused(request, handed_over(locked.state, request["handover_id"]))
             return
         locked.halted |= locked.is_stale(request["trigger"]) or locked.is_unsettled(
             request, ledger.relinked, ledger.moved

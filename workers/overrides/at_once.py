@@ -1,6 +1,6 @@
 """Moves of what gives power, made at once: accepted and applied in one transaction, whether workers run or not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,13 +68,17 @@ class AtOnce:
             request_id, instance_id, trigger, by=by, right=right, origin="agent", metadata={**more, "reason": reason}
         )
         requests.accept(self.connection, [row])
-        try:
-            self.rounds += self.runtime.applier.apply_for(self.connection, [instance_id])
-        except IntegrityError as error:
-            raise CannotMove(str(error.orig).strip().splitlines()[0]) from error
+        self.apply([instance_id])
         settled = requests.by_ids(self.connection, [request_id])[request_id]
         if settled["status"] != "applied":
             raise CannotMove(f"{trigger} was not applied: {self._why_not(settled)}")
+
+    def apply(self, instance_ids: Collection[UUID]) -> None:
+        """Apply what is due on instances. Raises `CannotMove` if PostgreSQL refuses it."""
+        try:
+            self.rounds += self.runtime.applier.apply_for(self.connection, instance_ids)
+        except IntegrityError as error:
+            raise CannotMove(str(error.orig).strip().splitlines()[0]) from error
 
     def _why_not(self, settled: RowMapping) -> str:
         ahead = requests.in_retry_before(self.connection, settled["workflow_id"], settled["seq"])

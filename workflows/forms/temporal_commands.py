@@ -7,14 +7,13 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
 
-from interlock.workflows.definition import Effect
 from interlock.workflows.effects import TIMEOUT_SECONDS, declared
 from interlock.workflows.forms.parts import called
 from interlock.workflows.forms.temporal_values import (
-    EffectWanted,
     FactsFound,
     FactsWanted,
     LinkChange,
+    TemporalEffect,
     TemporalFiring,
     TemporalStart,
 )
@@ -33,17 +32,18 @@ async def look_up(wanted: FactsWanted) -> FactsFound:
     return found
 
 
-async def carry_out(effect: Effect, wanted: EffectWanted) -> tuple[str | None, dict[str, Any]]:
+async def carry_out(effect: TemporalEffect) -> tuple[str | None, dict[str, Any]]:
     """Carry out an effect.
 
     Returns:
         The trigger that tells its outcome, or None, and that trigger's data: what it returned, or why it failed.
     """
-    own = declared().get(effect.name)
+    wanted = effect.wanted
+    own = declared().get(wanted.name)
     heartbeat = own.heartbeat_seconds if own else None
     try:
         data = await workflow.execute_activity(
-            effect.name,
+            wanted.name,
             wanted,
             start_to_close_timeout=timedelta(seconds=own.timeout_seconds if own else TIMEOUT_SECONDS),
             heartbeat_timeout=timedelta(seconds=heartbeat) if heartbeat else None,
@@ -56,10 +56,10 @@ async def carry_out(effect: Effect, wanted: EffectWanted) -> tuple[str | None, d
     return effect.done, data or {}
 
 
-async def granted_by(child: str, terms: dict[str, Any], by: str) -> bool:
+async def granted_by(child: str, start: TemporalStart) -> bool:
     """Let an approval be decided, by a child workflow; returns whether it was granted."""
     ended: dict[str, Any] = await workflow.execute_child_workflow(
-        called(APPROVAL), TemporalStart(terms, by), id=child, result_type=dict[str, Any]
+        called(APPROVAL), start, id=child, result_type=dict[str, Any]
     )
     return bool(ended["settled"] == "granted")
 

@@ -18,11 +18,13 @@ from interlock.workflows.forms.parts import called, facts_needed
 from interlock.workflows.forms.temporal_commands import carry_out, granted_by, look_up, relink, tell
 from interlock.workflows.forms.temporal_state import Answer, TemporalState
 from interlock.workflows.forms.temporal_values import (
-    EffectWanted,
     FactsFound,
     FactsWanted,
     LinkChange,
+    TemporalEffect,
     TemporalFiring,
+    TemporalHistory,
+    TemporalPending,
     TemporalStart,
 )
 from interlock.workflows.outcomes import Applied, Rejected, Superseded, Waiting
@@ -44,6 +46,7 @@ class TemporalMachine:
         """Wait for triggers and deadlines until the instance has ended; returns its state, and what it settled."""
         if start.state is None:
             self._ask_effects(self.definition.birth_effects, TemporalFiring("create", start.by), None)
+        await self._take_up(start)
         while not self._is_over():
             due = self._at.due_at
             timeout = None if due is None else max(due - _now(), 0.0)
@@ -66,7 +69,7 @@ class TemporalMachine:
     def admit(self, firing: TemporalFiring) -> None:
         """Refuse at once what needs no facts of other instances."""
         self._require_right(firing)
-        if not self._needs(firing):
+        if not self._lock.locked() and not self._needs(firing):  # if another is being decided, its move may matter
             outcome = decide(self.definition, self._at.case(firing, FactsFound(), None, False))
             if isinstance(outcome, Rejected | Superseded):
                 raise _refused(outcome)
@@ -80,6 +83,11 @@ class TemporalMachine:
     def show(self) -> Answer:
         """The instance, and what became of the last trigger that was decided."""
         return self._at.shown()
+
+    @workflow.query
+    def history(self) -> TemporalHistory | None:
+        """What Interlock's history said of the instance when it was handed over; Temporal has what came later."""
+        return self._at.history
 
     # Deciding -----------------------------------------------------------------------------------------------------
 
@@ -106,14 +114,14 @@ class TemporalMachine:
         if isinstance(outcome, Waiting):
             version = self._at.version
             child, terms = self._at.hold(firing, outcome.approval)
-            self._spawn(self._await_approval(firing, version, child, terms))
+            self._spawn(self._await_approval(firing, version, child, TemporalStart(terms, firing.by)))
             return self._at.last
         raise _refused(outcome)
 
-    async def _note(self, firing: TemporalFiring, bound_version: int | None) -> None:
+    async def _note(self, firing: TemporalFiring, bound_version: int | None, granted: bool = False) -> None:
         """Decide a trigger whose answer nobody waits for; `show` tells it."""
         async with self._lock:
-            await self._try(firing, bound_version)
+            await self._try(firing, bound_version, granted)
 
     async def _try(self, firing: TemporalFiring, bound_version: int | None, granted: bool = False) -> None:
         try:
@@ -136,6 +144,24 @@ class TemporalMachine:
             self._spawn(relink(LinkChange(self._at.id, move.relink.role, facts.named)))
         return answer
 
+    async def _take_up(self, start: TemporalStart) -> None:
+        """Go on with what was under way elsewhere: its approvals, its effects, and first of all its triggers."""
+        for held in start.held:
+            self._at.held.add((held.firing.trigger, held.version))
+            self._spawn(self._await_approval(held.firing, held.version, held.approval_id, held.approval))
+        for effect in start.effects:
+            self._begin(effect)
+        async with self._lock:  # it is free: nothing that comes later is decided before these
+            for each in start.pending:
+                if each.at is None:
+                    await self._try(each.firing, each.bound_version, each.granted)
+                else:
+                    self._spawn(self._fire_at(each.at, each))
+
+    async def _fire_at(self, at: float, pending: TemporalPending) -> None:
+        await asyncio.sleep(max(at - _now(), 0.0))
+        await self._note(pending.firing, pending.bound_version, pending.granted)
+
     # What follows -------------------------------------------------------------------------------------------------
 
     async def _elapse(self, due: float | None) -> None:
@@ -145,8 +171,8 @@ class TemporalMachine:
                 trigger = self.definition.deadlines[self._at.state].trigger
                 await self._try(TemporalFiring(trigger, "system", "machinery"), None)
 
-    async def _await_approval(self, firing: TemporalFiring, version: int, child: str, terms: Answer) -> None:
-        granted = await granted_by(child, terms, firing.by)
+    async def _await_approval(self, firing: TemporalFiring, version: int, child: str, start: TemporalStart) -> None:
+        granted = await granted_by(child, start)
         async with self._lock:
             self._at.held.discard((firing.trigger, version))
             if granted:
@@ -156,17 +182,21 @@ class TemporalMachine:
 
     def _ask_effects(self, effects: Sequence[Effect], firing: TemporalFiring, source: str | None) -> None:
         for number, effect in enumerate(effects):
-            task = self._spawn(self._effect(effect, self._at.effect(effect.name, number, firing, source)))
-            if effect.done or effect.failed:
-                self._awaited.add(task)
-                task.add_done_callback(self._awaited.discard)
+            wanted = self._at.effect(effect.name, number, firing, source)
+            self._begin(TemporalEffect(wanted, effect.done, effect.failed))
 
-    async def _effect(self, effect: Effect, wanted: EffectWanted) -> None:
-        trigger, data = await carry_out(effect, wanted)
+    def _begin(self, effect: TemporalEffect) -> None:
+        task = self._spawn(self._effect(effect))
+        if effect.done or effect.failed:
+            self._awaited.add(task)
+            task.add_done_callback(self._awaited.discard)
+
+    async def _effect(self, effect: TemporalEffect) -> None:
+        trigger, data = await carry_out(effect)
         if trigger:
             if own_task := asyncio.current_task():
                 self._awaited.discard(own_task)  # the move that it asks for must not cancel it
-            await self._note(TemporalFiring(trigger, "system", "effect", data), wanted.version)
+            await self._note(TemporalFiring(trigger, "system", "effect", data), effect.wanted.version)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

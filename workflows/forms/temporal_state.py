@@ -21,6 +21,7 @@ class TemporalState:
         definition: its machine.
         context, state, version: as those of an instance.
         votes: trigger -> who has moved it with that trigger since it entered its state.
+        history: of its life before this workflow.
         due_at: when the deadline of its state passes, in seconds since 1970; None: no deadline runs.
         held: (trigger, version) of what waits for an approval.
         settled: whether it has granted or refused the approval that it stands for.
@@ -35,12 +36,13 @@ class TemporalState:
         self.state = start.state or definition.initial
         self.version = start.version
         self.votes = {trigger: set(names) for trigger, names in start.votes.items()}
-        self.due_at = start.due_at
+        self.due_at = start.due_at if start.due_in is None else now + start.due_in
+        self.history = start.history
         self.held: set[tuple[str, int]] = set()
         self.settled: str | None = None
         self.last: Answer = {}
         deadline = definition.deadlines.get(self.state)
-        if deadline and self.due_at is None:
+        if deadline and start.state is None:
             self.due_at = now + deadline.resolved(self.context, {}).seconds
 
     @property
@@ -135,4 +137,4 @@ class TemporalState:
     def snapshot(self) -> TemporalStart:
         """The input of a new run that goes on here; nothing may be held."""
         votes = {trigger: sorted(names) for trigger, names in self.votes.items()}
-        return TemporalStart(self.context, "system", self.state, self.version, votes, self.due_at)
+        return TemporalStart(self.context, "system", self.state, self.version, votes, self.due_at, history=self.history)

@@ -11,14 +11,19 @@ from interlock.workflows.guard_context import Linked
 
 @dataclass(slots=True)
 class TemporalStart:
-    """The input of a workflow: an instance at its birth, or as an earlier run left it.
+    """The input of a workflow: an instance at its birth, as an earlier run left it, or as it was handed over.
 
     Attributes:
         context: its data.
         by: who creates it.
         state, version: where it was left, and its number of moves then; no state: it is born.
         votes: trigger -> who has moved it with that trigger since it entered its state.
-        due_at: when the deadline of its state passes, in seconds since 1970; None: counted from now on.
+        due_at: when the deadline of its state passes, in seconds since 1970; None: no deadline runs, unless it is born.
+        due_in: instead, the seconds that are left of it when the workflow starts.
+        pending: triggers that were accepted and not yet decided, oldest first.
+        held: triggers that wait for approvals.
+        effects: what it has asked for, and nobody has carried out.
+        history: of its life before.
     """
 
     context: dict[str, Any] = field(default_factory=dict)
@@ -27,6 +32,11 @@ class TemporalStart:
     version: int = 0
     votes: dict[str, list[str]] = field(default_factory=dict)
     due_at: float | None = None
+    due_in: float | None = None
+    pending: list["TemporalPending"] = field(default_factory=list)
+    held: list["TemporalHeld"] = field(default_factory=list)
+    effects: list["TemporalEffect"] = field(default_factory=list)
+    history: "TemporalHistory | None" = None
 
 
 @dataclass(slots=True)
@@ -42,6 +52,45 @@ class TemporalFiring:
     def __post_init__(self) -> None:
         if self.authority not in WHO:
             raise ValueError(f"there is no authority {self.authority!r}. There are: {', '.join(WHO)}")
+
+
+@dataclass(slots=True)
+class TemporalPending:
+    """A trigger that was accepted elsewhere.
+
+    Attributes:
+        firing: the trigger.
+        bound_version: if the instance has left this version, it is superseded.
+        granted: an approval has released it.
+        at: when it is to be fired, in seconds since 1970; None: at once.
+    """
+
+    firing: TemporalFiring
+    bound_version: int | None = None
+    granted: bool = False
+    at: float | None = None
+
+
+@dataclass(slots=True)
+class TemporalHeld:
+    """A trigger that waits for an approval, at a version; `approval` is the workflow that is started for it."""
+
+    firing: TemporalFiring
+    version: int
+    approval_id: str
+    approval: TemporalStart
+
+
+@dataclass(slots=True)
+class TemporalHistory:
+    """Events before the workflow, oldest first, as Interlock's journal has them; so many older ones are `left_out`.
+
+    `head` is the hash of the last event, or of the birth if there was none.
+    """
+
+    events: list[dict[str, Any]]
+    left_out: int
+    head: str
 
 
 @dataclass(slots=True)
@@ -95,6 +144,15 @@ class EffectWanted:
     by: str
     from_state: str | None
     data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class TemporalEffect:
+    """An effect that was asked for elsewhere, and the triggers that tell its outcome; None: nothing tells it."""
+
+    wanted: EffectWanted
+    done: str | None
+    failed: str | None
 
 
 @dataclass(slots=True)

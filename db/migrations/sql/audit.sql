@@ -247,4 +247,15 @@ CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what 
       FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'limit' AND current_state = 'in_force') i
       FULL JOIN interlock.limits l ON l.limit_id = i.id
      WHERE i.id IS NULL OR l.limit_id IS NULL OR interlock.limit_of(i) IS DISTINCT FROM l
+    UNION ALL
+    SELECT 'handover ' || COALESCE(i.entity_id, '') || ' (' || COALESCE(i.id, h.handover_id) || ')',
+           CASE WHEN i.id IS NULL THEN format('handovers has it for %s, but it is given back, or has no history', h.workflow_id)
+                WHEN h.handover_id IS NULL THEN 'handovers has lost it'
+                WHEN h.workflow_id::text <> i.context->>'instance' THEN 'handovers says other than its terms'
+                ELSE format('%s has moved since it was frozen', h.workflow_id) END
+      FROM (SELECT * FROM interlock.every_instance WHERE workflow_type = 'handover' AND current_state IN ('frozen', 'started')) i
+      FULL JOIN interlock.handovers h ON h.handover_id = i.id
+      LEFT JOIN interlock.workflow_instances f ON f.id = h.workflow_id
+     WHERE i.id IS NULL OR h.handover_id IS NULL OR h.workflow_id::text <> i.context->>'instance'
+           OR (f.version, encode(interlock.head_of(f), 'hex')) IS DISTINCT FROM ((i.context->>'at')::integer, i.context->>'head')
 $$;

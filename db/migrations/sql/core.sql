@@ -315,7 +315,7 @@ CREATE TYPE interlock.due AS (
     seq bigint, request_id varchar, trigger varchar, triggered_by varchar, metadata jsonb, origin varchar,
     authority varchar, bound_version integer, attempts integer, granted boolean,
     workflow_id uuid, workflow_type varchar, definition_version varchar, current_state varchar, version integer,
-    context jsonb, project varchar, entity_id varchar, trace varchar
+    context jsonb, project varchar, entity_id varchar, trace varchar, handover_id uuid
 );
 
 -- What is due in a partition, oldest first, each with the instance it is meant for. One call, one round trip, two statements:
@@ -337,7 +337,7 @@ BEGIN
     SELECT r.seq, r.request_id, r.trigger, r.triggered_by, r.metadata, r.origin, r.authority, r.bound_version, r.attempts,
            r.granted, i.id, i.workflow_type, i.definition_version, i.current_state, i.version,
            CASE i.workflow_type WHEN 'circuit_breaker' THEN interlock.configured(i) ELSE i.context END,
-           i.project, i.entity_id, r.trace
+           i.project, i.entity_id, r.trace, (SELECT h.handover_id FROM interlock.handovers h WHERE h.workflow_id = i.id)
       FROM (SELECT *
               FROM interlock.trigger_requests p
              WHERE p.status = 'pending' AND p.partition = wanted_partition

@@ -109,7 +109,7 @@ END $$;
 -- rights, and logs of others' refusals.
 CREATE FUNCTION interlock.of_engine_only() RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
     SELECT type FROM interlock.kinds()
-    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('regression'), ('phase')
+    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('handover'), ('regression'), ('phase')
 $$;
 
 CREATE FUNCTION interlock.not_by_clients() RETURNS trigger LANGUAGE plpgsql AS $$

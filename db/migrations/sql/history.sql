@@ -106,6 +106,10 @@ BEGIN
         RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
             USING ERRCODE = 'check_violation';
     END IF;
+    IF EXISTS (SELECT FROM interlock.handovers h WHERE h.workflow_id = NEW.workflow_id) THEN
+        RAISE EXCEPTION 'instance % is frozen: it is handed over to another system', NEW.workflow_id
+            USING ERRCODE = 'restrict_violation', HINT = 'interlock definitions handover TYPE --back';
+    END IF;
     NEW.xid := pg_current_xact_id();
     IF before.xid > NEW.xid AND before.xid < pg_snapshot_xmax(pg_current_snapshot()) THEN
         RAISE EXCEPTION 'instance % was moved by a transaction with a later id', NEW.workflow_id

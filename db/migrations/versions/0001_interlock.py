@@ -20,6 +20,7 @@ SCRIPTS = (  # each refers to those before it
     "schedules",
     "operations",
     "limits",
+    "handovers",
     "worker_secrets",
     "authority",
     "archive",

@@ -14,6 +14,7 @@ WITH limits (workflow_type, version, state, seconds) AS (  -- without a version:
      CROSS JOIN LATERAL (SELECT CASE WHEN l.state IS NULL THEN %(general)s::double precision ELSE l.seconds END AS seconds) allowed
      WHERE i.updated_at <= (SELECT now() - make_interval(secs => %(least)s::double precision))
        AND i.updated_at <= now() - make_interval(secs => allowed.seconds)
+       AND NOT EXISTS (SELECT FROM interlock.handovers h WHERE h.workflow_id = i.id)  -- its handover is late, not it
        AND NOT (%(but_healthy)s AND CASE
                WHEN i.workflow_type = 'task' THEN i.current_state = 'running' AND i.updated_at > now() - make_interval(
                    secs => COALESCE((SELECT k.timeout_sec FROM interlock.tasks k WHERE k.task_id = i.id), 0))
