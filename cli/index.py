@@ -59,6 +59,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "redrive": ("operations.operations", "Give dead requests and effects a new set of attempts."),
         "override": ("operations.overrides", "Move an instance by hand, bypassing its guards; for operators."),
         "operator": ("operations.operators", "List, grant and revoke the right to override."),
+        "token": ("tokens.tokens", "Tokens for programs that act over HTTP and MCP: create, list and revoke them."),
         "metrics": ("operations.metrics", "Serve or show the metrics that Prometheus scrapes."),
     },
     "Keep and prove": {

@@ -21,6 +21,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.overrides.limits import LimitedName
+from interlock.workers.overrides.tokens import TokenTerms
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
 from interlock.workers.supervision.actions import ActionOrder
@@ -155,6 +156,12 @@ class Scene:
             },
             "grant": lambda: {"runtime": runtime, "names": [self.name], "by": "ann", "reason": "x", "until": None},
             "revoke": lambda: {"runtime": runtime, "name": "nobody", "by": "ann", "reason": "x"},
+            "issue": lambda: {
+                "runtime": runtime, "terms": TokenTerms(self.name, "agent", ("P",)),
+                "order": OverrideOrder("ann", "why"),
+            },
+            "revoke_tokens": lambda: {"runtime": runtime, "named": "nobody", "order": OverrideOrder("ann", "why")},
+            "list_tokens": lambda: {"runtime": runtime, "project": project, "ended": True},
             "narrow": lambda: narrowing | {"to": ["operator"], "project": self.name},
             **dict.fromkeys(("freeze", "thaw"), lambda: to_part | {"phase": "nobody", "project": self.name}),
             "set_limit": lambda: limited | {"at_once_most": 3, "starts": 5, "per_seconds": 60.0},

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -36,7 +37,7 @@ PLAIN: Mapping[str, Said] = {
 }
 LINK = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, %s, %s, %s)"
 ALLOW_NO_RETRY = """UPDATE workflow_instances SET context = context || '{"max_retries": 0}' WHERE id = %s"""
-JUDGED = {"lapse": "operators", "approve_removal": "deprecations"}
+JUDGED = {"lapse": "operators", "expire": "api_tokens", "approve_removal": "deprecations"}
 
 
 def path(definition: Definition, state: str) -> list[Transition]:
@@ -169,6 +170,8 @@ class Walker:
             case "narrowing":
                 triggers = self.get("story").triggers  # only one narrowing of each can be in force
                 said = {"type": "story", "trigger": triggers[next(self.numbers)], "to": ["operator"]}
+            case "api_token":
+                said = {"name": "walker's agent", "role": "agent", "secret_sha256": sha256(number.bytes).hexdigest()}
             case "limit":
                 said = {"kind": "key", "name": str(number), "at_once": 1}  # only one of each name can be in force
             case "handover":

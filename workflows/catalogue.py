@@ -14,6 +14,7 @@ from interlock.workflows.machines.delivery.approval import APPROVAL
 from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
 from interlock.workflows.machines.delivery.sprint import SPRINT
 from interlock.workflows.machines.delivery.story import STORY
+from interlock.workflows.machines.governance.api_token import API_TOKEN
 from interlock.workflows.machines.governance.deprecation import DEPRECATION
 from interlock.workflows.machines.governance.handover import HANDOVER
 from interlock.workflows.machines.governance.limit import LIMIT
@@ -68,6 +69,7 @@ SHIPPED = (
     SUPERVISED_WORKER,
     JOB,
     OPERATOR_GRANT,
+    API_TOKEN,
     DEPRECATION,
     REFUSAL_LOG,
     NARROWING,

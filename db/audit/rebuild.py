@@ -60,6 +60,13 @@ REBUILT_COLUMNS: Mapping[str, tuple[str, Columns]] = {
             *("remove_after", "removal_proposed_by", "removed_by", "removed_at"),
         ),
     ),
+    "api_tokens": (
+        "token_id",
+        (
+            *("state", "name", "role", "projects", "secret_sha256", "issued_by", "reason", "issued_at", "expires_at"),
+            *("ended_at", "ended_by"),
+        ),
+    ),
     "operators": ("grant_id", ("state", "name", "granted_by", "reason", "since", "until", "ended_at", "revoked_by")),
 }
 

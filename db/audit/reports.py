@@ -32,7 +32,7 @@ SELECT i.id FROM interlock.every_instance i
 """)
 _INSTANCES = in_schema("""
 SELECT i.id, i.workflow_type, i.entity_id, i.project, i.definition_version, i.current_state, i.version, i.created_by,
-       i.created_at, i.born_version, i.context_sha256, i.bodies, i.context, birth.hash AS birth_hash,
+       i.created_at, i.born_version, i.context_sha256, i.bodies, i.born_proof, i.context, birth.hash AS birth_hash,
        i.archived_at IS NOT NULL AS archived
   FROM interlock.every_instance i JOIN interlock.every_birth birth ON birth.id = i.id
  WHERE i.id = ANY(%(ids)s)

@@ -33,7 +33,8 @@ SELECT t.workflow_id, t.workflow_type, t.seq, t.xid::text::bigint, t.position, t
 _HASHED_INSTANCES = in_schema("""
 SELECT i.id, i.definition_version, i.current_state, i.version,
        i.context_sha256 = interlock.digest(i.context), i.workflow_type, i.born_version, i.entity_id, i.project,
-       i.created_by, interlock.micros(i.created_at), encode(i.context_sha256, 'hex'), i.bodies::text
+       i.created_by, interlock.micros(i.created_at), encode(i.context_sha256, 'hex'), i.bodies::text,
+       i.born_proof
   FROM interlock.every_instance i
 """)
 _EVENTS = f"{_HASHED_EVENTS} ORDER BY t.workflow_id, t.seq"  # read in parallel, both in the order of the ids
@@ -63,6 +64,7 @@ class Instance(NamedTuple):
     born_micros: str
     context_sha256: str
     bodies: str | None
+    born_proof: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class InstanceRow(TypedDict):
     born_version: str
     context_sha256: bytes
     bodies: dict[str, str] | None
+    born_proof: str | None
 
 
 class EveryInstanceRow(InstanceRow):

@@ -45,7 +45,7 @@ _HINTED = (
 _ACCEPT_ALL = in_schema("SELECT * FROM interlock.accept_all(%(rows)s::json)")
 _ACCEPT_ONE = in_schema("""
 SELECT interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
-                            %(triggered_by)s, %(metadata)s, %(trace)s) AS new
+                            %(triggered_by)s, %(metadata)s, %(trace)s, %(proof)s) AS new
 """)
 # The deadline that each instance's present state has begun.
 _TIMERS = in_schema("""
@@ -65,17 +65,23 @@ SELECT l.partition, r.request_id, r.workflow_id, r.trigger, r.triggered_by, r.st
   JOIN interlock.workflow_instances i ON i.id = r.workflow_id
 """)
 # Requests whose time has come (timers, retries, `--after`) become pending, in bounded batches; two sweeps at once
-# take different rows. Who is no operator any more has lost the right that he had when an operator's was accepted.
+# take different rows. Who is no operator any more has lost the right that he had when an operator's was accepted, and
+# who fired with a token that was revoked since has lost any.
 _WAKE = in_schema("""
 WITH due AS (
-    SELECT seq, authority = 'operator' AND interlock.grant_of(triggered_by) IS NULL AS lapsed
+    SELECT seq, authority = 'operator' AND interlock.grant_of(triggered_by) IS NULL AS lapsed,
+           proof LIKE '%%token:%%' AND EXISTS (
+               SELECT FROM interlock.api_tokens a WHERE a.token_id = interlock.token_of(proof) AND a.state = 'revoked')
+               AS revoked
       FROM interlock.trigger_requests WHERE status = 'scheduled' AND not_before <= now()
      ORDER BY not_before LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE interlock.trigger_requests r
-   SET status = CASE WHEN d.lapsed THEN 'rejected' ELSE 'pending' END,
-       finished_at = CASE WHEN d.lapsed THEN now() END,
-       result = CASE WHEN d.lapsed THEN jsonb_build_object('code', 'not_an_operator', 'message',
+   SET status = CASE WHEN d.lapsed OR d.revoked THEN 'rejected' ELSE 'pending' END,
+       finished_at = CASE WHEN d.lapsed OR d.revoked THEN now() END,
+       result = CASE WHEN d.revoked THEN jsonb_build_object('code', 'token_revoked', 'message',
+                         'the token that it was fired with was revoked before this was due')
+                     WHEN d.lapsed THEN jsonb_build_object('code', 'not_an_operator', 'message',
                          format('%%s is not an operator any more: the grant ended before this was due', r.triggered_by))
                      ELSE r.result END
   FROM due d WHERE r.seq = d.seq
@@ -112,7 +118,7 @@ def accept_one(statements: Engine, row: Mapping[str, Any]) -> bool:
         NotYours: it lacks the right that its trigger needs.
     """
     with refusing("accept_all", [row]):
-        given = {"trace": None, **row, "metadata": json.dumps(row["metadata"])}
+        given = {"trace": None, "proof": None, **row, "metadata": json.dumps(row["metadata"])}
         accepted = first_row(statements, _ACCEPT_ONE, given)
         return accepted is not None and accepted["new"]
 

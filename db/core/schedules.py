@@ -25,7 +25,8 @@ SELECT count(*) FILTER (WHERE s.next_at < now() - make_interval(secs => %(late_s
 
 class DueSchedule(TypedDict):
     """A schedule whose next time has come. `target_…`: the instance that it fires at; None if it has none, or that is
-    archived. `now`: when the transaction began, by the database's clock.
+    archived. `now`: when the transaction began, by the database's clock. `born_proof`: the token that it was created
+    with, and `token_lacks`: why that gives no right now.
     """
 
     schedule_id: UUID
@@ -38,6 +39,8 @@ class DueSchedule(TypedDict):
     created_at: datetime
     created_by: str
     version: int
+    born_proof: str | None
+    token_lacks: str | None
     target_id: UUID | None
     target_type: str | None
     target_version: str | None

@@ -10,6 +10,7 @@ from interlock.db.schema import SCHEMA
 TRIGGERS: Mapping[str, str] = {
     "anchor_heads": "kept kept_whole",
     "anchors": "kept kept_whole",
+    "api_tokens": "judged kept kept_whole state_in_history worded",
     "archived_instances": "kept kept_whole moved_whole takes",
     "archived_links": "kept kept_whole takes",
     "archived_records": "kept kept_whole",

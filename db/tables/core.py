@@ -86,6 +86,7 @@ instances = Table(
     Column("born_version", String(20), nullable=False),
     Column("context_sha256", LargeBinary, nullable=False),
     Column("bodies", JSONB),
+    Column("born_proof", String(200)),
 )
 
 links = Table(

@@ -33,6 +33,7 @@ INSTANCES = {
     "born_version": "an instance's version at birth changed",
     "context_sha256": "an instance's context changed, with its digest",
     "bodies": "the digests of an instance's bodies changed",
+    "born_proof": "an instance's birth said to be of a token",
 }
 UNCOVERED = {"error": NOTE, "retry_count": NOTE, "updated_at": "when it was written last; the archive waits by it"}
 

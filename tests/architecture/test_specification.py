@@ -42,6 +42,7 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "delivery.md": ("story", "sprint", "pr_review", "approval"),
     "supervision.md": ("supervised_worker", "job"),
     "governance.md": ("operator_grant", "deprecation"),
+    "token.md": ("api_token",),
     "refusals.md": ("refusal_log",),
     "narrowing.md": ("narrowing",),
     "limit.md": ("limit",),

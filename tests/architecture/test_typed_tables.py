@@ -39,6 +39,7 @@ TYPED = {  # type -> its table, key and state column
     "job": ("jobs", "id", "status"),
     "operator_grant": ("operators", "grant_id", "state"),
     "deprecation": ("deprecations", "deprecation_id", "state"),
+    "api_token": ("api_tokens", "token_id", "state"),
 }
 
 
@@ -72,6 +73,7 @@ def bear(url: str) -> dict[str, UUID]:
         create("supervised_worker")
         create("job", depth=0, task_description="build")
         create("operator_grant", name="ann")
+        create("api_token", name="ann", role="agent", secret_sha256="0" * 64)
         create("deprecation", type="story", version="1.0.0", kind="version")
         return ids
 
@@ -226,8 +228,8 @@ def test_what_every_row_must_have_cannot_be_taken_away(born: Born, undone: Dba, 
         write(undone, born, type_, f"{column} = NULL")
 
 
-# Each row must be what its history says at once: see test_operator_grants.py and test_deprecations.py.
-JUDGED = {"operator_grant", "deprecation"}
+# Each row must be what its history says at once: see test_operator_grants.py, test_deprecations.py and test_tokens.py.
+JUDGED = {"operator_grant", "deprecation", "api_token"}
 UNJUDGED = [type_ for type_ in TYPED if type_ not in JUDGED]
 UNTOLD = {  # a state that satisfies every CHECK, and that no history tells
     "run": "state = 'running', started_at = now()",

@@ -24,6 +24,7 @@ FREE = {
     "workflow_instances": {
         **dict.fromkeys(("workflow_type", "definition_version", "current_state", "born_version"), REFERS),
         "error": PRINTED,
+        "born_proof": OWN,
     },
     "workflow_transitions": {
         **dict.fromkeys(("workflow_type", "definition_version"), OWN),
@@ -46,6 +47,7 @@ FREE = {
     "effects": {"status": STATES, "exclusive": "a key that is compared, never shown", "error": PRINTED, "trace": OWN},
     "deprecations": {"type": REFERS, "version": REFERS, "kind": STATES, "state": STATES},
     "operators": {"state": STATES},
+    "api_tokens": {"state": STATES, "role": STATES},
     "sweeps": {"name": OWN},
     "relay_cursors": {"name": OWN},
     "circuit_breakers": {"project": REFERS, "state": STATES},

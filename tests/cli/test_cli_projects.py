@@ -15,14 +15,14 @@ from tests.cli.walking import every_command, options
 # Commands that take no name of a project's: workers serve all projects.
 NAMELESS = {
     ("archive", "run"), ("audit", "verify"), ("doctor",), ("quarantine", "request"), ("redrive",),
-    ("effect", "show"), ("effect", "retry"),
+    ("effect", "show"), ("effect", "retry"), ("token", "revoke"),
     ("worker", "claim"), ("worker", "finish"), ("worker", "list"), ("worker", "register"),
     ("worker", "resume"), ("worker", "show"), ("worker", "shutdown"), ("worker", "suspend"),
 }  # fmt: skip
 ON_INSTANCES = {
     *("archive", "breaker", "compensation", "create", "dead", "doctor", "fire", "history", "job", "list", "patch"),
     *("quarantine", "redrive", "regression", "run", "runs", "show", "stuck", "supervise", "watch", "worker"),
-    *("effect", "gate", "override", "phase", "schedule", "limit"),
+    *("effect", "gate", "override", "phase", "schedule", "limit", "token"),
 }
 # The lists of all projects, or of one.
 LISTS = [

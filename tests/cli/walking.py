@@ -26,7 +26,7 @@ READERS: set[Words] = {  # they change nothing
     *(("supervise", "worker", each) for each in ("list", "show")),
     *(("job", each) for each in ("list", "show", "tree")),
     *(("playbook", each) for each in ("list", "show")),
-    ("override", "list"), ("operator", "list"), ("metrics", "show"), ("backup", "list"),
+    ("override", "list"), ("operator", "list"), ("token", "list"), ("metrics", "show"), ("backup", "list"),
     *(("audit", each) for each in ("verify", "validate", "verify-report", "checkpoint")),
     *(("archive", each) for each in ("list", "show")),
 }  # fmt: skip

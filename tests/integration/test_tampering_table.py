@@ -210,6 +210,10 @@ TABLE = (
         "UPDATE workflow_instances SET bodies = '{{}}' WHERE id = '{story}'",
     ),
     Tampering(
+        "an instance's birth said to be of a token",
+        "UPDATE workflow_instances SET born_proof = 'token:00000000-0000-7000-8000-000000000000' WHERE id = '{story}'",
+    ),
+    Tampering(
         "an instance's type changed",
         "UPDATE workflow_instances SET workflow_type = 'sprint', definition_version = '1.0.0', current_state "
         "= 'planned' WHERE id = '{story}'",

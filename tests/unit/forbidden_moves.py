@@ -64,6 +64,10 @@ FORBIDDEN: dict[str, str] = {
     undone -> *
     removed -> *
     """,
+    "api_token": """
+    revoked -> *
+    expired -> *
+    """,
     "operator_grant": """
     revoked -> *
     lapsed -> *

@@ -19,6 +19,7 @@ from tests.unit.move_tables_orchestration import (
     WORKSTREAM_1_1,
 )
 from tests.unit.move_tables_others import (
+    API_TOKEN,
     DEPRECATION,
     HANDOVER,
     JOB,
@@ -58,6 +59,7 @@ TABLES: dict[tuple[str, str], Table] = {
     ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
     ("job", "1.0.0"): JOB,
     ("operator_grant", "1.0.0"): OPERATOR_GRANT,
+    ("api_token", "1.0.0"): API_TOKEN,
     ("deprecation", "1.0.0"): DEPRECATION,
     ("refusal_log", "1.0.0"): REFUSAL_LOG,
     ("narrowing", "1.0.0"): NARROWING,
@@ -87,6 +89,7 @@ REQUIRED_METADATA = {
     "workstream": {"total_tasks", "completed_tasks", "failed_tasks", "duration_seconds", "critical_failure"},
     "patch_ledger": {"patch_id", "validation_results", "commit_sha", "quarantine_reason"},
     "operator_grant": {"terms"},
+    "api_token": {"terms"},
     "deprecation": {"terms"},
     "narrowing": {"terms"},
     "limit": {"terms"},

@@ -25,6 +25,16 @@ OPERATOR_GRANT = table(
     active -> lapsed : lapse
     """,
 )
+API_TOKEN = table(
+    "docs/spec/token.md",
+    "proposed active revoked expired",
+    "revoked expired",
+    """
+    proposed -> active : issue
+    active -> revoked : revoke ! warning
+    active -> expired : expire
+    """,
+)
 DEPRECATION = table(
     "docs/spec/governance.md",
     "proposed announced removal_proposed undone removed",

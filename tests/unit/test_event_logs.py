@@ -102,7 +102,7 @@ def test_every_machine_and_lineage_is_known_by_the_names_its_events_have(kind: s
         ({"entity_id": "x" * 9 * 10**5, "note": "y" * 10**6}, "note is no field of an event"),
         ({"timestamp": None}, "timestamp is missing"),
         ({"event_type": "task moved"}, "event_type is 'task moved'; must be TYPE_state_transition"),
-        ({"event_type": "lorry_state_transition"}, "entity_type 'lorry' is unknown; expected one of approval"),
+        ({"event_type": "lorry_state_transition"}, "entity_type 'lorry' is unknown; expected one of api_token"),
         ({"severity": "fatal"}, "severity is 'fatal'"),
         ({"severity": "error"}, "severity is error; expected info (EVENT-3)"),
         ({"entity_id": ""}, "entity_id is ''"),

@@ -24,13 +24,13 @@ def row(**changed: Any) -> dict[str, Any]:
         "authority": "machinery", "proof": None, "login": "engine",
         "severity": "info", "metadata": {"b": 1, "aa": "ü"}, "created_at": AT, "xid": 7, "position": 9,
         "workflow_type": "task", "entity_id": "t-1", "project": uuid7(), "created_by": "ann", "born_at": AT,
-        "born_version": "1.0.0", "context_sha256": bytes(32), "bodies": None, "named_event": None,
+        "born_version": "1.0.0", "context_sha256": bytes(32), "bodies": None, "born_proof": None, "named_event": None,
         "run_id": None, "workstream_id": None, "phase_id": None,
     } | changed  # fmt: skip
     made.setdefault("metadata_text", printed(made["metadata"]))
     birth = (str(made["workflow_id"]), made["workflow_type"], made["born_version"], made["entity_id"],
              str(made["project"]), made["created_by"], micros(timestamp(made["born_at"])),
-             made["context_sha256"].hex(), made["bodies"])  # fmt: skip
+             made["context_sha256"].hex(), made["bodies"], made["born_proof"])  # fmt: skip
     made["prev_hash"] = digest(b"", birth)
     fields = (str(made["id"]), str(made["workflow_id"]), str(made["seq"]), made["definition_version"],
               made["from_state"], made["to_state"], made["trigger"], made["triggered_by"], made["request_id"],

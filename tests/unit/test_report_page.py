@@ -35,6 +35,7 @@ PARTS = {
                 "version": "1.0.0",
                 "context_sha256": "0c",
                 "bodies": {"commands": "0d"},
+                "proof": None,
                 "hash": "0a",
             },
             "seq": seq,

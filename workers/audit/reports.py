@@ -186,6 +186,7 @@ def _instances(
             version=row["born_version"],
             context_sha256=bytes(row["context_sha256"]).hex(),
             bodies=row["bodies"],
+            proof=row["born_proof"],
             hash=bytes(row["birth_hash"]).hex(),
         )
         yield form.ReportedInstance(

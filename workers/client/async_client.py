@@ -12,6 +12,7 @@ in greenlets that yield to the event loop wherever they wait. A thread sends wak
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from copy import copy
 from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
@@ -21,8 +22,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from interlock.db.connection import make_engine
+from interlock.workers.access.tokens import Principal
 from interlock.workers.broker.wakeup_sender import WakeupSender
-from interlock.workers.client.operations import Operations
+from interlock.workers.client.operations import Operations, acting
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
 from interlock.workflows.errors import BadInput
@@ -120,3 +122,11 @@ class AsyncClient:
     show = _awaited(Operations[AsyncCaller].show)
     history = _awaited(Operations[AsyncCaller].history)
     verify = _awaited(Operations[AsyncCaller].verify)
+
+
+def acting_async(client: AsyncClient, principal: Principal, project: str | None = None) -> AsyncClient:
+    """A client as the holder of a token has it. Arguments as for `operations.acting`."""
+    made = copy(client)
+    made._operations = acting(client._operations, principal, project)
+    made.birth = made._operations.birth
+    return made

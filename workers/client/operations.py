@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,7 @@ from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import Right
 from interlock.db.operations import handovers
 from interlock.db.orchestration import commands
+from interlock.workers.access.tokens import Principal
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt, without_conflict
 from interlock.workers.client.transaction import Unit, Units
 from interlock.workers.client.who_may import who_may
@@ -67,6 +69,7 @@ class Operations(Generic[Caller]):
     def __init__(self, runtime: Runtime, project: str | UUID | None = None) -> None:
         self.runtime = runtime
         self.project = names.project_or(project, runtime.settings.project)
+        self._principal: Principal | None = None
         self._units = Units(runtime)
         self._known: dict[str | UUID, Identity] = {}
 
@@ -171,7 +174,8 @@ class Operations(Generic[Caller]):
         chosen, given = self.runtime.settings, definition.given_context(context or {})
         full_context = with_terms(chosen, definition, checked("context", given, chosen.context_limit_bytes))
         of_project = names.project_or(project, self.project)
-        made = Birth(definition, names.entity_id(entity_id), of_project, names.name("by", by), full_context)
+        creator, proof = names.name("by", by), self._principal.proof() if self._principal else None
+        made = Birth(definition, names.entity_id(entity_id), of_project, creator, full_context, proof=proof)
         self._require_sound(made)
         return made
 
@@ -375,7 +379,7 @@ class Operations(Generic[Caller]):
     def _accept_rows(
         self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Caller | None
     ) -> list[Receipt]:
-        plain = len(rows) == 1 and firings[0].after is None and not rows[0].keys() & {"proof", "bound_version"}
+        plain = len(rows) == 1 and firings[0].after is None and not rows[0].keys() & {"authority", "bound_version"}
         if session is None and plain and (alone := self._accept_alone(rows[0])):
             return [alone]
         fingerprints = _fingerprints(rows)
@@ -430,6 +434,8 @@ class Operations(Generic[Caller]):
         own = {"wakeup": wakeup, **right.columns} if right else {"wakeup": wakeup}
         firing = replace(firing, data=definition.given_data(firing.trigger, firing.data))
         made = row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | own
+        if self._principal:
+            made["proof"] = self._principal.proof(made.get("proof"))
         definition.require_data(firing.trigger, made["metadata"])
         if not firing.proof and right is None:
             try:
@@ -466,6 +472,20 @@ def fire_by_right(
 ) -> Receipt:
     """Fire a trigger by a right of Interlock's own parts, which no caller has; raises as `Operations.fire`."""
     return operations._accept([firing], session, right)[0]
+
+
+def acting(operations: Operations[Caller], principal: Principal, project: str | None = None) -> Operations[Caller]:
+    """The same operations as the holder of a token has them: each write says by which token, and PostgreSQL judges it.
+
+    Args:
+        operations: of a client or a process; they stay as they are, and share connections and what they remember.
+        principal: who presented the token (`tokens.find`). `by` must be its name: `principal.name`.
+        project: where names are looked up and instances created, if not where the operations do.
+    """
+    made = copy(operations)
+    made._principal = principal
+    made.project = names.project_or(project, operations.project)
+    return made
 
 
 def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:

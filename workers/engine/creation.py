@@ -26,7 +26,10 @@ NAME_LEFT = 100 - 1 - 2 * RANDOM_BYTES  # of a name's 100 characters
 @record
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """An instance to be created in the initial state of its definition."""
+    """An instance to be created in the initial state of its definition.
+
+    `proof`: the token that it is asked for with (`token:ID`), which PostgreSQL judges; None: with none.
+    """
 
     definition: Definition
     entity_id: str
@@ -34,6 +37,7 @@ class Birth:
     created_by: str
     context: FreeObject
     id: UUID = field(default_factory=uuid7)
+    proof: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ def _row(birth: Birth) -> dict[str, Any]:
         "project": birth.project,
         "context": birth.context,
         "created_by": birth.created_by,
+        "born_proof": birth.proof,
     }
 
 

@@ -6,7 +6,7 @@ other.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.engine import creation
 from interlock.workers.orchestration import submission
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import AlreadyExists, BadInput, InterlockError
+from interlock.workflows.errors import AlreadyExists, BadInput, InterlockError, NotYours
 from interlock.workflows.input import names
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.schedules.actions import Action, Create, Fire, Submit, read_action, stamp
@@ -161,6 +161,8 @@ def _require_own_fault(error: Exception) -> None:
 
 
 def _do(runtime: Runtime, connection: Connection, step: Step) -> Fired:
+    if lacks := step.schedule["token_lacks"]:
+        raise NotYours(f"the schedule acts with the token that it was created with, but {lacks}")
     match step.action:
         case Fire():
             return _accept(connection, _requests(runtime, step))
@@ -184,7 +186,9 @@ def _requests(runtime: Runtime, step: Step) -> list[dict[str, Any]]:
             action.instance,
             action.trigger,
             by=schedule["created_by"],
-            right=Right("anyone", f"schedule:{schedule['schedule_id']}"),
+            right=Right(
+                "anyone", " ".join(filter(None, (f"schedule:{schedule['schedule_id']}", schedule["born_proof"])))
+            ),
             origin="timer",
             metadata=action.data,
         )
@@ -197,7 +201,10 @@ def _create(runtime: Runtime, connection: Connection, step: Step, action: Create
     schedule = step.schedule
     client = Client(runtime, project=schedule["project"])
     births = [
-        client.birth(action.type, action.named(each), context=action.context, by=schedule["created_by"])
+        replace(
+            client.birth(action.type, action.named(each), context=action.context, by=schedule["created_by"]),
+            proof=schedule["born_proof"],
+        )
         for each in step.due.fires
     ]
     delivered = creation.deliver(connection, births)

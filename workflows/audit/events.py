@@ -69,6 +69,7 @@ def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
             "version": row["born_version"],
             "context_sha256": bytes(row["context_sha256"]).hex(),
             "bodies": row["bodies"],
+            "proof": row["born_proof"],
         }
     return event
 
@@ -137,6 +138,7 @@ def born(event: Mapping[str, Any]) -> str:
         micros(birth["at"]),
         birth["context_sha256"],
         None if birth["bodies"] is None else printed(birth["bodies"]),
+        birth["proof"],
     )
     return digest(b"", map(_text, fields)).hex()
 

@@ -88,6 +88,7 @@ class ReportedBirth(ReportPart):
 
     Attributes:
         bodies: the digests of its command, plan or patch, by table; None: it has none.
+        proof: the token that it was asked for with; None: with none.
     """
 
     by: str
@@ -95,6 +96,7 @@ class ReportedBirth(ReportPart):
     version: str
     context_sha256: str
     bodies: dict[str, str] | None
+    proof: str | None
     hash: str
 
 

@@ -176,7 +176,7 @@ def _instances(report: AuditReport) -> list[Element]:
             each.name + (" (archived)" if each.archived else ""),
             each.state or "not moved yet",
             each.seq,
-            f"{each.birth.by}, {each.birth.at}, version {each.birth.version}",
+            ", ".join(filter(None, [each.birth.by, each.birth.proof, each.birth.at, f"version {each.birth.version}"])),
             code(each.birth.context_sha256),
             code(" ".join(f"{kind} {sha256}" for kind, sha256 in (each.birth.bodies or {}).items())),
             code(each.head),

@@ -81,7 +81,7 @@ BEGIN
                 USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
                       HINT = 'interlock fire APPROVAL approve --by WHO';
         END IF;
-        NEW.proof := 'approval:' || OLD.held_by;
+        NEW.proof := concat_ws(' ', 'approval:' || OLD.held_by, 'token:' || interlock.token_of(OLD.proof));
     END IF;
     RETURN NEW;
 END $$;

@@ -55,7 +55,7 @@ CREATE VIEW interlock.every_transition AS
 CREATE FUNCTION interlock.birth_hash(i interlock.archived_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN interlock.birth_hash(i.id, i.workflow_type, i.born_version, i.entity_id, i.project, i.created_by, i.created_at,
-                                i.context_sha256, i.bodies);
+                                i.context_sha256, i.bodies, i.born_proof);
 
 CREATE VIEW interlock.every_birth AS
     SELECT id, interlock.birth_hash(i) AS hash FROM interlock.workflow_instances i
@@ -140,7 +140,7 @@ BEGIN
                                                AND s.state = i.current_state
                       WHERE i.id = ANY(unit) AND (NOT s.terminal OR i.updated_at > now() - older_than))
             THEN 'it has not ended, or only recently'
-        WHEN EXISTS (SELECT FROM interlock.workflow_instances WHERE id = ANY(unit) AND workflow_type IN ('operator_grant', 'deprecation'))
+        WHEN EXISTS (SELECT FROM interlock.workflow_instances WHERE id = ANY(unit) AND workflow_type IN ('operator_grant', 'deprecation', 'api_token'))
             THEN 'what gave power stays'
         WHEN EXISTS (SELECT FROM interlock.workflow_links l WHERE l.source_id = ANY(unit) AND l.target_id <> ALL(unit))
              OR EXISTS (SELECT FROM interlock.workflow_links l WHERE l.target_id = ANY(unit) AND l.source_id <> ALL(unit))

@@ -214,6 +214,15 @@ CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what 
       LEFT JOIN LATERAL interlock.recorded_grant(i.id) t ON true
      WHERE o IS DISTINCT FROM t
     UNION ALL
+    SELECT 'api_token ' || COALESCE(i.entity_id, a.name) || ' (' || COALESCE(i.id, a.token_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'api_tokens has a token without a history: ' || a.name
+                WHEN a.token_id IS NULL THEN 'api_tokens has lost it'
+                ELSE format('api_tokens says %s, but its history says %s', a, t) END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'api_token') i
+      FULL JOIN interlock.api_tokens a ON a.token_id = i.id
+      LEFT JOIN LATERAL interlock.recorded_token(i.id) t ON true
+     WHERE a IS DISTINCT FROM t
+    UNION ALL
     SELECT 'deprecation ' || COALESCE(i.entity_id, d.type || '-' || d.version) || ' (' || COALESCE(i.id, d.deprecation_id) || ')',
            CASE WHEN i.id IS NULL THEN 'deprecations has it without a history'
                 WHEN d.deprecation_id IS NULL THEN 'deprecations has lost it'

@@ -106,8 +106,26 @@ BEGIN
             THEN format('worker %s has the claim, not %s', its_name, r.triggered_by) END;
 END $$;
 
+-- Refuse a request, and say why; a repetition needs no right any more: it conflicts with what was accepted, which is locked so that it
+-- stays until then.
+CREATE FUNCTION interlock.refuse_request(r interlock.trigger_requests, open_to text[], lacking text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    target record;
+BEGIN
+    PERFORM FROM interlock.trigger_requests known WHERE known.request_id = r.request_id FOR KEY SHARE;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    SELECT workflow_type, entity_id INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
+    RAISE EXCEPTION '% of % % is open to: %', r.trigger, target.workflow_type, target.entity_id, array_to_string(open_to, ', ')
+        USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+              DETAIL = format('%s may not fire %s of %s %s: %s', r.triggered_by, r.trigger, target.workflow_type,
+                              target.entity_id, lacking),
+              HINT = 'interlock definitions show ' || target.workflow_type;
+END $$;
+
 -- What not everyone may fire. Only what is open to anyone, nearly all that agents fire, does without this.
-CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[], by_token uuid DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
     target  record;
     held    text;
@@ -128,7 +146,7 @@ BEGIN
     ELSIF r.authority = 'machinery' AND (target.workflow_type = 'refusal_log') <> (r.proof IS NOT DISTINCT FROM 'refusal') THEN
         lacking := 'a log of refusals says what was refused, and nothing else';
     ELSIF r.proof LIKE 'schedule:%' THEN  -- by its creator, as if he fired it now
-        lacking := interlock.not_scheduled(r, open_to);
+        lacking := interlock.not_scheduled(r, open_to, by_token);
         IF lacking IS NULL AND 'anyone' = ANY (open_to) THEN
             r.authority := 'anyone';
             RETURN;
@@ -176,18 +194,41 @@ BEGIN
         lacking := COALESCE(lacking, interlock.unproven(r, target.version));
     END IF;
     IF lacking IS NOT NULL THEN
-        -- A repetition needs no right any more: it conflicts with what was accepted, which is locked so that it stays until then.
-        PERFORM FROM interlock.trigger_requests known WHERE known.request_id = r.request_id FOR KEY SHARE;
-        IF FOUND THEN
-            RETURN;
-        END IF;
-        RAISE EXCEPTION '% of % % is open to: %', r.trigger, target.workflow_type, target.entity_id,
-            array_to_string(open_to, ', ')
-            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
-                  DETAIL = format('%s may not fire %s of %s %s: %s', r.triggered_by, r.trigger, target.workflow_type,
-                                  target.entity_id, lacking),
-                  HINT = 'interlock definitions show ' || target.workflow_type;
+        PERFORM interlock.refuse_request(r, open_to, lacking);
     END IF;
+END $$;
+
+-- A request that is made with a token (`token:ID`, behind what else proves its right): its token has to allow it, and it is judged as
+-- if the token's name had made it in process. Its proof keeps the token.
+CREATE FUNCTION interlock.accept_by_token(INOUT r interlock.trigger_requests, open_to text[]) LANGUAGE plpgsql AS $$
+DECLARE
+    said    CONSTANT text := substring(r.proof FROM '(?:^| )(token:.*)$');
+    token   interlock.api_tokens;
+    target  record;
+    lacking text;
+BEGIN
+    SELECT * INTO token FROM interlock.api_tokens WHERE token_id = interlock.token_of(r.proof);
+    SELECT id, workflow_type, project INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
+    r.proof := interlock.without_token(r.proof);
+    lacking := CASE
+        WHEN r.authority IN ('machinery', 'effect') OR r.origin NOT IN ('agent', 'override') AND (r.proof LIKE 'schedule:%') IS NOT TRUE
+            THEN 'a token is no part of Interlock'
+        ELSE interlock.not_by_token(token, r.triggered_by) END;
+    IF lacking IS NULL AND r.authority = 'holder' AND r.proof IS NULL AND target.workflow_type = 'api_token' THEN
+        lacking := interlock.not_its_own(token, target.id);
+    ELSE
+        lacking := COALESCE(lacking, interlock.not_covered(token, target.project, target.workflow_type, target.id));
+        IF lacking IS NULL THEN
+            r := interlock.accept_closed(r, open_to, token.token_id);
+            IF r.authority = 'operator' AND token.role NOT IN ('operator', 'admin') THEN
+                lacking := format('a token of the role %s is no operator', token.role);
+            END IF;
+        END IF;
+    END IF;
+    IF lacking IS NOT NULL THEN
+        PERFORM interlock.refuse_request(r, open_to, lacking);
+    END IF;
+    r.proof := concat_ws(' ', r.proof, said);
 END $$;
 
 -- Whether the session's login runs Interlock's parts, and not only an application. The schema's owner, who could drop this
@@ -218,6 +259,9 @@ BEGIN
             -- proven all the same, or it would keep Interlock from using that id
             RETURN interlock.accept_closed(NEW, ARRAY[NEW.authority::text]);
         END IF;
+        IF NEW.proof LIKE '%token:%' AND EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.workflow_id) THEN
+            RETURN interlock.accept_by_token(NEW, ARRAY['anyone']);
+        END IF;
         NEW.authority := CASE NEW.origin WHEN 'override' THEN 'operator' ELSE 'anyone' END;
         NEW.proof := CASE NEW.origin WHEN 'override' THEN interlock.grant_of(NEW.triggered_by) END;
         NEW.granted := false;
@@ -226,7 +270,9 @@ BEGIN
     IF narrowed IS NOT NULL THEN
         open_to := interlock.narrowed(open_to, narrowed);
     END IF;
-    IF NEW.authority = 'anyone' AND 'anyone' = ANY (open_to) AND NEW.origin = 'agent' AND NOT NEW.granted THEN
+    IF NEW.proof LIKE '%token:%' THEN
+        RETURN interlock.accept_by_token(NEW, open_to);
+    ELSIF NEW.authority = 'anyone' AND 'anyone' = ANY (open_to) AND NEW.origin = 'agent' AND NOT NEW.granted THEN
         NEW.proof := NULL;
         RETURN NEW;
     END IF;

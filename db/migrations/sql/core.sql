@@ -52,11 +52,12 @@ CREATE TABLE interlock.workflow_instances (
     created_by         varchar(100) NOT NULL,
     created_at         timestamptz  NOT NULL DEFAULT now(),
     updated_at         timestamptz  NOT NULL DEFAULT now(),
-    -- What it was born with, as its birth's hash has it: its version then, and the digests of its context and of what is carried
-    -- out for it, by table ({"commands": …}).
+    -- What it was born with, as its birth's hash has it: its version then, the digests of its context and of what is carried
+    -- out for it, by table ({"commands": …}), and the token with which it was asked for (`token:ID`; NULL: none).
     born_version       varchar(20)  NOT NULL,
     context_sha256     bytea        NOT NULL,
     bodies             jsonb,
+    born_proof         varchar(200),
     UNIQUE (project, workflow_type, entity_id),
     FOREIGN KEY (workflow_type, definition_version, current_state)
         REFERENCES interlock.definition_states (type, version, state)
@@ -284,19 +285,20 @@ BEGIN
 END $$;
 
 CREATE FUNCTION interlock.birth_hash(
-    id uuid, type text, version text, entity_id text, project text, by text, at timestamptz, context_sha256 bytea, bodies jsonb)
+    id uuid, type text, version text, entity_id text, project text, by text, at timestamptz, context_sha256 bytea, bodies jsonb,
+    proof text)
     RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN interlock.chained(
         '', convert_to(id::text, 'UTF8'), convert_to(type, 'UTF8'), convert_to(version, 'UTF8'), convert_to(entity_id, 'UTF8'),
         convert_to(project, 'UTF8'), convert_to(by, 'UTF8'), convert_to(interlock.micros(at), 'UTF8'),
-        convert_to(encode(context_sha256, 'hex'), 'UTF8'), convert_to(bodies::text, 'UTF8'));
+        convert_to(encode(context_sha256, 'hex'), 'UTF8'), convert_to(bodies::text, 'UTF8'), convert_to(proof, 'UTF8'));
 END $$;
 
 CREATE FUNCTION interlock.birth_hash(i interlock.workflow_instances) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN interlock.birth_hash(i.id, i.workflow_type, i.born_version, i.entity_id, i.project, i.created_by, i.created_at,
-                                i.context_sha256, i.bodies);
+                                i.context_sha256, i.bodies, i.born_proof);
 
 CREATE FUNCTION interlock.event_hash(t interlock.workflow_transitions) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$

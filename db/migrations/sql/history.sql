@@ -46,6 +46,9 @@ BEGIN
         RAISE EXCEPTION 'the terms of approval % are not sound: quorum is a whole number from 1, author a name, deciders a list of names',
             NEW.entity_id USING ERRCODE = 'check_violation';
     END IF;
+    IF NEW.born_proof IS NOT NULL THEN
+        PERFORM interlock.born_by_token(NEW);
+    END IF;
     NEW.born_version := NEW.definition_version;
     NEW.context_sha256 := interlock.digest(NEW.context);
     NEW.bodies := NULL;
@@ -62,6 +65,7 @@ BEGIN
         OLD.context_sha256)
        = (NEW.id, NEW.workflow_type, NEW.entity_id, NEW.project, NEW.created_by, NEW.created_at, NEW.born_version,
           NEW.context_sha256)
+       AND OLD.born_proof IS NOT DISTINCT FROM NEW.born_proof
        -- A plan or a command is stored right after the birth, in its transaction: then its digest is added (`record_body_digests`).
        AND (OLD.bodies IS NOT DISTINCT FROM NEW.bodies
             OR OLD.version = 0 AND OLD.created_at = now() AND pg_trigger_depth() > 1) THEN

@@ -5,10 +5,10 @@ SELECT interlock.protect('interlock.' || kept) FROM unnest(ARRAY[
     'workflow_definitions', 'definition_states', 'definition_transitions',
     'breaker_configurations', 'schema_states', 'anchors', 'anchor_heads', 'link_changes', 'audit_exports', 'archived_instances', 'archived_transitions', 'archived_links',
     'archived_records']) AS kept;
-SELECT interlock.protect('interlock.' || kept, 'DELETE') FROM unnest(ARRAY['operators', 'deprecations', 'circuit_breakers']) AS kept;
+SELECT interlock.protect('interlock.' || kept, 'DELETE') FROM unnest(ARRAY['operators', 'deprecations', 'api_tokens', 'circuit_breakers']) AS kept;
 SELECT interlock.protect('interlock.workflow_instances', 'DELETE', 'id');
 SELECT interlock.protect('interlock.' || typed, 'DELETE', key)
-  FROM (SELECT DISTINCT typed, key FROM interlock.kinds() WHERE type NOT IN ('circuit_breaker', 'operator_grant', 'deprecation')) AS k;
+  FROM (SELECT DISTINCT typed, key FROM interlock.kinds() WHERE type NOT IN ('circuit_breaker', 'operator_grant', 'deprecation', 'api_token')) AS k;
 SELECT interlock.protect('interlock.' || kept, key => key)
   FROM (VALUES ('workflow_transitions', 'id'), ('patches', 'patch_id'), ('commands', 'workflow_id'), ('plans', 'run_id'))
        AS k (kept, key);
@@ -123,6 +123,8 @@ CREATE FUNCTION interlock.worded() RETURNS TABLE (worded text, named text, kind 
            ('effects', 'leased_by', 'name'), ('effects', 'limit_key', 'name'), ('tasks', 'limit_key', 'name'),
            ('operators', 'name', 'name'), ('operators', 'granted_by', 'name'), ('operators', 'revoked_by', 'name'),
            ('operators', 'reason', 'reason'),
+           ('api_tokens', 'name', 'name'), ('api_tokens', 'projects', 'names'), ('api_tokens', 'issued_by', 'name'),
+           ('api_tokens', 'reason', 'reason'), ('api_tokens', 'ended_by', 'name'),
            ('deprecations', 'name', 'empty or name'), ('deprecations', 'deprecated_by', 'name'),
            ('deprecations', 'reason', 'reason'), ('deprecations', 'guide', 'empty or reason'),
            ('deprecations', 'removal_proposed_by', 'name'), ('deprecations', 'removed_by', 'name'),

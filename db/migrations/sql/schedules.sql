@@ -35,13 +35,13 @@ CREATE FUNCTION interlock.not_for_schedules(open_to text[], who text, named text
 
 -- Why a request does not come from the schedule that it names (`schedule:ID`); NULL: it does. The id says which schedule and which of
 -- its times, so that each is fired once.
-CREATE FUNCTION interlock.not_scheduled(r interlock.trigger_requests, open_to text[]) RETURNS text LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION interlock.not_scheduled(r interlock.trigger_requests, open_to text[], by_token uuid) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     said  record;
     named uuid := substring(r.proof FROM '^schedule:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$')::uuid;
     due   timestamptz := substring(r.request_id FROM '^interlock:schedule:' || named || ':([0-9]{8}T[0-9]{6}Z)$')::timestamptz;
 BEGIN
-    SELECT i.created_by, i.context->'does'->'fire' AS fire, i.created_at, s.login,
+    SELECT i.created_by, i.context->'does'->'fire' AS fire, i.created_at, i.born_proof, s.login,
            i.project = (SELECT project FROM interlock.workflow_instances WHERE id = r.workflow_id) AS of_project INTO said
       FROM interlock.workflow_instances i JOIN interlock.schedules s ON s.schedule_id = i.id
      WHERE i.id = named AND i.current_state = 'active';
@@ -50,8 +50,15 @@ BEGIN
         WHEN (said.created_by, said.fire->>'trigger', said.fire->>'instance', COALESCE(said.fire->'data', '{}'), said.of_project)
              IS DISTINCT FROM (r.triggered_by, r.trigger, r.workflow_id::text, r.metadata, true)
             THEN format('%s fires something else', r.proof)
+        WHEN said.born_proof IS DISTINCT FROM 'token:' || by_token THEN format('%s was created with another token, or with none', r.proof)
         WHEN (due BETWEEN said.created_at AND clock_timestamp()) IS NOT TRUE THEN 'that is none of its times'
         ELSE interlock.not_for_schedules(open_to, r.triggered_by, said.login) END;
+END $$;
+
+-- Whether a client may not have done what a schedule does: submit a plan, or create what Interlock's parts carry out.
+CREATE FUNCTION interlock.closed_to_clients(does jsonb) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN does ? 'submit' OR split_part(does->'create'->>'type', '@', 1) IN (SELECT interlock.of_engine_only());
 END $$;
 
 -- What its creator may not do, a schedule cannot be created for: what it would create or submit is judged by this login, what it would
@@ -63,8 +70,7 @@ DECLARE
     target  record;
     why     text;
 BEGIN
-    IF NOT interlock.is_engine()
-       AND (does ? 'submit' OR created IN (SELECT interlock.of_engine_only())) THEN
+    IF NOT interlock.is_engine() AND interlock.closed_to_clients(does) THEN
         RAISE EXCEPTION 'a schedule that creates a % needs a member of interlock_engine', COALESCE(created, 'run')
             USING ERRCODE = 'insufficient_privilege';
     ELSIF created = 'schedule' THEN  -- whose login would be that of the node that creates it

@@ -16,6 +16,7 @@ SCRIPTS = (  # each refers to those before it
     *(f"orchestration/{part}" for part in ORCHESTRATION),
     "orchestration/projections",
     "governance",
+    "tokens",
     "narrowings",
     "schedules",
     "operations",

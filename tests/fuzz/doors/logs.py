@@ -56,6 +56,7 @@ def events() -> list[dict[str, object]]:
             "born_version": "1.0.0",
             "context_sha256": bytes(32),
             "bodies": {"commands": "0b"},
+            "born_proof": None,
         }
         event = canonical(row)
         event["prev_hash"] = found[-1]["hash"] if found else born(event)

@@ -8,7 +8,7 @@ WITH claims AS (
            LATERAL jsonb_to_record(r.body) AS c (task_id uuid, run_id uuid, worker_id uuid, claimed_at timestamptz)
      WHERE r.kind = 'task_claims'
 ), proven AS (
-    SELECT t.workflow_id, t.seq, t.authority, substring(t.proof FROM 7) AS number,
+    SELECT t.workflow_id, t.seq, t.authority, substring(t.proof FROM '^claim:([^ ]*)') AS number,
            CASE WHEN t.request_id = format('interlock:%%s:start', t.proof) THEN t.metadata->>'worker_id' END AS worker
       FROM interlock.every_transition t
      WHERE t.workflow_id > %(after)s AND t.workflow_id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR t.workflow_id = ANY(%(ids)s))

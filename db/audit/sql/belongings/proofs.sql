@@ -4,7 +4,7 @@
 -- than any takes). Claims: `claims.sql`.
 WITH proven AS (
     SELECT t.workflow_id, format('event %%s', t.seq) AS what, t.seq, t.position, t.workflow_type AS type, t.trigger, t.triggered_by,
-           t.request_id, t.authority, t.proof, split_part(t.proof, ':', 1) AS kind, split_part(t.proof, ':', 2) AS said,
+           t.request_id, t.authority, t.proof,
            -- An override and a migration are judged by who is an operator when they are made; anything else when it is accepted.
            CASE WHEN t.metadata ? 'override' OR t.trigger = 'definition.migrate' THEN t.created_at END AS judged_at
       FROM interlock.every_transition t
@@ -12,18 +12,23 @@ WITH proven AS (
        AND t.proof IS NOT NULL
     UNION ALL
     SELECT r.workflow_id, format('trigger_requests %%s', r.request_id), i.version + 1, 9223372036854775807, i.workflow_type, r.trigger,
-           r.triggered_by, r.request_id, r.authority, r.proof, split_part(r.proof, ':', 1), split_part(r.proof, ':', 2), NULL
+           r.triggered_by, r.request_id, r.authority, r.proof, NULL
       FROM interlock.trigger_requests r JOIN interlock.workflow_instances i ON i.id = r.workflow_id
      WHERE r.workflow_id > %(after)s AND r.workflow_id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR r.workflow_id = ANY(%(ids)s))
        AND r.proof IS NOT NULL AND r.finished_at IS NULL
+), parted AS (  -- what proves the right itself, and the token by which it was asked for
+    SELECT p.*, o.own, split_part(o.own, ':', 1) AS kind, split_part(o.own, ':', 2) AS said, p.proof LIKE '%%token:%%' AS by_token
+      FROM proven p
+     CROSS JOIN LATERAL (SELECT CASE WHEN p.proof LIKE '%%token:%%' THEN interlock.without_token(p.proof) ELSE p.proof END) AS o (own)
 ), named AS (
     SELECT p.*, substring(p.said FROM '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$')::uuid AS id,
            substring(p.said FROM '^[0-9]{1,18}$')::bigint AS number
-      FROM proven p
+      FROM parted p
 )
 SELECT n.workflow_id, format('%%s: its proof %%s is none: %%s', n.what, n.proof, w.why)
   FROM named n CROSS JOIN LATERAL (
     SELECT CASE
+        WHEN n.own IS NULL AND (n.authority IN ('anyone', 'decider') OR n.authority = 'holder' AND n.type = 'api_token') THEN NULL
         WHEN n.kind = 'approval' THEN CASE WHEN NOT EXISTS (
             SELECT FROM interlock.every_instance a JOIN interlock.every_transition d ON d.workflow_id = a.id
              WHERE a.id = n.id AND a.workflow_type = 'approval' AND d.to_state = 'approved' AND d.position < n.position
@@ -62,10 +67,32 @@ SELECT n.workflow_id, format('%%s: its proof %%s is none: %%s', n.what, n.proof,
             CASE WHEN (n.number < n.seq) IS NOT TRUE THEN 'the instance was not yet at that version' END
         WHEN n.authority = 'machinery' AND n.kind = 'worker' THEN
             CASE WHEN n.id IS DISTINCT FROM n.workflow_id THEN 'that is another' END
-        WHEN n.authority = 'machinery' AND n.proof = 'refusal' THEN
+        WHEN n.authority = 'machinery' AND n.own = 'refusal' THEN
             CASE WHEN n.type <> 'refusal_log' THEN 'it is of logs of refusals' END
-        WHEN n.authority = 'holder' AND n.proof = 'itself' THEN
+        WHEN n.authority = 'holder' AND n.own = 'itself' THEN
             CASE WHEN n.type NOT IN ('worker', 'uet_worker', 'supervised_worker') THEN 'it is of workers' END
         WHEN n.authority IN ('holder', 'machinery') AND n.kind = 'claim' THEN NULL
-        ELSE format('it proves no %%s', n.authority) END) AS w (why)
+        ELSE format('it proves no %%s', n.authority) END
+    UNION ALL
+    SELECT 'no such token was in force that allows this' WHERE n.by_token AND NOT EXISTS (  -- as `accept_by_token`
+        SELECT FROM interlock.api_tokens a
+          JOIN interlock.workflow_transitions issued ON issued.workflow_id = a.token_id AND issued.seq = 1
+          JOIN interlock.every_instance i ON i.id = n.workflow_id
+         WHERE a.token_id = interlock.token_of(n.proof) AND a.name = n.triggered_by AND issued.position < n.position
+           AND a.role <> 'read-only' AND (n.authority <> 'operator' OR a.role IN ('operator', 'admin'))
+           AND CASE WHEN n.authority = 'holder' AND n.own IS NULL THEN interlock.not_its_own(a, n.workflow_id)
+                    ELSE interlock.not_covered(a, i.project, n.type, n.workflow_id) END IS NULL
+           AND COALESCE(n.judged_at, (SELECT r.accepted_at FROM interlock.trigger_requests r WHERE r.request_id = n.request_id),
+                        '-infinity')
+               < COALESCE(LEAST(a.expires_at, a.ended_at) + interval '10 minutes', 'infinity'))) AS w (why)
  WHERE w.why IS NOT NULL
+UNION ALL
+SELECT i.id, format('its birth''s proof %%s is none: no such token was in force that allows this', i.born_proof)
+  FROM interlock.every_instance i
+ WHERE i.id > %(after)s AND i.id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR i.id = ANY(%(ids)s)) AND i.born_proof IS NOT NULL
+   AND NOT EXISTS (  -- as `born_by_token`
+        SELECT FROM interlock.api_tokens a
+         WHERE a.token_id = interlock.token_of(i.born_proof) AND a.name = i.created_by AND a.role <> 'read-only'
+           AND a.issued_at < i.created_at + interval '10 minutes'
+           AND i.created_at < COALESCE(LEAST(a.expires_at, a.ended_at) + interval '10 minutes', 'infinity')
+           AND (interlock.not_covered(a, i.project, i.workflow_type, i.id) IS NULL OR i.workflow_type = 'api_token' AND a.role = 'admin'))

@@ -3,7 +3,7 @@
 SELECT t.xid::text::bigint AS xid, t.position, t.id, t.workflow_id, t.seq, t.definition_version, t.from_state, t.to_state,
        t.trigger, t.triggered_by, t.request_id, t.authority, t.proof, t.login, t.severity, t.metadata, t.metadata::text AS metadata_text, t.created_at,
        t.prev_hash, t.hash, i.workflow_type, i.entity_id, i.project, i.created_by, i.created_at AS born_at, i.born_version, i.context_sha256, i.bodies,
-       d.event AS named_event,
+       i.born_proof, d.event AS named_event,
        CASE i.workflow_type WHEN 'run' THEN i.id ELSE COALESCE(w.run_id, (r.body->>'run_id')::uuid) END AS run_id,
        own.workstream_id,
        COALESCE(w.phase_id, r.body->>'phase_id', interlock.phase_of(i.workflow_type, i.context)) AS phase_id

@@ -45,8 +45,8 @@ BEGIN
                        'current_load', current_load, 'crash_detected', NEW.trigger IN ('max_timeout_exceeded', 'worker_crashed'),
                        'last_heartbeat_age_seconds', round(extract(epoch FROM now() - last_heartbeat), 3))
               INTO facts FROM interlock.workers WHERE worker_id = NEW.workflow_id;
-        WHEN 'operator_grant', 'deprecation', 'narrowing', 'limit', 'handover' THEN
-            SELECT NEW.metadata || jsonb_build_object('terms', context) INTO NEW.metadata
+        WHEN 'operator_grant', 'deprecation', 'narrowing', 'limit', 'handover', 'api_token' THEN
+            SELECT NEW.metadata || jsonb_build_object('terms', context - 'secret_sha256') INTO NEW.metadata
               FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
             RETURN NEW;
         ELSE

@@ -13,7 +13,8 @@ CREATE FUNCTION interlock.kinds() RETURNS TABLE (type text, typed text, key text
            ('circuit_breaker', 'circuit_breakers', 'breaker_id', 'state'),
            ('supervised_worker', 'supervised_workers', 'id', 'status'), ('job', 'jobs', 'id', 'status'),
            ('operator_grant', 'operators', 'grant_id', 'state'),
-           ('deprecation', 'deprecations', 'deprecation_id', 'state')
+           ('deprecation', 'deprecations', 'deprecation_id', 'state'),
+           ('api_token', 'api_tokens', 'token_id', 'state')
 $$;
 
 -- The names of phases (docs/spec/phase.md): `default`, and those that plans have declared in any project.

@@ -1,0 +1,144 @@
+-- API tokens (docs/spec/token.md). A row is what its instance's history says, as in `operators`; its last use is no history, and stands
+-- beside it.
+
+CREATE TABLE interlock.api_tokens (
+    token_id      uuid         PRIMARY KEY REFERENCES interlock.workflow_instances (id),
+    state         varchar(20)  NOT NULL CHECK (state IN ('proposed', 'active', 'revoked', 'expired')),
+    name          varchar(100) NOT NULL CHECK (name <> ''),  -- in whose name its requests are made
+    role          varchar(10)  NOT NULL CHECK (role IN ('read-only', 'agent', 'operator', 'admin')),
+    projects      text[]       CHECK (cardinality(projects) > 0),  -- NULL: all
+    secret_sha256 bytea        NOT NULL UNIQUE CHECK (length(secret_sha256) = 32),
+    issued_by     varchar(100) NOT NULL CHECK (issued_by <> ''),
+    reason        text,
+    issued_at     timestamptz,
+    expires_at    timestamptz,  -- from then on it gives no right, whatever its state
+    ended_at      timestamptz,
+    ended_by      varchar(100),
+    CHECK ((state = 'proposed') = (issued_at IS NULL)),
+    CHECK ((state IN ('revoked', 'expired')) = (ended_at IS NOT NULL)),
+    CHECK ((state = 'revoked') = (ended_by IS NOT NULL))
+);
+CREATE INDEX api_tokens_name ON interlock.api_tokens (name) WHERE state = 'active';
+
+-- When each token was last used, to the minute: more would be a write for each request.
+CREATE TABLE interlock.api_token_uses (
+    token_id     uuid        PRIMARY KEY REFERENCES interlock.api_tokens (token_id),
+    last_used_at timestamptz NOT NULL
+);
+
+-- A token's row, from its instance's birth and history.
+CREATE FUNCTION interlock.recorded_token(id uuid) RETURNS interlock.api_tokens LANGUAGE sql STABLE AS $$
+    SELECT i.id, COALESCE(last.to_state, 'proposed'), i.context->>'name', i.context->>'role',
+           CASE WHEN i.context ? 'projects' THEN interlock.texts(i.context->'projects') END,
+           decode(i.context->>'secret_sha256', 'hex'), COALESCE(first.triggered_by, i.created_by), first.metadata->>'reason',
+           first.created_at, (i.context->>'expires_at')::timestamptz,
+           CASE WHEN last.to_state IN ('revoked', 'expired') THEN last.created_at END,
+           CASE WHEN last.to_state = 'revoked' THEN last.triggered_by END
+      FROM interlock.workflow_instances i
+      LEFT JOIN interlock.workflow_transitions first ON first.workflow_id = i.id AND first.seq = 1
+      LEFT JOIN LATERAL (SELECT * FROM interlock.workflow_transitions t WHERE t.workflow_id = i.id
+                          ORDER BY t.seq DESC LIMIT 1) last ON true
+     WHERE i.id = recorded_token.id AND i.workflow_type = 'api_token'
+$$;
+
+CREATE FUNCTION interlock.born_api_token(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO interlock.api_tokens SELECT * FROM interlock.recorded_token(new.id)
+$$;
+
+CREATE FUNCTION interlock.moved_api_token(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
+    UPDATE interlock.api_tokens a
+       SET (state, issued_by, reason, issued_at, ended_at, ended_by)
+           = (t.state, t.issued_by, t.reason, t.issued_at, t.ended_at, t.ended_by)
+      FROM interlock.recorded_token(new.workflow_id) t
+     WHERE a.token_id = t.token_id
+$$;
+
+-- As `grant_judged`. Who issues is an operator: that is the transition's own authority.
+CREATE FUNCTION interlock.token_judged() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    event   interlock.workflow_transitions;
+    refused text;
+BEGIN
+    IF NEW IS DISTINCT FROM interlock.recorded_token(NEW.token_id) THEN
+        RAISE EXCEPTION 'the row of the token % would differ from its history', NEW.token_id
+            USING ERRCODE = 'restrict_violation', HINT = 'interlock token create; interlock token revoke NAME';
+    END IF;
+    SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = NEW.token_id ORDER BY seq DESC LIMIT 1;
+    refused := CASE
+        WHEN event.trigger IN ('issue', 'revoke') AND COALESCE(event.metadata->>'reason', '') = '' THEN 'no reason is given'
+        WHEN event.trigger = 'issue' AND NEW.expires_at <= event.created_at THEN 'it would have expired'
+        WHEN event.trigger = 'issue' AND (NEW.role IN ('operator', 'admin')) <> interlock.is_operator(NEW.name) THEN CASE
+            WHEN interlock.is_operator(NEW.name) THEN format('%s is an operator, whose name no token of the role %s has', NEW.name, NEW.role)
+            ELSE format('%s is not an operator, as the role %s needs', NEW.name, NEW.role) END
+        WHEN event.trigger = 'expire' AND (NEW.expires_at <= event.created_at) IS NOT TRUE THEN 'its end has not come'
+    END;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION '% of a token of % by % is refused: %', event.trigger, NEW.name, event.triggered_by, refused
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'judged', HINT = 'interlock token list; interlock operator list';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER judged BEFORE INSERT OR UPDATE ON interlock.api_tokens FOR EACH ROW EXECUTE FUNCTION interlock.token_judged();
+
+-- What requests and births are held to that are made with a token (AUTHORITY-16) ---------------------------------------------
+
+-- The token by which something was asked for, as its proof ends; NULL: by none.
+CREATE FUNCTION interlock.token_of(proof text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN substring(proof FROM '(?:^| )token:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$')::uuid;
+
+-- What proves the right itself; NULL: nothing beside the token.
+CREATE FUNCTION interlock.without_token(proof text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN NULLIF(regexp_replace(proof, '(?:^| )token:.*$', ''), '');
+
+-- Why nothing is asked for by this token in this name; NULL: it may be. Only logins of the engine say by which token they were asked: they
+-- have seen its secret, and here is its id.
+CREATE FUNCTION interlock.not_by_token(token interlock.api_tokens, who text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE
+        WHEN NOT interlock.is_engine() THEN format('the login %s is no member of interlock_engine', session_user)
+        WHEN token.token_id IS NULL THEN 'there is no such token'
+        WHEN token.state <> 'active' THEN format('the token %s is %s', token.token_id, token.state)
+        WHEN token.expires_at <= clock_timestamp() THEN format('the token %s is expired', token.token_id)
+        WHEN token.name <> who THEN format('the token %s is of %s', token.token_id, token.name)
+        WHEN token.role = 'read-only' THEN format('the token %s is read-only', token.token_id) END;
+END $$;
+
+-- Why a token is not good for what is of a project; NULL: it is. What gives power everywhere needs an admin's for all projects, but for
+-- a token that is itself good for no other projects than the admin's.
+CREATE FUNCTION interlock.not_covered(token interlock.api_tokens, of_project text, type text, id uuid) RETURNS text LANGUAGE sql STABLE
+    RETURN CASE
+        WHEN of_project = 'interlock:governance' AND token.role <> 'admin' THEN format('the token %s is no admin''s', token.token_id)
+        WHEN token.projects IS NULL OR of_project = ANY (token.projects) AND of_project <> 'interlock:governance' THEN NULL
+        WHEN type = 'api_token' AND EXISTS (SELECT FROM interlock.api_tokens other
+                                             WHERE other.token_id = not_covered.id AND other.projects <@ token.projects) THEN NULL
+        ELSE format('the token %s is of other projects', token.token_id) END;
+
+-- Why a token is not one of the same name, which may revoke it; NULL: it is.
+CREATE FUNCTION interlock.not_its_own(token interlock.api_tokens, other uuid) RETURNS text LANGUAGE sql STABLE
+    RETURN (SELECT CASE WHEN a.name <> token.name THEN format('the token %s is of another name', token.token_id) END
+              FROM interlock.api_tokens a WHERE a.token_id = other);
+
+-- Refuse an instance that its token may not create (TOKEN-11): nothing that a client's login may not create either, unless it is an
+-- operator's.
+CREATE FUNCTION interlock.born_by_token(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    token   interlock.api_tokens;
+    lacking text;
+BEGIN
+    SELECT * INTO token FROM interlock.api_tokens WHERE token_id = interlock.token_of(new.born_proof);
+    lacking := COALESCE(
+        CASE WHEN new.born_proof !~ '^token:[0-9a-f-]{36}$' THEN format('%s is no token', new.born_proof) END,
+        interlock.not_by_token(token, new.created_by),
+        CASE WHEN token.role = 'agent' AND (new.workflow_type IN (SELECT interlock.of_engine_only())
+                                            OR new.workflow_type = 'schedule' AND interlock.closed_to_clients(new.context->'does'))
+                 THEN format('the token %s is no operator''s', token.token_id)
+             WHEN new.workflow_type = 'api_token' AND token.role = 'admin'
+                  AND (token.projects IS NULL OR interlock.texts(new.context->'projects') <@ token.projects AND new.context ? 'projects')
+                 THEN NULL
+             ELSE interlock.not_covered(token, new.project, new.workflow_type, new.id) END);
+    IF lacking IS NOT NULL THEN
+        RAISE EXCEPTION '% may not create % % in project %: %', new.created_by, new.workflow_type, new.entity_id, new.project, lacking
+            USING ERRCODE = 'insufficient_privilege', HINT = 'interlock token list';
+    END IF;
+END $$;

@@ -1,0 +1,74 @@
+"""Finds out who a bearer token speaks for, and what it may (docs/spec/token.md). Only its SHA-256 is stored."""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from secrets import token_urlsafe
+from uuid import UUID
+
+from interlock.db.core import api_tokens
+from interlock.workers.runtime import Runtime
+from interlock.workflows.machines.governance.api_token import Role
+
+PREFIX = "ilk_"  # by which scanners for secrets know one
+BYTES = 32
+FORM = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
+NONE = PREFIX + "-" * 43  # looked up in place of what cannot be a token, so that it costs the same
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who acts with a token.
+
+    Attributes:
+        token_id: the token's instance.
+        name: in whose name it acts.
+        role: what it may at most.
+        projects: where; None: in all.
+    """
+
+    token_id: UUID
+    name: str
+    role: Role
+    projects: frozenset[str] | None
+
+    def may_read(self, project: str) -> bool:
+        """Whether it may read what is of a project."""
+        return self.projects is None or project in self.projects
+
+    def may_write(self, project: str) -> bool:
+        """Whether it may create instances and fire triggers in a project, as far as their definitions allow."""
+        return self.role != "read-only" and self.may_read(project)
+
+    def proof(self, of_right: str | None = None) -> str:
+        """What its requests say for proof, behind what else proves their right; PostgreSQL judges it (AUTHORITY-16)."""
+        return f"{of_right or ''} token:{self.token_id}".lstrip()
+
+
+def make() -> str:
+    """A new token: `ilk_` and 256 random bits."""
+    return PREFIX + token_urlsafe(BYTES)
+
+
+def digest_of(token: str) -> bytes:
+    """The SHA-256 of a token, 32 bytes: all that is stored of it."""
+    return sha256(token.encode()).digest()
+
+
+def find(runtime: Runtime, bearer: str) -> Principal | None:
+    """Who acts with a token that somebody presents, and note its use, at most once a minute.
+
+    Args:
+        runtime: whose database. With an `AsyncRuntime`, call it in a greenlet: `await greenlet_spawn(find, …)`.
+        bearer: what was presented; it may be anything.
+
+    Returns:
+        None if it is no token, or one that is revoked or expired: all cost one look-up, and nothing says which it was.
+    """
+    found = api_tokens.find(runtime.statements, digest_of(bearer if FORM.fullmatch(bearer) else NONE))
+    if found is None:
+        return None
+    if found["unnoted"]:
+        api_tokens.note_use(runtime.statements, found["token_id"])
+    projects = None if found["projects"] is None else frozenset(found["projects"])
+    return Principal(found["token_id"], found["name"], found["role"], projects)
