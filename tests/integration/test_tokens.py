@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from statistics import median
 from time import perf_counter
 from typing import Any
 from uuid import UUID
@@ -263,8 +262,8 @@ def test_whatever_is_presented_in_vain_costs_the_same(runtime: Runtime) -> None:
             began = perf_counter()
             assert find(runtime, each) is None
             took[each].append(perf_counter() - began)
-    slowest, fastest = (choose(median(each) for each in took.values()) for choose in (max, min))
-    assert slowest < 2 * fastest
+    least = sorted(min(each) for each in took.values())  # what others of this machine take is not in it
+    assert least[-1] < 1.5 * least[0], least
 
 
 def test_a_token_stands_in_nothing_that_is_kept_or_said(

@@ -270,11 +270,10 @@ BEGIN
     IF narrowed IS NOT NULL THEN
         open_to := interlock.narrowed(open_to, narrowed);
     END IF;
-    IF NEW.proof LIKE '%token:%' THEN
-        RETURN interlock.accept_by_token(NEW, open_to);
-    ELSIF NEW.authority = 'anyone' AND 'anyone' = ANY (open_to) AND NEW.origin = 'agent' AND NOT NEW.granted THEN
-        NEW.proof := NULL;
+    IF NEW.proof IS NULL AND NEW.authority = 'anyone' AND 'anyone' = ANY (open_to) AND NEW.origin = 'agent' AND NOT NEW.granted THEN
         RETURN NEW;
+    ELSIF NEW.proof LIKE '%token:%' THEN
+        RETURN interlock.accept_by_token(NEW, open_to);
     END IF;
     RETURN interlock.accept_closed(NEW, open_to);
 END $$;

@@ -145,14 +145,18 @@ END $$;
 -- Clients link what they create, as its definition says. What is created with a token is linked to what the token is good for.
 CREATE FUNCTION interlock.links_own() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    uncovered text := (SELECT interlock.not_covered(a, o.project, o.workflow_type, o.id)
-                         FROM interlock.workflow_instances i
-                         JOIN interlock.api_tokens a ON a.token_id = interlock.token_of(i.born_proof)
-                         JOIN interlock.workflow_instances o ON o.id = NEW.target_id
-                        WHERE i.id = NEW.source_id AND i.born_proof IS NOT NULL AND i.version = 0 AND interlock.written_here(i.xmin));
+    by_token  CONSTANT text := (SELECT i.born_proof FROM interlock.workflow_instances i
+                                 WHERE i.id = NEW.source_id AND i.born_proof IS NOT NULL AND i.version = 0
+                                   AND interlock.written_here(i.xmin));
+    uncovered text;
 BEGIN
-    IF uncovered IS NOT NULL THEN
-        RAISE EXCEPTION 'an instance cannot be linked to %: %', NEW.target_id, uncovered USING ERRCODE = 'insufficient_privilege';
+    IF by_token IS NOT NULL THEN
+        SELECT interlock.not_covered(a, o.project, o.workflow_type, o.id) INTO uncovered
+          FROM interlock.api_tokens a, interlock.workflow_instances o
+         WHERE a.token_id = interlock.token_of(by_token) AND o.id = NEW.target_id;
+        IF uncovered IS NOT NULL THEN
+            RAISE EXCEPTION 'an instance cannot be linked to %: %', NEW.target_id, uncovered USING ERRCODE = 'insufficient_privilege';
+        END IF;
     END IF;
     IF NOT interlock.is_engine()
        AND NOT EXISTS (SELECT FROM interlock.workflow_instances i
