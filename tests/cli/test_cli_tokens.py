@@ -1,5 +1,7 @@
 """`interlock token` at a terminal."""
 
+import re
+
 import pytest
 
 from interlock.workers.access.tokens import FORM
@@ -13,13 +15,14 @@ def test_a_token_is_printed_once_on_standard_output(terminal: Terminal, project:
     assert made.code == 0
     assert FORM.fullmatch(made.out.strip())
     assert made.out.strip() not in made.err
-    assert "bot#1: agent in P, Q, until " in made.err
+    named = re.match(r"(bot#\d+): agent in P, Q, until ", made.err)
+    assert named
     by_json = terminal.run("token", "create", "--role", "read-only", "--expires", "never", "--json", "--by", "ann").json
     assert FORM.fullmatch(by_json["token"])
     assert (by_json["projects"], by_json["expires_at"], by_json["reason"]) == ([project], None, "for a program")
     assert by_json["name"].startswith("read-only-")
     listed = terminal.run("token", "list", "--all")
-    shown = terminal.run("history", "api_token/bot#1", "--project", "interlock:governance")
+    shown = terminal.run("history", f"api_token/{named[1]}", "--project", "interlock:governance")
     for each in (listed.said, shown.said):
         assert made.out.strip() not in each
         assert by_json["token"] not in each

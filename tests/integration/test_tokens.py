@@ -1,8 +1,10 @@
 """API tokens: issued and revoked by events, found by their secret alone, and said by whatever is done with them."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from typing import Any
@@ -11,20 +13,23 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.errors import RestrictViolation
+from sqlalchemy.util import greenlet_spawn
 
 from interlock.db.audit import verify
 from interlock.db.statements import as_json
 from interlock.workers.access import tokens
 from interlock.workers.access.tokens import Principal, find
+from interlock.workers.client.async_client import AsyncClient, AsyncRuntime, acting_async
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import acting
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.overrides.at_once import CannotMove
 from interlock.workers.overrides.tokens import NoSuchToken, TokenTerms, issue, list_tokens, revoke_tokens
-from interlock.workers.overrides.transaction import NotAnOperator, OverrideOrder
+from interlock.workers.overrides.transaction import NotAnOperator, OverrideOrder, operating
 from interlock.workers.runtime import Runtime
 from interlock.workers.schedules.creating import create_schedule, firing, standing
 from interlock.workers.schedules.firing import fire_due
+from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput, NotYours
 from interlock.workflows.machines.governance.api_token import Role
 from tests import databases
@@ -329,10 +334,65 @@ def test_a_row_is_what_its_history_says_and_nothing_else(runtime: Runtime, clien
     assert f"its proof token:{other} is none" in problem.message
 
 
-def test_an_admins_token_may_do_what_an_operator_may_of_tokens(client: Client) -> None:
-    grant(client, "cyd")
-    (bot,) = [issue(client.runtime, TokenTerms("bot", "agent", ("P",)), WHY).row["token_id"]]
-    cyd = held(client, "admin", "P", name="cyd")
-    cyd.fire(bot, "revoke", by="cyd", data={"reason": "stolen"})
+def test_an_asynchronous_client_acts_with_a_token_and_stays_what_it_is(client: Client, settings: Settings) -> None:
+    bearer = token(client.runtime)
+
+    async def steps() -> None:
+        async with AsyncClient(AsyncRuntime(settings)) as plain:
+            found = await greenlet_spawn(find, plain.runtime, bearer)
+            assert found
+            bot = acting_async(plain, found)
+            await bot.create("story", "S-1", by="bot")
+            await bot.fire("S-1", "design_complete", by="bot")
+            with pytest.raises(NotYours, match="is of bot"):
+                await bot.fire("S-1", "block", by="ann")
+            await plain.fire("S-1", "start_coding", by="ann")
+
+    asyncio.run(steps())
     drain_all(client.runtime)
-    assert state(client, bot) == "revoked"
+    proofs = [each["proof"] for each in client.history("S-1")]
+    assert proofs == [client.show("S-1")["born_proof"], None]
+
+
+def test_an_admins_token_issues_and_revokes_what_it_covers_and_each_its_own(client: Client) -> None:
+    runtime = client.runtime
+    grant(client, "cyd")
+    admin = OverrideOrder("cyd", "a test", principal=principal(runtime, "admin", "P", "Q", name="cyd"))
+    for role, projects in (("agent", None), ("agent", ("R",)), ("agent", ("P", "R"))):
+        with pytest.raises(NotYours, match="of other projects"):
+            issue(runtime, TokenTerms("bot", role, projects), admin)  # type: ignore[arg-type]
+    made = issue(runtime, TokenTerms("bot", "agent", ("P",)), admin)
+    (event,) = client.history(made.row["token_id"])
+    assert str(event["proof"]).endswith(f" token:{admin.principal and admin.principal.token_id}")
+    assert (event["authority"], made.row["issued_by"]) == ("operator", "cyd")
+    elsewhere = issue(runtime, TokenTerms("eve", "agent", ("R",)), WHY)
+    with pytest.raises(NotYours, match="of other projects"):
+        revoke_tokens(runtime, "eve", admin)
+    operator = OverrideOrder("ann", "a test", principal=principal(runtime, "operator", name="ann"))
+    with pytest.raises(NotYours, match="is no admin's"):
+        revoke_tokens(runtime, "eve", operator)
+    own = find(runtime, elsewhere.token)
+    assert own
+    second = token(runtime, "agent", "R", name="eve")
+    revoke_tokens(runtime, "eve", OverrideOrder("eve", "it leaked", principal=own))
+    assert (find(runtime, elsewhere.token), find(runtime, second)) == (None, None)
+    assert client.history(own.token_id)[-1]["authority"] == "holder"
+    revoke_tokens(runtime, "bot", admin)
+    assert verify.verify(runtime.database).ok
+
+
+def test_an_override_says_by_which_token_it_was_asked_for(client: Client, project: str) -> None:
+    story = client.create("story", "S-1")["id"]
+    order = OverrideOrder("ann", "a test", principal=principal(client.runtime, "operator", project, name="ann"))
+    with operating(client.runtime, order, "force", story) as operation:
+        operation.walk(operation.find(story), "design")
+    other = replace(order, principal=principal(client.runtime, "operator", "another", name="ann"))
+    with (
+        pytest.raises(NotYours, match="of other projects"),
+        operating(client.runtime, other, "force", story) as operation,
+    ):
+        operation.walk(operation.find(story), "implementation")
+    (event,) = client.history(story)
+    assert str(event["proof"]).startswith("grant:")
+    assert str(event["proof"]).endswith(str(order.proof))
+    assert verify.verify(client.runtime.database).ok

@@ -36,14 +36,25 @@ class AtOnce:
     connection: Connection
     rounds: Round = field(default_factory=Round)
 
-    def born(self, type_: str, entity_id: str, *, by: str, terms: Mapping[str, Any], project: str = GOVERNANCE) -> UUID:
+    def born(
+        self,
+        type_: str,
+        entity_id: str,
+        *,
+        by: str,
+        terms: Mapping[str, Any],
+        project: str = GOVERNANCE,
+        proof: str | None = None,
+    ) -> UUID:
         """Create an instance of what gives power, with its terms as its context; returns its id.
+
+        `proof`: the token that it is asked for with.
 
         Raises:
             BadInput: the terms are not valid.
         """
         definition = self.runtime.catalogue.get(type_)
-        birth = Birth(definition, entity_id, project, by, terms)
+        birth = Birth(definition, entity_id, project, by, terms, proof=proof)
         self.rounds.effects_due += creation.deliver(self.connection, [birth]).effects_due
         return birth.id
 

@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 from interlock.db.core import instances, limits
 from interlock.db.core.instances import InstanceRow
 from interlock.db.core.limits import LimitRow
-from interlock.db.core.request_rows import OPERATOR
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
@@ -94,11 +93,11 @@ def set_limit(
         raise BadInput("; ".join(wrong))
     with at_once(runtime) as acting:
         if found := _found(acting, counted, order, "enforce"):
-            acting.move(found["limit_id"], "remove", by=order.by, reason=order.reason, right=OPERATOR)
+            acting.move(found["limit_id"], "remove", by=order.by, reason=order.reason, right=order.right)
         name = f"{counted.kind}.{counted.name}"[:80] + f"-{token_hex(4)}"
         assert counted.project is not None
-        made = acting.born("limit", name, by=order.by, terms=context, project=counted.project)
-        acting.move(made, "enforce", by=order.by, reason=order.reason, right=OPERATOR)
+        made = acting.born("limit", name, by=order.by, terms=context, project=counted.project, proof=order.proof)
+        acting.move(made, "enforce", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, made)
 
 
@@ -122,7 +121,7 @@ def remove_limit(runtime: Runtime, counted: LimitedName, order: OverrideOrder) -
         found = _found(acting, counted, order, "remove")
         if found is None:
             raise no_such(acting.connection, counted)
-        acting.move(found["limit_id"], "remove", by=order.by, reason=order.reason, right=OPERATOR)
+        acting.move(found["limit_id"], "remove", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, found["limit_id"])
 
 

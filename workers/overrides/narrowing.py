@@ -6,7 +6,6 @@ from typing import Any
 
 from interlock.db.core import instances, narrowings
 from interlock.db.core.instances import InstanceRow
-from interlock.db.core.request_rows import OPERATOR
 from interlock.workers.overrides.at_once import at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
@@ -55,8 +54,8 @@ def narrow(
         if narrowings.listed(acting.connection, project=of_project, type_=type_, trigger=trigger):
             raise BadInput(f"{trigger} of {type_} is narrowed already in {of_project}: lift that first (--undo)")
         name = f"{type_[:40]}.{trigger[:40]}-{token_hex(4)}"
-        made = acting.born("narrowing", name, by=order.by, terms=context, project=of_project)
-        acting.move(made, "enforce", by=order.by, reason=order.reason, right=OPERATOR)
+        made = acting.born("narrowing", name, by=order.by, terms=context, project=of_project, proof=order.proof)
+        acting.move(made, "enforce", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, made)
 
 
@@ -84,5 +83,5 @@ def widen_again(
         if not found:
             raise NotNarrowed(f"{trigger} of {type_} is not narrowed in {of_project}")
         narrowing_id = found[0]["narrowing_id"]
-        acting.move(narrowing_id, "lift", by=order.by, reason=order.reason, right=OPERATOR)
+        acting.move(narrowing_id, "lift", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, narrowing_id)

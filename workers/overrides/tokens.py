@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from interlock.db.connection import transaction
 from interlock.db.core import api_tokens, instances
 from interlock.db.core.api_tokens import TokenRow
-from interlock.db.core.request_rows import OPERATOR
+from interlock.db.core.request_rows import Right
 from interlock.workers.access import tokens
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
@@ -92,10 +91,10 @@ def issue(runtime: Runtime, terms: TokenTerms, order: OverrideOrder) -> IssuedTo
     token = tokens.make()
     with at_once(runtime) as acting:
         require_operator(acting.connection, order.by, "issue", f"api_token of {terms.name}")
-        number = api_tokens.count(acting.connection, terms.name) + 1
+        number = api_tokens.count(acting.connection) + 1
         context = terms.context | {"secret_sha256": tokens.digest_of(token).hex()}
-        made = acting.born("api_token", f"{terms.name[:80]}#{number}", by=order.by, terms=context)
-        acting.move(made, "issue", by=order.by, reason=order.reason, right=OPERATOR)
+        made = acting.born("api_token", f"{terms.name[:80]}#{number}", by=order.by, terms=context, proof=order.proof)
+        acting.move(made, "issue", by=order.by, reason=order.reason, right=order.right)
         if terms.expires_at is not None:
             acting.later(made, 1, "expire", terms.expires_at)
         (row,) = api_tokens.listed(acting.connection, token_id=made)
@@ -109,7 +108,7 @@ def revoke_tokens(runtime: Runtime, named: str, order: OverrideOrder) -> list[To
     Args:
         runtime: whose database.
         named: a token's id, or the name that tokens act in.
-        order: the operator, and why.
+        order: the operator, and why; or who acts with a token of the same name.
 
     Returns:
         The revoked tokens.
@@ -120,20 +119,30 @@ def revoke_tokens(runtime: Runtime, named: str, order: OverrideOrder) -> list[To
         StillDeciding: see `at_once`.
     """
     with at_once(runtime) as acting:
-        require_operator(acting.connection, order.by, "revoke", f"api_token of {named}")
         ending = _in_force(acting, named)
+        own = order.principal is not None and {each["name"] for each in ending} == {order.principal.name}
+        if not own:
+            require_operator(acting.connection, order.by, "revoke", f"api_token of {named}")
+        right = Right("holder", order.proof) if own else order.right
+        if order.principal is not None:  # its own comes last: what is revoked proves nothing
+            presented = order.principal.token_id
+            ending.sort(key=lambda each: each["token_id"] == presented)
         for each in ending:
-            acting.move(each, "revoke", by=order.by, reason=order.reason, right=OPERATOR)
-        return [row for each in ending for row in api_tokens.listed(acting.connection, token_id=each, ended=True)]
+            acting.move(each["token_id"], "revoke", by=order.by, reason=order.reason, right=right)
+        return [
+            row
+            for each in ending
+            for row in api_tokens.listed(acting.connection, token_id=each["token_id"], ended=True)
+        ]
 
 
-def _in_force(acting: AtOnce, named: str) -> list[UUID]:
-    """The ids of the tokens in force with an id or a name."""
+def _in_force(acting: AtOnce, named: str) -> list[TokenRow]:
+    """The tokens in force with an id or a name."""
     id_ = instances.as_uuid(named)
     found = api_tokens.listed(acting.connection, name=named if id_ is None else None, token_id=id_)
     if not found:
         raise NoSuchToken(f"no token in force is {named}: `interlock token list` shows them")
-    return [each["token_id"] for each in found]
+    return found
 
 
 @door

@@ -19,8 +19,9 @@ from uuid_utils.compat import uuid7
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests, rounds
 from interlock.db.core.instances import InstanceRow
-from interlock.db.core.request_rows import OPERATOR, internal
+from interlock.db.core.request_rows import OPERATOR, Right, internal
 from interlock.db.operations import operators, overrides
+from interlock.workers.access.tokens import Principal
 from interlock.workers.client.receipts import require_version
 from interlock.workers.engine.applier import Round
 from interlock.workers.overrides.scheduler_preview import ROUNDS, Follow
@@ -57,16 +58,28 @@ class OverrideOrder:
         by, reason: who and why.
         dry_run: keep nothing.
         if_version: only if the instance that it names is still at this version (EVENT-16); None: at any.
+        principal: who asks for it with a token, in the token's name; None: nobody.
     """
 
     by: str
     reason: str
     dry_run: bool = False
     if_version: int | None = None
+    principal: Principal | None = None
 
     def __post_init__(self) -> None:
         names.name("by", self.by)
         names.reason("reason", self.reason)
+
+    @property
+    def right(self) -> Right:
+        """The right of an operator's moves, and by which token they are asked for."""
+        return OPERATOR._replace(proof=self.proof)
+
+    @property
+    def proof(self) -> str | None:
+        """The token that it is asked for with; None: with none."""
+        return self.principal.proof() if self.principal else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +204,7 @@ class Operation:
             instance["id"],
             move.trigger,
             by=self.order.by,
-            right=OPERATOR,
+            right=self.order.right,
             origin="override",
             version=version,
             metadata={**metadata, **who},
