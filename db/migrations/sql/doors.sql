@@ -155,7 +155,8 @@ BEGIN
           FROM interlock.api_tokens a, interlock.workflow_instances o
          WHERE a.token_id = interlock.token_of(by_token) AND o.id = NEW.target_id;
         IF uncovered IS NOT NULL THEN
-            RAISE EXCEPTION 'an instance cannot be linked to %: %', NEW.target_id, uncovered USING ERRCODE = 'insufficient_privilege';
+            RAISE EXCEPTION 'an instance cannot be linked to %: %', NEW.target_id, uncovered
+                USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'by_token', HINT = 'interlock token list';
         END IF;
     END IF;
     IF NOT interlock.is_engine()

@@ -139,6 +139,6 @@ BEGIN
              ELSE interlock.not_covered(token, new.project, new.workflow_type, new.id) END);
     IF lacking IS NOT NULL THEN
         RAISE EXCEPTION '% may not create % % in project %: %', new.created_by, new.workflow_type, new.entity_id, new.project, lacking
-            USING ERRCODE = 'insufficient_privilege', HINT = 'interlock token list';
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'by_token', HINT = 'interlock token list';
     END IF;
 END $$;
