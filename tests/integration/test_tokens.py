@@ -135,7 +135,13 @@ def test_only_operators_issue_and_revoke(runtime: Runtime) -> None:
     token(runtime)
     with pytest.raises(NotAnOperator):
         revoke_tokens(runtime, "bot", bot)
-    for wrong in ({"role": "root"}, {"projects": ()}, {"name": "b\tt"}, {"expires_at": datetime(2030, 1, 1)}):
+    for wrong in (
+        {"role": "root"},
+        {"projects": ()},
+        {"name": "b\tt"},
+        {"expires_at": datetime(2030, 1, 1)},
+        {"expires_at": datetime(9999, 1, 1, tzinfo=UTC)},
+    ):
         with pytest.raises(BadInput):
             TokenTerms(**{"name": "bot", "role": "agent", "projects": None, **wrong})  # type: ignore[arg-type]
 

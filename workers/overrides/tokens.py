@@ -17,6 +17,8 @@ from interlock.workflows.input import names as naming
 from interlock.workflows.input.arguments import door, record
 from interlock.workflows.machines.governance.api_token import ROLES, Role
 
+LAST_YEAR = 9_999  # of which PostgreSQL keeps no request
+
 
 class NoSuchToken(Refused):
     """No token in force has that name or id. `interlock token list` shows them."""
@@ -50,6 +52,10 @@ class TokenTerms:
             raise BadInput("a token is for at least one project, or for all")
         if self.expires_at is not None and self.expires_at.tzinfo is None:
             raise BadInput(f"expires_at {self.expires_at.isoformat()} has no time zone: give it a tzinfo, such as UTC")
+        if self.expires_at is not None and self.expires_at.year >= LAST_YEAR:
+            raise BadInput(
+                f"expires_at {self.expires_at.isoformat()} is too far away: leave it out for a token without an end"
+            )
 
     @property
     def context(self) -> dict[str, Any]:
