@@ -300,7 +300,8 @@ def list_(
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         states = _states(client, type_, state) if type_ or state else []
-        page = instances.page(connection, project=project, type_=type_ or None, states=states, limit=limit)
+        projects = None if project is None else {project}
+        page = instances.page(connection, projects=projects, type_=type_ or None, states=states, limit=limit)
         found = [dict(row) for row in page]
     if not print_json(found, as_json):
         columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")

@@ -7,10 +7,8 @@ interpreted as markup, invisible and control characters are escaped, and a style
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -18,7 +16,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from interlock.cli.lib.tables import drawn
-from interlock.workflows.output.escaping import json_text, shown, shown_lines
+from interlock.workflows.output.escaping import json_text, plain, shown, shown_lines
 
 REFUSED, FAILED = 2, 1
 
@@ -104,7 +102,7 @@ def print_json(value: object, as_json: bool = True, *, lines: bool = False) -> b
         `as_json`, a command's `--json`: whether the command has printed all there is to print.
     """
     if as_json:
-        sys.stdout.write(json_text(value, default=_plain, indent=None if lines else 2) + "\n")
+        sys.stdout.write(json_text(value, default=plain, indent=None if lines else 2) + "\n")
         if lines:
             sys.stdout.flush()
     return as_json
@@ -120,7 +118,7 @@ def print_table(title: str, rows: Iterable[Mapping[str, Any]], columns: Iterable
 
 def one_line(value: object) -> str:
     """A value as JSON in one line."""
-    return json_text(value, default=_plain)
+    return json_text(value, default=plain)
 
 
 def _cell(value: Any) -> Text:
@@ -141,15 +139,3 @@ def fail(kind: str, message: str, code: int, *, as_json: bool) -> int:
         began = ("refused:" if code == REFUSED else "failed:", "bold red")
         errors.print(Text.assemble(began, " ", shown_lines(message)), soft_wrap=True)
     return code
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, bytes | memoryview):
-        return bytes(value).hex()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return str(value)

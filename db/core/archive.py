@@ -120,9 +120,11 @@ def count(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(archived_instances)).scalar_one()
 
 
-def history(connection: Connection, instance_id: UUID, *, after_seq: int = 0) -> list[EventRow]:
-    """An archived instance's events in order, those after `after_seq`."""
-    return of_instance(connection, instance_id, after_seq=after_seq, table=archived_transitions)
+def history(
+    connection: Connection, instance_id: UUID, *, after_seq: int = 0, limit: int | None = None
+) -> list[EventRow]:
+    """An archived instance's events in order, those after `after_seq`, at most `limit`."""
+    return of_instance(connection, instance_id, after_seq=after_seq, limit=limit, table=archived_transitions)
 
 
 def linked(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:

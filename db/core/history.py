@@ -73,9 +73,14 @@ class EventRow(TypedDict):
 
 
 def of_instance(
-    connection: Connection, instance_id: UUID, *, after_seq: int = 0, table: Table = transitions
+    connection: Connection,
+    instance_id: UUID,
+    *,
+    after_seq: int = 0,
+    limit: int | None = None,
+    table: Table = transitions,
 ) -> list[EventRow]:
-    """An instance's events in order, those after `after_seq`; an archived one's are in another `table`."""
+    """An instance's events in order, at most `limit` after `after_seq`; an archived one's are in another `table`."""
     moves = definition_transitions
     taken = and_(
         moves.c.type == table.c.workflow_type,
@@ -85,7 +90,7 @@ def of_instance(
         moves.c.dest == table.c.to_state,
     )
     query = select(table, moves.c.event.label("named_event")).outerjoin(moves, taken)
-    query = query.where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq)
+    query = query.where(table.c.workflow_id == instance_id, table.c.seq > after_seq).order_by(table.c.seq).limit(limit)
     return [cast(EventRow, dict(row)) for row in connection.execute(query).mappings()]
 
 

@@ -8,7 +8,20 @@ from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from psycopg.errors import ForeignKeyViolation
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Table, and_, func, or_, select, true, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Table,
+    and_,
+    func,
+    or_,
+    select,
+    true,
+    union_all,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import Select
 
@@ -22,6 +35,7 @@ from interlock.workflows.errors import AmbiguousInstance, Archived, Attempt, Bad
 from interlock.workflows.input.names import UNKEPT, point
 from interlock.workflows.output.suggestions import offered
 
+_EITHER = (instances, archived_instances)
 NAMED = instances.c.workflow_type.concat("/").concat(instances.c.entity_id)  # TYPE/NAME, for people
 _CREATE = in_schema("SELECT id FROM interlock.create_all(%(rows)s::json) AS id")
 _LINK = in_schema("SELECT * FROM interlock.link_all(%(rows)s::json)")
@@ -241,6 +255,12 @@ def by_id(connection: Connection, id_: UUID) -> InstanceRow:
     return cast(InstanceRow, dict(found))
 
 
+def projects_of(connection: Connection, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The projects of the instances with these UUIDs, live or archived; unknown ones are left out."""
+    live, archived = (select(each.c.id, each.c.project).where(among(each.c.id, ids)) for each in _EITHER)
+    return {row.id: row.project for row in connection.execute(union_all(live, archived))}
+
+
 def by_ids(connection: Connection, ids: Collection[UUID]) -> dict[UUID, InstanceRow]:
     """The instances with these UUIDs, in the given order; missing ones are left out."""
     rows = connection.execute(select(instances).where(among(instances.c.id, ids))).mappings() if ids else ()
@@ -309,16 +329,30 @@ def _named(table: Table, ref: str, types: Sequence[str]) -> ColumnElement[bool]:
 def page(
     connection: Connection,
     *,
-    project: str | None = None,
+    projects: Collection[str] | None = None,
     type_: str | None = None,
+    name: str | None = None,
     states: Iterable[str] = (),
+    before: UUID | None = None,
     limit: int = 50,
 ) -> list[InstanceRow]:
-    """The newest instances, filtered by project, type and states if given."""
+    """The newest instances.
+
+    Args:
+        connection: any.
+        projects: of these only; None: of all.
+        type_, name, states: only those of this type, with this entity id, in one of these states.
+        before: only older ones than this, for the next page: its id.
+        limit: the most to return.
+    """
     query: Select[Any] = select(instances).order_by(instances.c.id.desc()).limit(limit)
-    query = matching(query, (instances.c.project, project), (instances.c.workflow_type, type_))
+    query = matching(query, (instances.c.workflow_type, type_), (instances.c.entity_id, name))
+    if projects is not None:
+        query = query.where(instances.c.project.in_(projects))
     if wanted := list(states):
         query = query.where(instances.c.current_state.in_(wanted))
+    if before is not None:
+        query = query.where(instances.c.id < before)
     return [cast(InstanceRow, dict(row)) for row in connection.execute(query).mappings()]
 
 

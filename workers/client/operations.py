@@ -322,12 +322,13 @@ class Operations(Generic[Caller]):
             }
 
     @door
-    def history(self, ref: str | UUID, *, after_seq: int = 0) -> list[EventRow]:
+    def history(self, ref: str | UUID, *, after_seq: int = 0, limit: int | None = None) -> list[EventRow]:
         """Read an instance's events.
 
         Args:
             ref: see `show`.
             after_seq: only events after this one; an instance's first event has `seq` 1.
+            limit: the most to return; default: all.
 
         Returns:
             Its history rows, oldest first; also those of an archived instance.
@@ -338,7 +339,7 @@ class Operations(Generic[Caller]):
         with transaction(self.runtime.database) as connection:
             found = instances.find_with_archived(connection, ref, self.project)
             of_instance = history.of_instance if found["archived_at"] is None else archive.history
-            return of_instance(connection, found["id"], after_seq=after_seq)
+            return of_instance(connection, found["id"], after_seq=after_seq, limit=limit)
 
     @door
     def verify(self, ref: str | UUID) -> tuple[Problem, ...]:

@@ -3,6 +3,9 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from uuid import UUID
 
 from interlock.workflows.input.names import IN_REASONS, IN_WORDS
 
@@ -23,6 +26,19 @@ def json_text(value: object, *, default: Callable[[object], object] | None = Non
     """A value as JSON, unchanged, with invisible and control characters written as JSON escapes."""
     text = json.dumps(value, default=default, ensure_ascii=False, indent=indent)
     return IN_WORDS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def plain(value: object) -> object:
+    """What JSON lacks, as JSON: ids and others as text, times in ISO 8601, bytes in hexadecimal, records as objects."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)
 
 
 def last_line(text: str | None) -> str:
