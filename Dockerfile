@@ -16,6 +16,7 @@ COPY workflows ./workflows
 COPY db ./db
 COPY beat ./beat
 COPY workers ./workers
+COPY api ./api
 COPY supervisor ./supervisor
 COPY cli ./cli
 

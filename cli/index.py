@@ -19,6 +19,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "up": ("server.up_down", "Start PostgreSQL, Valkey, the workers, beat and Flower, and keep them running."),
         "down": ("server.up_down", "Stop everything that `interlock up` started here."),
         "status": ("server.up_down", "Show each process: state, start time, number of restarts."),
+        "open": ("server.open", "Open the HTTP API in the browser, or print its address."),
+        "api": ("api.serve", "Serve the HTTP API, or print its OpenAPI document."),
         "migrate": ("operations.migrate", "Upgrade the database to the newest schema and record the definitions."),
         "completion": ("server.completion", "Print a script by which bash, zsh or fish complete `interlock`."),
     },

@@ -23,6 +23,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.definition import Definition
 from interlock.workflows.versioning.export import mermaid
+from tests.http_rights import rights_table
 
 ROOT = Path(__file__).parents[1]
 DRAWN = ("story", "pr_review", "sprint", "approval")
@@ -119,6 +120,7 @@ PARTS = (
     Part(ROOT / "docs" / "tutorials" / "first-machine.md", "deploy", deploy_listing),
     Part(ROOT / "docs" / "leads-on.md", "leads-on", leads_on_tables),
     Part(ROOT / "docs" / "leads-on.md", "promises", promises_table),
+    Part(ROOT / "docs" / "security.md", "http-rights", rights_table),
 )
 
 

@@ -75,12 +75,25 @@ class Settings(BaseSettings):
     flower_port: Port = Field(None, description="port; unset: a free one is chosen and kept")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="more host names under which Flower and the exporter answer, besides localhost and their own "
-        "address, separated by commas; requests under other names are refused, since a web page can make "
+        description="more host names under which Flower, the exporter and the API answer, besides localhost and their "
+        "own address, separated by commas; requests under other names are refused, since a web page can make "
         "a browser send them",
     )
     metrics_port: Port = Field(
         None, description="port; unset: under `interlock up` a free one is chosen and kept; alone, 9464"
+    )
+    api_host: str = Field("127.0.0.1", description="address the HTTP API listens on")
+    api_port: Port = Field(
+        None, description="port; unset: under `interlock up` a free one is chosen and kept; alone, 8080"
+    )
+    api_tls_certificate: Path | None = Field(
+        None, description="PEM file of the API's certificate and its chain; unset: HTTP without TLS"
+    )
+    api_tls_key: Path | None = Field(None, description="PEM file of its private key; unset: in the same file")
+    api_rate: float = Field(
+        500.0,
+        ge=0,
+        description="requests a second that the API takes of one token; twice as many at once after a pause; 0: any",
     )
     run_as: str = Field(
         "interlock",

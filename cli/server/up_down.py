@@ -35,7 +35,8 @@ def up(
     adopt: Annotated[bool, typer.Option("--adopt", help=ADOPT)] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start PostgreSQL, Valkey, the workers, beat, Flower and the metrics exporter, and keep them running.
+    """Start PostgreSQL, Valkey, the workers, beat, Flower, the metrics exporter and the HTTP API, and keep
+    them running.
 
     A process that dies is restarted. Ctrl-C (or `interlock down` from elsewhere) stops them all in order. If
     DATABASE_URL or BROKER_URL is set, your server is used and none is started for it. Your own database is not
@@ -46,7 +47,7 @@ def up(
       interlock up                                stay in the foreground
       interlock up --detach                       return when all parts are ready
       interlock up --detach --without beat,flower leave some parts out
-      interlock up --detach --json | jq -r .database_url
+      interlock up --detach --json | jq -r .api_url
       INTERLOCK_TRIGGER_NODES=4 interlock up      more workers
     """
     chosen, left_out, console = settings(), _parts_named(without), Screen(quiet=as_json)
@@ -106,13 +107,14 @@ def down(
 def status(as_json: AsJson = False) -> None:
     """Show each part: state, start time, number of restarts.
 
-    PostgreSQL, Valkey, Flower and the exporter are queried; of the other parts, only the processes are checked.
+    PostgreSQL, Valkey, Flower, the exporter and the API are queried; of the other parts, only the processes are
+    checked.
     Exit code 0: all parts are ready; 1: otherwise.
 
     \b
     Examples:
       interlock status
-      interlock status --json | jq -r .database_url
+      interlock status --json | jq -r .api_url
     """
     projects.use_none()
     found = report.status(settings())
@@ -161,6 +163,8 @@ def print_summary(chosen: Settings, console: Screen) -> None:
         del lines["Flower"]
     if any(part["name"] == "metrics" for part in found.parts):
         lines["Metrics"] = known.metrics_url
+    if any(part["name"] == "api" for part in found.parts):
+        lines["API"] = f"{known.api_url}/api/openapi.json (tokens: interlock token create)"
     if known.postgres_data and Path(known.postgres_data).parent != home.path:
         lines["Data"] = (
             f"{data_dirs.outside(home)}, because user {chosen.run_as} may not enter {home.path}; "

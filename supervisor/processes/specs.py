@@ -24,13 +24,17 @@ NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 OWNER_URL = "INTERLOCK_OWNER_URL"
 FORK_SERVER = "interlock.cli.fork_server.listener"
+API = "interlock.api"
 BACKUPS = "interlock.supervisor.backup.schedule"
 BACKUPS_STOP_SECONDS = 30.0  # a drill that is given up stops its PostgreSQL and deletes what it restored
 
 
 # Its own are without what a task is about and what came of it. The last one opens the task's page.
 FLOWER_COLUMNS = "name,args,state,result,received,runtime,worker,uuid"
-KINDS = (*SERVER_PARTS, "triggers", "effects", "gates", "work", "beat", "flower", "metrics", "backups", "commands")
+KINDS = (
+    *SERVER_PARTS,
+    *("triggers", "effects", "gates", "work", "beat", "flower", "metrics", "api", "backups", "commands"),
+)
 
 
 def parts(
@@ -105,7 +109,7 @@ def prepare_environment(home: Home, settings: Settings, servers: Servers) -> dic
 
 
 def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]:
-    """Worker nodes, beat, Flower, the metrics exporter, the schedule of backups and the fork server of commands."""
+    """Worker nodes, beat, Flower, the exporter, the API, the schedule of backups and the fork server of commands."""
     base = part_environment(home, settings, servers)
     triggers = [
         _node(home, base, f"triggers{number}", "triggers,sweeps", ("--pool", "solo"))
@@ -120,6 +124,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         _beat(home, base),
         _flower(home, base, settings, servers),
         _metrics(home, base, settings, servers),
+        _api(home, base, settings, servers),
         *([_backups(home, base)] if settings.backup_every_seconds and settings.database_url is None else []),
         *([_commands(home, base)] if CAN_FORK else []),
     ]
@@ -176,6 +181,11 @@ def _metrics(home: Home, base: dict[str, str], settings: Settings, servers: Serv
     if settings.database_url is None:  # it cannot tell by its own DATABASE_URL that there are backups to watch
         base = base | {"INTERLOCK_BACKUP_DIRECTORY": str(settings.backups_directory)}
     return _reporting(home, "metrics", command, base)
+
+
+def _api(home: Home, base: dict[str, str], settings: Settings, servers: Servers) -> Part:
+    command = (*PYTHON, "-m", API, "--host", settings.api_host, "--port", str(servers.api_port))
+    return _reporting(home, "api", command, base)
 
 
 def _backups(home: Home, base: dict[str, str]) -> Part:

@@ -35,6 +35,7 @@ class Status:
     redis_url: str | None
     flower_url: str | None
     metrics_url: str | None
+    api_url: str | None
 
     @property
     def ready(self) -> bool:
@@ -47,8 +48,8 @@ class Status:
 
 
 def status(settings: Settings) -> Status:
-    """Check every part of this home: connect to PostgreSQL, ping Valkey, query Flower and the exporter over HTTP, and
-    look for the processes of the others."""
+    """Check every part of this home: connect to PostgreSQL, ping Valkey, query Flower, the exporter and the API over
+    HTTP, and look for the processes of the others."""
     home = home_of(settings)
     known = endpoints.load(home)
     running = lock.holder(home) is not None
@@ -66,6 +67,7 @@ def status(settings: Settings) -> Status:
         _sayable(redis_url, known.redis_password),
         known.flower_url or None,
         known.metrics_url or None,
+        known.api_url or None,
     )
 
 
@@ -110,12 +112,18 @@ def _missing(part: dict[str, Any], known: Servers) -> str | None:
             return postgres.waits_for(known, Path(known.postgres_data or ""), part["pid"])
         case "valkey":
             return valkey.waits_for(known, part["pid"])
-        case "flower":
-            return answers(f"{known.flower_url}/healthcheck")
-        case "metrics":
-            return answers(known.metrics_url.removesuffix("/metrics") + "/healthcheck")
         case _:
-            return None
+            url = _health_urls(known).get(part["name"])
+            return url and answers(url)
+
+
+def _health_urls(known: Servers) -> dict[str, str | None]:
+    """Part -> the URL that answers if it is well; an API with TLS has a name of its own, which we do not know."""
+    return {
+        "flower": f"{known.flower_url}/healthcheck",
+        "metrics": known.metrics_url.removesuffix("/metrics") + "/healthcheck",
+        "api": f"{known.api_url}/api/health" if known.api_url.startswith("http:") else None,
+    }
 
 
 def _alive(pid: int, create_time: float | None) -> bool:

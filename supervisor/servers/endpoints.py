@@ -16,7 +16,7 @@ from interlock.workflows.errors import InterlockError, OthersHome
 
 FLOWER_USER = DATABASE = "interlock"
 SUPERUSER = "postgres"  # of the embedded PostgreSQL, for backups and repairs; its password is in no part's environment
-PARTS = ("postgres", "redis", "flower", "metrics")  # in the order in which their ports are chosen
+PARTS = ("postgres", "redis", "flower", "metrics", "api")  # in the order in which their ports are chosen
 Place = Callable[[str, str | None], Path]
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
@@ -38,12 +38,14 @@ class Servers:
     flower_user: str = FLOWER_USER
     flower_password: str = ""
     metrics_url: str = ""
+    api_url: str = ""
     postgres_passwords: Mapping[str, str] = field(default_factory=dict)  # by login
     redis_password: str = ""
     postgres_port: int | None = None
     redis_port: int | None = None
     flower_port: int | None = None
     metrics_port: int | None = None
+    api_port: int | None = None
     postgres_data: str | None = None
     redis_data: str | None = None
 
@@ -105,6 +107,7 @@ def settle(home: Home, settings: Settings, place: Place, without: frozenset[str]
         servers = _embed_valkey(servers, settings, place)
     servers = replace(servers, flower_url="") if "flower" in without else _place_flower(servers, settings)
     servers = replace(servers, metrics_url="") if "metrics" in without else _place_metrics(servers, settings)
+    servers = replace(servers, api_url="") if "api" in without else _place_api(servers, settings)
     servers = replace(
         servers,
         database_url=settings.database_url or servers.database_url,
@@ -154,12 +157,18 @@ def _place_metrics(servers: Servers, settings: Settings) -> Servers:
     return replace(servers, metrics_port=port, metrics_url=f"http://{_reach(settings.host)}:{port}/metrics")
 
 
-def _port(part: str, servers: Servers, settings: Settings) -> int:
+def _place_api(servers: Servers, settings: Settings) -> Servers:
+    port = _port("api", servers, settings, settings.api_host)
+    scheme = "http" if settings.api_tls_certificate is None else "https"
+    return replace(servers, api_port=port, api_url=f"{scheme}://{_reach(settings.api_host)}:{port}")
+
+
+def _port(part: str, servers: Servers, settings: Settings, host: str = "") -> int:
     """The port of a part: `INTERLOCK_PART_PORT`, or that of last time, or a free one that no part before it has."""
     field = f"{part}_port"
     promised = {getattr(servers, f"{each}_port") for each in PARTS[: PARTS.index(part)]}
     explicit, kept = getattr(settings, field), getattr(servers, field)
-    return ports.settle(f"INTERLOCK_{field.upper()}", explicit, kept, settings.host, promised=promised)
+    return ports.settle(f"INTERLOCK_{field.upper()}", explicit, kept, host or settings.host, promised=promised)
 
 
 def _reach(host: str) -> str:

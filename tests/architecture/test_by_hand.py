@@ -20,6 +20,7 @@ WITHOUT_BOTH = {
     ("up",): MACHINE,
     ("down",): MACHINE,
     ("metrics", "serve"): MACHINE,
+    ("api", "serve"): MACHINE,
     ("migrate",): "upgrades the schema, for which its own table and the definitions' keep when; changes no instance",
     ("create",): BIRTH,
     ("supervise", "worker", "create"): BIRTH,

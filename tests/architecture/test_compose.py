@@ -52,7 +52,7 @@ def networks(service: str) -> set[str]:
 
 
 def test_every_service_is_there() -> None:
-    ours = {"migrate", *WORKERS, "beat", "flower", "metrics"}
+    ours = {"migrate", *WORKERS, "beat", "flower", "metrics", "api"}
     assert set(SERVICES) == {"postgres", "redis", *ours, *OBSERVERS}
     assert {name for name, service in SERVICES.items() if "profiles" in service} == set(OBSERVERS)
     assert all(SERVICES[name]["profiles"] == ["observe"] for name in OBSERVERS)
@@ -244,7 +244,7 @@ def test_no_secret_is_written_down() -> None:
 def test_secrets_have_no_default_and_the_example_has_no_value() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     secrets = {name for name in VARIABLE.findall(text) if name.startswith(("POSTGRES_", "REDIS_", "FLOWER_"))}
-    secrets -= {"FLOWER_PORT"}
+    secrets -= {"API_PORT", "FLOWER_PORT"}
     assert secrets == set(REQUIRED.findall(text))
     for name in secrets:
         assert not re.search(rf"\$\{{{name}(?!:\?)", text), f"{name} is used without `:?`"
@@ -269,12 +269,12 @@ def test_flower_is_read_only_behind_a_password_on_loopback() -> None:
 
 def test_only_what_people_look_at_is_reachable_from_this_machine_and_the_servers_have_no_way_out() -> None:
     reachable = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert set(reachable) == {"flower", *OBSERVERS}
+    assert set(reachable) == {"api", "flower", *OBSERVERS}
     assert all(port.startswith("127.0.0.1:") for ports in reachable.values() for port in ports)
     assert COMPOSE["networks"]["backend"]["internal"] is True
     assert all("backend" in networks(name) for name in SERVICES)
     assert {name for name in SERVICES if "outside" in networks(name)} == {
-        *("effects", "gates", "work", "flower"),
+        *("effects", "gates", "work", "flower", "api"),
         *OBSERVERS,
     }
 
@@ -283,6 +283,7 @@ def test_who_needs_no_database_password_has_none() -> None:
     assert {name for name in OURS if "DATABASE_URL" in SERVICES[name]["environment"]} == {
         "migrate",
         "metrics",
+        "api",
         *WORKERS,
     }
 

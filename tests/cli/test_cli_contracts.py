@@ -30,7 +30,7 @@ EXAMPLES_PROMISED = (
     ("definitions", "diff"), ("definitions", "lock"), ("definitions", "migrate"), ("definitions", "handover"),
     ("definitions", "deprecate"), ("definitions", "remove"), ("definitions", "narrow"), ("definitions", "narrowed"),
     *(("audit", name) for name in ("verify", "anchor", "checkpoint", "export", "validate", "rebuild", "key")),
-    ("metrics", "serve"), ("metrics", "show"), ("completion",),
+    ("metrics", "serve"), ("metrics", "show"), ("completion",), ("open",), ("api", "serve"), ("api", "document"),
 )  # fmt: skip
 OTHERS = (
     (), ("show",), ("history",), ("list",), ("doctor",), ("dead",), ("migrate",),

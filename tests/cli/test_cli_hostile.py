@@ -15,7 +15,15 @@ from tests.legacy import rename
 from tests.unit.test_names import HOSTILE
 
 EVERY = dict(every_command())
-WRITING = {("up",), ("down",), ("metrics", "serve"), ("definitions", "lock"), ("backup", "take"), ("restore",)}
+WRITING = {
+    ("up",),
+    ("down",),
+    ("metrics", "serve"),
+    ("api", "serve"),
+    ("definitions", "lock"),
+    ("backup", "take"),
+    ("restore",),
+}
 LISTING = {  # what shows instances to people, beside what is asked about one by its name
     ("list",), ("stuck", "--all"), ("runs",), ("worker", "list"), ("dead",), ("doctor",), ("archive", "list"),
     ("operator", "list", "--all"), ("override", "list"), ("patch", "list"), ("breaker", "list"), ("job", "list"),

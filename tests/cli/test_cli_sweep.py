@@ -13,9 +13,12 @@ STAYING = {
     ("up",),
     ("down",),
     ("metrics", "serve"),
+    ("api", "serve"),
     ("definitions", "lock"),
 }  # they start, stop, serve, write
-NOT_JSON = {("metrics", "serve"), ("completion",)}  # a server; a script for a shell
+NOT_JSON = {  # servers; what is JSON in any case; a script for a shell
+    ("metrics", "serve"), ("api", "serve"), ("api", "document"), ("completion",),
+}  # fmt: skip
 MAKING = {
     ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"),
     ("backup", "take"),

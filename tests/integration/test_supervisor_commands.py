@@ -102,7 +102,7 @@ def test_status_where_nothing_ever_ran_says_so_and_makes_nothing(here: Place) ->
     assert json.loads(output) == {
         "running": False, "home": str(here.path), "parts": [],
         "database_url": None, "client_url": None, "broker_url": None, "redis_url": None, "flower_url": None,
-        "metrics_url": None,
+        "metrics_url": None, "api_url": None,
     }  # fmt: skip
     assert interlock(here, "down") == (0, f"nothing is running in {here.path}\n")
     assert not here.path.exists()

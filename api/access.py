@@ -1,0 +1,162 @@
+"""Who sends a request: the principal of its bearer token, what it may see, and a client that acts in its name.
+
+Every route but those of `health` takes a `Caller`. What is in a project that its token does not cover does not exist
+for it (HTTP-4).
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, cast
+from uuid import UUID
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException
+
+from interlock.api.inside import inside
+from interlock.api.rates import Rates, TooManyRequests
+from interlock.api.waiting import Waiters
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.workers.access.tokens import Principal, find
+from interlock.workers.client.async_client import AsyncRuntime
+from interlock.workers.client.client import Client
+from interlock.workers.client.operations import acting
+from interlock.workflows.errors import Archived, BadInput, NotYours, UnknownInstance
+from interlock.workflows.input import names
+
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+PROJECTS = 10_000  # instances of which the project is remembered: it never changes
+
+bearer = HTTPBearer(auto_error=False, description="`interlock token create` prints a token once.")
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+
+
+class Access:
+    """What the requests of one process share: the runtime, rates and what is known of instances."""
+
+    def __init__(self, runtime: AsyncRuntime) -> None:
+        self.runtime = runtime
+        self.rates = Rates(runtime.settings.api_rate)
+        self.waiting = Waiters(runtime)
+        self._client = Client(runtime)
+        self._projects: OrderedDict[UUID, str] = OrderedDict()
+
+    def client(self, principal: Principal, project: str) -> Client:
+        """A client that acts for a principal; for use in a greenlet only."""
+        return cast(Client, acting(self._client, principal, project))  # a copy of the one that it is given
+
+    def projects_of(self, ids: Collection[UUID]) -> dict[UUID, str]:
+        """The projects of instances, archived ones too; unknown ones are left out. For use in a greenlet only."""
+        if missing := [each for each in ids if each not in self._projects]:
+            with transaction(self.runtime.database) as connection:
+                self._projects |= instances.projects_of(connection, missing)
+        found = {each: self._projects[each] for each in ids if each in self._projects}
+        while len(self._projects) > PROJECTS:
+            self._projects.popitem(last=False)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, and what it may see."""
+
+    access: Access
+    principal: Principal
+
+    def projects(self, named: str | None) -> frozenset[str] | None:
+        """The projects that a list is of: the named one, or all that the token covers; None: all.
+
+        Raises:
+            NotYours: the token does not cover the named one.
+        """
+        return self.principal.projects if named is None else frozenset({self.project(named)})
+
+    def project(self, named: str | None) -> str:
+        """The project in which a request looks names up and creates: the named one, or the token's only one.
+
+        Raises:
+            NotYours: the token does not cover it.
+            BadInput: none is named, and the token covers several.
+        """
+        covered = self.principal.projects
+        if named is None and covered is not None and len(covered) != 1:
+            raise BadInput("project: name one, because the token is for several")
+        usual = self.access.runtime.settings.project if covered is None else next(iter(covered))
+        project = names.project_or(named, usual)
+        if not self.principal.may_read(project):
+            raise NotYours(f"The token is not for project {project!r}. Who may: a token that names it, or all.")
+        return project
+
+    def client(self, named: str | None = None, *, ref: UUID | None = None, write: bool = False) -> Client:
+        """A client in the name of the token, for use in a greenlet only.
+
+        Args:
+            named: its project, as `project` takes it.
+            ref: an instance instead, in whose project it is to be.
+            write: whether it is to create or fire.
+
+        Raises:
+            NotYours: the token does not cover the named project, or is read-only.
+            UnknownInstance: there is no such instance in the token's projects.
+        """
+        project = self.project(named) if ref is None else self._project_of(ref)
+        if write and not self.principal.may_write(project):
+            raise NotYours("The token is read-only. Who may: a token with the role agent, operator or admin.")
+        return self.access.client(self.principal, project)
+
+    def require_within(self, project: str, ids: Collection[UUID]) -> None:
+        """Raise `UnknownInstance` unless all these instances are of a project; for use in a greenlet only."""
+        found = self.access.projects_of(ids)
+        if missing := [each for each in ids if found.get(each) != project]:
+            raise UnknownInstance(f"There is no instance {missing[0]} in project {project!r}.")
+
+    @contextmanager
+    def located(self, ref: str, named: str | None, *, write: bool = False) -> Iterator[tuple[Client, str | UUID]]:
+        """A client, and the REF with which it finds an instance; within the block, nothing is said of other projects.
+
+        Args:
+            ref: the instance: a UUID, or a name in the project.
+            named: that project, as `project` takes it.
+            write: as for `client`.
+
+        Raises:
+            UnknownInstance: there is none for this token.
+            NotYours: as `client`.
+        """
+        id_ = instances.as_uuid(ref)
+        client = self.client(named, write=write) if id_ is None else self.client(ref=id_, write=write)
+        try:
+            yield client, id_ or ref
+        except Archived:
+            raise
+        except UnknownInstance:
+            raise UnknownInstance(f"There is no instance {ref!r} in project {client.project!r}.") from None
+
+    def _project_of(self, instance_id: UUID) -> str:
+        project = self.access.projects_of([instance_id]).get(instance_id)
+        if project is None or not self.principal.may_read(project):
+            raise UnknownInstance(f"There is no instance {instance_id} in the projects of this token.")
+        return project
+
+
+async def caller(request: Request, given: Credentials) -> Caller:
+    """The sender of a request.
+
+    Raises:
+        HTTPException: 401, without saying why.
+        TooManyRequests: its token is over its rate.
+    """
+    access: Access = request.app.state.access
+    principal = await inside(find, access.runtime, given.credentials if given else "")
+    if principal is None:
+        raise HTTPException(401, headers=CHALLENGE)
+    request.state.token_id, request.state.by = str(principal.token_id), principal.name
+    if seconds := access.rates.wait_seconds(principal.token_id):
+        raise TooManyRequests(seconds)
+    return Caller(access, principal)
+
+
+Called = Annotated[Caller, Depends(caller)]

@@ -1,0 +1,129 @@
+"""What every request must pass before it is looked at: Host, size, depth, time. And a line in the log for each.
+
+A request is read whole before any of it is parsed, so nobody holds more than `BODY_BYTES` and `BODY_SECONDS`.
+"""
+
+import asyncio
+from time import monotonic
+
+import structlog
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from interlock.api import problems
+from interlock.api.problems import ProblemKind
+from interlock.workers.operations.allowed_hosts import answers_to
+from interlock.workers.settings import Settings
+from interlock.workflows.input.limits import DEPTH, deeper, read
+
+log = structlog.get_logger()
+
+BODY_BYTES = 4 * 2**20
+BODY_SECONDS = 10.0
+ENVELOPE = 5  # how much deeper a caller's value stands in a request than by itself
+
+
+class OutOfBounds(Exception):
+    """A request that is not looked at."""
+
+    def __init__(self, kind: ProblemKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind, self.detail = kind, detail
+
+
+class Bounds:
+    """ASGI middleware: refuses what is out of bounds, and logs each request, without its query, headers and body."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = monotonic(), 500
+        scope.setdefault("state", {})
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).update(scope["state"].get("headers", {}))
+            await send(message)
+
+        try:
+            self._require_host(scope)
+            whole = await _body(scope, receive)
+            _require_shallow(whole)
+            await self._app(scope, _replayed(whole, receive), noting)
+        except OutOfBounds as refused:
+            headers = {"Connection": "close"}
+            await problems.answer(refused.kind, refused.detail, headers=headers)(scope, receive, noting)
+        finally:
+            _log(scope, status, monotonic() - began)
+
+    def _require_host(self, scope: Scope) -> None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        own, allowed = (scope.get("server") or ("",))[0], self._settings.allowed_hosts
+        if not answers_to(hosts[0].decode("latin-1") if len(hosts) == 1 else None, own, allowed):
+            raise OutOfBounds(problems.WRONG_HOST, "INTERLOCK_ALLOWED_HOSTS adds names.")
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """All of a request's body. Raises `OutOfBounds` if it is too large or comes too slowly."""
+    limit = OutOfBounds(problems.TOO_LARGE, f"A request has at most {BODY_BYTES:,} bytes.")
+    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if not announced.isdigit() or int(announced) > BODY_BYTES:
+        raise limit
+    whole, more = bytearray(), True
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while more:
+                message = await receive()
+                whole += message.get("body", b"")
+                more = message.get("more_body", False) and message["type"] == "http.request"
+                if len(whole) > BODY_BYTES:
+                    raise limit
+    except TimeoutError:
+        raise OutOfBounds(problems.SLOW, f"A request must be sent within {BODY_SECONDS:g} s.") from None
+    return bytes(whole)
+
+
+def _require_shallow(body: bytes) -> None:
+    """Raise `OutOfBounds` if JSON is nested deeper than a caller's value may be; what is no JSON is refused later."""
+    depth = DEPTH + ENVELOPE
+    if body.count(b"{") + body.count(b"[") <= depth:
+        return
+    try:
+        value = read(body)
+    except ValueError as error:
+        raise OutOfBounds(problems.UNREADABLE, f"The body is no JSON that can be read: {error}") from None
+    if deeper(value, depth):
+        raise OutOfBounds(problems.INVALID, f"JSON may be nested {DEPTH} deep.")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives a body that was read already, and then what comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    log.info(
+        "http_request",
+        method=scope["method"],
+        path=scope["path"],
+        status=status,
+        seconds=round(seconds, 4),
+        token_id=scope["state"].get("token_id"),
+        by=scope["state"].get("by"),
+    )

@@ -1,0 +1,54 @@
+"""The groups of routes, in the order of the documentation. To add one:
+
+1. a module of `interlock.api.routes` with `router = APIRouter(tags=["NAME"])`, whose routes take a `Called`, answer
+   with a `JsonAnswer`, and say in `responses=documented(…)` which problems they answer with;
+2. its row here;
+3. a row for each route in `tests/api/rights.py`: what which role may do with it. Tests fail until it is there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+
+from interlock.api.routes import approvals, definitions, health, instances, schedules, triggers
+
+PREFIX = "/api"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteGroup:
+    """A group of routes; a deprecated one says so in each answer, by RFC 9745 and RFC 8594.
+
+    Attributes:
+        router: the routes.
+        deprecated_at: since when; None: it is not.
+        sunset_at: when it will be removed.
+    """
+
+    router: APIRouter
+    deprecated_at: datetime | None = None
+    sunset_at: datetime | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What each of its answers says of that."""
+        if self.deprecated_at is None:
+            return {}
+        said = {"Deprecation": f"@{int(self.deprecated_at.timestamp())}"}
+        return said | ({"Sunset": format_datetime(self.sunset_at, usegmt=True)} if self.sunset_at else {})
+
+
+GROUPS = tuple(RouteGroup(each.router) for each in (instances, triggers, approvals, schedules, definitions, health))
+
+
+def include(app: FastAPI, group: RouteGroup) -> None:
+    """Add a group's routes to an application."""
+
+    def note(request: Request) -> None:
+        request.state.headers = group.headers
+
+    said = [Depends(note)] if group.headers else []
+    app.include_router(group.router, prefix=PREFIX, dependencies=said, deprecated=bool(said) or None)

@@ -1,0 +1,201 @@
+"""What the API answers with and takes, as models: they check requests, and OpenAPI describes both by them."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from interlock.workflows.input.names import UNKEPT, WORDS_LIMIT, point
+from interlock.workflows.outcomes import Status
+
+
+def _storable(text: str) -> str:
+    if found := UNKEPT.search(text):
+        raise ValueError(f"it holds {point(found[0])}, which PostgreSQL cannot store")
+    return text
+
+
+# What PostgreSQL can compare; which names and ids are valid is judged by the doors that every caller goes through.
+Text = Annotated[str, Field(max_length=WORDS_LIMIT), AfterValidator(_storable)]
+Whole = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
+
+
+class Taken(BaseModel):
+    """The body of a request. Unknown members are refused, so that a misspelt one is noticed; `by` is the token's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class InstanceSummary(BaseModel):
+    """An instance, as lists show it."""
+
+    id: UUID
+    workflow_type: str
+    definition_version: str
+    entity_id: str
+    project: str
+    current_state: str
+    version: int = Field(description="the number of its events; `if_version` of a trigger refers to it")
+    context: dict[str, Any]
+    error: str | None
+    retry_count: int
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class LinkedInstance(BaseModel):
+    """An instance that another is linked to."""
+
+    role: str
+    id: UUID
+    workflow_type: str
+    entity_id: str
+    current_state: str
+    version: int
+
+
+class InstanceDetail(InstanceSummary):
+    """An instance, what it may do now, and what it is linked to."""
+
+    archived_at: datetime | None
+    legal: list[str] = Field(description="the triggers that its state accepts")
+    missing: dict[str, str] = Field(description="trigger → why it would be refused now for what is linked")
+    links: list[LinkedInstance]
+    verified: bool = Field(description="whether its history is whole and legal")
+    problems: list[str] = Field(description="what is wrong with its history")
+
+
+class InstancePage(BaseModel):
+    """A page of instances, newest first."""
+
+    items: list[InstanceSummary]
+    next: UUID | None = Field(description="`before` of the next page; null on the last")
+
+
+class HistoryEvent(BaseModel):
+    """One move of an instance, as history keeps it. Hashes are hexadecimal."""
+
+    event_id: str
+    workflow_id: UUID
+    seq: int
+    definition_version: str
+    from_state: str
+    to_state: str
+    trigger: str
+    named_event: str | None
+    triggered_by: str | None
+    request_id: str | None
+    authority: str
+    proof: str | None
+    login: str
+    severity: str
+    metadata: dict[str, Any]
+    created_at: datetime
+    prev_hash: str
+    hash: str
+
+
+class EventPage(BaseModel):
+    """An instance's events, oldest first."""
+
+    items: list[HistoryEvent]
+    next: int | None = Field(description="`after` of the next page; null on the last")
+    verified: bool = Field(description="whether the whole history is as it was written")
+    problems: list[str]
+
+
+class TriggerReceipt(BaseModel):
+    """An accepted trigger."""
+
+    request_id: str
+    status: Status
+    workflow_id: UUID
+    trigger: str
+    replayed: bool = Field(description="whether this request_id had been accepted before, with the same body")
+    result: dict[str, Any] | None
+    error: str | None
+
+
+class TriggerReceipts(BaseModel):
+    """Accepted triggers, in the order in which they were given."""
+
+    items: list[TriggerReceipt]
+
+
+class HeldTrigger(BaseModel):
+    """An approval that is to be decided, and what it holds."""
+
+    id: UUID
+    entity_id: str
+    project: str
+    created_at: datetime
+    subject: str | None
+    trigger: str | None
+    requested_by: str | None
+    author: str | None
+    quorum: int
+    deciders: list[str] = Field(description="who may decide; empty: anybody but the author")
+    votes: list[str] = Field(description="who has approved so far")
+
+
+class HeldTriggers(BaseModel):
+    """A page of approvals, newest first."""
+
+    items: list[HeldTrigger]
+    next: UUID | None = Field(description="`before` of the next page; null on the last")
+
+
+class ScheduleSummary(BaseModel):
+    """A schedule, and its next time."""
+
+    id: UUID
+    name: str
+    project: str
+    state: Literal["active", "paused", "ended"]
+    by: str
+    context: dict[str, Any] = Field(description="its terms: `times`, `does`, `catch_up`")
+    last_due: datetime | None
+    failure: str | None
+    following: list[datetime] = Field(description="its next times; of a paused one, if it is resumed now")
+
+
+class ScheduleList(BaseModel):
+    """Schedules."""
+
+    items: list[ScheduleSummary]
+
+
+class DefinitionSummary(BaseModel):
+    """A machine."""
+
+    type: str
+    version: str
+    summary: str
+    checksum: str
+
+
+class DefinitionList(BaseModel):
+    """Machines, every version of them."""
+
+    items: list[DefinitionSummary]
+
+
+class DefinitionDetail(BaseModel):
+    """A machine with its states and moves."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    version: str
+    initial: str
+    states: dict[str, Any]
+    transitions: list[dict[str, Any]]
+    checksum: str
+
+
+class Health(BaseModel):
+    """That the API answers."""
+
+    status: Literal["ok"]

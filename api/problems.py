@@ -1,0 +1,169 @@
+"""Errors as problem details (RFC 9457): one table of kinds, and the handlers that answer with them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import psycopg
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from interlock.api.rates import TooManyRequests
+from interlock.db.connection import retryable
+from interlock.workers.client.receipts import VersionConflict
+from interlock.workflows import errors
+from interlock.workflows.output.escaping import json_text, plain
+
+log = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
+UNREACHABLE = (PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """A kind of problem: its status, the end of its `type` URN, and its title."""
+
+    status: int
+    name: str
+    title: str
+
+
+UNREADABLE = ProblemKind(400, "unreadable", "The request cannot be read")
+UNAUTHORIZED = ProblemKind(401, "unauthorized", "A valid token is needed")
+NOT_FOUND = ProblemKind(404, "not-found", "There is no such thing for this token")
+SLOW = ProblemKind(408, "too-slow", "The request came too slowly")
+ILLEGAL = ProblemKind(409, "illegal-move", "The machine does not allow that now")
+TOO_LARGE = ProblemKind(413, "too-large", "The request is too large")
+WRONG_HOST = ProblemKind(421, "wrong-host", "That is not a name of this server")
+INVALID = ProblemKind(422, "invalid", "A value is not valid")
+TOO_MANY = ProblemKind(429, "too-many-requests", "The token sends requests faster than it may")
+UNAVAILABLE = ProblemKind(503, "unavailable", "The database does not answer")
+BROKEN = ProblemKind(500, "fault", "A fault of Interlock")
+
+# Error -> its kind; an error of a subclass has the nearest one's.
+KINDS: Mapping[type[BaseException], ProblemKind] = {
+    errors.NotYours: ProblemKind(403, "not-yours", "That is not yours to do"),
+    errors.Archived: ProblemKind(410, "archived", "The instance has been archived"),
+    errors.UnknownInstance: NOT_FOUND,
+    errors.AmbiguousInstance: ProblemKind(409, "ambiguous", "Several instances have that name"),
+    errors.AlreadyExists: ProblemKind(409, "already-exists", "There is another instance of that name"),
+    VersionConflict: ProblemKind(409, "version-conflict", "The instance is at another version"),
+    errors.IllegalTransition: ILLEGAL,
+    errors.RequestConflict: ProblemKind(422, "key-reused", "The idempotency key was used with another body"),
+    errors.BadInput: INVALID,
+    errors.UnknownTrigger: INVALID,
+    errors.UnknownWorkflow: INVALID,
+    errors.NotRunning: UNAVAILABLE,
+    TooManyRequests: TOO_MANY,
+}
+OF_STATUS = {
+    each.status: each
+    for each in (
+        *KINDS.values(), UNREADABLE, UNAUTHORIZED, NOT_FOUND, SLOW, ILLEGAL, TOO_LARGE, WRONG_HOST, INVALID,
+        TOO_MANY, UNAVAILABLE,
+    )
+}  # fmt: skip
+EVERYWHERE = (400, 401, 403, 404, 408, 413, 421, 422, 429, 503)
+
+
+class ProblemDetails(BaseModel):
+    """Problem details (RFC 9457). Kinds of problems may have more members; `detail` says what to do."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="`urn:interlock:problem:` and the kind")
+    title: str
+    status: int
+    detail: str | None = None
+
+
+class JsonAnswer(Response):
+    """A JSON answer; `problem`: with the media type of problem details."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, content: Any, status: int = 200, *, problem: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
+        media_type = MEDIA_TYPE if problem else None
+        super().__init__(json_text(content, default=plain), status, headers, media_type)
+
+
+def body(kind: ProblemKind, detail: str | None = None, **more: Any) -> dict[str, Any]:
+    """A problem's members."""
+    made = {"type": f"urn:interlock:problem:{kind.name}", "title": kind.title, "status": kind.status}
+    return made | ({"detail": detail} if detail else {}) | more
+
+
+def answer(
+    kind: ProblemKind, detail: str | None = None, *, headers: Mapping[str, str] | None = None, **more: Any
+) -> JsonAnswer:
+    """The answer that tells a problem."""
+    return JsonAnswer(body(kind, detail, **more), kind.status, problem=True, headers=headers)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route, for OpenAPI: these problems, and those that every route may answer with."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+    wanted = sorted({*statuses, *EVERYWHERE})
+    return {each: {"description": OF_STATUS[each].title, "content": content} for each in wanted}
+
+
+def kind_of(error: BaseException) -> ProblemKind:
+    """The kind of an error."""
+    return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), BROKEN)
+
+
+async def _told(request: Request, error: Exception) -> JsonAnswer:
+    kind = kind_of(error)
+    if kind is BROKEN:
+        return await _broken(request, error)
+    more = {name: value for name in ("state", "legal", "version") if (value := getattr(error, name, None)) is not None}
+    headers = {"Retry-After": str(ceil(error.seconds))} if isinstance(error, TooManyRequests) else None
+    return answer(kind, str(error), headers=headers, **more)
+
+
+async def _of_database(request: Request, error: Exception) -> JsonAnswer:
+    if not retryable(error) and not isinstance(error, UNREACHABLE):
+        return await _broken(request, error)
+    log.warning("database_unavailable", error=type(error).__name__)
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return answer(UNAVAILABLE, "Nothing was done, or it is not known: repeat it unchanged.", headers=headers)
+
+
+async def _invalid(_request: Request, error: Exception) -> JsonAnswer:
+    assert isinstance(error, RequestValidationError)
+    wrong = [{"at": ".".join(map(str, each["loc"])), "message": each["msg"]} for each in error.errors()]
+    kind = UNREADABLE if any(each["type"] == "json_invalid" for each in error.errors()) else INVALID
+    return answer(kind, "; ".join(f"{each['at']}: {each['message']}" for each in wrong), errors=wrong)
+
+
+async def _of_http(_request: Request, error: Exception) -> JsonAnswer:
+    assert isinstance(error, HTTPException)
+    kind = OF_STATUS.get(error.status_code) or ProblemKind(error.status_code, "http", str(error.detail))
+    return answer(kind, headers=error.headers)
+
+
+async def _broken(_request: Request, error: Exception) -> JsonAnswer:
+    log.error("request_failed", exc_info=error)
+    return answer(BROKEN, "It is in the log of the API.")
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error as a problem."""
+    app.add_exception_handler(errors.InterlockError, _told)
+    app.add_exception_handler(DBAPIError, _of_database)
+    for each in UNREACHABLE:
+        app.add_exception_handler(each, _of_database)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Exception, _broken)

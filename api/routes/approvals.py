@@ -1,0 +1,87 @@
+"""Approvals: those that wait for a decision, and the decision."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from interlock.api.access import Called
+from interlock.api.inside import inside
+from interlock.api.models import HeldTrigger, HeldTriggers, Taken, Text, TriggerReceipt
+from interlock.api.outcomes import told
+from interlock.api.parameters import WAIT_SECONDS, Before, IdempotencyKey, Limit, Project, Wait, one_key, page
+from interlock.api.problems import JsonAnswer, documented
+from interlock.api.routes.triggers import ACCEPTED
+from interlock.db.connection import transaction
+from interlock.db.core import approvals
+from interlock.workers.client.receipts import Receipt
+from interlock.workflows.errors import UnknownInstance
+
+router = APIRouter(tags=["approvals"])
+
+HELD = HeldTrigger.model_fields
+
+
+class ApprovalDecision(Taken):
+    """A vote on an approval."""
+
+    decision: Literal["approve", "reject"]
+    reason: Text = Field("", description="kept in the event")
+    request_id: Text = Field("", description="the idempotency key")
+
+
+@router.get("/approvals", response_model=HeldTriggers, responses=documented())
+async def list_approvals(
+    caller: Called,
+    project: Project = None,
+    mine: Annotated[bool, Query(description="Only those that the token's name may approve and has not yet.")] = True,
+    limit: Limit = 50,
+    before: Before = None,
+) -> JsonAnswer:
+    """List approvals that wait for a decision, newest first."""
+    by = caller.principal.name if mine else None
+
+    def read() -> list[dict[str, Any]]:
+        with transaction(caller.access.runtime.database) as connection:
+            found = approvals.pending(
+                connection, projects=caller.projects(project), decider=by, before=before, limit=limit + 1
+            )
+            votes: dict[UUID, list[str]] = {each["id"]: [] for each in found}
+            for vote in approvals.votes(connection, votes):
+                votes[vote["workflow_id"]].append(vote["triggered_by"])
+        return [_held(each, votes[each["id"]]) for each in found]
+
+    shown = page(await inside(read), limit)
+    return JsonAnswer(shown | {"items": [each for each in shown["items"] if by not in each["votes"]]})
+
+
+def _held(row: Mapping[str, Any], votes: list[str]) -> dict[str, Any]:
+    terms: Mapping[str, Any] = row["context"]
+    said = {"quorum": terms.get("quorum", 1), "deciders": terms.get("deciders", []), "votes": votes}
+    return {name: said[name] if name in said else row.get(name, terms.get(name)) for name in HELD}
+
+
+@router.post(
+    "/approvals/{approval_id}/decision", response_model=TriggerReceipt, responses=ACCEPTED | documented(409, 410)
+)
+async def decide_approval(
+    caller: Called,
+    approval_id: UUID,
+    vote: ApprovalDecision,
+    key: IdempotencyKey = None,
+    wait: Wait = WAIT_SECONDS,
+) -> JsonAnswer:
+    """Approve or reject. PostgreSQL judges whether the token's name is one of its deciders."""
+
+    def fire() -> Receipt:
+        client = caller.client(ref=approval_id, write=True)
+        if client.show(approval_id)["workflow_type"] != "approval":
+            raise UnknownInstance(f"There is no approval {approval_id} in the projects of this token.")
+        data = {"reason": vote.reason} if vote.reason else {}
+        request_id = one_key(vote.request_id, key)
+        return client.fire(approval_id, vote.decision, by=caller.principal.name, request_id=request_id, data=data)
+
+    (outcome,) = await caller.access.waiting.outcomes([await inside(fire)], wait)
+    return told(outcome)

@@ -1,0 +1,132 @@
+"""Instances: create, list and show them, and read their verified history."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from interlock.api.access import Called, Caller
+from interlock.api.inside import inside
+from interlock.api.models import EventPage, HistoryEvent, InstanceDetail, InstancePage, InstanceSummary, Taken, Text
+from interlock.api.parameters import Asked, Before, Limit, Project, page
+from interlock.api.problems import JsonAnswer, documented
+from interlock.db.audit.verify import Problem
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.core.history import EventRow
+from interlock.db.core.instances import InstanceRow
+from interlock.workflows.audit.ids import event_name
+from interlock.workflows.errors import AlreadyExists
+
+router = APIRouter(tags=["instances"])
+
+SUMMARY, DETAIL, EVENT = InstanceSummary.model_fields, InstanceDetail.model_fields, HistoryEvent.model_fields
+
+
+REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": InstanceSummary, "description": "It was there already"}}
+
+
+class NewInstance(Taken):
+    """An instance to create."""
+
+    type: Text = Field(examples=["story"], description="its machine; `TYPE@VERSION` for an older version")
+    entity_id: Text = Field(examples=["S-1"], description="its name, unique in the project for its type")
+    project: Text | None = Field(None, description="default: the token's only project")
+    context: dict[str, Any] = Field({}, description="data that guards may read; fixed")
+
+
+@router.get("/instances", response_model=InstancePage, responses=documented())
+async def list_instances(  # noqa: PLR0917 - its filters
+    caller: Called,
+    project: Project = None,
+    type: Asked = None,
+    state: Asked = None,
+    name: Annotated[Asked, Query(description="The entity id.")] = None,
+    limit: Limit = 50,
+    before: Before = None,
+) -> JsonAnswer:
+    """List instances, newest first, of one project or of all that the token covers."""
+
+    def read() -> list[InstanceRow]:
+        with transaction(caller.access.runtime.database) as connection:
+            return instances.page(
+                connection,
+                projects=caller.projects(project),
+                type_=type,
+                name=name,
+                states=[state] if state else (),
+                before=before,
+                limit=limit + 1,
+            )
+
+    return JsonAnswer(page([_only(SUMMARY, each) for each in await inside(read)], limit))
+
+
+@router.post("/instances", status_code=201, response_model=InstanceSummary, responses=REPEATED | documented(409))
+async def create_instance(caller: Called, wanted: NewInstance) -> JsonAnswer:
+    """Create an instance. Its name is its idempotency key: the same again answers 200 with what was created."""
+    made, new = await inside(_created, caller, wanted)
+    return JsonAnswer(_only(SUMMARY, made), 201 if new else 200)
+
+
+def _created(caller: Caller, wanted: NewInstance) -> tuple[InstanceRow, bool]:
+    client = caller.client(wanted.project, write=True)
+    by, context = caller.principal.name, wanted.context
+    birth = client.birth(wanted.type, wanted.entity_id, context=context, by=by)
+    try:
+        return client.create(wanted.type, wanted.entity_id, context=context, by=by), True
+    except AlreadyExists:
+        with transaction(client.runtime.database) as connection:
+            found = instances.find(connection, f"{birth.definition.type}/{wanted.entity_id}", client.project)
+        asked = (by, birth.definition.version, birth.context)
+        if (found["created_by"], found["born_version"], found["context"]) != asked:
+            raise
+        return found, False
+
+
+@router.get("/instances/{ref:path}", response_model=InstanceDetail, responses=documented(409))
+async def show_instance(caller: Called, ref: str, project: Project = None) -> JsonAnswer:
+    """Show an instance: state, legal triggers and what they lack, links; its history is verified.
+
+    REF is its UUID, `TYPE/ENTITY_ID`, or an entity id that only one instance of the project has.
+    """
+
+    def read() -> dict[str, Any]:
+        with caller.located(ref, project) as (client, found):
+            shown = client.show(found)
+            problems = client.verify(shown["id"])
+            return shown | _verdict(problems)
+
+    shown = await inside(read)
+    return JsonAnswer(_only(DETAIL, shown))
+
+
+@router.get("/history/{ref:path}", response_model=EventPage, responses=documented(409))
+async def show_history(
+    caller: Called,
+    ref: str,
+    project: Project = None,
+    after: Annotated[int, Query(ge=0, le=2**31 - 1, description="`next` of the page before this one.")] = 0,
+    limit: Limit = 50,
+) -> JsonAnswer:
+    """Read every move of an instance, oldest first. The whole history is verified, whichever page is read."""
+
+    def read() -> dict[str, Any]:
+        with caller.located(ref, project) as (client, found):
+            events = [_event(each) for each in client.history(found, after_seq=after, limit=limit + 1)]
+            return page(events, limit, "seq") | _verdict(client.verify(found))
+
+    return JsonAnswer(await inside(read))
+
+
+def _event(row: EventRow) -> dict[str, Any]:
+    return _only(EVENT, dict(row) | {"event_id": event_name(row["id"])})
+
+
+def _verdict(problems: tuple[Problem, ...]) -> dict[str, Any]:
+    return {"verified": not problems, "problems": [each.message for each in problems]}
+
+
+def _only(fields: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in fields}

@@ -1,0 +1,134 @@
+"""The API as uvicorn serves it: a process of its own, that starts light, is bounded, and stops in order."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from httpx import Client as HttpClient
+
+from interlock.api import server
+from interlock.supervisor.environment import environment
+from interlock.workers.client.client import Client
+from interlock.workers.settings import Settings
+from tests.calling import bearing, token
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@contextmanager
+def serving(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`interlock api serve` on a free port: the process and its URL."""
+    command = [sys.executable, "-m", "interlock.cli.main", "api", "serve", "--port", "0"]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, env=environment(settings), stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            assert process.stdout
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+def connected(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def test_it_serves_over_one_connection_and_stops_in_order(
+    settings: Settings, client: Client, ann: None, tmp_path: Path
+) -> None:
+    client.create("story", "S-1")
+    bearer, log = token(client.runtime, "agent-7"), tmp_path / "api.log"
+    with (
+        serving(settings, log) as (process, url),
+        HttpClient(base_url=url, headers=bearing(bearer), timeout=60) as http,
+    ):
+        assert http.get("/api/health").json() == {"status": "ok"}
+        assert http.get("/api/ready").json() == {"status": "ok"}
+        fired = http.post("/api/triggers?wait=0", json={"instance": "S-1", "trigger": "design_complete"})
+        assert fired.status_code == 202
+        assert http.get("/api/openapi.json").json()["openapi"].startswith("3.1")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) in (0, -signal.SIGTERM)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {line["by"] for line in lines if line["event"] == "http_request" and line["path"] == "/api/triggers"} == {
+        "agent-7"
+    }
+    assert bearer not in log.read_text()
+
+
+class Flood(server.Deferred):
+    """An application that answers with more than anybody's buffers hold."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in range(100):
+            await send({"type": "http.response.body", "body": bytes(2**20), "more_body": part < 99})
+
+
+@pytest.fixture
+def flooding(default_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[server.Announced, str]]:
+    """A server with little patience, in a thread, and its URL."""
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "READ_SECONDS", 0.3)
+    app, listening = Flood(default_settings), Event()
+    with server.bound("127.0.0.1", 0) as listener:
+        running = server.Announced(server.configuration(app, default_settings), app, listening.set)
+        thread = Thread(target=running.run, args=([listener],))
+        thread.start()
+        assert listening.wait(30)
+        yield running, f"http://127.0.0.1:{listener.getsockname()[1]}"
+        running.should_exit = True
+        thread.join()
+
+
+def test_a_client_that_is_slow_to_ask_is_cut_off(flooding: tuple[server.Announced, str]) -> None:
+    _, url = flooding
+    with closing(connected(url)) as dripping, closing(connected(url)) as silent:
+        dripping.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        assert (ended(dripping), ended(silent)) == (b"", b""), "closed without an answer"
+    with closing(connected(url)) as huge:
+        huge.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * server.HEAD_BYTES * 2)
+        assert b"400" in huge.recv(100)
+
+
+def test_a_client_that_does_not_read_is_cut_off(flooding: tuple[server.Announced, str]) -> None:
+    serving, url = flooding
+    with closing(connected(url)) as deaf:
+        deaf.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        deaf.recv(1)
+        assert eventually(lambda: not serving.server_state.connections)
+
+
+def ended(connection: socket.socket) -> bytes:
+    """What comes until the server closes; it may close by a reset."""
+    with suppress(ConnectionResetError):
+        return connection.recv(100)
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"api_host": "192.0.2.1"}, "INTERLOCK_API_PORT"), ({"api_tls_certificate": Path("/nowhere")}, "certificate")],
+    ids=str,
+)
+def test_an_address_or_certificate_that_cannot_be_used_is_said(
+    default_settings: Settings, wrong: dict[str, object], said: str
+) -> None:
+    chosen = default_settings.model_copy(update=wrong)
+    with pytest.raises(server.CannotServe, match=said):
+        server.serve(chosen, chosen.api_host, 0)
