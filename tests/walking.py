@@ -31,6 +31,7 @@ from tests.rights import OF_SECRET, fire
 
 Said = dict[str, Any]
 PLAIN: Mapping[str, Said] = {
+    "test_gate": {"gate_type": "UNIT"},
     "schedule": {"times": {"every_seconds": 86_400}, "does": {"create": {"type": "story", "name": "S-%due"}}},
     "job": {"depth": 0, "task_description": "build"},
     "operator_grant": {"name": "somebody"},
@@ -161,8 +162,6 @@ class Walker:
                 patch = "INSERT INTO patches (patch_id, body, created_by) VALUES (%s, 'diff', 'walker')"
                 self.dba.execute(patch, (str(number),))
                 said = {"workstream_id": str(self.parent("workstream")), "patch_id": str(number)}
-            case "test_gate":
-                said = {"gate_type": "UNIT"}
             case "regression":
                 said = {"run_id": str(self.parent("run")), "gate_id": str(self.parent("test_gate")), "gate": "g"}
             case "circuit_breaker":
