@@ -433,8 +433,8 @@ class Definition:
         except typed.Misfit as misfit:
             raise BadInput(f"context of a {self.type}: {misfit}") from misfit
 
-    def given_data(self, trigger: str, data: Mapping[str, Any] | BaseModel) -> Mapping[str, Any]:
-        """The data that a caller gives a trigger, as the JSON that is stored; raises `WrongData` as `typed.as_json`."""
+    def given_data(self, trigger: str, data: BaseModel) -> Mapping[str, Any]:
+        """The model that a caller gives a trigger, as JSON; raises `WrongData` as `typed.as_json`."""
         try:
             return typed.as_json(self.data.get(trigger), data)
         except typed.Misfit as misfit:

@@ -31,7 +31,7 @@ def test_a_run_that_nothing_starts_is_canceled(stage: Stage, runtime: Runtime, d
     stage.submit({"w": {}}, {"t": {"workstream": "w"}})
     stage.settle()
     assert found(runtime, stage.ids["t"], everything=True).reason == "its run run has not been started"
-    age(dba, stage.run, 2 * DAY)
+    dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '2 days'")
     told = found(runtime, stage.run, everything=True)
     assert told.reason == "it was made by hand, and nothing starts it"
     paste(runtime, told.command)

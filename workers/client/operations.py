@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from interlock.db.audit.verify import Problem, verify_instance
@@ -433,7 +434,8 @@ class Operations(Generic[Caller]):
         definition.require_trigger(firing.trigger)
         wakeup = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
         own = {"wakeup": wakeup, **right.columns} if right else {"wakeup": wakeup}
-        firing = replace(firing, data=definition.given_data(firing.trigger, firing.data))
+        if isinstance(firing.data, BaseModel):
+            firing = replace(firing, data=definition.given_data(firing.trigger, firing.data))
         made = row(firing, identity.id, limit_bytes=self.runtime.settings.context_limit_bytes) | own
         if self._principal:
             made["proof"] = self._principal.proof(made.get("proof"))
